@@ -1,0 +1,77 @@
+# Every target makes the virtual environment that it needs.
+PYTHON ?= python3
+VENV ?= .venv
+OLDEST_VENV ?= .venv-oldest
+HOURS ?= 1000
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+
+# Each has servers, ports and files of its own. Together they cover tests/, whatever is added to it.
+GROUPS := test-core test-servers test-workers test-oldest
+SOAK := tests/soak/test_soak.py
+SERVERS := tests/integration tests/operating tests/conformance/servers $(SOAK)
+WORKERS := tests/acceptance
+# So many tests at a time, each process with a server and a proxy of its own.
+SPREAD := --dist worksteal --numprocesses
+
+.PHONY: help demo test $(GROUPS) test-quick lint docs soak simulate benchmark clean
+
+help:  ## Show this
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+$(BIN)/python $(OLDEST_VENV)/bin/python: %/bin/python:
+	$(PYTHON) -m venv $*
+	$@ -m pip install --quiet --upgrade 'pip>=25.1'
+
+$(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	touch $@
+
+$(VENV)/test.stamp: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --editable . --group test
+	touch $@ $(VENV)/demo.stamp
+
+$(OLDEST_VENV)/test.stamp: pyproject.toml | $(OLDEST_VENV)/bin/python
+	$(OLDEST_VENV)/bin/python -m pip install --quiet --editable . --group test-oldest
+	touch $@
+
+demo: $(VENV)/demo.stamp  ## Run the same work under a stock worker and under ours (a minute)
+	@$(BIN)/python -m demo
+
+lint: $(VENV)/test.stamp  ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test-quick: $(VENV)/test.stamp  ## Run the tests that need no worker process (two minutes)
+	$(PYTEST) tests/unit tests/integration
+
+test: lint  ## Run all checks and tests, side by side (ten minutes)
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(GROUPS)
+
+test-core: $(VENV)/test.stamp  ## Run what needs neither server nor worker: rules, models, simulations
+	$(PYTEST) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS))
+
+test-servers: $(VENV)/test.stamp  ## Run what needs SQS servers, show how these differ from AWS, and soak
+	$(PYTEST) $(SERVERS)
+
+test-workers: $(VENV)/test.stamp  ## Run what needs real workers, three at a time: they mostly wait
+	$(PYTEST) $(SPREAD) 3 $(WORKERS)
+
+test-oldest: $(OLDEST_VENV)/test.stamp  ## Run what holds on the oldest Celery and kombu, too
+	$(OLDEST_VENV)/bin/python -m pytest $(SPREAD) 2 -m oldest tests/integration $(WORKERS)
+
+docs: $(VENV)/test.stamp  ## Build the documents as a site, in build/docs
+	$(BIN)/mkdocs build --strict --quiet
+
+soak: $(VENV)/test.stamp  ## Harm real workers for SOAK_SECONDS (60) and account for every message
+	SOAK_STRICT=1 $(PYTEST) $(SOAK)
+
+simulate: $(VENV)/test.stamp  ## Simulate HOURS worker-hours of everything that can go wrong
+	$(BIN)/python -m tests.simulation --hours $(HOURS)
+
+benchmark: $(VENV)/test.stamp  ## Compare throughput with a stock worker, side by side
+	$(BIN)/python -m benchmarks.throughput
+
+clean:  ## Remove what the other targets made
+	rm -rf $(VENV) $(OLDEST_VENV) .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis

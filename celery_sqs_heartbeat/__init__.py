@@ -1,0 +1,60 @@
+"""Keeps a Celery worker's SQS messages until their deletes are confirmed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.core.lease import LeaseTerms
+    from celery_sqs_heartbeat.current.lease import current_lease
+    from celery_sqs_heartbeat.errors import (
+        AlreadyHeld,
+        ConfigurationError,
+        LeaseLost,
+        NoLease,
+        SqsHeartbeatError,
+    )
+    from celery_sqs_heartbeat.keeper import LeaseKeeper
+    from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+    from celery_sqs_heartbeat.sqs.clients import short_config
+    from celery_sqs_heartbeat.worker.install import install
+
+__all__ = [
+    "AlreadyHeld",
+    "BotoSqs",
+    "ConfigurationError",
+    "LeaseKeeper",
+    "LeaseLost",
+    "LeaseTerms",
+    "NoLease",
+    "SqsHeartbeatError",
+    "current_lease",
+    "install",
+    "short_config",
+]
+__version__ = "0.1.0"
+
+#: Where each public name lives. Loaded on first use, so that the pure core is imported
+#: without boto3 or Celery.
+_HOME = {
+    "AlreadyHeld": "errors",
+    "BotoSqs": "sqs.adapter",
+    "ConfigurationError": "errors",
+    "LeaseKeeper": "keeper",
+    "LeaseLost": "errors",
+    "LeaseTerms": "core.lease",
+    "NoLease": "errors",
+    "SqsHeartbeatError": "errors",
+    "current_lease": "current.lease",
+    "install": "worker.install",
+    "short_config": "sqs.clients",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,193 @@
+"""What the worker's step lends to the transport that kombu makes."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
+
+from celery_sqs_heartbeat.core import policy
+from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
+
+logger = logging.getLogger(__name__)
+
+
+class LeasedRequest(Protocol):
+    """What the transport and the step need of a Celery request."""
+
+    def has_started(self) -> bool:
+        """Return whether the pool has said that it runs the task."""
+
+    def outlives_consumer(self) -> bool:
+        """Return whether the pool runs the task, or will, though its consumer is closed."""
+
+    def is_held(self) -> bool:
+        """Return whether its message is neither acked nor released yet."""
+
+    def on_lost(self) -> str:
+        """Return what becomes of its task when the lease is lost."""
+
+    def stop_lost_task(self, pool: Any) -> None:
+        """Stop its task, if it runs and the message is still not ours."""
+
+    def give_back(self, cause: str, *, nobody_reads: bool = False) -> None:
+        """Release the message."""
+
+
+@dataclass(kw_only=True)
+class Heartbeat:
+    """The keeper of one worker and all that is needed to hand it messages.
+
+    Attributes:
+        prepare_calls: Runs a job where calls to SQS are made.
+        leases: The most messages the worker holds at once; 0 for no bound.
+        hub: The worker's event loop, where it has one.
+        requests: The requests made of leased messages, by their lease's key.
+    """
+
+    keeper: LeaseKeeper
+    settings: Settings
+    queues: QueueDirectory
+    clients: ClientPool
+    prepare_calls: Callable[[Callable[[], object]], None]
+    leases: int = 0
+    hub: Any = None
+    requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
+        default_factory=WeakValueDictionary
+    )
+    _names: dict[str, str] = field(default_factory=dict)
+    _first_urls: dict[str, str] = field(default_factory=dict)
+    _lease_urls: dict[str, str] = field(default_factory=dict)
+    _terms: dict[tuple[str, str | None, int], LeaseTerms] = field(default_factory=dict)
+    _told: set[str] = field(default_factory=set)
+    _settled: set[str] = field(default_factory=set)
+
+    def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
+        """Make a queue ready to be consumed from. Blocks on SQS once per queue.
+
+        Raises:
+            ConfigurationError: The settings do not fit the queue's visibility timeout.
+        """
+        self._names[queue_url] = queue
+        rules = self.settings.for_queue(queue)
+        self.clients.use(config, queue_url, rules.terms(30).threshold)
+        attributes = self.queues.get(queue_url)
+        self.settings.check_queue(queue, attributes.visibility_timeout, self.leases)
+        terms = rules.terms(attributes.visibility_timeout)
+        lease_url = self._first_urls.setdefault(attributes.arn or queue_url, queue_url)
+        self._lease_urls[queue_url] = lease_url
+        self.clients.use(config, lease_url, terms.threshold, address=queue_url)
+        # Made now, and where the calls are made: that takes a busy machine a second, which
+        # the first call may not have.
+        self.prepare_calls(lambda: self.clients(lease_url))
+        logger.info(
+            "sqs-heartbeat: messages of queue %s are kept: visibility timeout %d s (%s), "
+            "extended when less than %.3g s are left, for %g s at most",
+            queue,
+            terms.visibility_timeout,
+            "its own" if self.asked_timeout(queue) is None else "set",
+            terms.threshold,
+            terms.max_lease,
+        )
+
+    def lease_url(self, queue_url: str) -> str:
+        """Return the URL that leases on a queue's messages go by: the first it had.
+
+        After a failover to another broker URL it has another. Its messages, and our leases
+        on them, are the same, and what those still need is asked for at the new one.
+        """
+        return self._lease_urls.get(queue_url, queue_url)
+
+    def asked_timeout(self, queue: str) -> int | None:
+        """Return the visibility timeout to send with a receive; None for the queue's own."""
+        return self.settings.for_queue(queue).visibility_timeout
+
+    def hidden_for(self, queue: str, queue_url: str) -> int:
+        """Return the visibility timeout that a receive begins with, in seconds.
+
+        0 where it is not known: the lease is then extended at once, and known after that.
+        """
+        attributes = self.queues.get(queue_url)
+        own_timeout = attributes.visibility_timeout if attributes.is_known else 0
+        return self.asked_timeout(queue) or own_timeout
+
+    def longest_wait(self, queue: str, queue_url: str, wait: int) -> int:
+        """Return for how long a receive may wait, in seconds, where `wait` is wanted."""
+        return policy.longest_wait(
+            wait,
+            visibility_timeout=self.hidden_for(queue, queue_url),
+            threshold=self.terms(queue, queue_url, None).threshold,
+        )
+
+    def terms(self, queue: str, queue_url: str, task: str | None) -> LeaseTerms:
+        """Return the terms for a task's message on a queue."""
+        own_timeout = self.queues.get(queue_url).visibility_timeout
+        # Task names come with the messages: only those with rules of their own count.
+        key = (queue, task if task in self.settings.tasks else None, own_timeout)
+        terms = self._terms.get(key)
+        if terms is None:
+            terms = self._terms[key] = self.settings.for_task(queue, task).terms(own_timeout)
+        return terms
+
+    def acks_inline(self, lease: Lease) -> bool:
+        """Return whether the messages of the lease's queue are acked kombu's way."""
+        return self.settings.for_queue(self._names[lease.queue_url]).ack == "inline"
+
+    def ack(self, lease: Lease, delivery_tag: str) -> None:
+        """Have an acked message deleted before the ack gets to its channel."""
+        if not self.acks_inline(lease):
+            self.keeper.done(delivery_tag)
+            self.note_settled(delivery_tag)
+
+    def is_settled(self, delivery_tag: str) -> bool:
+        """Return whether its channel has nothing left to do for a message at SQS."""
+        return delivery_tag in self._settled or self.keeper.is_disowned(delivery_tag)
+
+    def note_settled(self, delivery_tag: str) -> None:
+        """Note that the keeper knows a message's end before its channel does."""
+        self._settled.add(delivery_tag)
+
+    def forget_settled(self, delivery_tag: str) -> None:
+        """Note that the ack or reject of a message has got to its channel."""
+        self._settled.discard(delivery_tag)
+
+    def on_lost(self, lease: Lease) -> str:
+        """Return what becomes of a task whose lease was lost: warn, revoke or terminate."""
+        return self.settings.for_task(self._names[lease.queue_url], lease.task).on_lost or "warn"
+
+    def release_delay(self, lease: Lease) -> float:
+        """Return the configured release delay after the lease's task failed, in seconds.
+
+        Raises:
+            Exception: Whatever a configured function raised.
+        """
+        rules = self.settings.for_task(self._names[lease.queue_url], lease.task)
+        return rules.delay_after(lease.receive_count)
+
+    def first_time(self, subject: str) -> bool:
+        """Return True once for each subject: for what is to be said once."""
+        new = subject not in self._told
+        self._told.add(subject)
+        return new
+
+
+_bound: Heartbeat | None = None
+_bound_pid = 0
+
+
+def bind(heartbeat: Heartbeat | None) -> None:
+    """Lend a heartbeat to every channel that kombu makes in this process from now on."""
+    global _bound, _bound_pid
+    _bound, _bound_pid = heartbeat, os.getpid()
+
+
+def bound() -> Heartbeat | None:
+    """Return the heartbeat of this process, or None. A forked child has none."""
+    return _bound if _bound_pid == os.getpid() else None

@@ -1,0 +1,8 @@
+"""`celery -A proj sqs-heartbeat`: commands for people who run workers.
+
+Every `celery` command imports this, so it imports nothing but click.
+"""
+
+from celery_sqs_heartbeat.cli.group import sqs_heartbeat
+
+__all__ = ["sqs_heartbeat"]

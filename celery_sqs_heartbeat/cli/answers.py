@@ -1,0 +1,113 @@
+"""What SQS's answers and errors mean to the doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
+
+from celery_sqs_heartbeat.cli.facts import Answer, Tried
+from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.sqs import outcomes
+
+#: The codes of SQS's and of AWS's common errors that are about who asks, not what for.
+_OF_CREDENTIALS = frozenset(
+    (
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidAccessKeyId",
+        "InvalidClientTokenId",
+        "InvalidSecurity",
+        "InvalidSignatureException",
+        "MissingAuthenticationToken",
+        "MissingAuthenticationTokenException",
+        "RequestExpired",
+        "RequestTimeTooSkewed",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    )
+)
+_NO_CREDENTIALS = (
+    CredentialRetrievalError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
+
+
+def of_payload(payload: Mapping[str, Any], asked_at: float, answered_at: float) -> Answer:
+    """Return the answer to a call that was done. Times are Unix seconds."""
+    skew = _skew(payload, asked_at, answered_at)
+    return Answer(tried=Tried.ALLOWED, payload=payload, skew=skew)
+
+
+def of_error(error: Exception, endpoint: str, asked_at: float, answered_at: float) -> Answer:
+    """Return the answer that an error is. Never its text: that may quote a signature."""
+    if isinstance(error, ClientError):
+        code = _code(error.response.get("Error") or {})
+        return Answer(
+            tried=_tried(error, code),
+            reason=f"AssumeRole: {code}" if error.operation_name == "AssumeRole" else code,
+            skew=_skew(error.response, asked_at, answered_at),
+        )
+    name = type(error).__name__
+    if isinstance(error, _NO_CREDENTIALS):
+        return Answer(tried=Tried.CREDENTIALS, reason=name)
+    if isinstance(error, (BotoCoreError, OSError)) and not isinstance(error, ParamValidationError):
+        reason = f"{name} at {endpoint}" if endpoint else name
+        return Answer(tried=Tried.UNREACHABLE, reason=reason)
+    return Answer(tried=Tried.REFUSED, reason=name)
+
+
+def whether_permitted(answer: Answer) -> Answer:
+    """Return the answer to a call that can't succeed, as that to whether it is permitted."""
+    failed: Any = answer.payload.get("Failed") or ()
+    told = [outcomes.of_error(entry) for entry in failed]
+    if Outcome.DENIED in told:
+        return Answer(tried=Tried.DENIED, reason=_code(failed[0]), skew=answer.skew)
+    if answer.reason in ("InvalidParameterValue", "ReadCountOutOfRange"):
+        return Answer(tried=Tried.ALLOWED, skew=answer.skew)
+    return Answer(tried=answer.tried, reason=answer.reason, skew=answer.skew)
+
+
+def _tried(error: ClientError, code: str) -> Tried:
+    if error.operation_name == "AssumeRole" or code in _OF_CREDENTIALS:
+        return Tried.CREDENTIALS
+    if code in ("NonExistentQueue", "QueueDoesNotExist"):
+        return Tried.NO_QUEUE
+    status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    outcome = outcomes.of_exception(error)
+    if outcome is Outcome.DENIED:
+        return Tried.DENIED
+    if outcome in (Outcome.THROTTLED, Outcome.FAILED) or (status or 0) >= 500:
+        return Tried.BUSY
+    return Tried.REFUSED
+
+
+def _code(error: Mapping[str, Any]) -> str:
+    """Return the error code's last part: servers prefix it differently."""
+    return str(error.get("Code") or "unknown").rsplit(".", 1)[-1].rsplit("#", 1)[-1]
+
+
+def _skew(answer: Mapping[str, Any], asked_at: float, answered_at: float) -> float | None:
+    """Return by how many seconds our clock is ahead of the answer's `Date`."""
+    headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+    try:
+        told = parsedate_to_datetime(headers["date"]).timestamp()
+    except (KeyError, TypeError, ValueError):
+        return None
+    return (asked_at + answered_at) / 2 - told

@@ -1,0 +1,119 @@
+"""Asks SQS of queues, in ways that change nothing. No error leaves it: each is an answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from celery_sqs_heartbeat.cli.answers import of_error, of_payload, whether_permitted
+from celery_sqs_heartbeat.cli.facts import Answer, QueueFacts, Tried
+from celery_sqs_heartbeat.cli.reading import Broker
+from celery_sqs_heartbeat.sqs.clients import new_client
+
+#: Gives each call five seconds (`short_config`): nobody's lease depends on them.
+_PATIENT = 10.0
+#: No queue ever made such a handle.
+_NO_HANDLE = {"Id": "0", "ReceiptHandle": "celery-sqs-heartbeat-doctor"}
+
+
+class Asker:
+    """Asks SQS about the queues of one broker.
+
+    An endpoint that can't be reached is not tried again: each try may take seconds.
+    """
+
+    def __init__(self, broker: Broker, clock: Callable[[], float] = time.time) -> None:
+        self._broker = broker
+        self._clock = clock
+        self._down: dict[str, Answer] = {}
+
+    def ask(self, name: str) -> QueueFacts:
+        """Return what SQS says of a queue, and what it permits there.
+
+        Args:
+            name: As Celery knows the queue.
+        """
+        queue = self.look(name)
+        if queue.url is None or queue.found.tried not in (Tried.ALLOWED, Tried.DENIED):
+            return queue
+        return replace(queue, tries={**queue.tries, **self._try_harmlessly(queue.url)})
+
+    def look(self, name: str) -> QueueFacts:
+        """Return what SQS says of a queue."""
+        url = self._broker.predefined_url(name)
+        if url is not None:
+            return self._look_at(name, url, {})
+        if self._broker.config.predefined:
+            missing = Answer(tried=Tried.NO_QUEUE, reason="it is not in predefined_queues")
+            return QueueFacts(name=name, found=missing)
+        sqs_name = self._broker.sqs_name(name)
+        listed = self._call("", "list_queues", QueueNamePrefix=sqs_name)
+        tries = {"sqs:ListQueues": listed}
+        urls: Any = listed.payload.get("QueueUrls") or ()
+        url = next((each for each in urls if each.rsplit("/", 1)[-1] == sqs_name), None)
+        if url is not None:
+            return self._look_at(name, url, tries)
+        missing = Answer(tried=Tried.NO_QUEUE, skew=listed.skew)
+        found = missing if listed.tried is Tried.ALLOWED else listed
+        return QueueFacts(name=name, is_predefined=False, found=found, tries=tries)
+
+    def _look_at(self, name: str, url: str, tries: Mapping[str, Answer]) -> QueueFacts:
+        found = self._call(url, "get_queue_attributes", QueueUrl=url, AttributeNames=["All"])
+        attributes: Any = found.payload.get("Attributes") or {}
+        if found.tried is not Tried.NO_QUEUE:
+            tries = {**tries, "sqs:GetQueueAttributes": found}
+        return QueueFacts(
+            name=name,
+            url=url,
+            is_predefined=bool(self._broker.config.predefined),
+            found=found,
+            attributes={str(key): str(value) for key, value in attributes.items()},
+            tries=tries,
+        )
+
+    def _try_harmlessly(self, url: str) -> dict[str, Answer]:
+        """Make the worker's calls so that SQS refuses them after it has permitted them."""
+        return {
+            # One to ten may be asked for. A server that is not so strict shows what it
+            # takes at once again.
+            "sqs:ReceiveMessage": whether_permitted(
+                self._call(
+                    url,
+                    "receive_message",
+                    QueueUrl=url,
+                    MaxNumberOfMessages=0,
+                    VisibilityTimeout=0,
+                    WaitTimeSeconds=0,
+                )
+            ),
+            "sqs:ChangeMessageVisibility": whether_permitted(
+                self._call(
+                    url,
+                    "change_message_visibility_batch",
+                    QueueUrl=url,
+                    Entries=[{**_NO_HANDLE, "VisibilityTimeout": 0}],
+                )
+            ),
+            "sqs:DeleteMessage": whether_permitted(
+                self._call(url, "delete_message_batch", QueueUrl=url, Entries=[_NO_HANDLE])
+            ),
+        }
+
+    def _call(self, url: str, operation: str, **request: Any) -> Answer:
+        endpoint = ""
+        asked_at = self._clock()
+        try:
+            client = new_client(self._broker.config, url, _PATIENT)
+            endpoint = client.meta.endpoint_url
+            if endpoint in self._down:
+                return self._down[endpoint]
+            payload = getattr(client, operation)(**request)
+        except Exception as error:
+            # Whatever it is: that SQS can't be asked is what is to be told.
+            answer = of_error(error, endpoint, asked_at, self._clock())
+            if answer.tried is Tried.UNREACHABLE and endpoint:
+                self._down[endpoint] = answer
+            return answer
+        return of_payload(payload, asked_at, self._clock())

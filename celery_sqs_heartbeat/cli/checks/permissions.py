@@ -1,0 +1,102 @@
+"""Checks of what SQS permits on a queue, and of whether it could be asked at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
+from celery_sqs_heartbeat.cli.facts import Answer, QueueFacts, Tried
+
+PERMITTED = Kind(
+    "SQSHB-P301",
+    "permissions are there",
+    "each was tried with a call that changes nothing",
+)
+DENIED = Kind(
+    "SQSHB-E301",
+    "a permission is missing",
+    "the worker can't do its work on this queue without it",
+    "permit it to the worker's role: `celery -A proj sqs-heartbeat iam` prints the policy",
+)
+ATTRIBUTES_DENIED = Kind(
+    "SQSHB-W302",
+    "the queue's attributes can't be read",
+    "the worker has to guess its visibility timeout and extends each message at once; "
+    "neither that nor its redrive policy could be checked here",
+    "permit sqs:GetQueueAttributes: `celery -A proj sqs-heartbeat iam` prints the policy",
+)
+NOT_TRIED = Kind(
+    "SQSHB-I303",
+    "a permission was not tried",
+    "trying it would send a message; retries and tasks that call tasks need it",
+    "see that the worker's role has it",
+)
+UNREACHABLE = Kind(
+    "SQSHB-E304",
+    "SQS can't be reached",
+    "a worker here can't receive anything",
+    "check the region, the endpoint in broker_url, the network and web proxies",
+)
+CREDENTIALS = Kind(
+    "SQSHB-E305",
+    "SQS does not take the credentials",
+    "they are missing, wrong or out of date, or this machine's clock is",
+    "check the keys or the role that this process runs under, and the clock",
+)
+BUSY = Kind(
+    "SQSHB-W306",
+    "SQS had no time to answer",
+    "it throttles calls or is in trouble: the check is not complete",
+    "run the doctor again",
+)
+REFUSED = Kind(
+    "SQSHB-W307",
+    "SQS refused the question",
+    "for a reason that says nothing of the permission: the check is not complete",
+    "look the code up in the SQS API reference, under common errors",
+)
+
+KINDS = (
+    PERMITTED,
+    DENIED,
+    ATTRIBUTES_DENIED,
+    NOT_TRIED,
+    UNREACHABLE,
+    CREDENTIALS,
+    BUSY,
+    REFUSED,
+)
+
+_TROUBLE = {
+    Tried.UNREACHABLE: UNREACHABLE,
+    Tried.CREDENTIALS: CREDENTIALS,
+    Tried.BUSY: BUSY,
+    Tried.REFUSED: REFUSED,
+}
+
+
+def check_permissions(queue: QueueFacts) -> Iterator[Finding]:
+    """Check the answers to the calls that were tried on a queue."""
+    permitted = []
+    told = set()
+    for action, answer in queue.tries.items():
+        if answer.tried is Tried.ALLOWED:
+            permitted.append(action)
+        elif answer.tried is Tried.DENIED:
+            kind = ATTRIBUTES_DENIED if action == "sqs:GetQueueAttributes" else DENIED
+            yield kind.found(queue=queue.name, value=action)
+        elif answer.tried in _TROUBLE and answer.tried not in told:
+            told.add(answer.tried)
+            yield _trouble(answer, queue.name)
+    if permitted:
+        yield PERMITTED.found(queue=queue.name, value=", ".join(permitted))
+
+
+def check_untried(queues: Iterable[QueueFacts]) -> Iterator[Finding]:
+    """Tell of the permission that can't be tried without harm."""
+    if any(queue.attributes for queue in queues):
+        yield NOT_TRIED.found(value="sqs:SendMessage")
+
+
+def _trouble(answer: Answer, queue: str | None) -> Finding:
+    return _TROUBLE[answer.tried].found(queue=queue, value=answer.reason)

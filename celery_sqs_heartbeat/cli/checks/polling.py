@@ -1,0 +1,96 @@
+"""Checks of how queues are polled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TypeGuard
+
+from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
+from celery_sqs_heartbeat.cli.facts import AppFacts, QueueFacts
+from celery_sqs_heartbeat.core.policy import longest_wait
+from celery_sqs_heartbeat.sqs.adapter import read_attributes
+
+#: The longest long poll, in seconds (SQS API reference, ReceiveMessage).
+MAX_WAIT = 20
+#: kombu's own pause after an empty poll, in seconds.
+USUAL_INTERVAL = 1
+
+NO_NUMBER = Kind(
+    "SQSHB-E401",
+    "a transport option has no value that SQS takes",
+    "wait_time_seconds must be a whole number of seconds from 0 to 20, and polling_interval a "
+    "number of seconds: receives fail otherwise",
+    "correct it in broker_transport_options",
+)
+SHORT_POLLS = Kind(
+    "SQSHB-W402",
+    "queues are polled without waiting",
+    "each worker makes a call a queue in every polling_interval, which costs money even when "
+    "there is nothing to do, and a short poll may miss messages that are there",
+    "set wait_time_seconds to 10 to 20 in broker_transport_options",
+)
+CUT = Kind(
+    "SQSHB-I403",
+    "long polls are cut",
+    "a message that comes at the end of a long poll must have its threshold left, so a receive "
+    "waits for no longer than visibility_timeout - threshold: empty polls are more frequent",
+    "nothing, or a longer visibility timeout: 30 s allows polls of 20 s",
+)
+PAUSES = Kind(
+    "SQSHB-I404",
+    "the worker pauses for long after an empty poll",
+    "a message that comes then waits for polling_interval to end; long polls need no pause",
+    "set polling_interval to 1 or less, and wait_time_seconds to 10 to 20",
+)
+ONLY_CREATED = Kind(
+    "SQSHB-I405",
+    "the transport option visibility_timeout counts for new queues only",
+    "kombu uses it where it creates a queue: those that are there, or predefined, keep their own",
+    "set sqs_heartbeat_visibility_timeout, which goes with each receive",
+)
+BLOCKING = Kind(
+    "SQSHB-W406",
+    "long polls of kombu 5.5 block the worker",
+    "the end of a prefork task is noticed up to three long polls later",
+    "update kombu, or set wait_time_seconds to 1 in broker_transport_options",
+)
+
+KINDS = (NO_NUMBER, SHORT_POLLS, CUT, PAUSES, ONLY_CREATED, BLOCKING)
+
+
+def check_polling(app: AppFacts) -> Iterator[Finding]:
+    """Check the transport options that decide over receives."""
+    wait, interval = app.wait_time, app.polling_interval
+    if not _is_number(wait) or not isinstance(wait, int) or not 0 <= wait <= MAX_WAIT:
+        yield NO_NUMBER.found(setting="wait_time_seconds", value=repr(wait))
+    elif wait == 0:
+        yield SHORT_POLLS.found(setting="wait_time_seconds", value=wait)
+    elif app.versions.get("kombu", "").startswith("5.5.") and wait > 1:
+        yield BLOCKING.found(setting="wait_time_seconds", value=wait)
+    if not _is_number(interval):
+        yield NO_NUMBER.found(setting="polling_interval", value=repr(interval))
+    elif interval > USUAL_INTERVAL:
+        yield PAUSES.found(setting="polling_interval", value=interval)
+    if app.created_timeout is not None:
+        yield ONLY_CREATED.found(setting="visibility_timeout", value=app.created_timeout)
+
+
+def check_waits(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
+    """Check whether a queue's visibility timeout has room for its long polls."""
+    if not queue.attributes or not isinstance(app.wait_time, int):
+        return
+    own_timeout = read_attributes(queue.attributes).visibility_timeout
+    terms = app.settings.for_queue(queue.name).terms(own_timeout)
+    wait = longest_wait(
+        app.wait_time,
+        visibility_timeout=terms.visibility_timeout,
+        threshold=terms.threshold,
+    )
+    if wait < app.wait_time:
+        yield CUT.found(
+            queue=queue.name, setting="wait_time_seconds", value=f"{app.wait_time}, cut to {wait}"
+        )
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -1,0 +1,18 @@
+"""The group of the package's own commands."""
+
+from __future__ import annotations
+
+import click
+
+from celery_sqs_heartbeat.cli.doctor import doctor
+from celery_sqs_heartbeat.cli.iam import iam
+from celery_sqs_heartbeat.cli.status import status
+
+
+@click.group("sqs-heartbeat")
+def sqs_heartbeat() -> None:
+    """Look into the SQS heartbeat."""
+
+
+for _command in (doctor, iam, status):
+    sqs_heartbeat.add_command(_command)

@@ -1,0 +1,87 @@
+"""Asks the status pages of workers."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+#: How long a page may take, in seconds.
+PATIENCE = 5.0
+#: Bytes of an answer at most: several times what the most leases take.
+MAX_ANSWER = 4_000_000
+#: Pages that are asked at once.
+_THREADS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageAnswer:
+    """What a worker's page said of its leases, or why it did not."""
+
+    url: str
+    payload: dict[str, Any] | None = None
+    fault: str = ""
+
+    def as_plain(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        said = {"error": self.fault} if self.payload is None else self.payload
+        return {"url": self.url, **said}
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows nobody: the token is for the one who was named."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Leave the redirection as the error that it is here."""
+
+
+#: Without proxies: the pages are on this machine or near it.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+
+
+def check_url(url: str) -> str | None:
+    """Return what is wrong with the URL of a page, or None."""
+    try:
+        parts = urlsplit(url)
+        is_right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        is_right = False
+    return None if is_right else f"{url!r} is no address like http://127.0.0.1:9808"
+
+
+def ask_all(urls: Sequence[str], token: str | None) -> list[PageAnswer]:
+    """Ask every page for its leases, several at once; raises nothing of the network's."""
+    with ThreadPoolExecutor(_THREADS) as threads:
+        return list(threads.map(lambda url: _ask(url, token), urls))
+
+
+def _ask(url: str, token: str | None) -> PageAnswer:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    # Only http and https: the command has checked it.
+    request = urllib.request.Request(f"{url.rstrip('/')}/leases", headers=headers)  # noqa: S310
+    try:
+        with _OPENER.open(request, timeout=PATIENCE) as answer:
+            payload = json.loads(answer.read(MAX_ANSWER))
+            if not isinstance(payload, dict) or "leases" not in payload:
+                return PageAnswer(url=url, fault="that is no worker's status page")
+            return PageAnswer(url=url, payload=payload)
+    except urllib.error.HTTPError as error:
+        with error:
+            return PageAnswer(url=url, fault=_meaning(error.code))
+    except (OSError, HTTPException) as error:
+        reason = getattr(error, "reason", None) or error
+        return PageAnswer(url=url, fault=f"does not answer: {reason}")
+    except ValueError:
+        return PageAnswer(url=url, fault="that is no worker's status page")
+
+
+def _meaning(code: int) -> str:
+    if code == 401:
+        return "wants the right token: give --token, or set SQS_HEARTBEAT_STATUS_TOKEN"
+    return f"answered with HTTP status {code}"

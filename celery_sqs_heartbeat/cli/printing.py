@@ -1,0 +1,116 @@
+"""Prints findings for people and for scripts."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from importlib.util import find_spec
+from json import dumps
+from typing import Any
+
+import click
+
+from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
+
+COLORS = {
+    Severity.ERROR: "red",
+    Severity.WARNING: "yellow",
+    Severity.INFO: "cyan",
+    Severity.OK: "green",
+}
+LABELS = {
+    Severity.ERROR: "ERROR",
+    Severity.WARNING: "WARNING",
+    Severity.INFO: "NOTE",
+    Severity.OK: "OK",
+}
+_NOUNS = {
+    Severity.ERROR: ("error", "errors"),
+    Severity.WARNING: ("warning", "warnings"),
+    Severity.INFO: ("note", "notes"),
+    Severity.OK: ("check passed", "checks passed"),
+}
+#: Lines longer than this are hard to read, however wide the terminal is.
+MAX_WIDTH = 100
+_INDENT = " " * 9
+
+
+def print_findings(
+    findings: Sequence[Finding], *, json: bool, color: bool | None, file: Any = None
+) -> None:
+    """Print findings: as JSON, as a table on a terminal, or else as text.
+
+    Args:
+        color: False for none; None leaves it to the terminal.
+        file: Standard output, unless another is given.
+    """
+    file = file or sys.stdout
+    if json:
+        click.echo(as_json(findings), file=file)
+    elif color is not False and file.isatty() and find_spec("rich"):
+        from celery_sqs_heartbeat.cli.table import print_table
+
+        print_table(findings, file)
+    else:
+        click.echo(as_text(findings), file=file, color=color)
+
+
+def as_json(findings: Sequence[Finding]) -> str:
+    """Return the findings as a JSON list."""
+    return dumps([finding.as_plain() for finding in findings], indent=2)
+
+
+def as_text(findings: Sequence[Finding], *, width: int | None = None) -> str:
+    """Return the findings as text, with colours; `click.echo` takes them out for a file."""
+    width = min(width or shutil.get_terminal_size().columns, MAX_WIDTH)
+    blocks = [_block(finding, width) for finding in findings]
+    return "\n".join([*blocks, "", summary(findings)])
+
+
+def summary(findings: Sequence[Finding]) -> str:
+    """Return how many findings of each severity there are."""
+    counts = Counter(finding.severity for finding in findings)
+    told = [
+        f"{counts[severity]} {one if counts[severity] == 1 else many}"
+        for severity, (one, many) in _NOUNS.items()
+    ]
+    return f"{', '.join(told)}."
+
+
+def headline(finding: Finding) -> str:
+    """Return what was found, and where, in one line."""
+    where = [] if finding.queue is None else [f"queue {finding.queue}"]
+    value = finding.value
+    if finding.setting is not None:
+        where.append(finding.setting if value is None else f"{finding.setting}={value}")
+        value = None
+    subject = f"{', '.join(where)}: " if where else ""
+    return f"{subject}{finding.title}" + ("" if value is None else f": {value}")
+
+
+def _block(finding: Finding, width: int) -> str:
+    label = click.style(f"{LABELS[finding.severity]:<8}", fg=COLORS[finding.severity], bold=True)
+    head = textwrap.wrap(headline(finding), width - len(_INDENT))
+    lines = [f"{label} {head[0]}", *(_INDENT + line for line in head[1:])]
+    if finding.severity is Severity.OK:
+        return "\n".join(lines)
+    lines += _paragraph("Why: ", finding.why, width)
+    lines += _paragraph("Fix: ", finding.fix, width)
+    lines += [_INDENT + click.style(finding.id, dim=True), ""]
+    return "\n".join(lines)
+
+
+def _paragraph(label: str, text: str, width: int) -> list[str]:
+    if not text:
+        return []
+    return textwrap.wrap(
+        text,
+        width,
+        initial_indent=_INDENT + label,
+        subsequent_indent=_INDENT + " " * len(label),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -1,0 +1,1 @@
+"""For the frameworks that Celery apps live in. Nothing else imports them."""

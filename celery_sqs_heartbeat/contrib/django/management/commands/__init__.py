@@ -1,0 +1,1 @@
+"""Commands of `manage.py`, each by its module's name."""

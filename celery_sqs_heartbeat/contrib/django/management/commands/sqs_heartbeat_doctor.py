@@ -1,0 +1,53 @@
+"""`manage.py sqs_heartbeat_doctor`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from django.core.management.base import BaseCommand  # type: ignore[import-untyped]
+
+from celery_sqs_heartbeat.cli.checks.broker import NO_APP
+from celery_sqs_heartbeat.cli.common import split
+from celery_sqs_heartbeat.cli.doctor import exit_status
+from celery_sqs_heartbeat.cli.examining import examine
+from celery_sqs_heartbeat.cli.printing import print_findings
+from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
+
+
+class Command(BaseCommand):
+    """Does what `celery -A proj sqs-heartbeat doctor` does."""
+
+    help = "Check what a Celery worker will meet: settings, queues, permissions, this machine."
+    # It makes those that matter here itself, and is to work when others fail.
+    requires_system_checks = ()
+
+    def add_arguments(self, parser: Any) -> None:
+        """Add the options of the doctor."""
+        parser.add_argument("-Q", "--queues", metavar="A,B", help="look at these queues only")
+        parser.add_argument("-P", "--pool", help="the worker's pool, where it is another")
+        parser.add_argument("-c", "--concurrency", type=int, help="the worker's concurrency")
+        parser.add_argument("--json", action="store_true", help="print a JSON list")
+        parser.add_argument("--strict", action="store_true", help="exit with 1 on warnings")
+
+    def handle(self, **options: Any) -> None:
+        """Print the findings and exit as the doctor does."""
+        app = find_celery_app()
+        findings = (
+            [NO_APP.found()]
+            if app is None
+            else examine(
+                app,
+                queues=split(options["queues"]),
+                pool=options["pool"],
+                concurrency=options["concurrency"],
+            )
+        )
+        print_findings(
+            findings,
+            json=options["json"],
+            color=False if options["no_color"] else None,
+            file=self.stdout,
+        )
+        if status := exit_status(findings, strict=options["strict"]):
+            sys.exit(status)

@@ -1,0 +1,1 @@
+"""What to do and when: pure values and rules, with no I/O, threads or clocks."""

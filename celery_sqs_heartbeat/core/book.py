@@ -1,0 +1,334 @@
+"""The book of leases: what is held, what is wanted, what SQS has confirmed."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from celery_sqs_heartbeat.core import policy
+from celery_sqs_heartbeat.core.actions import entry_for, next_action
+from celery_sqs_heartbeat.core.agenda import Agenda
+from celery_sqs_heartbeat.core.board import Board
+from celery_sqs_heartbeat.core.calls import Action, Answer, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.core.recent import RecentKeys
+from celery_sqs_heartbeat.core.settle import Settler
+
+
+class Receipt(enum.Enum):
+    """What a received message means to its receiver."""
+
+    #: Run it.
+    NEW = "new"
+    #: It still runs, or waits, here: its lease goes on under the new handle. Don't run it.
+    REDELIVERED = "redelivered"
+    #: Its task has ended well already: it is being deleted. Don't run it.
+    FINISHED = "finished"
+    #: It was held up on its way, and may be someone else's by now. Don't run it.
+    LAPSED = "lapsed"
+
+
+class LeaseBook:
+    """Brings every lease to its wanted end by the calls it plans and settles.
+
+    Not thread-safe: its keeper holds a lock around it. Time is always an argument, in
+    monotonic seconds.
+
+    Args:
+        jitter: Returns a random number from 0 to 1 for the pauses between tries.
+        board: Shown every change of a lease, where one is given.
+    """
+
+    def __init__(self, jitter: Callable[[], float], board: Board | None = None) -> None:
+        self._board = board
+        self._by_key: dict[tuple[str, str], Lease] = {}
+        self._by_handle: dict[str, Lease] = {}
+        self._finished = RecentKeys[tuple[str, str]]()
+        self._disowned = RecentKeys[str]()
+        self._ending = 0
+        self._events: list[Event] = []
+        self._agenda = Agenda(self._due_entry)
+        self._settler = Settler(self, jitter)
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def get(self, receipt_handle: str) -> Lease | None:
+        """Return the lease that has, or once had, that handle."""
+        return self._by_handle.get(receipt_handle)
+
+    def holds(self, lease: Lease) -> bool:
+        """Return whether this very lease is still in the book."""
+        return self._by_key.get(lease.key) is lease
+
+    def leases(self) -> Iterable[Lease]:
+        """Return the leases of the book."""
+        return self._by_key.values()
+
+    @property
+    def ending(self) -> int:
+        """How many leases wait for their delete or release to be confirmed."""
+        return self._ending
+
+    def receive(
+        self,
+        *,
+        queue_url: str,
+        message_id: str,
+        receipt_handle: str,
+        receive_count: int,
+        terms: LeaseTerms,
+        hidden_for: int,
+        sent_at: float,
+        arrived_at: float,
+        task: str | None = None,
+        task_id: str | None = None,
+        sent_time: float | None = None,
+        first_received_time: float | None = None,
+    ) -> Receipt:
+        """Begin a lease on a message that was just received, or go on with one.
+
+        It is reported, with what it is as the cause, unless it has lapsed.
+
+        Args:
+            hidden_for: The visibility timeout that the receive began with, in seconds.
+            sent_at: When the receive was asked for.
+            arrived_at: When its answer was in.
+        """
+        lease = self._by_key.get((queue_url, message_id))
+        if hidden_for and arrived_at >= sent_at + hidden_for:
+            if lease is not None:
+                # Somebody, if only this late answer, has received it since: our handle is
+                # stale, and a release by it would break the lease of whoever has it now.
+                lease.certain = False
+                self._let_lapse(lease, arrived_at)
+            return Receipt.LAPSED
+        if lease is not None and lease.state is State.BACK:
+            # Our release took effect, whatever became of its answer.
+            self.forget(lease)
+            lease = None
+        known = lease is not None
+        is_denied = self._settler.is_denied(queue_url, CallKind.CHANGE_VISIBILITY, arrived_at)
+        if lease is None:
+            lease = Lease(
+                queue_url=queue_url,
+                message_id=message_id,
+                terms=terms,
+                held_since=sent_at,
+                task=task,
+                task_id=task_id,
+            )
+            self._by_key[lease.key] = lease
+            if lease.key in self._finished:
+                self._want_done(lease, arrived_at)
+        lease.standing = Standing.UNLEASED if is_denied else Standing.OURS
+        lease.take_receive(
+            receipt_handle,
+            receive_count=receive_count,
+            sent_at=sent_at,
+            hidden_until=arrived_at + hidden_for,
+            hidden_for=hidden_for,
+            expires_at=policy.first_expiry(
+                sent_at=sent_at,
+                arrived_at=arrived_at,
+                visibility_timeout=hidden_for,
+                threshold=lease.terms.threshold,
+            ),
+        )
+        lease.sent_time, lease.first_received_time = sent_time, first_received_time
+        self._by_handle[receipt_handle] = lease
+        if lease.state is State.DONE:
+            lease.end_at = arrived_at
+        self.schedule(lease)
+        receipt = Receipt.REDELIVERED if known else Receipt.NEW
+        if lease.state is State.DONE:
+            receipt = Receipt.FINISHED
+        self.report(EventKind.MESSAGE_RECEIVED, lease, arrived_at, cause=receipt.value)
+        return receipt
+
+    def done(self, receipt_handle: str, now: float) -> bool:
+        """Want the message deleted: its task has ended well. False when it is unknown."""
+        lease = self._by_handle.get(receipt_handle)
+        if lease is None:
+            return False
+        if lease.state is State.HELD:
+            self._want_done(lease, now)
+        elif lease.state is State.BACK:
+            # Released under a task that went on and succeeded all the same.
+            self._finished.add(lease.key)
+            if not _is_being_released(lease):
+                if lease.attempts or lease.alone:
+                    # A release was tried: no extension may follow it.
+                    lease.terms = replace(lease.terms, extend=False)
+                lease.want(State.DONE, now, due=now)
+        self.schedule(lease)
+        return True
+
+    def release(self, receipt_handle: str, delay: float, now: float, cause: str = "") -> bool:
+        """Want the message visible again after `delay` seconds. False when it is unknown.
+
+        `cause` is for whoever reads the events.
+
+        A release that may come too late is not sent: on a standard queue the stale handle
+        would break the lease of whoever has received the message since.
+        """
+        lease = self._by_handle.get(receipt_handle)
+        if lease is not None and lease.state is State.HELD:
+            lease.release_delay = policy.cut_release_delay(lease, delay, now)
+            lease.want(State.BACK, now, due=now)
+            lease.cause = cause
+            self._ending += 1
+            if not self._let_lapse(lease, now):
+                self.schedule(lease)
+        return lease is not None
+
+    def drop(self, receipt_handle: str) -> bool:
+        """Stop extending and let the message become visible by itself. False when unknown."""
+        lease = self._by_handle.get(receipt_handle)
+        if lease is not None:
+            self.forget(lease)
+        return lease is not None
+
+    def disown(self, receipt_handle: str) -> bool:
+        """Give the message up: nothing is asked of SQS for it again. False when unknown.
+
+        Unlike `drop` it is remembered, so that an ack which comes late is not taken for
+        that of a message which never had a lease, and does not delete what is someone else's.
+        """
+        lease = self._by_handle.get(receipt_handle)
+        if lease is not None:
+            for handle in lease.handles:
+                self._disowned.add(handle)
+            self.forget(lease)
+        return lease is not None
+
+    def is_disowned(self, receipt_handle: str) -> bool:
+        """Return whether the message was given up under that handle."""
+        return receipt_handle in self._disowned
+
+    def note_start(self, receipt_handle: str, now: float) -> bool:
+        """Report that the pool runs the message's task. False when it is unknown."""
+        lease = self._by_handle.get(receipt_handle)
+        if lease is not None:
+            self.report(EventKind.TASK_STARTED, lease, now)
+        return lease is not None
+
+    def plan(self, now: float, room: int) -> list[Call]:
+        """Return the calls to make now, most urgent first, at most `room` of them."""
+        return self._agenda.plan(now, room)
+
+    def settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
+        """Take in what SQS answered to each entry of a call, in their order."""
+        self._agenda.end(call)
+        for entry, outcome in zip(call.entries, outcomes, strict=True):
+            lease = entry.lease
+            # After a redelivery the answer speaks of a handle that no longer counts.
+            if self.holds(lease) and entry.receipt_handle == lease.receipt_handle:
+                self._settler.settle(entry, outcome, call, now)
+            if self.holds(lease):
+                self.schedule(lease)
+
+    def next_due(self, now: float) -> float:
+        """Return when `plan` next has something to do; infinity for never."""
+        return self._agenda.next_due(now)
+
+    @property
+    def has_events(self) -> bool:
+        """Whether `take_events` would return any."""
+        return bool(self._events)
+
+    def take_events(self) -> list[Event]:
+        """Return what has happened since the last call of this."""
+        events, self._events = self._events, []
+        return events
+
+    def forget(self, lease: Lease) -> None:
+        """Remove every trace of a lease; an answer still under way is then ignored."""
+        del self._by_key[lease.key]
+        for handle in lease.handles:
+            self._by_handle.pop(handle, None)
+        self._ending -= lease.state is not State.HELD
+        self._agenda.discard(lease)
+        if self._board is not None:
+            self._board.remove(lease)
+
+    def schedule(self, lease: Lease) -> None:
+        """Place the lease by its next action, after whatever has changed of it."""
+        self._agenda.put(lease)
+        if self._board is not None:
+            self._board.show(lease)
+
+    def report(
+        self,
+        kind: EventKind,
+        lease: Lease,
+        now: float,
+        answer: Answer | None = None,
+        cause: str = "",
+    ) -> None:
+        """Note an event for `take_events`."""
+        self._events.append(Event.of(kind, lease, now, answer, cause))
+
+    def _want_done(self, lease: Lease, now: float) -> None:
+        lease.want(State.DONE, now, due=now + policy.GATHER_SECONDS)
+        self._finished.add(lease.key)
+        self._ending += 1
+
+    def _due_entry(self, lease: Lease, now: float) -> Entry | None:
+        if self._let_lapse(lease, now):
+            return None
+        if (
+            now >= lease.expires_at
+            and next_action(lease) is Action.EXTEND
+            and not self._worth_a_late_extension(lease, now)
+        ):
+            self.schedule(lease)
+            return None
+        entry = entry_for(lease, now)
+        if entry is None:
+            lease.standing = Standing.CAPPED
+            self.report(EventKind.LEASE_CAPPED, lease, now)
+            self.schedule(lease)
+        return entry
+
+    def note_expiry(self, lease: Lease, now: float) -> None:
+        """Report, once, that our clock has passed the expiry of a lease.
+
+        Not of one whose task has ended: nobody need be told of that.
+        """
+        if now >= lease.expires_at and lease.standing is Standing.OURS:
+            lease.standing = Standing.EXPIRED
+            # Tries begin afresh: one soon may still save it, and haste is over after that.
+            lease.attempts = min(lease.attempts, 1)
+            if lease.state is State.HELD:
+                self.report(EventKind.LEASE_EXPIRED, lease, now)
+
+    def _let_lapse(self, lease: Lease, now: float) -> bool:
+        """Forget a lease that is to be released, but may be someone else's; return whether."""
+        is_ours = lease.certain and now < lease.expires_at
+        if lease.state is not State.BACK or (
+            is_ours and lease.standing not in (Standing.LOST, Standing.UNLEASED)
+        ):
+            return False
+        self.report(EventKind.MESSAGE_LAPSING, lease, now)
+        self.forget(lease)
+        return True
+
+    def _worth_a_late_extension(self, lease: Lease, now: float) -> bool:
+        self.note_expiry(lease, now)
+        if now < lease.expires_at + lease.terms.visibility_timeout:
+            return True
+        # Nobody can tell any more whose it is: a late extension would not save the
+        # message and might disturb its new owner.
+        lease.standing = Standing.LOST
+        if lease.state is State.HELD:
+            self.report(EventKind.LEASE_LOST, lease, now)
+        return False
+
+
+def _is_being_released(lease: Lease) -> bool:
+    return lease.call is not None and any(
+        entry.lease is lease and entry.action is Action.RELEASE for entry in lease.call.entries
+    )

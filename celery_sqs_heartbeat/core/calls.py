@@ -1,0 +1,83 @@
+"""The calls that a book plans and what SQS can answer to each of their entries."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from celery_sqs_heartbeat.core.lease import Lease
+
+#: Entries in one batch request (SQS API reference, ChangeMessageVisibilityBatch).
+MAX_BATCH_ENTRIES = 10
+
+
+class Action(enum.Enum):
+    """What an entry of a call does to its message."""
+
+    EXTEND = "extend"
+    RELEASE = "release"
+    DELETE = "delete"
+
+
+class CallKind(enum.Enum):
+    """The SQS action of a call: extensions and releases share one."""
+
+    CHANGE_VISIBILITY = "ChangeMessageVisibility"
+    DELETE = "DeleteMessage"
+
+
+class Outcome(enum.Enum):
+    """What became of one entry."""
+
+    #: SQS confirmed it.
+    DONE = "done"
+    #: The receipt handle is not ours any more, or the message is gone.
+    LOST = "lost"
+    #: Refused: it would reach past 12 hours after the receive.
+    CAPPED = "capped"
+    #: Too many calls; nothing was done.
+    THROTTLED = "throttled"
+    #: A passing fault, answered or hit before sending; nothing was done.
+    FAILED = "failed"
+    #: No permission; nothing was done.
+    DENIED = "denied"
+    #: SQS can't make sense of it; sending it again will not help.
+    MALFORMED = "malformed"
+    #: No usable answer: it may or may not have been done.
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One message in a call. `timeout` is in seconds and unused by a delete."""
+
+    lease: Lease
+    receipt_handle: str
+    action: Action
+    timeout: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One batch request: at most ten entries of one queue.
+
+    Attributes:
+        planned_at: Monotonic seconds, never later than the sending. Confirmed
+            timeouts count from here.
+        number: Tells the calls of a book apart, from 1.
+    """
+
+    kind: CallKind
+    queue_url: str
+    entries: tuple[Entry, ...]
+    planned_at: float
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a call brought to one of its entries."""
+
+    call: Call
+    entry: Entry
+    outcome: Outcome

@@ -1,0 +1,66 @@
+"""A heap of leases by time from which any lease can be taken out."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+
+from celery_sqs_heartbeat.core.lease import Lease
+
+#: Dead entries tolerated beyond the live ones before the heap is rebuilt.
+_SLACK = 32
+
+
+class LeaseHeap:
+    """Leases ordered by a time; each change costs O(log n).
+
+    A lease that is moved or taken out leaves a dead entry behind. Dead entries are
+    skipped when they surface, and the heap is rebuilt when they outnumber the live
+    ones: with a long visibility timeout thousands of acked leases would otherwise
+    pile up until their extension had been due.
+    """
+
+    def __init__(self) -> None:
+        self._entries: list[tuple[float, int, Lease]] = []
+        self._live: dict[Lease, int] = {}
+        self._serial = itertools.count()
+
+    def __len__(self) -> int:
+        return len(self._live)
+
+    def __contains__(self, lease: Lease) -> bool:
+        return lease in self._live
+
+    def put(self, lease: Lease, time: float) -> None:
+        """Add the lease, or move it to another time."""
+        serial = next(self._serial)
+        self._live[lease] = serial
+        heapq.heappush(self._entries, (time, serial, lease))
+        if len(self._entries) > 2 * len(self._live) + _SLACK:
+            self._entries = [e for e in self._entries if self._live.get(e[2]) == e[1]]
+            heapq.heapify(self._entries)
+
+    def discard(self, lease: Lease) -> None:
+        """Take the lease out, if it is in."""
+        self._live.pop(lease, None)
+
+    def first_time(self) -> float | None:
+        """Return the earliest time, or None when empty."""
+        while self._entries:
+            time, serial, lease = self._entries[0]
+            if self._live.get(lease) == serial:
+                return time
+            heapq.heappop(self._entries)
+        return None
+
+    def pop(self) -> Lease:
+        """Take out and return the lease with the earliest time.
+
+        Raises:
+            IndexError: It is empty.
+        """
+        if self.first_time() is None:
+            raise IndexError("pop from an empty LeaseHeap")
+        lease = heapq.heappop(self._entries)[2]
+        del self._live[lease]
+        return lease

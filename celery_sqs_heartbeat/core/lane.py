@@ -1,0 +1,83 @@
+"""The leases of one queue that wait for one kind of call, in the order to serve them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, CallKind, Entry
+from celery_sqs_heartbeat.core.heap import LeaseHeap
+from celery_sqs_heartbeat.core.lease import Lease
+
+#: Leases that can't join a call which are looked past while filling it up.
+_MAX_PASSED_OVER = 10
+
+
+class Lane:
+    """Two heaps: those that wait, by due time, and those that are due, by urgency.
+
+    Two, because a retry is due later than a fresh lease of the same age but may
+    expire sooner: among what is due, the most urgent goes first.
+    """
+
+    def __init__(self, queue_url: str, kind: CallKind) -> None:
+        self.queue_url = queue_url
+        self.kind = kind
+        self.in_flight = 0
+        self._waiting = LeaseHeap()
+        self._ready = LeaseHeap()
+
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._ready)
+
+    def put(self, lease: Lease, due: float) -> None:
+        """Add the lease, or move it to another due time."""
+        self._ready.discard(lease)
+        self._waiting.put(lease, due)
+
+    def discard(self, lease: Lease) -> None:
+        """Take the lease out, if it is in."""
+        self._waiting.discard(lease)
+        self._ready.discard(lease)
+
+    def advance(self, now: float, urgency: Callable[[Lease], float]) -> None:
+        """Move what has become due by `now` to the ready ones."""
+        while (due := self._waiting.first_time()) is not None and due <= now:
+            lease = self._waiting.pop()
+            self._ready.put(lease, urgency(lease))
+
+    def next_due(self) -> float | None:
+        """Return when the next waiting lease is due, or None."""
+        return self._waiting.first_time()
+
+    def most_urgent(self) -> float | None:
+        """Return the urgency of the first lease that is due, or None."""
+        return self._ready.first_time()
+
+    def pop_ready(self) -> Iterator[Lease]:
+        """Take out the leases that are due, most urgent first."""
+        while len(self._ready):
+            yield self._ready.pop()
+
+    def put_back(self, lease: Lease, urgency: float) -> None:
+        """Return a lease that `pop_ready` gave but no call could take."""
+        self._ready.put(lease, urgency)
+
+    def fill_up(self, entries: list[Entry], early_entry: Callable[[Lease], Entry | None]) -> None:
+        """Add the next leases to a call that is made anyway, up to ten entries.
+
+        Leases received at different times thereby drift into common batches.
+        """
+        passed_over: list[tuple[Lease, float]] = []
+        while (
+            len(entries) < MAX_BATCH_ENTRIES
+            and len(passed_over) < _MAX_PASSED_OVER
+            and (due := self._waiting.first_time()) is not None
+        ):
+            lease = self._waiting.pop()
+            entry = early_entry(lease)
+            if entry is None:
+                passed_over.append((lease, due))
+            else:
+                entries.append(entry)
+        for lease, due in passed_over:
+            self._waiting.put(lease, due)

@@ -1,0 +1,34 @@
+"""A bounded memory of the newest keys."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+#: Keys remembered: messages of several minutes of a fast worker, in about 15 MB.
+CAPACITY = 65_536
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class RecentKeys(Generic[Key]):
+    """Remembers the newest keys, at the cost of the oldest.
+
+    Of messages whose task has ended well, say: SQS may deliver one once more even after
+    it confirmed the delete (standard queues deliver "at least once").
+    """
+
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self._capacity = capacity
+        self._keys: OrderedDict[Key, None] = OrderedDict()
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._keys
+
+    def add(self, key: Key) -> None:
+        """Remember a key."""
+        self._keys[key] = None
+        self._keys.move_to_end(key)
+        if len(self._keys) > self._capacity:
+            self._keys.popitem(last=False)

@@ -1,0 +1,1 @@
+"""The lease of the running task, as the task itself sees it."""

@@ -1,0 +1,142 @@
+"""`current_lease`: what a task asks before it does what must not be done twice."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from celery_sqs_heartbeat.clock import now
+from celery_sqs_heartbeat.core.message import receive_count_of
+from celery_sqs_heartbeat.current.claim import current_message
+from celery_sqs_heartbeat.current.record import Mark, Record, key_of
+from celery_sqs_heartbeat.current.sharing import shared_table
+from celery_sqs_heartbeat.errors import LeaseLost, NoLease
+
+_NO_LEASE = {
+    Mark.ACKED: "its message was acknowledged already",
+    Mark.OPTED_OUT: "the task opted out of it by sqs_heartbeat=False",
+    Mark.UNKNOWN: "the worker holds more messages than its table of leases has room for",
+}
+_NOT_OURS = {
+    Mark.LOST: "SQS says that it is no longer ours, or extending it was given up as too late",
+    Mark.GIVEN_BACK: "the worker has given it back: it was released or dropped",
+}
+_NOT_EXTENDED = {
+    Mark.CAPPED: "it has reached max_lease or SQS's 12 hours, and is not extended any more",
+    Mark.REFUSED: "the queue refuses extensions for want of sqs:ChangeMessageVisibility",
+}
+
+
+class CurrentLease:
+    """The lease on the message of the task that runs in this thread or greenlet.
+
+    True where there is one, though it be lost. Everything else raises `NoLease` where
+    there is none: outside a task that a worker runs, in a worker without
+    `--heartbeat-sqs`, on another broker, in a task with `sqs_heartbeat=False` or
+    `acks_late=False`. Works in every pool, asks nothing of SQS and takes microseconds.
+    """
+
+    __slots__ = ()
+
+    def __bool__(self) -> bool:
+        try:
+            _read()
+        except NoLease:
+            return False
+        return True
+
+    @property
+    def message_id(self) -> str:
+        """The SQS message id: the same over all redeliveries.
+
+        Raises:
+            NoLease: There is no lease.
+        """
+        return str(_read()[0]["MessageId"])
+
+    @property
+    def receive_count(self) -> int:
+        """How often SQS had delivered the message when this task was started; 1 at first.
+
+        Raises:
+            NoLease: There is no lease.
+        """
+        return receive_count_of(_read()[0])
+
+    def remaining(self) -> float:
+        """Return the seconds for which SQS is known to hide the message; 0.0 when lost.
+
+        It grows again with each extension.
+
+        Raises:
+            NoLease: There is no lease.
+        """
+        return _left(_read()[1])
+
+    def ensure_valid(self, min_remaining: float = 5) -> None:
+        """Return if the lease is ours for that long at least; to be asked before a side effect.
+
+        Args:
+            min_remaining: Seconds. A healthy lease has the threshold left (a third of the
+                visibility timeout unless set) or a little less before it is extended: ask
+                for less than that.
+
+        Raises:
+            LeaseLost: It is lost, expired, or has less left. Nothing is waited for.
+            NoLease: There is no lease.
+            TypeError: `min_remaining` is not a number.
+            ValueError: It is negative or not finite.
+        """
+        _check(min_remaining)
+        message, record = _read()
+        left = _left(record)
+        if left < min_remaining or left <= 0:
+            message_id = str(message["MessageId"])
+            reason = _why(record, left, min_remaining)
+            raise LeaseLost(f"message {message_id}: {reason}", message_id, left)
+
+    def __repr__(self) -> str:
+        try:
+            return f"<current_lease: message {self.message_id}, {self.remaining():.3g} s left>"
+        except NoLease as error:
+            return f"<current_lease: {error}>"
+
+
+#: The one lease that a task needs to know.
+current_lease = CurrentLease()
+
+
+def _read() -> tuple[Mapping[str, Any], Record]:
+    message = current_message()
+    record = shared_table().read(key_of(message["ReceiptHandle"]))
+    if record.mark in _NO_LEASE:
+        raise NoLease(_NO_LEASE[record.mark])
+    return message, record
+
+
+def _left(record: Record) -> float:
+    return 0.0 if record.mark in _NOT_OURS else max(0.0, record.expires_at - now())
+
+
+def _check(min_remaining: float) -> None:
+    if not isinstance(min_remaining, (int, float)) or isinstance(min_remaining, bool):
+        raise TypeError(f"min_remaining is {min_remaining!r}: give it as seconds")
+    if min_remaining < 0 or not math.isfinite(min_remaining):
+        raise ValueError(f"min_remaining is {min_remaining!r}: give it as seconds, 0 or more")
+
+
+def _why(record: Record, left: float, min_remaining: float) -> str:
+    if record.mark in _NOT_OURS:
+        return f"its lease is lost: {_NOT_OURS[record.mark]}"
+    state = f"{left:.3g} s of its lease are left" if left else "its lease has expired"
+    reason = f"{state}, {min_remaining:g} s were asked for"
+    if record.mark in _NOT_EXTENDED:
+        return f"{reason}; {_NOT_EXTENDED[record.mark]}"
+    if left and min_remaining > record.threshold:
+        return (
+            f"{reason}; with a visibility timeout of {record.visibility_timeout:g} s as little "
+            f"as {record.threshold:.3g} s may be left before an extension: ask for less than "
+            "that, or give the queue a longer visibility timeout"
+        )
+    return f"{reason}; no extension of it was confirmed in time"

@@ -1,0 +1,116 @@
+"""What a table of leases says of one lease, and how it is written down."""
+
+from __future__ import annotations
+
+import enum
+import functools
+import hashlib
+import struct
+import zlib
+from typing import NamedTuple
+
+from celery_sqs_heartbeat.core.lease import Lease, Standing, State
+
+KEY_BYTES = 16
+_CHECKSUM = struct.Struct("<I")
+_FIELDS = struct.Struct(f"<B3x{KEY_BYTES}sddd16x")
+#: Written records: a power of two, so that none lies across two lines of a CPU's cache.
+RECORD_BYTES = _CHECKSUM.size + _FIELDS.size
+#: Where in a written record its key begins.
+KEY_AT = _CHECKSUM.size + 4
+#: Receipt handles whose keys a process keeps at hand: tasks that run at one time.
+_KEYS_AT_HAND = 1_024
+
+
+class Mark(enum.IntEnum):
+    """What has become of a claim. Whether it has expired its time tells, not its mark."""
+
+    HELD = 1
+    #: It reached `max_lease` or SQS's 12 hours: not extended any more.
+    CAPPED = 2
+    #: The queue refuses extensions for want of a permission.
+    REFUSED = 3
+    #: SQS says that it is no longer ours, or we gave up.
+    LOST = 4
+    #: Released, dropped or disowned: the message becomes visible again.
+    GIVEN_BACK = 5
+    #: Its message is being deleted, or has been.
+    ACKED = 6
+    #: Its task opted out.
+    OPTED_OUT = 7
+    #: The table had no room for it, or can't be read.
+    UNKNOWN = 8
+
+
+#: Five times as fast as `Mark(code)`.
+_MARK_OF_CODE = {int(mark): mark for mark in Mark}
+
+_MARKS = {
+    Standing.OURS: Mark.HELD,
+    Standing.EXPIRED: Mark.HELD,
+    Standing.LOST: Mark.LOST,
+    Standing.CAPPED: Mark.CAPPED,
+    Standing.UNLEASED: Mark.REFUSED,
+}
+
+
+class Record(NamedTuple):
+    """One lease as of its last change. Times are seconds of `clock.now`.
+
+    Attributes:
+        visibility_timeout: What each extension asks for, in seconds.
+        threshold: An extension is made when less than this is left, in seconds.
+    """
+
+    mark: Mark
+    expires_at: float = 0.0
+    visibility_timeout: float = 0.0
+    threshold: float = 0.0
+
+    @classmethod
+    def of(cls, lease: Lease, *, is_over: bool = False) -> Record:
+        """Return the record of a lease; `is_over` once the book has forgotten it."""
+        terms = lease.terms
+        mark = _mark_of(lease, is_over)
+        return cls(mark, lease.expires_at, float(terms.visibility_timeout), terms.threshold)
+
+    def pack(self, key: bytes) -> bytes:
+        """Return it as it is written down under that key."""
+        fields = _FIELDS.pack(
+            self.mark, key, self.expires_at, self.visibility_timeout, self.threshold
+        )
+        return _CHECKSUM.pack(zlib.crc32(fields)) + fields
+
+    @classmethod
+    def unpack(cls, written: bytes) -> Record | None:
+        """Return what was written down; None when it was read while it was written.
+
+        A checksum tells, not a sequence counter before and after: Python gives no say in
+        the order in which another CPU sees what was written (ARM keeps none).
+        """
+        fields = written[_CHECKSUM.size :]
+        if zlib.crc32(fields) != _CHECKSUM.unpack_from(written)[0]:
+            return None
+        mark, _, expires_at, visibility_timeout, threshold = _FIELDS.unpack(fields)
+        return cls(_MARK_OF_CODE[mark], expires_at, visibility_timeout, threshold)
+
+
+@functools.lru_cache(_KEYS_AT_HAND)
+def key_of(receipt_handle: str) -> bytes:
+    """Return the key of the claim that began with that receipt handle.
+
+    A redelivery to the same worker goes on with the claim. A claim that ended, and one on
+    the same message after it, have handles of their own, and so never share a record.
+    """
+    handle = receipt_handle.encode(errors="surrogatepass")
+    return hashlib.blake2b(handle, digest_size=KEY_BYTES).digest()
+
+
+def _mark_of(lease: Lease, is_over: bool) -> Mark:
+    if lease.state is State.DONE:
+        return Mark.ACKED
+    if lease.state is State.BACK or is_over:
+        return Mark.GIVEN_BACK
+    if not lease.terms.extend:
+        return Mark.OPTED_OUT
+    return _MARKS[lease.standing]

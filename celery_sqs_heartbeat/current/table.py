@@ -1,0 +1,90 @@
+"""The layout of a table of leases in shared memory: one process writes, many read."""
+
+from __future__ import annotations
+
+import time
+from mmap import mmap
+
+from celery_sqs_heartbeat.current.record import KEY_AT, RECORD_BYTES, Mark, Record
+
+#: Places in a row, of which a record has one. In a table that is a quarter full every lease
+#: finds its place, in one that is half full all but one in some thousands.
+REACH = 16
+#: Tries to read a record while it is written, which takes far less than a microsecond.
+TRIES = 1_000
+
+#: The table begins with one byte: whether there are leases that have no place.
+_HEADER_BYTES = RECORD_BYTES
+_ROW_BYTES = REACH * RECORD_BYTES
+
+_GIVEN_BACK, _UNKNOWN = Record(Mark.GIVEN_BACK), Record(Mark.UNKNOWN)
+
+
+class Table:
+    """Records by key. A key's record is in one of `REACH` places that the key tells.
+
+    Args:
+        memory: As long as `size_for` says; zeros, or a table already.
+    """
+
+    def __init__(self, memory: mmap) -> None:
+        self._memory = memory
+        self.places = (len(memory) - _HEADER_BYTES) // RECORD_BYTES
+        # Rows overlap: one begins at every place but the last ones.
+        self._rows = self.places - REACH + 1
+
+    @staticmethod
+    def size_for(places: int) -> int:
+        """Return the bytes that a table with so many places takes, `REACH` at least."""
+        return _HEADER_BYTES + places * RECORD_BYTES
+
+    def row(self, key: bytes) -> int:
+        """Return the first of the places that a key's record may have."""
+        return int.from_bytes(key[:8], "little") % self._rows
+
+    def place_of(self, key: bytes) -> int | None:
+        """Return where the key's record is; for the writer, who is never interrupted."""
+        row = self.row(key)
+        at = _HEADER_BYTES + row * RECORD_BYTES
+        found = self._memory[at : at + _ROW_BYTES].find(key)
+        return None if found < 0 else row + found // RECORD_BYTES
+
+    def write(self, place: int, key: bytes, record: Record) -> None:
+        """Write a record, over what is there."""
+        at = _HEADER_BYTES + place * RECORD_BYTES
+        self._memory[at : at + RECORD_BYTES] = record.pack(key)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether there are leases that found no place."""
+        return self._memory[0] != 0
+
+    @is_short.setter
+    def is_short(self, value: bool) -> None:
+        self._memory[0] = value
+
+    def read(self, key: bytes) -> Record:
+        """Return what is known of a claim.
+
+        Where it has no record, it was given back and its place is another's by now; unless
+        there are leases without a place, when it may be one of those.
+        """
+        record = self._find(key)
+        if record is None and self.is_short:
+            return _UNKNOWN
+        # Asked again: it may have been without a place until a moment ago.
+        return record or self._find(key) or _GIVEN_BACK
+
+    def _find(self, key: bytes) -> Record | None:
+        at = _HEADER_BYTES + self.row(key) * RECORD_BYTES
+        for _ in range(TRIES):
+            row = self._memory[at : at + _ROW_BYTES]
+            found = row.find(key)
+            if found < 0:
+                return None
+            start = found - KEY_AT
+            if record := Record.unpack(row[start : start + RECORD_BYTES]):
+                return record
+            time.sleep(0)
+        # Its writer was killed, or stopped, in the middle of it.
+        return _UNKNOWN

@@ -1,0 +1,55 @@
+"""The exceptions that users may meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SqsHeartbeatError(Exception):
+    """Base of every exception that this package raises on purpose."""
+
+
+class ConfigurationError(SqsHeartbeatError):
+    """Settings are wrong. Lists every fault, each with its setting, value and way out."""
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        self.faults = tuple(faults)
+        count = "1 setting is" if len(faults) == 1 else f"{len(faults)} settings are"
+        lines = "".join(f"\n  - {fault}" for fault in faults)
+        super().__init__(f"sqs-heartbeat: {count} wrong:{lines}")
+
+
+class AlreadyHeld(SqsHeartbeatError):
+    """The message must not be processed: it is being processed here, or has been.
+
+    Or it was held up on its way for so long that it may be someone else's. The message
+    needs nothing more of its receiver.
+    """
+
+
+class NoLease(SqsHeartbeatError):
+    """There is no lease to ask about. `if current_lease:` asks whether there is one."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+
+    def __str__(self) -> str:
+        return f"there is no lease here: {self.args[0]} (`if current_lease:` asks)"
+
+
+class LeaseLost(SqsHeartbeatError):
+    """The task's message is not ours, or not for long enough: another run may be under way.
+
+    Attributes:
+        message_id: The SQS message id.
+        remaining: Seconds that were left; 0.0 when it was lost or had expired.
+    """
+
+    def __init__(self, message: str, message_id: str, remaining: float) -> None:
+        # All of them, so that it comes out of a pool's process as it was raised.
+        super().__init__(message, message_id, remaining)
+        self.message_id = message_id
+        self.remaining = remaining
+
+    def __str__(self) -> str:
+        return str(self.args[0])

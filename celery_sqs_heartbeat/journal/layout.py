@@ -1,0 +1,62 @@
+"""Where a journal's segments are: FOLDER/dt=YYYY-MM-DD/worker=<wid>/seg-N.jsonl.zst."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+#: Of a segment that is being written.
+OPEN_SUFFIX = ".jsonl.open"
+#: Of one that is finished and compressed.
+CLOSED_SUFFIX = ".jsonl.zst"
+
+_DAY_MICROSECONDS = 86_400_000_000
+_EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
+
+
+def day_of(ts: int) -> str:
+    """Return the UTC day of a time in microseconds, as YYYY-MM-DD."""
+    return datetime.date.fromordinal(_EPOCH_DAY + ts // _DAY_MICROSECONDS).isoformat()
+
+
+def segment_path(folder: Path, day: str, wid: str, number: int) -> Path:
+    """Return the path of an open segment."""
+    return folder / f"dt={day}" / f"worker={wid}" / f"seg-{number}{OPEN_SUFFIX}"
+
+
+def hidden(path: Path) -> Path:
+    """Return the name that a file has until it is whole: readers pass over it."""
+    return path.with_name(f".{path.name}")
+
+
+def closed_path(path: Path) -> Path:
+    """Return the path that an open segment has once it is closed."""
+    return path.with_name(path.name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX)
+
+
+def open_segments(folder: Path, day: str = "*") -> list[Path]:
+    """Return the segments that are not closed, in order; those of a day, where one is given."""
+    return _ordered(folder.glob(f"dt={day}/worker=*/seg-*{OPEN_SUFFIX}"))
+
+
+def closed_segments(folder: Path) -> list[Path]:
+    """Return the closed segments, in order."""
+    return _ordered(folder.glob(f"dt=*/worker=*/seg-*{CLOSED_SUFFIX}"))
+
+
+def all_segments(folder: Path) -> Iterator[Path]:
+    """Return each segment once, in order: by day, worker and number."""
+    closed = closed_segments(folder)
+    shown = set(closed)
+    left = [path for path in open_segments(folder) if closed_path(path) not in shown]
+    yield from _ordered([*closed, *left])
+
+
+def _ordered(paths: Iterable[Path]) -> list[Path]:
+    return sorted(paths, key=lambda path: (path.parts[-3:-1], _number(path)))
+
+
+def _number(path: Path) -> int:
+    number = path.name.removeprefix("seg-").split(".", 1)[0]
+    return int(number) if number.isdecimal() else 0

@@ -1,0 +1,99 @@
+"""Makes records of what a keeper's observer is told."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.core.events import Event
+from celery_sqs_heartbeat.journal.events import (
+    CALLED,
+    HIDING,
+    PERMISSIONS,
+    RECEIVED,
+    VERSION,
+    MessageRecord,
+)
+
+_MICROSECONDS = 1_000_000
+_INT64_MAX = 2**63 - 1
+_DIGEST_DIGITS = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """Whose lines these are, and how the keeper's clock is read.
+
+    Attributes:
+        wid: Of the worker.
+        started_at: When it started, in seconds of the keeper's clock.
+        offset: Microseconds from that clock's zero to the epoch's, as of now.
+    """
+
+    wid: str
+    started_at: float
+    offset: int
+
+    def stamp(self, ev: str, at: float, seq: int) -> dict[str, Any]:
+        """Return what every record has, for an event at `at` seconds of the keeper's clock."""
+        return {
+            "v": VERSION,
+            "ts": round(at * _MICROSECONDS) + self.offset,
+            "mono": round((at - self.started_at) * _MICROSECONDS),
+            "seq": seq,
+            "ev": ev,
+            "wid": self.wid,
+        }
+
+
+def record_of(event: Event, seq: int, origin: Origin) -> MessageRecord:
+    """Return the record of an event. The receipt handle does not get into it."""
+    ev = event.kind.value
+    has_call = event.action is not None
+    is_entry = has_call and ev in CALLED
+    failed = event.outcome is not None and event.outcome is not Outcome.DONE
+    return MessageRecord(
+        **origin.stamp(ev, event.at, seq),
+        queue=queue_name(event.queue_url),
+        msg=event.message_id,
+        dlv=delivery_id(event.receipt_handle),
+        rc=event.receive_count,
+        task=event.task,
+        task_id=event.task_id,
+        sent=microseconds(event.sent_time) if ev in RECEIVED else None,
+        first=microseconds(event.first_received_time) if ev in RECEIVED else None,
+        vt=event.visibility_timeout if ev in HIDING else None,
+        slack_us=microseconds(event.slack),
+        held_us=microseconds(event.held_for),
+        ended_us=microseconds(event.ended_for),
+        cause=event.cause or None,
+        act=event.action.value if event.action and ev in PERMISSIONS else None,
+        call=event.call_number if is_entry or (has_call and ev in PERMISSIONS) else None,
+        batch=event.batch if is_entry else None,
+        lat_us=microseconds(event.seconds) if is_entry else None,
+        err=event.outcome.value if event.outcome and failed and is_entry else None,
+    )
+
+
+def queue_name(queue_url: str) -> str:
+    """Return a queue's name, which its URL ends with."""
+    return queue_url.rsplit("/", 1)[-1]
+
+
+def delivery_id(receipt_handle: str) -> str | None:
+    """Return what tells a delivery, and does not let anybody act on it as its handle would."""
+    if not receipt_handle:
+        return None
+    digest = hashlib.sha256(receipt_handle.encode(errors="surrogatepass"))
+    return digest.hexdigest()[:_DIGEST_DIGITS]
+
+
+def microseconds(seconds: float | None) -> int | None:
+    """Return seconds as whole microseconds; None for what no int64 can hold."""
+    if seconds is None or not math.isfinite(seconds * _MICROSECONDS):
+        return None
+    number = round(seconds * _MICROSECONDS)
+    return number if abs(number) <= _INT64_MAX else None

@@ -1,0 +1,114 @@
+"""Makes a journal from what the setting says."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from celery_sqs_heartbeat import clock as clocks
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.journal.identity import Identity
+from celery_sqs_heartbeat.journal.journal import Journal
+from celery_sqs_heartbeat.journal.mapping import Origin
+from celery_sqs_heartbeat.journal.packing import Opener, require_zstandard
+from celery_sqs_heartbeat.journal.s3 import Destination, new_s3_client
+from celery_sqs_heartbeat.journal.scribe import Scribe, wall_clock
+from celery_sqs_heartbeat.journal.shipping import Shipper
+from celery_sqs_heartbeat.journal.spool import make_spool_root, spool_folder
+from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+
+#: Events that wait to be written at the most: some megabytes.
+QUEUE_LIMIT = 10_000
+#: Of a spool, in bytes.
+SPOOL_LIMIT = 1 << 30
+_S3 = "s3://"
+
+
+def parse_target(target: str) -> Path | Destination:
+    """Return the folder or the S3 prefix that a setting names.
+
+    Raises:
+        ConfigurationError: It names neither.
+    """
+    if not target.startswith(_S3):
+        if not target or "://" in target:
+            raise _fault(target)
+        return Path(target).expanduser()
+    bucket, _, prefix = target.removeprefix(_S3).rstrip("/").partition("/")
+    parts = (bucket, *prefix.split("/")) if prefix else (bucket,)
+    # Each is the name of a folder in the spool, too.
+    if not all(part.strip(".") for part in parts):
+        raise _fault(target)
+    return Destination(bucket=bucket, prefix=prefix)
+
+
+def open_journal(
+    target: str,
+    *,
+    spool: Path | None = None,
+    spool_limit: int = SPOOL_LIMIT,
+    queue_limit: int = QUEUE_LIMIT,
+    rotation: Rotation | None = None,
+    clock: Callable[[], float] = clocks.now,
+    wall: Callable[[], int] = wall_clock,
+    opener: Opener = FileIO,
+    new_client: Callable[[], Any] = new_s3_client,
+) -> Journal:
+    """Return a journal that begins with its `start`. Makes no file and no call yet.
+
+    Args:
+        target: A folder, or `s3://bucket/prefix`.
+        spool: The folder for segments that wait to be shipped; one among the temporary
+            files where none is given.
+        spool_limit: Of those segments, in bytes; the oldest go.
+        queue_limit: Events that wait to be written; more are dropped.
+        rotation: When segments are closed.
+        clock: That of the keeper, in seconds.
+        wall: Microseconds since 1970.
+        opener: Opens files for writing.
+        new_client: Returns a boto3 client for S3. Called on a thread of the journal's.
+
+    Raises:
+        ConfigurationError: The target is none, or the zstandard library is missing.
+    """
+    place = parse_target(target)
+    require_zstandard()
+    shipper = None
+    prepare: Callable[[], None] = _nothing
+    if isinstance(place, Destination):
+        folder = spool or spool_folder(place.bucket, place.prefix)
+        prepare = _nothing if spool else make_spool_root
+        shipper = Shipper(
+            folder, place, limit=spool_limit, clock=time.monotonic, new_client=new_client
+        )
+    else:
+        folder = place
+    identity = Identity.here(wall())
+    backlog = Backlog(queue_limit)
+    writer = SegmentWriter(
+        folder, identity.wid, rotation or Rotation(), clock, opener=opener, prepare=prepare
+    )
+    scribe = Scribe(
+        backlog,
+        writer,
+        folder,
+        Origin(wid=identity.wid, started_at=clock(), offset=0),
+        clock=clock,
+        wall=wall,
+        shipper=shipper,
+    )
+    return Journal(backlog, scribe, identity, clock, shipper)
+
+
+def _nothing() -> None:
+    """Prepare nothing: the folder is made with its first segment."""
+
+
+def _fault(target: str) -> ConfigurationError:
+    return ConfigurationError(
+        [f"sqs_heartbeat_journal is {target!r}: it must be a folder or s3://bucket/prefix"]
+    )

@@ -1,0 +1,110 @@
+"""Compresses segments, in frames that can be read without what follows them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from io import FileIO
+from pathlib import Path
+
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.journal.layout import hidden
+from celery_sqs_heartbeat.journal.lines import is_whole
+
+#: Of lines in a frame, before compression: larger ones compress hardly better.
+FRAME_BYTES = 1 << 20
+
+#: Opens a file as `FileIO` does: whatever is written must not wait in a buffer, which a
+#: forked child would write once more.
+Opener = Callable[[Path, str], FileIO]
+
+
+def require_zstandard() -> None:
+    """See that segments can be compressed.
+
+    Raises:
+        ConfigurationError: The library is missing.
+    """
+    try:
+        import zstandard  # noqa: F401
+    except ImportError:
+        raise ConfigurationError(
+            [
+                "sqs_heartbeat_journal needs the zstandard library: "
+                "pip install 'celery-sqs-heartbeat[journal]', or unset it"
+            ]
+        ) from None
+
+
+def pack(source: FileIO, target: Path, opener: Opener = FileIO) -> int:
+    """Compress a segment's lines into a file that is there whole or not at all.
+
+    Returns:
+        How many lines were kept out as they are torn. With no line left there is no file.
+
+    Raises:
+        OSError: The file can't be written.
+    """
+    import zstandard
+
+    compress = zstandard.ZstdCompressor(write_checksum=True).compress
+    draft = hidden(target)
+    torn = size = 0
+    try:
+        with opener(draft, "wb") as file:
+            for lines in _frames(source):
+                whole = [line for line in lines if is_whole(line)]
+                torn += len(lines) - len(whole)
+                if whole:
+                    frame = compress(b"".join(whole))
+                    write_all(file, frame)
+                    size += len(frame)
+            os.fsync(file.fileno())
+        if size:
+            draft.replace(target)
+    finally:
+        # It is gone if all went well.
+        with contextlib.suppress(OSError):
+            draft.unlink()
+    return torn
+
+
+def unpack(path: Path) -> Iterator[bytes]:
+    """Return the lines of a closed segment; what follows a damaged frame is left out.
+
+    Raises:
+        OSError: The file can't be read.
+    """
+    import zstandard
+
+    with path.open("rb") as file:
+        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+        rest = b""
+        with contextlib.suppress(zstandard.ZstdError):
+            while data := reader.read(FRAME_BYTES):
+                *lines, rest = (rest + data).split(b"\n")
+                yield from (line + b"\n" for line in lines)
+
+
+def write_all(file: FileIO, data: bytes) -> None:
+    """Write all of the data.
+
+    Raises:
+        OSError: It can't be; a part may have been.
+    """
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) or 0 :]
+
+
+def _frames(source: FileIO) -> Iterator[list[bytes]]:
+    """Return the lines by frame, with their ends; the last may have none."""
+    source.seek(0)
+    rest = b""
+    while data := source.read(FRAME_BYTES):
+        head, end, rest = (rest + data).rpartition(b"\n")
+        if end:
+            yield (head + end).splitlines(keepends=True)
+    if rest:
+        yield [rest]

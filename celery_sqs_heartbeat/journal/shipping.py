@@ -1,0 +1,169 @@
+"""Ships closed segments to S3, and removes each once S3 has confirmed it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import random
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.callers import CallerThreads
+from celery_sqs_heartbeat.journal import locks
+from celery_sqs_heartbeat.journal.layout import closed_segments
+from celery_sqs_heartbeat.journal.s3 import Destination, new_s3_client
+from celery_sqs_heartbeat.journal.spool import Spooled, shrink
+from celery_sqs_heartbeat.journal.trouble import Trouble
+
+logger = logging.getLogger(__name__)
+
+#: Pauses after failures, in seconds: they double up to the longest.
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 60.0
+
+
+class Shipper:
+    """Ships what is in a spool, whoever closed it. `tick` is for one thread.
+
+    Args:
+        limit: Of the spool, in bytes; beyond it the oldest segments go.
+        clock: Monotonic seconds.
+        jitter: Returns a random number from 0 to 1.
+
+    Attributes:
+        shipped: Segments that S3 confirmed.
+        lost: Lines that the limit has cost.
+        spooled: What waited at the last tick.
+    """
+
+    def __init__(
+        self,
+        spool: Path,
+        destination: Destination,
+        *,
+        limit: int,
+        clock: Callable[[], float],
+        new_client: Callable[[], Any] = new_s3_client,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self._spool = spool
+        self._destination = destination
+        self._limit = limit
+        self._clock = clock
+        self._new_client = new_client
+        self._jitter = jitter
+        self._threads = CallerThreads(1, "sqs-heartbeat-journal-s3", apart=True)
+        self._space = native.connection_space()
+        self._trouble = Trouble(f"shipping the journal to s3://{destination.bucket}")
+        self._idle = native.Bell()
+        self._is_busy = False
+        self._is_closed = False
+        self._failures = 0
+        self._retry_at = -math.inf
+        self.shipped = 0
+        self.lost = 0
+        self.spooled = Spooled((), 0, 0)
+
+    def tick(self) -> None:
+        """Keep to the limit, and ship what waits, unless that is under way or to be retried."""
+        self.spooled = shrink(self._spool, self._limit)
+        self.lost += self.spooled.lost
+        if not self.spooled.paths or self._is_busy or self._clock() < self._retry_at:
+            return
+        paths = self.spooled.paths
+        self._is_busy = True
+        try:
+            self._threads.submit(lambda: self._ship_all(paths))
+        except RuntimeError as error:
+            self._is_busy = False
+            self._fail(error)
+
+    def finish(self, until: float) -> None:
+        """Ship what waits, without a pause for failures; wait for that, up to a time."""
+        self._wait(until)
+        self._retry_at = -math.inf
+        self.tick()
+        self._wait(until)
+        if left := len(closed_segments(self._spool)):
+            logger.warning(
+                "sqs-heartbeat: %d segments of the journal are not shipped; the next worker "
+                "that ships from %s does it",
+                left,
+                self._spool,
+            )
+
+    def close(self) -> None:
+        """Ship no more: what is left is shipped by whoever starts next on this spool."""
+        self._is_closed = True
+        self._threads.close()
+
+    def _wait(self, until: float) -> None:
+        while self._is_busy and self._clock() < until:
+            self._idle.wait(until - self._clock())
+
+    def _ship_all(self, paths: tuple[Path, ...]) -> None:
+        try:
+            for path in paths:
+                if not self._is_closed:
+                    self._ship(path)
+        except Exception as error:
+            self._fail(error)
+        finally:
+            self._is_busy = False
+            self._idle.ring()
+
+    def _ship(self, path: Path) -> None:
+        try:
+            file = FileIO(path, "rb")
+        except OSError:
+            # Another worker has shipped it, or it was the oldest; or nobody can read it.
+            return
+        try:
+            if _is_taken(file):
+                return
+            self._client().put_object(
+                Bucket=self._destination.bucket,
+                Key=self._destination.key(path, self._spool),
+                Body=file.readall(),
+            )
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()
+        finally:
+            locks.close(file)
+        self.shipped += 1
+        self._failures = 0
+        self._trouble.clear(self.lost)
+        # Fails where there is more in them.
+        with contextlib.suppress(OSError):
+            path.parent.rmdir()
+            path.parent.parent.rmdir()
+
+    def _client(self) -> Any:
+        client = vars(self._space).get("client")
+        if client is None:
+            client = self._space.client = self._new_client()
+            if native.is_green():
+                native.at_end_of_thread(client.close)
+        return client
+
+    def _fail(self, error: Exception) -> None:
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)
+        self._failures = min(self._failures + 1, 10)
+        self._retry_at = self._clock() + pause * (1 + self._jitter()) / 2
+        self._trouble.note(error)
+
+
+def _is_taken(file: FileIO) -> bool:
+    """Return whether another worker ships the file just now; else it can't from now on."""
+    try:
+        locks.lock(file)
+    except BlockingIOError:
+        return True
+    except OSError:
+        # No locks here: two may ship it, which comes to the same.
+        return False
+    return False

@@ -1,0 +1,121 @@
+"""Writes lines into segments, the next when one is large or old enough, or its day is over."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from io import FileIO
+from pathlib import Path
+
+from celery_sqs_heartbeat.journal.layout import day_of, segment_path
+from celery_sqs_heartbeat.journal.packing import Opener
+from celery_sqs_heartbeat.journal.segments import Segment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """When a segment is closed.
+
+    Attributes:
+        max_bytes: Of its plain lines.
+        max_age: In seconds.
+    """
+
+    max_bytes: int = 8 << 20
+    max_age: float = 300.0
+
+
+class SegmentWriter:
+    """The segments of one worker, of which one at a time is open. For one thread.
+
+    Args:
+        prepare: Called before a segment is made; may raise `OSError` to forbid it.
+        clock: Monotonic seconds.
+
+    Attributes:
+        fault: What kept the last `write` or `rotate` from doing all of its work.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        wid: str,
+        rotation: Rotation,
+        clock: Callable[[], float],
+        *,
+        opener: Opener = FileIO,
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._folder = folder
+        self._wid = wid
+        self._rotation = rotation
+        self._clock = clock
+        self._opener = opener
+        self._prepare = prepare
+        self._numbers = itertools.count(1)
+        self._segment: Segment | None = None
+        self.fault: OSError | None = None
+
+    def write(self, lines: Iterable[tuple[int, bytes]]) -> int:
+        """Write lines, each with its time in microseconds; return how many could be."""
+        self.fault = None
+        written = 0
+        for day, batch in self._batches(lines):
+            try:
+                self._append(day, batch)
+                written += len(batch)
+            except OSError as error:
+                self.fault = error
+        return written
+
+    def rotate_if_old(self) -> None:
+        """Close the segment if it has been open for long enough."""
+        segment = self._segment
+        if segment is not None and self._clock() >= segment.opened_at + self._rotation.max_age:
+            self.rotate()
+
+    def rotate(self) -> None:
+        """Close the segment. The next line begins another."""
+        self.fault = None
+        self._close()
+
+    def _batches(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[str, list[bytes]]]:
+        """Return the lines in batches that each go into one segment, with its day."""
+        day = self._segment.day if self._segment else ""
+        size, batch = 0, list[bytes]()
+        for ts, line in lines:
+            # A line that comes late stays with those it came with.
+            line_day = max(day, day_of(ts))
+            if batch and (line_day != day or size + len(line) > self._rotation.max_bytes):
+                yield day, batch
+                size, batch = 0, []
+            day = line_day
+            batch.append(line)
+            size += len(line)
+        if batch:
+            yield day, batch
+
+    def _append(self, day: str, batch: Sequence[bytes]) -> None:
+        size = sum(map(len, batch))
+        segment = self._segment
+        if segment and (segment.day != day or segment.size + size > self._rotation.max_bytes):
+            self._close()
+        if self._segment is None:
+            self._prepare()
+            path = segment_path(self._folder, day, self._wid, next(self._numbers))
+            self._segment = Segment(path, day, self._clock(), self._opener)
+        try:
+            self._segment.append(batch)
+        except OSError as error:
+            if self._segment.is_spoilt_by(error):
+                self._close()
+            raise
+
+    def _close(self) -> None:
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            try:
+                segment.close()
+            except OSError as error:
+                self.fault = error

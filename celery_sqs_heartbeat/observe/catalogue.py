@@ -1,0 +1,264 @@
+"""Every metric, once, for each system that they are shown in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Common beginning of every name.
+PREFIX = "sqs_heartbeat"
+#: From a hiccup to SQS's longest timeouts, in seconds.
+LONG_BUCKETS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
+#: Of calls, in seconds.
+CALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
+#: Of the age at which a lease ends, in seconds: from a task of a moment to SQS's 12 hours.
+AGE_BUCKETS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metric:
+    """What one metric tells.
+
+    Attributes:
+        name: Without prefix, unit and what a system adds to it.
+        kind: "counter", "gauge" or "histogram".
+        unit: "seconds" or nothing.
+        buckets: Upper bounds, of a histogram.
+        zeros: Labels after the queue, of a counter, for which a queue begins with 0: an
+            increase from nothing to 1 is none to Prometheus.
+    """
+
+    name: str
+    kind: str
+    help: str
+    labels: tuple[str, ...] = ()
+    unit: str = ""
+    buckets: Sequence[float] = ()
+    zeros: Sequence[tuple[str, ...]] = ()
+
+    @property
+    def family(self) -> str:
+        """Its name in Prometheus, but for the `_total` of a counter."""
+        return "_".join(filter(None, (PREFIX, self.name, self.unit)))
+
+    @property
+    def series(self) -> str:
+        """Its name in Prometheus, as it is documented."""
+        return f"{self.family}_total" if self.kind == "counter" else self.family
+
+
+_QUEUE = ("queue",)
+_ALONE = ((),)
+_SECONDS = "seconds"
+
+RECEIVED = Metric(
+    name="messages_received",
+    kind="counter",
+    help="Messages received: new, redelivered (their lease goes on) or finished (deleted again).",
+    labels=("queue", "kind"),
+    zeros=(("new",), ("redelivered",), ("finished",)),
+)
+STARTED = Metric(
+    name="tasks_started",
+    kind="counter",
+    help="Tasks that the pool began to run.",
+    labels=_QUEUE,
+    zeros=_ALONE,
+)
+EXTENSIONS = Metric(
+    name="extensions",
+    kind="counter",
+    help="Leases extended, as SQS confirmed.",
+    labels=_QUEUE,
+    zeros=_ALONE,
+)
+CALLS = Metric(
+    name="calls",
+    kind="counter",
+    help="Batch calls answered, by the outcome of the first message that something came of.",
+    labels=("queue", "action", "outcome"),
+)
+ENTRIES = Metric(
+    name="call_entries",
+    kind="counter",
+    help="Messages in those calls, each by its own outcome.",
+    labels=("queue", "action", "outcome"),
+)
+RELEASES = Metric(
+    name="releases",
+    kind="counter",
+    help="Messages made visible again, by the reason.",
+    labels=("queue", "cause"),
+)
+LAPSES = Metric(
+    name="lapses",
+    kind="counter",
+    help="Messages left to become visible by themselves when they were to be released.",
+    labels=("queue", "cause"),
+)
+DELETES = Metric(
+    name="deletes",
+    kind="counter",
+    help="Messages deleted, as SQS confirmed.",
+    labels=_QUEUE,
+    zeros=_ALONE,
+)
+ABANDONED = Metric(
+    name="deletes_abandoned",
+    kind="counter",
+    help="Deletes that can't ever succeed: the message comes back and is deleted then.",
+    labels=_QUEUE,
+    zeros=_ALONE,
+)
+LOSSES = Metric(
+    name="losses",
+    kind="counter",
+    help="Leases of live tasks that were expired, lost or capped. One may be both of the first.",
+    labels=("queue", "cause"),
+    zeros=(("expired",), ("lost",), ("capped",)),
+)
+FAILED_TRIES = Metric(
+    name="failed_tries",
+    kind="counter",
+    help="Extensions and deletes that failed and are repeated.",
+    labels=("queue", "action"),
+    zeros=(("extend",), ("delete",)),
+)
+CAPS_NEAR = Metric(
+    name="caps_near",
+    kind="counter",
+    help="Leases that will soon have lasted for as long as they may.",
+    labels=_QUEUE,
+    zeros=_ALONE,
+)
+DENIALS = Metric(
+    name="permission_denials",
+    kind="counter",
+    help="Times that SQS began to refuse an action for want of a permission.",
+    labels=("queue", "action"),
+    zeros=(("extend",), ("release",), ("delete",)),
+)
+SLACK = Metric(
+    name="extension_slack",
+    kind="histogram",
+    help="What was left of a lease when SQS confirmed its extension; 0 after its expiry.",
+    labels=_QUEUE,
+    unit=_SECONDS,
+    buckets=LONG_BUCKETS,
+)
+CALL_SECONDS = Metric(
+    name="call_duration",
+    kind="histogram",
+    help="From the planning of a call to its answer.",
+    labels=("queue", "action"),
+    unit=_SECONDS,
+    buckets=CALL_BUCKETS,
+)
+AGE = Metric(
+    name="lease_duration",
+    kind="histogram",
+    help="How long leases lasted that ended with a delete, a release or a lapse.",
+    labels=("queue", "end"),
+    unit=_SECONDS,
+    buckets=AGE_BUCKETS,
+)
+IN_FLIGHT = Metric(
+    name="in_flight_messages",
+    kind="gauge",
+    help="Messages that the worker has and SQS hides.",
+    labels=_QUEUE,
+)
+STANDINGS = Metric(
+    name="leases", kind="gauge", help="Leases by standing.", labels=("queue", "standing")
+)
+PENDING_DELETES = Metric(
+    name="pending_deletes",
+    kind="gauge",
+    help="Deletes that SQS has not confirmed yet.",
+    labels=_QUEUE,
+)
+PENDING_RELEASES = Metric(
+    name="pending_releases",
+    kind="gauge",
+    help="Releases that SQS has not confirmed yet.",
+    labels=_QUEUE,
+)
+OLDEST = Metric(
+    name="oldest_lease_age",
+    kind="gauge",
+    help="How long the oldest lease has lasted.",
+    labels=_QUEUE,
+    unit=_SECONDS,
+)
+ALIVE = Metric(name="keeper_alive", kind="gauge", help="1 while the keeper's thread runs.")
+LATE = Metric(
+    name="keeper_late",
+    kind="gauge",
+    help="1 while the keeper's next round is overdue by more than leases can bear.",
+)
+ROUND_AGE = Metric(
+    name="keeper_last_round_age",
+    kind="gauge",
+    help="Since the keeper's last round began: about a second when all is well.",
+    unit=_SECONDS,
+)
+REPLACED = Metric(
+    name="keeper_replaced",
+    kind="counter",
+    help="Times that the keeper's thread had died and was replaced.",
+)
+STANDSTILLS = Metric(
+    name="keeper_standstills",
+    kind="counter",
+    help="Times that the whole process stood still.",
+)
+
+JOURNAL_LINES = Metric(name="journal_lines", kind="counter", help="Lines in the worker's journal.")
+JOURNAL_DROPS = Metric(
+    name="journal_dropped_lines",
+    kind="counter",
+    help="Lines that the journal has lost: for want of a disk, of time, or of room to wait for S3.",
+)
+JOURNAL_SPOOLED = Metric(
+    name="journal_spooled",
+    kind="gauge",
+    help="Of closed segments that wait to be shipped to S3.",
+    unit="bytes",
+)
+
+#: From events.
+COUNTED = (
+    RECEIVED,
+    STARTED,
+    EXTENSIONS,
+    CALLS,
+    ENTRIES,
+    RELEASES,
+    LAPSES,
+    DELETES,
+    ABANDONED,
+    LOSSES,
+    FAILED_TRIES,
+    CAPS_NEAR,
+    DENIALS,
+    SLACK,
+    CALL_SECONDS,
+    AGE,
+)
+#: Read from the keeper, and from its journal, whenever somebody looks.
+READ = (
+    IN_FLIGHT,
+    STANDINGS,
+    PENDING_DELETES,
+    PENDING_RELEASES,
+    OLDEST,
+    ALIVE,
+    LATE,
+    ROUND_AGE,
+    REPLACED,
+    STANDSTILLS,
+    JOURNAL_LINES,
+    JOURNAL_DROPS,
+    JOURNAL_SPOOLED,
+)
+METRICS = (*COUNTED, *READ)

@@ -1,0 +1,67 @@
+"""Reads from a keeper what it is like now."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+from celery_sqs_heartbeat.core.lease import Standing, State
+from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.observe import catalogue
+from celery_sqs_heartbeat.observe.measuring import Measurement, queue_name
+
+
+class Gauges:
+    """Reads the gauges of a keeper. A queue that was seen once stays, with zeros.
+
+    Args:
+        journal: Returns what has become of the journal, where there is one.
+    """
+
+    def __init__(
+        self, keeper: LeaseKeeper, journal: Callable[[], JournalStats] | None = None
+    ) -> None:
+        self._keeper = keeper
+        self._journal = journal
+        self._queues: dict[str, None] = {}
+
+    def read(self) -> Iterator[Measurement]:
+        """Yield every gauge, and the counters that the keeper's health and the journal have."""
+        yield from self._read_health()
+        if self._journal is not None:
+            stats = self._journal()
+            yield Measurement(catalogue.JOURNAL_LINES, (), stats.written)
+            yield Measurement(catalogue.JOURNAL_DROPS, (), stats.dropped)
+            yield Measurement(catalogue.JOURNAL_SPOOLED, (), stats.spooled_bytes)
+        yield from self._read_leases()
+
+    def _read_health(self) -> Iterator[Measurement]:
+        health = self._keeper.health
+        yield Measurement(catalogue.ALIVE, (), float(health.alive))
+        yield Measurement(catalogue.LATE, (), float(health.late))
+        if health.last_tick_age is not None:
+            yield Measurement(catalogue.ROUND_AGE, (), health.last_tick_age)
+        yield Measurement(catalogue.REPLACED, (), float(health.replaced))
+        yield Measurement(catalogue.STANDSTILLS, (), float(health.standstills))
+
+    def _read_leases(self) -> Iterator[Measurement]:
+        standings: Counter[tuple[str, Standing]] = Counter()
+        states: Counter[tuple[str, State]] = Counter()
+        oldest: dict[str, float] = {}
+        for lease in self._keeper.snapshot():
+            queue = queue_name(lease.queue_url)
+            standings[queue, lease.standing] += 1
+            states[queue, lease.state] += 1
+            oldest[queue] = max(oldest.get(queue, 0.0), lease.held_for)
+        self._queues |= dict.fromkeys(oldest)
+        for queue in tuple(self._queues):
+            counts = [states[queue, state] for state in State]
+            yield Measurement(catalogue.IN_FLIGHT, (queue,), sum(counts))
+            yield Measurement(catalogue.PENDING_DELETES, (queue,), states[queue, State.DONE])
+            yield Measurement(catalogue.PENDING_RELEASES, (queue,), states[queue, State.BACK])
+            yield Measurement(catalogue.OLDEST, (queue,), oldest.get(queue, 0.0))
+            for standing in Standing:
+                yield Measurement(
+                    catalogue.STANDINGS, (queue, standing.value), standings[queue, standing]
+                )

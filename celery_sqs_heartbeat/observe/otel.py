@@ -1,0 +1,137 @@
+"""Metrics and spans for OpenTelemetry. Needs `opentelemetry-api`, the extra "otel"."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from opentelemetry import metrics, trace
+from opentelemetry.metrics import CallbackOptions, Meter, Observation
+from opentelemetry.trace import Span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.green.home import home
+from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.observe.catalogue import COUNTED, PREFIX, READ, Metric
+from celery_sqs_heartbeat.observe.gauges import Gauges
+from celery_sqs_heartbeat.observe.measuring import ENDS, Measurer, loss_of, queue_name
+
+_SPANS = {EventKind.LEASE_EXTENDED: "extend", EventKind.MESSAGE_RELEASED: "release"}
+_NANOSECONDS = 1_000_000_000
+#: Messages whose trace is remembered; of more, those of which nothing was told for longest
+#: are forgotten.
+_REMEMBERED = 4_096
+
+TraceparentOf = Callable[[Event], str | None]
+
+
+class OtelObserver:
+    """Observes a keeper: counts by the global meter provider, and tells each message's trace.
+
+    Extensions, releases and losses become short spans under the span that sent the message.
+
+    Args:
+        traceparent_of: Returns the header `traceparent` of an event's message, as long as
+            the message is known; it is asked until it does. No spans without it.
+    """
+
+    def __init__(self, traceparent_of: TraceparentOf | None = None) -> None:
+        self._traceparent_of = traceparent_of
+        self._parents: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._lock = native.RLock()
+        self._measurer = Measurer()
+        self._meter = metrics.get_meter(__package__)
+        self._tracer = trace.get_tracer(__package__)
+        self._instruments = {metric: _recording(self._meter, metric) for metric in COUNTED}
+        # Its locks are cooperative there, and are for the greenlets of the tasks' hub only.
+        self._home = home() if native.is_green() else None
+
+    def watch(self, keeper: LeaseKeeper, journal: Callable[[], JournalStats] | None = None) -> None:
+        """Read the gauges of that keeper, and of its journal, from now on."""
+        gauges = Gauges(keeper, journal)
+        for metric in READ:
+            create = (
+                self._meter.create_observable_counter
+                if metric.kind == "counter"
+                else self._meter.create_observable_gauge
+            )
+            callback = functools.partial(_observe, gauges, metric)
+            create(_name(metric), [callback], _unit(metric), metric.help)
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event."""
+        parent = self._parent_of(event)
+        if self._home is None:
+            self._take(event, parent)
+        else:
+            self._home.put(functools.partial(self._take, event, parent))
+
+    def _take(self, event: Event, parent: str | None) -> None:
+        for metric, labels, value in self._measurer.measure(event):
+            self._instruments[metric](value, dict(zip(metric.labels, labels, strict=True)))
+        name = "lost" if loss_of(event) else _SPANS.get(event.kind)
+        if name and parent:
+            self._start_span(name, event, parent).end()
+
+    def _parent_of(self, event: Event) -> str | None:
+        """Remember it: when a release is confirmed its message may be known no more."""
+        if self._traceparent_of is None:
+            return None
+        key = (event.queue_url, event.message_id)
+        with self._lock:
+            parent = self._parents.pop(key, None)
+        # Not under the lock: it is the caller's code, and may switch greenlets.
+        parent = parent or self._traceparent_of(event)
+        if parent and event.kind not in ENDS:
+            with self._lock:
+                self._parents[key] = parent
+                if len(self._parents) > _REMEMBERED:
+                    self._parents.popitem(last=False)
+        return parent
+
+    def _start_span(self, name: str, event: Event, traceparent: str) -> Span:
+        """Begin a span that has lasted for as long as the call of the event."""
+        return self._tracer.start_span(
+            f"{PREFIX}.{name}",
+            context=TraceContextTextMapPropagator().extract({"traceparent": traceparent}),
+            start_time=time.time_ns() - int(event.seconds * _NANOSECONDS),
+            attributes={
+                "messaging.system": "aws_sqs",
+                "messaging.destination.name": queue_name(event.queue_url),
+                "messaging.message.id": event.message_id,
+                f"{PREFIX}.receive_count": event.receive_count,
+                f"{PREFIX}.held_for": event.held_for,
+                f"{PREFIX}.slack": event.slack,
+                f"{PREFIX}.cause": loss_of(event) or event.cause,
+            },
+        )
+
+
+def _recording(meter: Meter, metric: Metric) -> Callable[[float, dict[str, str]], None]:
+    if metric.kind == "histogram":
+        return meter.create_histogram(
+            _name(metric),
+            _unit(metric),
+            metric.help,
+            explicit_bucket_boundaries_advisory=list(metric.buckets),
+        ).record
+    return meter.create_counter(_name(metric), _unit(metric), metric.help).add
+
+
+def _observe(gauges: Gauges, wanted: Metric, _: CallbackOptions) -> Iterator[Observation]:
+    for metric, labels, value in gauges.read():
+        if metric is wanted:
+            yield Observation(value, dict(zip(metric.labels, labels, strict=True)))
+
+
+def _name(metric: Metric) -> str:
+    return f"{PREFIX}.{metric.name}"
+
+
+def _unit(metric: Metric) -> str:
+    return "s" if metric.unit else "1"

@@ -1,0 +1,5 @@
+"""The status page of a worker: an HTTP server on threads of the system's own."""
+
+from celery_sqs_heartbeat.observe.status.server import StatusServer
+
+__all__ = ["StatusServer"]

@@ -1,0 +1,292 @@
+"use strict";
+
+// Everything that comes from the worker goes into the page by textContent alone.
+
+const POLL_MS = 1000;
+const PATIENCE_MS = 5000;
+const HEALTH = {
+  ok: "Keeper is well",
+  late: "Keeper is late: leases are in danger",
+  dead: "Keeper is dead: leases run out",
+  away: "The worker does not answer",
+};
+const STANDINGS = { expired: "expired", lost: "lost", capped: "not extended any more", unleased: "not extended" };
+const STATES = { done: "being deleted", back: "being released" };
+
+let token = takeTokenFromAddress();
+const queues = new Map();
+
+const find = (id) => document.getElementById(id);
+
+function make(tag, className, text) {
+  const element = document.createElement(tag);
+  if (className) element.className = className;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+// The token is kept in memory only: not in the address, its history or any storage.
+function takeTokenFromAddress() {
+  for (const part of [location.hash.slice(1), location.search.slice(1)]) {
+    const given = new URLSearchParams(part).get("token");
+    if (given) {
+      history.replaceState(null, "", location.pathname);
+      return given;
+    }
+  }
+  return null;
+}
+
+async function ask(path) {
+  const answer = await fetch(path, {
+    cache: "no-store",
+    credentials: "omit",
+    headers: token ? { Authorization: `Bearer ${token}` } : {},
+    signal: AbortSignal.timeout(PATIENCE_MS),
+  });
+  if (answer.status === 401) return null;
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
+
+function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  if (size < 10) return `${value.toFixed(1)} s`;
+  if (size < 120) return `${Math.round(value)} s`;
+  if (size < 7200) return `${Math.round(value / 60)} min`;
+  return `${(value / 3600).toFixed(1)} h`;
+}
+
+function setText(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+function setHealth(status) {
+  find("health").dataset.status = status;
+  setText(find("health-text"), HEALTH[status]);
+}
+
+function showFigures(leases) {
+  setHealth(leases.health.status);
+  setText(find("worker"), leases.worker || location.host);
+  setText(find("in-flight"), String(leases.in_flight));
+  setText(find("pending-deletes"), String(leases.pending_deletes));
+  setText(find("pending-releases"), String(leases.pending_releases));
+  setText(find("oldest"), seconds(leases.oldest));
+  const round = leases.health.last_round_age;
+  setText(find("round"), round === null ? "–" : `${seconds(round)} ago`);
+  setText(find("replaced"), `${leases.health.replaced} ×`);
+  setText(find("standstills"), `${leases.health.standstills} ×`);
+  const more = leases.in_flight - leases.leases.length;
+  find("more").hidden = more <= 0;
+  setText(find("more"), `The ${leases.leases.length} that end first; ${more} more are not shown.`);
+  find("no-leases").hidden = leases.in_flight > 0;
+}
+
+// Rows, tasks and queues stay the same elements from poll to poll, so that focus, and what
+// was folded away, stay.
+function keep(known, key, parent, create) {
+  let entry = known.get(key);
+  if (!entry) {
+    entry = create();
+    known.set(key, entry);
+    parent.append(entry.element);
+  }
+  entry.seen = true;
+  return entry;
+}
+
+function sweep(known) {
+  for (const [key, entry] of known) {
+    if (entry.seen) {
+      entry.seen = false;
+      continue;
+    }
+    entry.element.remove();
+    known.delete(key);
+  }
+}
+
+function newQueue(name) {
+  const element = make("details");
+  element.open = true;
+  const summary = make("summary", "", `${name} `);
+  const count = make("span", "count");
+  summary.append(count);
+  element.append(summary);
+  return { element, count, tasks: new Map() };
+}
+
+function newTask(name) {
+  const element = make("div");
+  const list = make("ul", "leases");
+  element.append(make("h3", "", name || "task unknown"), list);
+  return { element, list, rows: new Map() };
+}
+
+function newRow(lease) {
+  const element = make("li", "lease");
+  const id = make("span", "id", lease.message_id);
+  id.title = `message ${lease.message_id}, task ${lease.task_id || "unknown"}`;
+  const track = make("div", "track");
+  track.setAttribute("role", "img");
+  const text = make("span", "left-text");
+  element.append(id, track, text);
+  return { element, track, text };
+}
+
+// The bar: one visibility timeout before now, and one after, with now in the middle.
+function place(element, from, to, timeout) {
+  const percent = (time) => Math.min(100, Math.max(0, 50 + (50 * time) / timeout));
+  const left = percent(from);
+  element.style.left = `${left}%`;
+  element.style.width = `${Math.max(0, percent(to) - left)}%`;
+}
+
+function drawBar(track, lease) {
+  const timeout = Math.max(1, lease.visibility_timeout);
+  const end = lease.expires_in;
+  const parts = [];
+  const part = (name, from, to) => {
+    const element = make("span", name);
+    place(element, from, to, timeout);
+    parts.push(element);
+  };
+  part("past", -lease.received_ago, Math.min(0, end));
+  if (end > 0) {
+    const isExtended = lease.standing === "ours" && lease.state !== "back";
+    const due = isExtended ? Math.max(0, end - lease.threshold) : end;
+    part("left", 0, due);
+    part("threshold", due, end);
+  }
+  for (const ago of lease.extended_ago) {
+    if (ago > timeout) continue;
+    const mark = make("span", "mark");
+    mark.style.left = `${50 - (50 * ago) / timeout}%`;
+    parts.push(mark);
+  }
+  parts.push(make("span", "now"));
+  track.replaceChildren(...parts);
+}
+
+function condition(lease) {
+  return STANDINGS[lease.standing] || STATES[lease.state] || "";
+}
+
+function showRow(row, lease) {
+  row.element.dataset.standing = lease.standing;
+  drawBar(row.track, lease);
+  const isOver = lease.expires_in <= 0;
+  const time = seconds(Math.abs(lease.expires_in));
+  const left = isOver ? `over for ${time}` : `${time} of ${seconds(lease.visibility_timeout)} left`;
+  const extended = `${lease.extensions} × extended`;
+  const told = condition(lease) || extended;
+  row.track.setAttribute("aria-label", [left, extended, condition(lease)].filter(Boolean).join(", "));
+  row.text.replaceChildren(make("strong", "", isOver ? `over for ${time}` : `${time} left`), `, ${told}`);
+}
+
+function showLeases(leases) {
+  const ordered = [...leases].sort(
+    (one, other) => other.held_for - one.held_for || one.message_id.localeCompare(other.message_id),
+  );
+  const counts = new Map();
+  for (const lease of ordered) {
+    counts.set(lease.queue_url, (counts.get(lease.queue_url) || 0) + 1);
+    const queue = keep(queues, lease.queue_url, find("queues"), () => newQueue(lease.queue));
+    const name = lease.task || "";
+    const task = keep(queue.tasks, name, queue.element, () => newTask(name));
+    const row = keep(task.rows, lease.message_id, task.list, () => newRow(lease));
+    showRow(row, lease);
+  }
+  for (const [url, queue] of queues) {
+    const count = counts.get(url) || 0;
+    setText(queue.count, count === 1 ? "1 lease" : `${count} leases`);
+    for (const task of queue.tasks.values()) sweep(task.rows);
+    sweep(queue.tasks);
+  }
+  sweep(queues);
+}
+
+function showChart(minutes) {
+  const space = "http://www.w3.org/2000/svg";
+  const sums = minutes.map((minute) => minute.change_visibility + minute.delete);
+  const most = Math.max(1, ...sums);
+  const svg = document.createElementNS(space, "svg");
+  svg.setAttribute("viewBox", `0 0 ${minutes.length * 10} 100`);
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  minutes.forEach((minute, place) => {
+    let top = 100;
+    for (const [name, count] of [["change", minute.change_visibility], ["delete", minute.delete]]) {
+      const height = (96 * count) / most;
+      top -= height;
+      const bar = document.createElementNS(space, "rect");
+      bar.setAttribute("class", name);
+      bar.setAttribute("x", String(place * 10 + 1));
+      bar.setAttribute("width", "8");
+      bar.setAttribute("y", String(top));
+      bar.setAttribute("height", String(height));
+      svg.append(bar);
+    }
+  });
+  const peak = Math.max(...sums);
+  find("chart").replaceChildren(svg);
+  find("chart").setAttribute("aria-label", `${sums[sums.length - 1]} calls this minute, at most ${peak} in one of the last ${minutes.length}`);
+  setText(find("peak"), `highest: ${peak}`);
+}
+
+function showHappenings(happenings) {
+  find("no-happenings").hidden = happenings.length > 0;
+  find("happenings").hidden = happenings.length === 0;
+  const items = happenings.map((each) => {
+    const item = make("li");
+    const what = make("span", "what", each.what);
+    what.dataset.what = each.what;
+    const cause = each.cause && each.what !== each.cause ? ` (${each.cause})` : "";
+    item.append(what, `${seconds(each.ago)} ago${cause}`);
+    item.append(make("span", "detail", `${each.task || "task unknown"} · ${each.queue} · message ${each.message_id} · receive ${each.receive_count}, held for ${seconds(each.held_for)}`));
+    return item;
+  });
+  find("happenings").replaceChildren(...items);
+}
+
+function showTrouble(text) {
+  find("trouble").hidden = !text;
+  setText(find("trouble"), text);
+}
+
+async function poll() {
+  try {
+    const [leases, events] = await Promise.all([ask("leases"), ask("events")]);
+    const isRefused = leases === null || events === null;
+    find("token-form").hidden = !isRefused;
+    showTrouble(isRefused && token ? "That was not the token." : "");
+    if (isRefused) {
+      token = null;
+      return false;
+    }
+    showFigures(leases);
+    showLeases(leases.leases);
+    showChart(events.calls_per_minute);
+    showHappenings(events.happenings);
+  } catch (error) {
+    setHealth("away");
+    showTrouble("What is shown below may be out of date. Asking again each second.");
+  }
+  return true;
+}
+
+async function run() {
+  while (await poll()) await new Promise((done) => setTimeout(done, POLL_MS));
+}
+
+find("token-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  token = find("token").value.trim();
+  find("token").value = "";
+  find("token-form").hidden = true;
+  run();
+});
+
+run();

@@ -1,0 +1,91 @@
+"""What is found under each path."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from typing import Any, Protocol
+
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.observe.recorder import Recorder
+from celery_sqs_heartbeat.observe.status.http import RefusedError, Request, Response
+from celery_sqs_heartbeat.observe.status.payloads import (
+    events_payload,
+    health_payload,
+    leases_payload,
+)
+
+_FILES = {
+    "/": ("page.html", "text/html; charset=utf-8"),
+    "/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/page.js": ("page.js", "text/javascript; charset=utf-8"),
+    "/icon.svg": ("icon.svg", "image/svg+xml"),
+}
+_NO_METRICS = (
+    "Metrics need the package prometheus_client where the worker runs: "
+    "pip install 'celery-sqs-heartbeat[metrics]'."
+)
+
+
+class Exposer(Protocol):
+    """Shows metrics in a text format."""
+
+    content_type: str
+
+    def exposition(self) -> bytes:
+        """Return them."""
+
+
+class Pages:
+    """Answers requests that may be answered.
+
+    Args:
+        metrics: Shown under `/metrics`, where it is given.
+        name: Of the worker, for the page's title.
+    """
+
+    def __init__(
+        self, keeper: LeaseKeeper, recorder: Recorder, metrics: Exposer | None, name: str
+    ) -> None:
+        self._keeper = keeper
+        self._metrics = metrics
+        self._paths: Mapping[str, Callable[[], Response]] = {
+            "/healthz": self._health,
+            "/metrics": self._exposition,
+            "/leases": lambda: _json(leases_payload(keeper, recorder, name)),
+            "/events": lambda: _json(events_payload(keeper, recorder)),
+        }
+        # Read now: later there may be no file descriptor left for it.
+        assets = files(__package__) / "assets"
+        self._files = {
+            path: Response(body=(assets / file).read_bytes(), content_type=content_type)
+            for path, (file, content_type) in _FILES.items()
+        }
+
+    def answer(self, request: Request) -> Response:
+        """Return the answer to a request.
+
+        Raises:
+            RefusedError: There is nothing under its path.
+        """
+        if request.path in self._files:
+            return self._files[request.path]
+        if request.path not in self._paths:
+            known = ", ".join(sorted({"/", *self._paths}))
+            raise RefusedError(404, f"There is nothing here; known are {known}.")
+        return self._paths[request.path]()
+
+    def _health(self) -> Response:
+        health = health_payload(self._keeper)
+        return _json(health, status=200 if health["status"] == "ok" else 503)
+
+    def _exposition(self) -> Response:
+        if self._metrics is None:
+            raise RefusedError(501, _NO_METRICS)
+        return Response(body=self._metrics.exposition(), content_type=self._metrics.content_type)
+
+
+def _json(payload: Mapping[str, Any], *, status: int = 200) -> Response:
+    body = json.dumps(payload, separators=(",", ":")).encode()
+    return Response(status=status, content_type="application/json", body=body)

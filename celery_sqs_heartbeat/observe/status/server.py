@@ -1,0 +1,98 @@
+"""The status page of one keeper."""
+
+from __future__ import annotations
+
+import logging
+import os
+
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.observe.recorder import Recorder
+from celery_sqs_heartbeat.observe.status.access import Guard, token_fault
+from celery_sqs_heartbeat.observe.status.http import Request, Response
+from celery_sqs_heartbeat.observe.status.listener import Listener
+from celery_sqs_heartbeat.observe.status.pages import Exposer, Pages
+from celery_sqs_heartbeat.settings import PREFIX
+from celery_sqs_heartbeat.settings.address import parse_address
+
+logger = logging.getLogger(__name__)
+
+#: The settings that it is made from.
+ADDRESS_SETTING = f"{PREFIX}status"
+TOKEN_SETTING = f"{PREFIX}status_token"
+
+
+class StatusServer:
+    """Serves `/`, `/healthz`, `/metrics`, `/leases` and `/events`.
+
+    Args:
+        address: `host:port`, of this machine alone unless there is a token.
+        token: To be shown for all data.
+        metrics: Shown under `/metrics`; see `Metrics`.
+        recorder: An observer of the same keeper.
+        name: Of the worker, for the page's title.
+
+    Raises:
+        ConfigurationError: The address is none, or others reach it and there is no token.
+    """
+
+    def __init__(
+        self,
+        keeper: LeaseKeeper,
+        address: str,
+        token: str | None = None,
+        metrics: Exposer | None = None,
+        *,
+        recorder: Recorder,
+        name: str = "",
+    ) -> None:
+        try:
+            self._host, self._port = parse_address(address)
+        except ValueError as error:
+            raise ConfigurationError([f"{ADDRESS_SETTING}={address!r}: {error}"]) from None
+        if fault := token_fault(self._host, token):
+            # Not the token itself: this is logged.
+            given = "None" if token is None else "..."
+            raise ConfigurationError(
+                [f"{TOKEN_SETTING}={given} with {ADDRESS_SETTING}={address!r}: {fault}"]
+            )
+        self._guard = Guard(self._host, token)
+        self._pages = Pages(keeper, recorder, metrics, name)
+        self._listener: Listener | None = None
+        self._pid = 0
+
+    @property
+    def port(self) -> int | None:
+        """The port that it listens at; None while it does not."""
+        return self._listener.port if self._listener else None
+
+    def start(self) -> None:
+        """Listen. Where the address can't be used that is logged, and nothing else happens."""
+        if self._listener is not None:
+            return
+        try:
+            self._listener = Listener(self._host, self._port, self._answer)
+        except OSError as error:
+            logger.error(  # noqa: TRY400
+                "sqs-heartbeat: no status page: %s=%s can't be used (%s); the worker goes on "
+                "without it. Each worker of a host needs a port of its own, and 0 takes any",
+                ADDRESS_SETTING,
+                self._shown_host(self._port),
+                error,
+            )
+            return
+        self._pid = os.getpid()
+        logger.info("sqs-heartbeat: status page at http://%s/", self._shown_host(self.port))
+
+    def stop(self) -> None:
+        """Listen no more. Does nothing in a forked child, or when it does not listen."""
+        listener, self._listener = self._listener, None
+        if listener is not None and self._pid == os.getpid():
+            listener.stop()
+
+    def _answer(self, request: Request) -> Response:
+        self._guard.check(request)
+        return self._pages.answer(request)
+
+    def _shown_host(self, port: int | None) -> str:
+        return f"[{self._host}]:{port}" if ":" in self._host else f"{self._host}:{port}"

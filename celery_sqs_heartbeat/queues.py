@@ -1,0 +1,73 @@
+"""What is known of the queues that are consumed from."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from celery_sqs_heartbeat.clock import now
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+
+logger = logging.getLogger(__name__)
+
+#: How long a queue's attributes are used before they are read again, in seconds: a
+#: dead-letter queue added to a live queue should be noticed without a restart.
+REFRESH_SECONDS = 300.0
+#: How soon a queue whose attributes could not be read is asked again, in seconds.
+RETRY_SECONDS = 5.0
+
+
+class QueueDirectory:
+    """Remembers the attributes of queues, read once and refreshed off the caller's thread.
+
+    Args:
+        read: Reads a queue's attributes; may raise anything.
+        run: Runs a function on another thread.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], QueueAttributes],
+        run: Callable[[Callable[[], None]], None],
+        clock: Callable[[], float] = now,
+    ) -> None:
+        self._read = read
+        self._run = run
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[QueueAttributes, float]] = {}
+
+    def get(self, queue_url: str) -> QueueAttributes:
+        """Return a queue's attributes. Blocks on SQS the first time only."""
+        with self._lock:
+            known = self._known.get(queue_url)
+            if known is not None:
+                attributes, read_at = known
+                lasts = REFRESH_SECONDS if attributes.is_known else RETRY_SECONDS
+                if self._clock() - read_at >= lasts:
+                    self._known[queue_url] = (attributes, self._clock())
+                    self._run(lambda: self._refresh(queue_url))
+                return attributes
+        self._refresh(queue_url)
+        with self._lock:
+            return self._known[queue_url][0]
+
+    def _refresh(self, queue_url: str) -> None:
+        try:
+            attributes = self._read(queue_url)
+        except Exception as error:
+            with self._lock:
+                known = self._known.get(queue_url)
+            # Those read before still stand.
+            attributes = known[0] if known else QueueAttributes(is_known=False)
+            logger.warning(
+                "sqs-heartbeat: could not read the attributes of queue %s (permission "
+                "sqs:GetQueueAttributes): %s; its visibility timeout is taken to be %d s",
+                queue_url,
+                error,
+                attributes.visibility_timeout,
+            )
+        with self._lock:
+            self._known[queue_url] = (attributes, self._clock())

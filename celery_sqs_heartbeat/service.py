@@ -1,0 +1,131 @@
+"""Starts, watches and ends the threads of a keeper."""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import time
+from typing import Any
+
+from celery_sqs_heartbeat.core.book import LeaseBook
+from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.dispatch import SqsCalls
+from celery_sqs_heartbeat.health import KeeperHealth
+from celery_sqs_heartbeat.loop import KeeperLoop
+from celery_sqs_heartbeat.watch import Watcher
+
+logger = logging.getLogger(__name__)
+
+#: How late a round is at least when it is called late, in seconds: less is everyday life
+#: on a busy machine.
+_LEAST_LATENESS = 1.0
+#: How often a flush looks whether it is through, in seconds.
+_FLUSH_POLL = 0.01
+
+
+class KeeperService(KeeperLoop):
+    """A keeper's loop on a thread that is watched; the owner's side is `LeaseKeeper`.
+
+    Args:
+        late_after: How late the thread's rounds may be before that is reported, in
+            seconds; the smallest threshold so far, or a second, where it is not given.
+        loop: See `KeeperLoop`.
+    """
+
+    def __init__(self, sqs: SqsCalls, *, late_after: float | None = None, **loop: Any) -> None:
+        super().__init__(sqs, **loop)
+        self._late_after = late_after
+        self._least_threshold = math.inf
+        self._watcher = Watcher(
+            self._rounds, self._revive, self._lateness_limit, self._clock, self._be_late
+        )
+        self._pid = os.getpid()
+
+    def start(self) -> None:
+        """Start the thread. Does nothing when it runs.
+
+        Raises:
+            RuntimeError: The system grants no more threads.
+        """
+        if self._is_forked():
+            return
+        with self._lock:
+            if not self._rounds.is_wanted:
+                self._watcher.start()
+                self._rounds.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Flush, then end the thread. Does nothing when it is not running.
+
+        Leases that are still held are dropped: their messages become visible by
+        themselves. `timeout` is in seconds.
+        """
+        if self._is_forked() or not self._rounds.is_wanted:
+            return
+        self.flush(timeout)
+        self._watcher.stop()
+        with self._lock:
+            self._book = LeaseBook(self._jitter, self._board)
+            self._rounds.stop()
+        self._rounds.join(timeout)
+        self._dispatcher.close()
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Wait until every delete and release is confirmed; False if that took too long."""
+        if self._is_forked() or not self._rounds.is_wanted:
+            return True
+        deadline = time.monotonic() + timeout
+        # Not on a lock: a greenlet that waits must let others run.
+        while ending := self._book.ending:
+            if time.monotonic() >= deadline:
+                logger.warning(
+                    "sqs-heartbeat: %d deletes and releases were not confirmed within %g s; "
+                    "those messages will come back",
+                    ending,
+                    timeout,
+                )
+                return False
+            time.sleep(_FLUSH_POLL)
+        return True
+
+    def now(self) -> float:
+        """Return the time of the keeper's clock, in seconds."""
+        return self._clock()
+
+    def __len__(self) -> int:
+        """How many messages it keeps."""
+        return len(self._book)
+
+    @property
+    def ending(self) -> int:
+        """How many deletes and releases are not confirmed yet."""
+        return self._book.ending
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs."""
+        return self.health.alive
+
+    @property
+    def health(self) -> KeeperHealth:
+        """How its thread does. Waits for nothing, also where the thread hangs."""
+        return KeeperHealth() if self._is_forked() else self._watcher.health
+
+    def _is_forked(self) -> bool:
+        return self._pid != os.getpid()
+
+    def _revive(self) -> bool:
+        with self._lock:
+            if self._rounds.is_wanted:
+                self._rounds.start()
+            return self._rounds.is_wanted
+
+    def _note_terms(self, terms: LeaseTerms) -> None:
+        self._least_threshold = min(self._least_threshold, terms.threshold)
+
+    def _lateness_limit(self) -> float:
+        if self._late_after is not None:
+            return self._late_after
+        known = self._least_threshold < math.inf
+        return max(_LEAST_LATENESS, self._least_threshold if known else 3 * self._interval)

@@ -1,0 +1,33 @@
+"""Where a server listens, as people write it."""
+
+from __future__ import annotations
+
+import ipaddress
+
+_WAY_OUT = "must be 'HOST:PORT', as '127.0.0.1:9808' or '[::1]:9808'"
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Return the host and the port of "HOST:PORT"; an IPv6 address is in brackets.
+
+    Raises:
+        ValueError: It is none; the message tells how it is written.
+    """
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError(_WAY_OUT)
+    if not host or not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+        raise ValueError(_WAY_OUT)
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine can reach a host name or address."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

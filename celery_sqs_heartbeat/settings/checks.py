@@ -1,0 +1,151 @@
+"""The rules that values must keep. Each check returns what is wrong, or None."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.core.policy import implied_calls_per_second
+from celery_sqs_heartbeat.settings.address import parse_address
+
+#: Batches a second that extend the leases of one queue without strain: four calls in
+#: flight of 0.1 s each, several times what SQS takes within a region.
+CALLS_PER_SECOND = 40.0
+#: Fewer characters can be guessed by trying.
+SHORTEST_TOKEN = 16
+
+
+def number_fault(value: Any, *, above: float | None = None, low: float = 0) -> str | None:
+    """Check a number of seconds up to SQS's 12 hours."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return f"must be a number of seconds, not {type(value).__name__}"
+    if above is not None and not above < value <= MAX_VISIBILITY_SECONDS:
+        return f"must be above {above:g} and at most {MAX_VISIBILITY_SECONDS} seconds"
+    if above is None and not low <= value <= MAX_VISIBILITY_SECONDS:
+        return f"must be {low:g} to {MAX_VISIBILITY_SECONDS} seconds"
+    return None
+
+
+def _positive(value: Any) -> str | None:
+    return number_fault(value, above=0)
+
+
+def _whole(value: Any) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int):
+        return f"must be a whole number of seconds, not {type(value).__name__}"
+    return number_fault(value, low=1)
+
+
+def _delay(value: Any) -> str | None:
+    if callable(value):
+        return None
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        if not value:
+            return "must have at least one delay: the first receive's"
+        return next((fault for item in value if (fault := number_fault(item))), None)
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return "must be seconds, a list of seconds by receive count, or a function of that count"
+    return number_fault(value)
+
+
+def _ack(value: Any) -> str | None:
+    return None if value in ("batched", "inline") else "must be 'batched' or 'inline'"
+
+
+def _on_lost(value: Any) -> str | None:
+    known = ("warn", "revoke", "terminate")
+    return None if value in known else f"must be one of {', '.join(map(repr, known))}"
+
+
+def _flag(value: Any) -> str | None:
+    return None if isinstance(value, bool) else "must be True or False"
+
+
+def _journal(value: Any) -> str | None:
+    way_out = "must be a folder, or s3://BUCKET/PREFIX"
+    if not isinstance(value, str) or not value.strip():
+        return way_out
+    return way_out if value.startswith("s3://") and not value[5:].split("/")[0] else None
+
+
+def _token(value: Any) -> str | None:
+    sendable = isinstance(value, str) and all("!" <= character <= "~" for character in value)
+    if not sendable or len(value) < SHORTEST_TOKEN:
+        return f"must be at least {SHORTEST_TOKEN} visible ASCII characters that nobody can guess"
+    return None
+
+
+def _address(value: Any) -> str | None:
+    if not isinstance(value, str):
+        return "must be 'HOST:PORT', as '127.0.0.1:9808'"
+    try:
+        parse_address(value)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+#: What can be set for the worker as a whole.
+WORKER_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+    "enabled": _flag,
+    "interval": _positive,
+    "journal": _journal,
+    "otel": _flag,
+    "status": _address,
+    "status_token": _token,
+}
+#: What can be set for all queues.
+GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
+    **WORKER_CHECKS,
+    "visibility_timeout": _whole,
+    "threshold": _positive,
+    "max_lease": _positive,
+    "release_delay": _delay,
+    "on_lost": _on_lost,
+    "ack": _ack,
+}
+#: What can be set for one queue.
+QUEUE_CHECKS = {k: v for k, v in GLOBAL_CHECKS.items() if k not in WORKER_CHECKS}
+#: What can be set for one task.
+TASK_CHECKS = {k: v for k, v in QUEUE_CHECKS.items() if k != "ack"}
+
+
+def order_faults(scope: str, terms: LeaseTerms, interval: float | None) -> Iterator[str]:
+    """Check 0 < interval < threshold < visibility timeout <= max_lease."""
+    timeout, threshold = terms.visibility_timeout, terms.threshold
+    if threshold >= timeout:
+        yield (
+            f"{scope}: threshold={threshold:g} must be below visibility_timeout={timeout}: "
+            "an extension is due when less than the threshold is left"
+        )
+    if interval is not None and interval >= threshold:
+        yield (
+            f"{scope}: interval={interval:g} must be below threshold={threshold:g}: "
+            "the keeper would sleep through the time it has for an extension"
+        )
+    if terms.max_lease < timeout:
+        yield (
+            f"{scope}: max_lease={terms.max_lease:g} must be at least "
+            f"visibility_timeout={timeout}: the first receive alone lasts that long"
+        )
+
+
+def load_faults(scope: str, terms: LeaseTerms, leases: int) -> Iterator[str]:
+    """Check that the keeper can make the calls that the settings imply.
+
+    Args:
+        leases: The most messages the worker holds at once; 0 for no bound.
+    """
+    if not leases or terms.threshold >= terms.visibility_timeout:
+        return
+    calls = implied_calls_per_second(
+        leases, visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
+    )
+    if calls > CALLS_PER_SECOND:
+        yield (
+            f"{scope}: visibility_timeout={terms.visibility_timeout} with "
+            f"threshold={terms.threshold:g} asks for {calls:.0f} calls a second to extend "
+            f"{leases} messages, and {CALLS_PER_SECOND:g} is what one worker can make: "
+            "raise visibility_timeout, or lower worker_prefetch_multiplier or the concurrency"
+        )

@@ -1,0 +1,162 @@
+"""Reads the settings from a Celery configuration and lists every fault at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.settings.address import is_loopback, parse_address
+from celery_sqs_heartbeat.settings.checks import (
+    GLOBAL_CHECKS,
+    QUEUE_CHECKS,
+    TASK_CHECKS,
+    load_faults,
+    order_faults,
+)
+from celery_sqs_heartbeat.settings.rules import PREFIX, Rules, Settings
+
+Checks = Mapping[str, Callable[[Any], "str | None"]]
+
+
+def read_settings(
+    get: Callable[[str], Any],
+    *,
+    names: Iterable[str] = (),
+    tasks: Mapping[str, Any] | None = None,
+    leases: int = 0,
+) -> Settings:
+    """Read and check all settings.
+
+    Args:
+        get: Returns the value of a full setting name, or None where it is not set.
+        names: Every configured name, to tell of misspelt ones.
+        tasks: The `sqs_heartbeat` attribute of each task that has one, by task name.
+        leases: The most messages the worker holds at once; 0 for no bound.
+
+    Raises:
+        ConfigurationError: Lists every fault.
+    """
+    faults = list(_unknown(names))
+    given = {name: value for name in GLOBAL_CHECKS if (value := get(PREFIX + name)) is not None}
+    values = _checked(given, GLOBAL_CHECKS, PREFIX.__add__, faults)
+    queues = get(PREFIX + "queues")
+    settings = Settings(
+        enabled=values.pop("enabled", False),
+        interval=values.pop("interval", None),
+        journal=values.pop("journal", None),
+        otel=values.pop("otel", False),
+        status=values.pop("status", None),
+        status_token=values.pop("status_token", None),
+        rules=Rules(**values),
+        queues=_read_queues({} if queues is None else queues, faults),
+        tasks=_read_tasks(tasks or {}, faults),
+    )
+    faults += [*_order_faults(settings, leases), *_status_faults(settings)]
+    if faults:
+        raise ConfigurationError(faults)
+    return settings
+
+
+def _unknown(names: Iterable[str]) -> Iterator[str]:
+    known = [PREFIX + name for name in (*GLOBAL_CHECKS, "queues")]
+    for name in sorted(set(names)):
+        if name.lower().startswith(PREFIX) and name not in known:
+            close = difflib.get_close_matches(name.lower(), known, 1, cutoff=0.85)
+            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+            yield f"{name}: there is no such setting; {hint}"
+
+
+def _checked(
+    given: Mapping[Any, Any], checks: Checks, label: Callable[[str], str], faults: list[str]
+) -> dict[str, Any]:
+    """Return the values that pass their checks; note the others as faults."""
+    values = {}
+    for name, value in given.items():
+        if name not in checks:
+            faults.append(f"{label(str(name))}: can't be set here; known are {', '.join(checks)}")
+        elif value is not None and (fault := checks[name](value)):
+            faults.append(f"{label(name)}={value!r}: {fault}")
+        else:
+            values[name] = value
+    return values
+
+
+def _item_of(where: str) -> Callable[[str], str]:
+    # Not a format string: names of queues may have braces.
+    return lambda name: f"{where}[{name!r}]"
+
+
+def _read_queues(given: Any, faults: list[str]) -> dict[str, Rules]:
+    if not isinstance(given, Mapping):
+        faults.append(f"{PREFIX}queues={given!r}: must be a dict of dicts by queue name")
+        return {}
+    rules = {}
+    for queue, values in given.items():
+        where = f"{PREFIX}queues[{queue!r}]"
+        if isinstance(values, Mapping):
+            checked = _checked(values, QUEUE_CHECKS, _item_of(where), faults)
+            rules[queue] = Rules(**checked)
+        else:
+            faults.append(f"{where}={values!r}: must be a dict of settings for that queue")
+    return rules
+
+
+def _read_tasks(given: Mapping[str, Any], faults: list[str]) -> dict[str, Rules]:
+    rules = {}
+    for task, values in given.items():
+        where = f"sqs_heartbeat of task {task!r}"
+        if values is False:
+            rules[task] = Rules(extend=False)
+        elif isinstance(values, Mapping):
+            checked = _checked(values, TASK_CHECKS, _item_of(where), faults)
+            rules[task] = Rules(**checked)
+        elif values is not True:
+            faults.append(f"{where}={values!r}: must be a dict of settings, or False to opt out")
+    return rules
+
+
+def _status_faults(settings: Settings) -> Iterator[str]:
+    """Check that nobody reads the status page from elsewhere without a token."""
+    if settings.status is None or settings.status_token is not None:
+        return
+    host, _ = parse_address(settings.status)
+    if not is_loopback(host):
+        yield (
+            f"{PREFIX}status={settings.status!r}: other machines can reach it, so it needs "
+            f"{PREFIX}status_token; or bind it to 127.0.0.1"
+        )
+
+
+def _order_faults(settings: Settings, leases: int) -> Iterator[str]:
+    """Check the order of values where it does not depend on a queue's own timeout."""
+    scopes = {"sqs_heartbeat": settings.rules}
+    scopes |= {f"{PREFIX}queues[{queue!r}]": settings.for_queue(queue) for queue in settings.queues}
+    scopes |= {
+        f"sqs_heartbeat of task {task!r}": settings.rules.under(rules)
+        for task, rules in settings.tasks.items()
+    }
+    seen = set()
+    for scope, rules in scopes.items():
+        if rules.visibility_timeout is None:
+            continue
+        terms = rules.terms(rules.visibility_timeout)
+        faults = [
+            *order_faults(scope, terms, settings.interval),
+            *load_faults(scope, terms, leases),
+        ]
+        for fault in faults:
+            # A fault of the general rules shows in each scope that inherits them.
+            essence = fault[len(scope) :]
+            if essence not in seen:
+                seen.add(essence)
+                yield fault
+    if settings.rules.visibility_timeout is None and settings.interval is not None:
+        threshold = settings.rules.threshold
+        if threshold is not None and settings.interval >= threshold:
+            yield (
+                f"{PREFIX}interval={settings.interval:g} must be below "
+                f"{PREFIX}threshold={threshold:g}: the keeper would sleep through the time "
+                "it has for an extension"
+            )

@@ -1,0 +1,59 @@
+"""What each setting is by default and what it means: the source of the table in the docs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.settings.checks import SHORTEST_TOKEN
+from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One setting, in Markdown."""
+
+    default: str
+    meaning: str
+
+
+#: By name, without the prefix, in the order they are shown in.
+REFERENCE: Mapping[str, Entry] = {
+    "enabled": Entry("`False`", "on without the flag; `--no-heartbeat-sqs` goes over it"),
+    "visibility_timeout": Entry(
+        "the queue's own",
+        f"whole seconds, 1 to {MAX_VISIBILITY_SECONDS}; asked for with each receive and each "
+        "extension",
+    ),
+    "threshold": Entry("a third of it", "extend when less than this is left"),
+    "interval": Entry(
+        f"`{DEFAULT_INTERVAL:g}`, less where a threshold is small",
+        "the longest sleep of the keeper's thread; it wakes earlier for whatever is due",
+    ),
+    "max_lease": Entry(
+        f"`{DEFAULT_MAX_LEASE_SECONDS:g}`", "stop extending this long after the receive"
+    ),
+    "release_delay": Entry(
+        "`0`",
+        "visibility after a failure: a number, a list by receive count (the last repeats), or a "
+        "function of the receive count",
+    ),
+    "on_lost": Entry(
+        '`"warn"`',
+        'what becomes of a task whose lease is lost, has expired or is capped: `"warn"`; '
+        '`"revoke"` (not started any more); `"terminate"` (stopped, too)',
+    ),
+    "ack": Entry('`"batched"`', 'or `"inline"`: kombu\'s own blocking delete'),
+    "queues": Entry(
+        "`{}`", "by queue name, a dict of any of those above but `enabled` and `interval`"
+    ),
+    "journal": Entry("`None`", "folder or `s3://BUCKET/PREFIX` to write the journal to"),
+    "status": Entry("`None`", "`HOST:PORT` of the status page"),
+    "status_token": Entry(
+        "`None`",
+        f"at least {SHORTEST_TOKEN} characters; needed where other machines can reach the status "
+        "page",
+    ),
+    "otel": Entry("`False`", "count and trace by OpenTelemetry; needs the extra `otel`"),
+}

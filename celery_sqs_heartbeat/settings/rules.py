@@ -1,0 +1,143 @@
+"""The values that hold for a queue or a task, and how the special goes over the general."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from celery_sqs_heartbeat.core.lease import (
+    DEFAULT_MAX_LEASE_SECONDS,
+    DEFAULT_THRESHOLD_PART,
+    LeaseTerms,
+)
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.settings.checks import load_faults, number_fault, order_faults
+
+#: Common beginning of every setting's name.
+PREFIX = "sqs_heartbeat_"
+#: The longest sleep of the keeper where nothing else is said, in seconds.
+DEFAULT_INTERVAL = 1.0
+
+#: Seconds; one for each receive (the last repeats); or a function of the receive count.
+ReleaseDelay = float | Sequence[float] | Callable[[int], float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What can be set for all queues, for one queue and for one task. Times in seconds.
+
+    None stands for "not said here".
+    """
+
+    visibility_timeout: int | None = None
+    threshold: float | None = None
+    max_lease: float | None = None
+    release_delay: ReleaseDelay | None = None
+    on_lost: str | None = None
+    ack: str | None = None
+    extend: bool | None = None
+
+    def under(self, special: Rules | None) -> Rules:
+        """Return these rules with what `special` says put over them.
+
+        A threshold belongs to the visibility timeout it was said with: a special
+        timeout without a threshold of its own gets the default one.
+        """
+        if special is None:
+            return self
+        said = {f.name: v for f in fields(special) if (v := getattr(special, f.name)) is not None}
+        if special.visibility_timeout is not None:
+            said.setdefault("threshold", None)
+        return replace(self, **said)
+
+    def terms(self, own_timeout: int) -> LeaseTerms:
+        """Return the terms of a lease on a queue whose own visibility timeout is given."""
+        timeout = own_timeout if self.visibility_timeout is None else self.visibility_timeout
+        threshold = timeout * DEFAULT_THRESHOLD_PART if self.threshold is None else self.threshold
+        max_lease = DEFAULT_MAX_LEASE_SECONDS if self.max_lease is None else self.max_lease
+        return LeaseTerms(
+            visibility_timeout=timeout,
+            threshold=threshold,
+            max_lease=max(max_lease, timeout) if self.max_lease is None else max_lease,
+            extend=self.extend is not False,
+        )
+
+    def delay_after(self, receive_count: int) -> float:
+        """Return the release delay after a failure, in seconds.
+
+        Raises:
+            ValueError: The configured function returned no visibility timeout.
+            Exception: Whatever the configured function raised.
+        """
+        delay: Any = self.release_delay or 0
+        if callable(delay):
+            delay = delay(receive_count)
+        elif isinstance(delay, Sequence):
+            delay = delay[min(max(receive_count, 1), len(delay)) - 1]
+        if fault := number_fault(delay):
+            raise ValueError(f"{PREFIX}release_delay({receive_count}) returned {delay!r}: {fault}")
+        return float(delay)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All settings of one worker, valid as far as can be told without its queues.
+
+    Attributes:
+        journal: A folder, or an `s3://` prefix.
+        status: Where the status page listens, "HOST:PORT".
+    """
+
+    enabled: bool = False
+    interval: float | None = None
+    journal: str | None = None
+    otel: bool = False
+    status: str | None = None
+    status_token: str | None = field(default=None, repr=False)
+    rules: Rules = Rules()
+    queues: Mapping[str, Rules] = field(default_factory=dict)
+    tasks: Mapping[str, Rules] = field(default_factory=dict)
+
+    def for_queue(self, queue: str) -> Rules:
+        """Return the rules of a queue, by the name that Celery knows it by."""
+        return self.rules.under(self.queues.get(queue))
+
+    def for_task(self, queue: str, task: str | None) -> Rules:
+        """Return the rules of a task's messages on a queue."""
+        return self.for_queue(queue).under(self.tasks.get(task or ""))
+
+    def may_terminate(self) -> bool:
+        """Return whether anything asks to stop tasks whose lease was lost."""
+        scopes = (self.rules, *self.queues.values(), *self.tasks.values())
+        return any(scope.on_lost == "terminate" for scope in scopes)
+
+    def longest_sleep(self) -> float:
+        """Return the keeper's interval, in seconds: less than 1 where a threshold is small."""
+        if self.interval is not None:
+            return self.interval
+        scopes = (self.rules, *map(self.for_queue, self.queues))
+        return min(DEFAULT_INTERVAL, *(scope.terms(30).threshold / 2 for scope in scopes))
+
+    def faults_with(self, queue: str, own_timeout: int, leases: int) -> list[str]:
+        """Return what is wrong on a queue whose own visibility timeout is known.
+
+        Args:
+            leases: The most messages the worker holds at once; 0 for no bound.
+        """
+        terms = self.for_queue(queue).terms(own_timeout)
+        scope = f"queue {queue!r}"
+        faults = [*order_faults(scope, terms, self.interval), *load_faults(scope, terms, leases)]
+        for task in self.tasks:
+            terms = self.for_task(queue, task).terms(own_timeout)
+            faults += order_faults(f"task {task!r} on queue {queue!r}", terms, self.interval)
+        return faults
+
+    def check_queue(self, queue: str, own_timeout: int, leases: int) -> None:
+        """Refuse rules that do not fit a queue; see `faults_with`.
+
+        Raises:
+            ConfigurationError: Lists every fault.
+        """
+        if faults := self.faults_with(queue, own_timeout, leases):
+            raise ConfigurationError(faults)

@@ -1,0 +1,1 @@
+"""Talks to SQS by boto3: clients, batch calls, and what their answers mean."""

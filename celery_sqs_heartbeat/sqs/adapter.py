@@ -1,0 +1,138 @@
+"""Makes the keeper's calls and reads the answer to each of their entries."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from celery_sqs_heartbeat.core.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
+
+logger = logging.getLogger(__name__)
+
+#: SQS's default for a queue, in seconds (SQS API reference, SetQueueAttributes).
+DEFAULT_VISIBILITY_TIMEOUT = 30
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAttributes:
+    """What a queue says of itself.
+
+    Attributes:
+        visibility_timeout: Its own default, in seconds.
+        max_receive_count: After how many receives SQS moves a message to the
+            dead-letter queue; None where the queue has no redrive policy.
+        is_known: False where the queue would not tell and the rest is assumed.
+        arn: What it is by any URL; None where it does not say.
+    """
+
+    visibility_timeout: int = DEFAULT_VISIBILITY_TIMEOUT
+    max_receive_count: int | None = None
+    is_known: bool = True
+    arn: str | None = None
+
+
+class BotoSqs:
+    """Calls SQS by boto3.
+
+    Args:
+        client: A boto3 SQS client, or a function that returns the one for a queue URL.
+            Clients may be used by several threads at once. Give it short timeouts and
+            no retries of its own (`short_config`): the keeper repeats calls itself.
+        address: Returns the URL that a queue is reached at now, where that may change.
+    """
+
+    def __init__(
+        self,
+        client: Any | Callable[[str], Any],
+        address: Callable[[str], str] = lambda queue_url: queue_url,
+    ) -> None:
+        self._client_for = client if callable(client) else lambda queue_url: client
+        self._address = address
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        """Make a batch call. Errors of SQS or the network become outcomes."""
+        try:
+            client = self._client_for(call.queue_url)
+            if call.kind is CallKind.DELETE:
+                answer = client.delete_message_batch(
+                    QueueUrl=self._address(call.queue_url),
+                    Entries=[
+                        {"Id": str(index), "ReceiptHandle": entry.receipt_handle}
+                        for index, entry in enumerate(call.entries)
+                    ],
+                )
+            else:
+                answer = client.change_message_visibility_batch(
+                    QueueUrl=self._address(call.queue_url),
+                    Entries=[
+                        {
+                            "Id": str(index),
+                            "ReceiptHandle": entry.receipt_handle,
+                            "VisibilityTimeout": entry.timeout,
+                        }
+                        for index, entry in enumerate(call.entries)
+                    ],
+                )
+        except Exception as error:
+            if not is_expected(error):
+                raise
+            logger.info("sqs-heartbeat: %s on %s: %r", call.kind.value, call.queue_url, error)
+            return [of_exception(error)] * len(call.entries)
+        return read_answer(answer, len(call.entries))
+
+    def queue_attributes(self, queue_url: str) -> QueueAttributes:
+        """Read a queue's attributes.
+
+        Raises:
+            Exception: Whatever boto3 raises.
+        """
+        answer = self._client_for(queue_url).get_queue_attributes(
+            QueueUrl=self._address(queue_url),
+            AttributeNames=["VisibilityTimeout", "RedrivePolicy", "QueueArn"],
+        )
+        return read_attributes(answer.get("Attributes") or {})
+
+
+def read_answer(answer: Any, count: int) -> list[Outcome]:
+    """Return the outcomes of a batch of `count` entries whose ids are "0", "1", ...
+
+    An entry that the answer does not mention, or mentions in no known form, is UNKNOWN.
+    """
+    outcomes = [Outcome.UNKNOWN] * count
+    for failed in _dicts(answer, "Failed"):
+        if (index := _index(failed, count)) is not None:
+            outcomes[index] = of_error(failed)
+    for successful in _dicts(answer, "Successful"):
+        if (index := _index(successful, count)) is not None:
+            outcomes[index] = Outcome.DONE
+    return outcomes
+
+
+def read_attributes(attributes: Mapping[str, Any]) -> QueueAttributes:
+    """Return the attributes from the strings that SQS answers."""
+    try:
+        timeout = int(attributes["VisibilityTimeout"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        timeout = DEFAULT_VISIBILITY_TIMEOUT
+    try:
+        max_receives = int(json.loads(attributes["RedrivePolicy"])["maxReceiveCount"])
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError):
+        max_receives = None
+    arn = attributes.get("QueueArn")
+    return QueueAttributes(timeout, max_receives, arn=arn if isinstance(arn, str) else None)
+
+
+def _dicts(answer: Any, key: str) -> list[Mapping[str, Any]]:
+    items = answer.get(key) if isinstance(answer, Mapping) else None
+    if not isinstance(items, list):
+        return []
+    return [item for item in items if isinstance(item, Mapping)]
+
+
+def _index(item: Mapping[str, Any], count: int) -> int | None:
+    identity = item.get("Id")
+    return next((index for index in range(count) if identity == str(index)), None)

@@ -1,0 +1,179 @@
+"""boto3 clients for the keeper, made from the same configuration as kombu's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from botocore.credentials import RefreshableCredentials
+from botocore.session import get_session
+
+from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.loop import MAX_CALLS
+
+#: Bounds of the connect and read timeouts, in seconds. A call must fail early enough
+#: to be repeated before the leases in it expire.
+MIN_TIMEOUT = 0.5
+MAX_TIMEOUT = 5.0
+#: kombu's default for `sts_token_timeout`, in seconds.
+_STS_TOKEN_SECONDS = 900
+#: A role's token is refreshed this long before it ends, in seconds.
+_STS_MARGIN_SECONDS = 60
+
+
+def short_config(threshold: float, client_config: Mapping[str, Any] | None = None) -> Config:
+    """Return a client configuration whose calls fail within a lease's margin.
+
+    Args:
+        threshold: Of the most hurried lease, in seconds. A call may take half of it.
+        client_config: kombu's `client-config`; its timeouts stand where they are shorter.
+    """
+    given = dict(client_config or {})
+    timeout = min(max(threshold / 2, MIN_TIMEOUT), MAX_TIMEOUT)
+    return Config(**given).merge(
+        Config(
+            connect_timeout=min(timeout, given.get("connect_timeout", timeout)),
+            read_timeout=min(timeout, given.get("read_timeout", timeout)),
+            max_pool_connections=MAX_CALLS,
+            retries={"total_max_attempts": 1},
+        )
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BrokerConfig:
+    """How kombu's SQS channel reaches its queues.
+
+    Attributes:
+        predefined: kombu's `predefined_queues`: settings by queue name.
+        sts: `sts_role_arn`, `sts_token_timeout` and `sts_token_buffer_time`, as given.
+    """
+
+    endpoint_url: str | None
+    region: str
+    use_ssl: bool
+    access_key: str | None
+    secret_key: str | None
+    client_config: Mapping[str, Any] = field(default_factory=dict)
+    predefined: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sts: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of_channel(cls, channel: Any) -> BrokerConfig:
+        """Read the configuration of a kombu SQS channel."""
+        options = channel.transport_options
+        return cls(
+            endpoint_url=channel.endpoint_url,
+            region=channel.region,
+            use_ssl=True if channel.is_secure is None else bool(channel.is_secure),
+            access_key=channel.conninfo.userid,
+            secret_key=channel.conninfo.password,
+            client_config=options.get("client-config") or {},
+            predefined=channel.predefined_queues,
+            sts={key: value for key, value in options.items() if key.startswith("sts_")},
+        )
+
+
+class ClientPool:
+    """Makes a client for each queue and reuses it.
+
+    Clients are shared by threads (boto3 allows that), but under gevent and eventlet, where
+    each thread has clients of its own. Each is made from a session of its own (sessions may
+    not be shared).
+    """
+
+    def __init__(self) -> None:
+        self._uses: dict[str, tuple[BrokerConfig, float]] = {}
+        self._addresses: dict[str, str] = {}
+        self._space = native.connection_space()
+
+    def use(
+        self, config: BrokerConfig, queue_url: str, threshold: float, address: str | None = None
+    ) -> None:
+        """Reach `queue_url` by `config`, with timeouts that fit `threshold` (seconds).
+
+        Args:
+            address: The URL it is reached at from now on, where that is another one.
+        """
+        self._addresses[queue_url] = address or queue_url
+        self._uses[queue_url] = (config, threshold)
+
+    def address(self, queue_url: str) -> str:
+        """Return the URL that a queue is reached at."""
+        return self._addresses.get(queue_url, queue_url)
+
+    def __call__(self, queue_url: str) -> Any:
+        """Return the client for a queue.
+
+        Raises:
+            KeyError: `use` was never called for that queue.
+        """
+        use = self._uses[queue_url]
+        clients: dict[str, tuple[tuple[BrokerConfig, float], Any]] = vars(self._space)
+        made_for, client = clients.get(queue_url, (None, None))
+        if made_for != use:
+            # Two threads may both make one; the later stays. No lock: with a role this
+            # waits for STS, and other queues must not.
+            client = new_client(use[0], queue_url, use[1])
+            clients[queue_url] = (use, client)
+            if native.is_green():
+                native.at_end_of_thread(client.close)
+        return client
+
+
+def new_client(config: BrokerConfig, queue_url: str, threshold: float) -> Any:
+    """Return a new boto3 SQS client for a queue, as kombu would make it but hurried."""
+    queue = next((q for q in config.predefined.values() if q.get("url") == queue_url), None)
+    region = (queue or {}).get("region", config.region)
+    if queue is not None and config.sts.get("sts_role_arn"):
+        session = _role_session(config.sts, region, short_config(threshold, config.client_config))
+    else:
+        session = boto3.Session(
+            region_name=region,
+            aws_access_key_id=(queue or {}).get("access_key_id", config.access_key),
+            aws_secret_access_key=(queue or {}).get("secret_access_key", config.secret_key),
+        )
+    return session.client(
+        "sqs",
+        use_ssl=config.use_ssl,
+        endpoint_url=config.endpoint_url,
+        config=short_config(threshold, config.client_config),
+    )
+
+
+def _role_session(sts: Mapping[str, Any], region: str, short: Config) -> boto3.Session:
+    lifetime = int(sts.get("sts_token_timeout") or _STS_TOKEN_SECONDS)
+    margin = max(_STS_MARGIN_SECONDS, int(sts.get("sts_token_buffer_time") or 0))
+
+    def assume_role() -> dict[str, str]:
+        token = boto3.client("sts", config=short).assume_role(
+            RoleArn=sts["sts_role_arn"],
+            RoleSessionName="celery-sqs-heartbeat",
+            DurationSeconds=lifetime,
+        )["Credentials"]
+        return {
+            "access_key": token["AccessKeyId"],
+            "secret_key": token["SecretAccessKey"],
+            "token": token["SessionToken"],
+            "expiry_time": _iso(token["Expiration"]),
+        }
+
+    session: Any = get_session()
+    # botocore refreshes them under a lock of its own, before they end. Its default
+    # margin of 15 minutes would refresh a token of 15 minutes at each call.
+    session._credentials = RefreshableCredentials.create_from_metadata(
+        metadata=assume_role(),
+        refresh_using=assume_role,
+        method="sts-assume-role",
+        advisory_timeout=min(2 * margin, lifetime // 2),
+        mandatory_timeout=min(margin, lifetime // 4),
+    )
+    return boto3.Session(botocore_session=session, region_name=region)
+
+
+def _iso(moment: datetime) -> str:
+    return moment.astimezone(timezone.utc).isoformat()

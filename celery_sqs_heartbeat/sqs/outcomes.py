@@ -1,0 +1,157 @@
+"""What an error of SQS or of the network means for one entry of a call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    ConnectTimeoutError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ParamValidationError,
+    PartialCredentialsError,
+)
+
+from celery_sqs_heartbeat.core.calls import Outcome
+
+#: The error codes of the SQS API reference ("Common errors" and the errors of
+#: ChangeMessageVisibility, DeleteMessage and their batch forms), by their last
+#: dotted segment: JSON and query protocol, and other servers, prefix them differently.
+_BY_CODE = {
+    **dict.fromkeys(
+        (
+            "ReceiptHandleIsInvalid",
+            "MessageNotInflight",
+            "QueueDoesNotExist",
+            "NonExistentQueue",
+        ),
+        Outcome.LOST,
+    ),
+    **dict.fromkeys(
+        (
+            "RequestThrottled",
+            "Throttling",
+            "ThrottlingException",
+            "ThrottledException",
+            "TooManyRequestsException",
+            "RequestLimitExceeded",
+            "OverLimit",
+            "KmsThrottled",
+            "SlowDown",
+            "PriorRequestNotComplete",
+        ),
+        Outcome.THROTTLED,
+    ),
+    **dict.fromkeys(
+        (
+            "AccessDenied",
+            "AccessDeniedException",
+            "UnauthorizedOperation",
+            "NotAuthorized",
+            "KmsAccessDenied",
+            "OptInRequired",
+        ),
+        Outcome.DENIED,
+    ),
+    **dict.fromkeys(
+        (
+            "InvalidParameterValue",
+            "InvalidParameterCombination",
+            "InvalidAttributeValue",
+            "InvalidAddress",
+            "InvalidIdFormat",
+            "InvalidBatchEntryId",
+            "InvalidQueryParameter",
+            "BatchEntryIdsNotDistinct",
+            "EmptyBatchRequest",
+            "TooManyEntriesInBatchRequest",
+            "MissingParameter",
+            "MalformedInput",
+            "MalformedQueryString",
+            "SerializationException",
+            "ValidationError",
+            "ValidationException",
+            "UnsupportedOperation",
+        ),
+        Outcome.MALFORMED,
+    ),
+    # The credentials are being replaced, or a clock is off: both pass, and if they do
+    # not then nothing of the worker works and kombu says so.
+    **dict.fromkeys(
+        (
+            "AuthFailure",
+            "InvalidAccessKeyId",
+            "InvalidClientTokenId",
+            "InvalidSecurity",
+            "InvalidSignatureException",
+            "MissingAuthenticationToken",
+            "SignatureDoesNotMatch",
+            "UnrecognizedClientException",
+            "ExpiredToken",
+            "ExpiredTokenException",
+            "RequestExpired",
+            "RequestTimeTooSkewed",
+            "InternalError",
+            "InternalFailure",
+            "ServiceUnavailable",
+        ),
+        Outcome.FAILED,
+    ),
+}
+
+#: Refusals that share the code InvalidParameterValue and differ by their text, in
+#: lower case. The first is the 12 hours, the others an expired or stale handle.
+_BY_TEXT = (
+    ("beyond the limit", Outcome.CAPPED),
+    ("does not exist or is not available", Outcome.LOST),
+    ("receipt handle has expired", Outcome.LOST),
+    ("receipthandle is invalid", Outcome.LOST),
+    ("not a valid receipt handle", Outcome.LOST),
+)
+
+#: Nothing was sent.
+_NOT_SENT = (
+    EndpointConnectionError,
+    ConnectTimeoutError,
+    NoCredentialsError,
+    PartialCredentialsError,
+)
+
+
+def of_error(error: Mapping[str, Any]) -> Outcome:
+    """Return what a `Code` and `Message` pair means; unknown codes mean UNKNOWN."""
+    code = str(error.get("Code") or "").rsplit(".", 1)[-1].rsplit("#", 1)[-1]
+    text = str(error.get("Message") or "").lower()
+    outcome = _BY_CODE.get(code, Outcome.UNKNOWN)
+    if outcome in (Outcome.MALFORMED, Outcome.UNKNOWN):
+        for part, meaning in _BY_TEXT:
+            if part in text:
+                return meaning
+    return outcome
+
+
+def of_exception(error: BaseException) -> Outcome:
+    """Return what the failure of a whole call means for each of its entries."""
+    if isinstance(error, ClientError):
+        outcome = of_error(error.response.get("Error", {}))
+        if error.operation_name == "AssumeRole":
+            return Outcome.FAILED
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+        status = status if isinstance(status, int) else 0
+        if status == 429 or status == 503:
+            return Outcome.THROTTLED
+        # A server in trouble may have done the work before it failed to say so.
+        return Outcome.UNKNOWN if status >= 500 else outcome
+    if isinstance(error, ParamValidationError):
+        return Outcome.MALFORMED
+    if isinstance(error, _NOT_SENT):
+        return Outcome.FAILED
+    return Outcome.UNKNOWN
+
+
+def is_expected(error: BaseException) -> bool:
+    """Return whether the error is one that SQS or the network may cause."""
+    return isinstance(error, (ClientError, BotoCoreError, OSError))

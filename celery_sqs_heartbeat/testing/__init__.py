@@ -1,0 +1,13 @@
+"""Fakes for tests, ours and our users': a clock, and an SQS that follows AWS.
+
+No public emulator can show a lost lease or the 12-hour limit truthfully. `SimulatedSqs` can:
+in process on a fake clock, or over HTTP for real workers as a `SimulatedServer`
+(`python -m celery_sqs_heartbeat.testing.server`).
+"""
+
+from celery_sqs_heartbeat.testing.clock import FakeClock
+from celery_sqs_heartbeat.testing.faults import Fault, Faults
+from celery_sqs_heartbeat.testing.serving import SimulatedServer
+from celery_sqs_heartbeat.testing.sqs import SimulatedSqs
+
+__all__ = ["FakeClock", "Fault", "Faults", "SimulatedServer", "SimulatedSqs"]

@@ -1,0 +1,78 @@
+"""A message in a simulated queue."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class SimulatedMessage:
+    """One message. Times in seconds of the simulation's clock.
+
+    Attributes:
+        visible_at: From when on it may be received.
+        received_at: When it was last received; the 12 hours count from here.
+        handle: The receipt handle of its last receive; earlier ones are stale.
+        is_deleted: Kept in mind for as long as its handles are.
+    """
+
+    message_id: str
+    body: str
+    sent_at: float
+    visible_at: float
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    group_id: str | None = None
+    deduplication_id: str | None = None
+    sequence_number: int = 0
+    receive_count: int = 0
+    first_received_at: float | None = None
+    received_at: float = 0.0
+    handle: str = ""
+    is_deleted: bool = False
+
+    def is_in_flight(self, now: float) -> bool:
+        """Return whether it was received and is hidden still."""
+        return self.receive_count > 0 and not self.is_deleted and self.visible_at > now
+
+    def receive(self, handle: str, now: float, timeout: float) -> None:
+        """Hide it under a new handle."""
+        self.handle = handle
+        self.receive_count += 1
+        self.received_at = now
+        self.visible_at = now + timeout
+        if self.first_received_at is None:
+            self.first_received_at = now
+
+    def as_answer(self, epoch: float) -> dict[str, Any]:
+        """Return it as an item of ReceiveMessage's answer, with all system attributes.
+
+        `epoch` is what the clock's zero is in Unix time. After a single receive the
+        first-receive time is that receive's own (SQS API reference, ReceiveMessage).
+        """
+        first = self.sent_at if self.first_received_at is None else self.first_received_at
+        system = {
+            "ApproximateReceiveCount": str(self.receive_count),
+            "ApproximateFirstReceiveTimestamp": str(round((epoch + first) * 1000)),
+            "SentTimestamp": str(round((epoch + self.sent_at) * 1000)),
+            "SenderId": "AIDASIMULATED",
+        }
+        if self.group_id is not None:
+            system["MessageGroupId"] = self.group_id
+            system["MessageDeduplicationId"] = self.deduplication_id or ""
+            system["SequenceNumber"] = str(self.sequence_number)
+        return {
+            "MessageId": self.message_id,
+            "ReceiptHandle": self.handle,
+            "Body": self.body,
+            "MD5OfBody": md5(self.body),
+            "Attributes": system,
+            **({"MessageAttributes": dict(self.attributes)} if self.attributes else {}),
+        }
+
+
+def md5(text: str) -> str:
+    """Return the checksum that SQS sends with bodies and boto3 verifies."""
+    return hashlib.md5(text.encode(), usedforsecurity=False).hexdigest()

@@ -1,0 +1,234 @@
+"""A queue that follows AWS: visibility, receipt handles, groups, dead letters, limits.
+
+Where each behaviour is known from:
+
+- G: SQS Developer Guide ("Visibility timeout", "Dead-letter queues", "FIFO delivery logic",
+  "Amazon SQS message quotas", "At-least-once delivery").
+- A: SQS API reference, of the action.
+- L: LocalStack's test suite, whose answers were recorded from AWS (`aws_validated`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+
+from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.testing import errors
+from celery_sqs_heartbeat.testing.message import SimulatedMessage
+
+#: Messages in flight of one queue (G, "Amazon SQS message quotas").
+IN_FLIGHT_LIMIT = 120_000
+#: A FIFO queue drops an equal deduplication id for so long, in seconds (G).
+DEDUPLICATION_SECONDS = 300.0
+
+
+@dataclass(kw_only=True)
+class QueueOptions:
+    """A queue's attributes, and what AWS leaves to chance. Times in seconds.
+
+    Attributes:
+        max_receive_count: After so many receives a message goes to `dead_letters`.
+        late_extension: Whether an expired handle that nobody else has superseded can
+            still hide its message. AWS answered 200 and changed nothing (L); its guide
+            does not promise that, so both are worth a test.
+        content_based_deduplication: Whether a FIFO queue takes messages without an id for
+            that, and tells repetitions by their body.
+        duplicate_rate: How often a receive brings a message that is in flight: standard
+            queues deliver "at least once" (G).
+    """
+
+    visibility_timeout: int = 30
+    max_receive_count: int | None = None
+    dead_letters: SimulatedQueue | None = None
+    in_flight_limit: int = IN_FLIGHT_LIMIT
+    late_extension: bool = False
+    content_based_deduplication: bool = False
+    duplicate_rate: float = 0.0
+
+
+class SimulatedQueue:
+    """One queue. Time is always an argument.
+
+    Args:
+        url: Ends in `.fifo` for a FIFO queue (A, CreateQueue).
+        random: Draws handles, order and chance.
+        on_delete: Told of each message that is deleted.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        options: QueueOptions,
+        generator: random.Random,
+        on_delete: Callable[[SimulatedMessage], None] = lambda message: None,
+    ) -> None:
+        self.url = url
+        self.name = url.rsplit("/", 1)[-1]
+        self.is_fifo = url.endswith(".fifo")
+        self.options = options
+        self.messages: dict[str, SimulatedMessage] = {}
+        self._random = generator
+        self._on_delete = on_delete
+        self._by_handle: dict[str, SimulatedMessage] = {}
+        self._seen: dict[str, tuple[float, SimulatedMessage]] = {}
+        self._sequence = 0
+
+    def send(
+        self, message: SimulatedMessage, now: float, deduplication_id: str | None = None
+    ) -> SimulatedMessage:
+        """Add a message, or return the one that it repeats on a FIFO queue.
+
+        Raises:
+            SqsError: A FIFO queue needs a deduplication id to tell repetitions (L).
+        """
+        if self.is_fifo:
+            if deduplication_id is None and self.options.content_based_deduplication:
+                deduplication_id = hashlib.sha256(message.body.encode()).hexdigest()
+            if deduplication_id is None:
+                raise errors.no_deduplication()
+            seen = self._seen.get(deduplication_id)
+            if seen is not None and now < seen[0] + DEDUPLICATION_SECONDS:
+                return seen[1]
+            self._seen[deduplication_id] = (now, message)
+        self._sequence += 1
+        message.sequence_number = self._sequence
+        message.deduplication_id = deduplication_id
+        self.messages[message.message_id] = message
+        return message
+
+    def receive(
+        self, now: float, *, count: int, timeout: int | None = None, is_long_poll: bool = False
+    ) -> list[SimulatedMessage]:
+        """Return up to `count` visible messages, hidden from now on.
+
+        Raises:
+            SqsError: OverLimit, on a short poll; a long poll returns nothing then (A).
+        """
+        hidden_for = self.options.visibility_timeout if timeout is None else timeout
+        room = self.options.in_flight_limit - self.in_flight(now)
+        if room <= 0:
+            if is_long_poll:
+                return []
+            raise errors.over_limit()
+        received: list[SimulatedMessage] = []
+        for message in list(self._available(now)):
+            if len(received) == min(count, room):
+                break
+            if not self._bury(message, now):
+                received.append(message)
+        for message in received:
+            handle = self._new_handle()
+            self._by_handle[handle] = message
+            message.receive(handle, now, hidden_for)
+        return received
+
+    def change_visibility(self, handle: str, timeout: int, now: float) -> None:
+        """Hide a message for `timeout` seconds from now; 0 makes it visible.
+
+        Raises:
+            SqsError: See below for when.
+        """
+        message = self._find(handle)
+        if not 0 <= timeout <= MAX_VISIBILITY_SECONDS:
+            raise errors.out_of_range("VisibilityTimeout", timeout, "Must be between 0 and 43200")
+        if message.is_deleted:
+            raise errors.not_available(handle)
+        is_stale = handle != message.handle
+        is_expired = now >= message.visible_at
+        if self.is_fifo and (is_stale or is_expired):
+            raise errors.handle_expired(handle)
+        if is_expired and not self.options.late_extension:
+            # On a standard queue: answered with success, and nothing changes (L).
+            return
+        # A stale handle of a standard queue still moves the message, and so breaks the
+        # lease of whoever has received it since (L).
+        if now + timeout > message.received_at + MAX_VISIBILITY_SECONDS:
+            raise errors.beyond_limit(timeout)
+        message.visible_at = now + timeout
+
+    def delete(self, handle: str, now: float) -> None:
+        """Delete a message.
+
+        On a standard queue a stale handle "succeeds" and deletes nothing, and an expired
+        one still deletes (A, DeleteMessage); a FIFO queue refuses both (L).
+
+        Raises:
+            SqsError: No such handle was ever made, or the queue is FIFO as above.
+        """
+        message = self._find(handle)
+        if message.is_deleted:
+            return
+        is_stale = handle != message.handle
+        if self.is_fifo and (is_stale or now >= message.visible_at):
+            raise errors.handle_expired(handle)
+        if not is_stale:
+            message.is_deleted = True
+            del self.messages[message.message_id]
+            self._on_delete(message)
+
+    def purge(self) -> None:
+        """Delete all messages; those in flight too (A, PurgeQueue)."""
+        for message in self.messages.values():
+            message.is_deleted = True
+        self.messages.clear()
+
+    def in_flight(self, now: float) -> int:
+        """Return how many messages were received and are hidden still."""
+        return sum(message.is_in_flight(now) for message in self.messages.values())
+
+    def visible(self, now: float) -> int:
+        """Return how many messages may be received, groups aside."""
+        return sum(message.visible_at <= now for message in self.messages.values())
+
+    def _find(self, handle: str) -> SimulatedMessage:
+        message = self._by_handle.get(handle)
+        if message is None:
+            raise errors.invalid_handle(handle)
+        return message
+
+    def _available(self, now: float) -> Iterator[SimulatedMessage]:
+        blocked: set[str | None] = set()
+        for message in self._in_order():
+            if message.visible_at > now:
+                # In flight or delayed: what comes behind it in its group waits, and what
+                # comes before it does not (L, test_fifo_group_visibility_extends_...).
+                if self.is_fifo:
+                    blocked.add(message.group_id)
+                elif (
+                    message.receive_count
+                    and self.options.duplicate_rate
+                    and self._random.random() < self.options.duplicate_rate
+                ):
+                    yield message
+            elif not self.is_fifo or message.group_id not in blocked:
+                yield message
+
+    def _in_order(self) -> Iterable[SimulatedMessage]:
+        """Return a FIFO queue's messages by group: a receive fills up from one first (G)."""
+        if not self.is_fifo:
+            return self.messages.values()
+        groups: dict[str | None, list[SimulatedMessage]] = {}
+        for message in self.messages.values():
+            groups.setdefault(message.group_id, []).append(message)
+        return chain.from_iterable(groups.values())
+
+    def _bury(self, message: SimulatedMessage, now: float) -> bool:
+        """Move a message that was received too often to the dead letters (G)."""
+        options = self.options
+        if options.max_receive_count is None or options.dead_letters is None:
+            return False
+        if message.receive_count < options.max_receive_count:
+            return False
+        del self.messages[message.message_id]
+        buried = replace(message, visible_at=now, handle="")
+        options.dead_letters.messages[message.message_id] = buried
+        # Its handles are of this queue and mean nothing in the other.
+        message.is_deleted = True
+        return True
+
+    def _new_handle(self) -> str:
+        return f"AQEB{self._random.getrandbits(128):032x}"

@@ -1,0 +1,40 @@
+"""kombu's SQS transport with leases: what is received, acked and rejected goes to the keeper.
+
+The worker's step has kombu make it for `sqs://` URLs (`take_over`). Where no heartbeat is
+bound (a producer, a pool process) all is kombu's.
+"""
+
+from __future__ import annotations
+
+import kombu.transport
+from kombu.transport import SQS
+
+from celery_sqs_heartbeat.transport.polling import PollingChannel
+from celery_sqs_heartbeat.transport.settling import SettlingChannel
+
+
+class Channel(PollingChannel, SettlingChannel):
+    """An SQS channel whose messages are leased from their receive to their delete."""
+
+
+class Transport(SQS.Transport):
+    """kombu's SQS transport with leases."""
+
+    Channel = Channel
+
+
+#: Where kombu looks up transports by URL scheme, and what is to be found there.
+_ALIAS = f"{Transport.__module__}:{Transport.__qualname__}"
+_SCHEMES = ("sqs", "SQS")
+
+
+def take_over() -> None:
+    """Have kombu use this transport for every `sqs://` URL in this process from now on.
+
+    The setting `broker_transport` would not do: after a failover to another broker URL
+    kombu goes by that URL's scheme alone. Classes that kombu looked up already are cached,
+    and so are they replaced too.
+    """
+    for scheme in _SCHEMES:
+        kombu.transport.TRANSPORT_ALIASES[scheme] = _ALIAS
+        kombu.transport._transport_cache.pop(scheme, None)

@@ -1,0 +1,97 @@
+"""What the receiving and the settling side of a leased channel share."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from kombu.asynchronous import get_event_loop, set_event_loop
+from kombu.transport import SQS
+
+from celery_sqs_heartbeat.binding import Heartbeat, bound
+from celery_sqs_heartbeat.core.lease import Lease
+
+logger = logging.getLogger(__name__)
+
+#: Unconfirmed deletes and releases at which consuming pauses, so that an outage of
+#: SQS's deletes can't pile up work without bound.
+MAX_ENDING = 1_000
+#: Added to what is left of a long poll for its answer to be sent, in seconds.
+_POLL_GRACE = 0.5
+
+
+@dataclass(eq=False)
+class Poll:
+    """A receive under way: sent at, in seconds of `clock.now`, and waiting for so long.
+
+    `url` is that of the leases on what it brings.
+    """
+
+    queue: str
+    url: str
+    sent_at: float
+    waits: int
+    count: int = 0
+
+    @property
+    def ends_at(self) -> float:
+        """When its answer is in at the latest."""
+        return self.sent_at + self.waits + _POLL_GRACE
+
+
+class QoS(SQS.QoS):
+    """Counts prefetched messages as kombu does, and tells when there is room again."""
+
+    def can_consume(self) -> bool:
+        """Return whether another message may be received."""
+        return bool(super().can_consume()) and not self.channel.is_backed_up()
+
+    def ack(self, delivery_tag: str) -> None:
+        """Free the message's prefetch slot, and have queues that wait for one polled."""
+        super().ack(delivery_tag)
+        self.channel.poll_waiting_queues()
+
+
+class LeasedChannel(SQS.Channel):
+    """An SQS channel with the heartbeat that was bound when it was made, if any."""
+
+    QoS = QoS
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self._heartbeat: Heartbeat | None = bound()
+        self._polls: set[Poll] = set()
+        self._waiting_queues: dict[str, Any] = {}
+        self._poll_errors: dict[str, str | None] = {}
+        self._is_backed_up = False
+        self._enter_event_loop()
+        super().__init__(*args, **kwargs)
+
+    def _enter_event_loop(self) -> None:
+        """Make the worker's event loop the current one again, where none is.
+
+        Since kombu 5.7 it is not after a connection was lost (`Hub.reset`), and a channel
+        made without one never polls: a stock worker goes on, and receives nothing.
+        """
+        if self._heartbeat is not None and self._heartbeat.hub and get_event_loop() is None:
+            set_event_loop(self._heartbeat.hub)
+
+    def is_backed_up(self) -> bool:
+        """Return whether more deletes and releases wait than is healthy."""
+        ending = self._heartbeat.keeper.ending if self._heartbeat is not None else 0
+        was_backed_up, self._is_backed_up = self._is_backed_up, ending >= MAX_ENDING
+        if self._is_backed_up is not was_backed_up:
+            logger.warning(
+                "sqs-heartbeat: %d deletes and releases are not confirmed: consuming %s",
+                ending,
+                "goes on" if was_backed_up else "pauses until SQS takes them",
+            )
+        return self._is_backed_up
+
+    def _find(self, delivery_tag: str) -> tuple[Heartbeat | None, Lease | None]:
+        heartbeat = self._heartbeat
+        return heartbeat, heartbeat.keeper.find(delivery_tag) if heartbeat is not None else None
+
+    def _release(self, delivery_tag: str) -> None:
+        assert self._heartbeat is not None
+        self._heartbeat.keeper.release(delivery_tag, cause="not delivered")

@@ -1,0 +1,29 @@
+"""When a message's task is to start."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from celery.utils.time import maybe_iso8601, maybe_make_aware
+
+
+def seconds_until_eta(headers: Mapping[str, Any], now: datetime | None = None) -> float | None:
+    """Return how far away the ETA in a message's headers is, in seconds.
+
+    None where it has none, or none that can be read: Celery tells of that. Only messages
+    of Celery's protocol 2, the default since 4.0, have it in their headers.
+
+    Args:
+        now: The present moment, where it is not that of the clock.
+    """
+    eta = headers.get("eta")
+    if not isinstance(eta, str):
+        return None
+    try:
+        moment = maybe_make_aware(maybe_iso8601(eta))
+        left = moment - (now or datetime.now(timezone.utc))
+    except (ValueError, TypeError, OverflowError):
+        return None
+    return float(left.total_seconds())

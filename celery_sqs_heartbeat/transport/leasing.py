@@ -1,0 +1,156 @@
+"""Leases what is received, and delivers what is to be run."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery_sqs_heartbeat import clock
+from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.transport.base import LeasedChannel, Poll
+from celery_sqs_heartbeat.transport.delays import is_too_far
+from celery_sqs_heartbeat.transport.eta import seconds_until_eta
+
+logger = logging.getLogger(__name__)
+
+
+class LeasingChannel(LeasedChannel):
+    """The side of a channel on which leases begin."""
+
+    def _leases(self, queue: str) -> bool:
+        """Return whether messages of that queue are leased.
+
+        Not those that are deleted on receive, nor those that somebody gets one by one:
+        nobody need ever ack these.
+        """
+        return (
+            self._heartbeat is not None
+            and queue in self._active_queues
+            and queue not in self._noack_queues
+        )
+
+    def _lease_all(self, poll: Poll, messages: list[Any]) -> list[dict[str, Any]]:
+        """Lease a whole batch before any of it is delivered; return what is to be run."""
+        fresh = []
+        for message in messages:
+            try:
+                payload = self._message_to_python(message, poll.queue, self._new_queue(poll.queue))
+                headers = payload.get("headers") or {}
+                receipt = self._lease(poll, message, headers.get("task"), headers.get("id"))
+            except Exception:
+                # kombu before 5.7 fails on a body that is not its own JSON.
+                _log_undeliverable(poll.queue, message.get("MessageId"))
+                continue
+            if receipt is Receipt.NEW:
+                if not self._hand_back(message, headers):
+                    fresh.append(payload)
+                continue
+            logger.log(
+                logging.WARNING if receipt is Receipt.LAPSED else logging.INFO,
+                "sqs-heartbeat: message %s of %s, task %s[%s], is not started: %s",
+                message.get("MessageId"),
+                poll.queue,
+                headers.get("task"),
+                headers.get("id"),
+                _NOT_STARTED[receipt],
+            )
+        return self._still_ours(poll, fresh)
+
+    def _hand_back(self, message: Any, headers: Any) -> bool:
+        """Release a message with an ETA beyond what its lease may last, until then.
+
+        Not held until the lease ends: so no slot and no extensions are spent on it.
+        """
+        heartbeat = self._heartbeat
+        assert heartbeat is not None
+        wait = seconds_until_eta(headers)
+        lease = heartbeat.keeper.find(message["ReceiptHandle"])
+        if wait is None or lease is None or not is_too_far(heartbeat, lease, wait):
+            return False
+        heartbeat.keeper.release(message["ReceiptHandle"], wait, "due later")
+        return True
+
+    def _still_ours(self, poll: Poll, payloads: list[Any]) -> list[Any]:
+        """Return those messages that are ours for at least the threshold.
+
+        All of them, but after a long poll, or a standstill of the process, that may have
+        left less: then once SQS has confirmed an extension.
+        """
+        heartbeat = self._heartbeat
+        assert heartbeat is not None
+        since = clock.now() - poll.sent_at
+        hidden_for = heartbeat.hidden_for(poll.queue, poll.url)
+        sure = []
+        for payload in payloads:
+            tag = payload["properties"]["delivery_tag"]
+            lease = heartbeat.keeper.find(tag)
+            if lease is None or since + lease.terms.threshold <= hidden_for:
+                sure.append(payload)
+                continue
+            if heartbeat.keeper.confirm(tag, max(1.0, lease.terms.threshold)):
+                sure.append(payload)
+                continue
+            heartbeat.keeper.drop(tag)
+            logger.warning(
+                "sqs-heartbeat: message %s of %s is not started: too little was left of its "
+                "visibility timeout when it arrived, and no extension was confirmed",
+                lease.message_id,
+                poll.queue,
+            )
+        return sure
+
+    def _lease(self, poll: Poll, message: Any, task: Any = None, task_id: Any = None) -> Receipt:
+        heartbeat = self._heartbeat
+        assert heartbeat is not None
+        task = task if isinstance(task, str) else None
+        return heartbeat.keeper.receive(
+            poll.url,
+            message,
+            terms=heartbeat.terms(poll.queue, poll.url, task),
+            hidden_for=heartbeat.hidden_for(poll.queue, poll.url),
+            sent_at=poll.sent_at,
+            task=task,
+            task_id=task_id,
+        )
+
+    def _deliver_all(self, payloads: list[dict[str, Any]], deliver: Any) -> None:
+        """Deliver messages; one that can't be delivered neither stops nor leaks the others."""
+        connection_errors = self.connection.connection_errors + self.connection.channel_errors
+        waiting = list(reversed(payloads))
+        try:
+            while waiting:
+                payload = waiting.pop()
+                try:
+                    deliver(payload)
+                except Exception as error:
+                    # Dropped, not released: its task may have been started before the error.
+                    assert self._heartbeat is not None
+                    tag = payload["properties"]["delivery_tag"]
+                    self._heartbeat.keeper.drop(tag)
+                    if tag in self.qos._delivered:
+                        # Else it would hold its prefetch slot for ever.
+                        self.qos.ack(tag)
+                    if isinstance(error, connection_errors):
+                        raise
+                    # A stock worker would end here, or go on without ever polling again.
+                    info = payload["properties"]["delivery_info"]
+                    _log_undeliverable(info["sqs_queue"], info["sqs_message"]["MessageId"])
+        finally:
+            for payload in waiting:
+                self._release(payload["properties"]["delivery_tag"])
+
+
+_NOT_STARTED = {
+    Receipt.REDELIVERED: "it came again, and runs or waits here already; its lease goes on",
+    Receipt.FINISHED: "it came again after its task had ended well; it is deleted",
+    Receipt.LAPSED: "it was held up on its way until its visibility timeout was over",
+}
+
+
+def _log_undeliverable(queue: str, message_id: Any) -> None:
+    logger.exception(
+        "sqs-heartbeat: message %s of %s can't be delivered: it is left in the queue and comes "
+        "back when its visibility timeout ends",
+        message_id,
+        queue,
+    )

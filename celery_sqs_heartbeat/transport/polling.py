@@ -1,0 +1,120 @@
+"""Polls queues as soon as there is room for more messages, and for no more than that."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import Any
+
+from vine import transform
+
+from celery_sqs_heartbeat import clock
+from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.transport.receiving import ReceivingChannel, readable
+
+logger = logging.getLogger(__name__)
+
+#: How often a queue that waits for a prefetch slot looks by itself, in seconds.
+_LOOK_AGAIN = 1.0
+#: The most messages of one receive (SQS API reference, ReceiveMessage).
+MAX_RECEIVED = 10
+
+
+class PollingChannel(ReceivingChannel):
+    """The side of a channel that decides when a queue is polled, and for how many."""
+
+    def _get_async(self, queue: str, count: int = 1, callback: Any = None) -> Any:
+        if not self._leases(queue):
+            return super()._get_async(queue, count, callback=callback)
+        assert self._heartbeat is not None
+        url = self._new_queue(queue)
+        name = self.canonical_queue_name(queue)
+        poll = self._new_poll(queue, url, count)
+        self._polls.add(poll)
+        answered = transform(self._on_answer, callback, poll)
+        answered.on_error = lambda *args: self._on_failed_poll(poll, callback, args[-1])
+        return self.asynsqs(queue=name).receive_message(
+            name,
+            url,
+            number_messages=count,
+            visibility_timeout=self._heartbeat.asked_timeout(queue),
+            wait_time_seconds=poll.waits,
+            callback=answered,
+        )
+
+    def _on_answer(self, poll: Poll, answer: Any) -> int:
+        """Lease and deliver what a long poll brought; return how many messages it was."""
+        self._polls.discard(poll)
+        self._tell_of_polls(poll.queue, None)
+        # kombu makes an empty list of a 5xx answer.
+        messages = readable(poll.queue, answer)
+        if not messages:
+            return 0
+        callback = self.connection and self.connection._callbacks.get(poll.queue)
+        if callback:
+            self._deliver_all(self._lease_all(poll, messages), callback)
+            return len(messages)
+        logger.info(
+            "sqs-heartbeat: releasing %d messages received after the consumer of %s ended",
+            len(messages),
+            poll.queue,
+        )
+        for message in messages:
+            if self._lease(poll, message) is Receipt.NEW:
+                self._release(message["ReceiptHandle"])
+        return 0
+
+    def _on_failed_poll(self, poll: Poll, callback: Any, error: Exception) -> None:
+        """Poll again later, after an answer that was an error.
+
+        Left to kombu a receive that is throttled, say, would be the queue's last one.
+        """
+        if poll not in self._polls:
+            # It was answered well, and failed after that.
+            raise error
+        self._polls.discard(poll)
+        self._tell_of_polls(poll.queue, error)
+        callback(0)
+
+    def _schedule_queue(self, queue: str) -> None:
+        """Poll a queue now, or when a prefetch slot is free."""
+        if queue not in self._active_queues:
+            return
+        if self.qos.can_consume():
+            super()._schedule_queue(queue)
+            return
+        # kombu looks again after a whole polling interval (since 5.7), or all the time.
+        # That the slot count or the backlog of deletes changes is not told: so now and then.
+        self._waiting_queues[queue] = self.hub.call_later(
+            self.connection.polling_interval or _LOOK_AGAIN, self._stop_waiting, queue
+        )
+
+    def basic_qos(self, *args: Any, **kwargs: Any) -> None:
+        """Change the prefetch count; there may be room for more now."""
+        super().basic_qos(*args, **kwargs)
+        self.poll_waiting_queues()
+
+    def _stop_waiting(self, queue: str) -> None:
+        if timer := self._waiting_queues.pop(queue, None):
+            timer.cancel()
+            self.hub.call_soon(self._schedule_queue, queue)
+
+    def poll_waiting_queues(self) -> None:
+        """Poll the queues that wait for a free prefetch slot."""
+        for queue in list(self._waiting_queues):
+            self._stop_waiting(queue)
+
+    def _get_message_estimate(self, max_if_unlimited: int = MAX_RECEIVED) -> int:
+        """Return how many messages to ask for: the queues share the free prefetch slots.
+
+        A poll that asks for all of them leaves one to each other queue, so the prefetch
+        count is kept to but for one message for each queue beside the first.
+        """
+        free = self.qos.can_consume_max_estimate()
+        if free is None:
+            return max_if_unlimited
+        now = clock.now()
+        asked = sum(poll.count for poll in self._polls if poll.ends_at > now)
+        share = math.ceil(free / max(1, len(self._active_queues)))
+        return int(max(1, min(max_if_unlimited, share, free - asked)))

@@ -1,0 +1,136 @@
+"""What every way to receive has in common, and the way without an event loop."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from queue import Empty
+from typing import Any
+
+from botocore.exceptions import ClientError
+
+from celery_sqs_heartbeat import clock
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.transport.leasing import LeasingChannel
+
+logger = logging.getLogger(__name__)
+
+#: System attributes of a message that the keeper reads.
+REPORTED = ("ApproximateReceiveCount", "SentTimestamp", "ApproximateFirstReceiveTimestamp")
+
+
+class ReceivingChannel(LeasingChannel):
+    """The side of a channel that asks SQS for messages."""
+
+    @property
+    def fetch_message_attributes(self) -> Any:
+        """What is asked for with each message: what the user wants, and what we report."""
+        given = super().fetch_message_attributes
+        if isinstance(given, dict):
+            system = given.get("MessageSystemAttributeNames") or []
+            return {**given, "MessageSystemAttributeNames": _with_reported(system)}
+        return _with_reported(given if isinstance(given, list) else [])
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
+        """Consume from a queue; its attributes are read and checked first."""
+        if self._heartbeat is not None and not no_ack:
+            url = self._new_queue(queue)
+            self._heartbeat.prepare(queue, url, BrokerConfig.of_channel(self))
+        return super().basic_consume(queue, no_ack, *args, **kwargs)
+
+    def _new_poll(self, queue: str, url: str, count: int = 0) -> Poll:
+        assert self._heartbeat is not None
+        waits = self._heartbeat.longest_wait(queue, url, self.wait_time_seconds)
+        return Poll(queue, self._heartbeat.lease_url(url), clock.now(), waits, count)
+
+    def _tell_of_polls(self, queue: str, error: Exception | None) -> None:
+        """Log what a queue's polls fail of, when that changes."""
+        text = None if error is None else f"{type(error).__name__}: {error}"
+        if text == self._poll_errors.get(queue):
+            return
+        self._poll_errors[queue] = text
+        if text is None:
+            logger.warning("sqs-heartbeat: receiving from queue %s works again", queue)
+        else:
+            logger.error(
+                "sqs-heartbeat: receiving from queue %s fails and is tried on: %s", queue, text
+            )
+
+    def _get_bulk(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        heartbeat = self._heartbeat
+        if heartbeat is None or not self._leases(queue):
+            super()._get_bulk(queue, *args, **kwargs)
+            return
+        url = self._new_queue(queue)
+        poll = self._new_poll(queue, url)
+        wanted = getattr(self, "get_message_attributes", {})
+        parameters = {
+            "QueueUrl": url,
+            "MaxNumberOfMessages": self._get_message_estimate(),
+            "WaitTimeSeconds": poll.waits,
+            "MessageSystemAttributeNames": wanted.get(
+                "MessageSystemAttributeNames", self.fetch_message_attributes
+            ),
+        }
+        if names := wanted.get("MessageAttributeNames"):
+            parameters["MessageAttributeNames"] = names
+        if (timeout := heartbeat.asked_timeout(queue)) is not None:
+            parameters["VisibilityTimeout"] = timeout
+        client = self.sqs(queue=queue)
+        try:
+            with _following(client, poll):
+                answer = client.receive_message(**parameters)
+        except ClientError as error:
+            # Not among kombu's connection errors: it would end the worker.
+            self._tell_of_polls(queue, error)
+            raise Empty from error
+        self._tell_of_polls(queue, None)
+        messages = readable(queue, answer)
+        if not messages:
+            raise Empty
+        payloads = self._lease_all(poll, messages)
+        self._deliver_all(payloads, lambda payload: self.connection._deliver(payload, queue))
+
+
+def _with_reported(names: Any) -> Any:
+    return list(dict.fromkeys([*names, *REPORTED])) if isinstance(names, list) else names
+
+
+@contextmanager
+def _following(client: Any, poll: Poll) -> Iterator[None]:
+    """Have the poll's sending time be that of boto3's last try: it repeats a receive by itself."""
+
+    def note_sending(**_: Any) -> None:
+        poll.sent_at = clock.now()
+
+    event = "before-send.sqs.ReceiveMessage"
+    client.meta.events.register(event, note_sending)
+    try:
+        yield
+    finally:
+        client.meta.events.unregister(event, note_sending)
+
+
+def readable(queue: str, answer: Any) -> list[dict[str, Any]]:
+    """Return the messages of an answer that can be leased at all: those with ids."""
+    messages = answer.get("Messages") if isinstance(answer, dict) else None
+    readable = [
+        message
+        for message in (messages if isinstance(messages, list) else ())
+        if isinstance(message, dict)
+        and all(
+            isinstance(each := message.get(name), str) and each
+            for name in ("MessageId", "ReceiptHandle")
+        )
+    ]
+    if isinstance(messages, list) and len(readable) < len(messages):
+        logger.error(
+            "sqs-heartbeat: %d of %d messages received from %s have no message id or receipt "
+            "handle: nothing can be done with them, nor are they lost",
+            len(messages) - len(readable),
+            len(messages),
+            queue,
+        )
+    return readable

@@ -1,0 +1,1 @@
+"""Plugs the heartbeat into a Celery worker."""

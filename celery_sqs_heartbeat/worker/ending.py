@@ -1,0 +1,50 @@
+"""Gives messages back when the worker goes.
+
+A shutdown first closes every step and then stops them. When ours is closed the event loop
+is over, so nothing is given to the pool any more, but the consumer has not yet forgotten what
+waits in it, and the pool does not wait yet for the tasks that run: what it will never
+start is released then, not after the longest of them.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import celery
+
+from celery_sqs_heartbeat.binding import Heartbeat, LeasedRequest
+
+logger = logging.getLogger(__name__)
+
+#: Whether a threads pool that is stopped cancels what it has not started (since 5.7).
+_CANCELS_WAITING = celery.VERSION >= (5, 7)
+
+
+def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
+    """Release every message whose task the pool has not started and will not start."""
+    is_cancelled = False
+    executor = getattr(pool, "executor", None)
+    if executor is not None and _CANCELS_WAITING:
+        # Done first, and by Celery again: what is cancelled can't start any more.
+        executor.shutdown(wait=False, cancel_futures=True)
+        is_cancelled = True
+    waiting = [
+        request
+        for request in list(heartbeat.requests.values())
+        if not (request.has_started() if is_cancelled else request.outlives_consumer())
+    ]
+    _release(waiting, "are not started")
+
+
+def release_all(heartbeat: Heartbeat) -> None:
+    """Release every message that is held still: their tasks were stopped with the pool."""
+    _release(list(heartbeat.requests.values()), "were not finished")
+
+
+def _release(requests: list[LeasedRequest], which: str) -> None:
+    held = [request for request in requests if request.is_held()]
+    if held:
+        logger.info("sqs-heartbeat: releasing %d messages that %s", len(held), which)
+    for request in held:
+        request.give_back("shutdown", nobody_reads=True)

@@ -1,0 +1,105 @@
+"""What happens when a lease ends badly: signals, and `sqs_heartbeat_on_lost`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+from celery.concurrency.base import BasePool
+
+from celery_sqs_heartbeat.binding import Heartbeat, LeasedRequest
+from celery_sqs_heartbeat.callers import CallerThreads
+from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.eventlog import log_event
+from celery_sqs_heartbeat.signals import lease_capped, lease_lost
+
+logger = logging.getLogger(__name__)
+
+
+def cause_of(event: Event) -> str | None:
+    """Return the cause of a bad end, or None where the event is none, or told already."""
+    if event.kind is EventKind.LEASE_EXPIRED:
+        return "expired"
+    if event.kind is EventKind.LEASE_LOST and event.outcome is not None:
+        return "lost"
+    return "capped" if event.kind is EventKind.LEASE_CAPPED else None
+
+
+class Losses:
+    """Observes a keeper: logs every event, tells of bad ends and acts on them.
+
+    The keeper's threads only log; the rest is done on a thread of its own, and what
+    concerns the pool on the worker's event loop.
+
+    Args:
+        app: Whose tasks are the senders of signals.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._thread = CallerThreads(1, "sqs-heartbeat-signals")
+        self._heartbeat: Heartbeat | None = None
+        self._pool: Any = None
+        self._call_soon: Callable[..., Any] | None = None
+
+    def attach(self, heartbeat: Heartbeat) -> None:
+        """Tell whose requests these are."""
+        self._heartbeat = heartbeat
+
+    def start(self, pool: Any, call_soon: Callable[..., Any]) -> None:
+        """Tell what stops a task.
+
+        Args:
+            pool: The worker's pool.
+            call_soon: Calls a function on the worker's event loop.
+        """
+        self._pool, self._call_soon = pool, call_soon
+        if self._heartbeat and self._heartbeat.settings.may_terminate() and not _stops_tasks(pool):
+            logger.warning(
+                "sqs-heartbeat: sqs_heartbeat_on_lost='terminate' can't stop running tasks in "
+                "pool %s: they go on; only tasks that have not started are dropped",
+                type(pool).__module__.rpartition(".")[2],
+            )
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event of the keeper."""
+        log_event(event)
+        cause = cause_of(event)
+        if cause is not None:
+            self._thread.submit(lambda: self._tell(event, cause))
+
+    def close(self) -> None:
+        """End the thread after what it does now."""
+        self._thread.close()
+
+    def _tell(self, event: Event, cause: str) -> None:
+        signal = lease_capped if cause == "capped" else lease_lost
+        # Errors of handlers are logged by Celery.
+        signal.send(
+            sender=self._app.tasks.get(event.task) if event.task else None,
+            message_id=event.message_id,
+            queue=event.queue_url,
+            task=event.task,
+            task_id=event.task_id,
+            cause=cause,
+            held_for=event.held_for,
+        )
+        request = self._request(event)
+        if request is not None and request.on_lost() == "terminate" and self._call_soon:
+            self._call_soon(self._terminate, event)
+
+    def _request(self, event: Event) -> LeasedRequest | None:
+        assert self._heartbeat is not None
+        return self._heartbeat.requests.get((event.queue_url, event.message_id))
+
+    def _terminate(self, event: Event) -> None:
+        request = self._request(event)
+        if request is not None and _stops_tasks(self._pool):
+            request.stop_lost_task(self._pool)
+
+
+def _stops_tasks(pool: Any) -> bool:
+    terminate = getattr(pool.terminate_job, "__func__", None)
+    return terminate is not BasePool.terminate_job

@@ -1,0 +1,217 @@
+"""Requests that know their message's lease.
+
+Celery's request is where the life of a task shows: whether the pool has it, that its
+message is acked, that it failed or was cancelled. The channel sees less: a failed task and
+a message rejected on purpose both reach it as `reject(requeue=False)`.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from billiard.einfo import ExceptionWithTraceback
+from celery import Celery
+from celery.exceptions import Reject
+from kombu.utils.imports import symbol_by_name
+
+from celery_sqs_heartbeat.binding import Heartbeat, bound
+from celery_sqs_heartbeat.core.lease import Lease, State
+from celery_sqs_heartbeat.worker.pools import is_with_process
+
+if TYPE_CHECKING:
+    from celery.worker.request import Request
+else:
+    Request = object
+
+logger = logging.getLogger(__name__)
+
+
+class LeasedRequest(Request):
+    """Mixin for a Celery request: tells the keeper what becomes of its task."""
+
+    _lease: Lease | None = None
+    _heartbeat: Heartbeat | None = None
+    _is_killed = False
+    _has_failed = False
+
+    def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(message, *args, **kwargs)
+        self._heartbeat = bound()
+        if self._heartbeat is not None:
+            self._lease = self._heartbeat.keeper.find(message.delivery_tag)
+        if self._heartbeat is not None and self._lease is not None:
+            self._heartbeat.requests[self._lease.key] = self
+
+    @property
+    def _tag(self) -> str:
+        return str(self.message.delivery_tag)
+
+    def revoked(self) -> bool:
+        """Return whether the task must not start: revoked, or its message is not ours."""
+        return self.is_not_ours() or bool(super().revoked())
+
+    def is_not_ours(self) -> bool:
+        """Return whether the task must not start, as its message is not ours any more; log it."""
+        if reason := self._why_not_ours():
+            logger.warning(
+                "sqs-heartbeat: task %s[%s] is not started: %s", self.name, self.id, reason
+            )
+        return bool(reason)
+
+    def _why_not_ours(self) -> str:
+        heartbeat, lease = self._heartbeat, self._lease
+        if heartbeat is None or lease is None:
+            return ""
+        if not self.is_held():
+            return "its message was released"
+        if self.on_lost() == "warn" or heartbeat.keeper.owns(self._tag):
+            return ""
+        heartbeat.keeper.disown(self._tag)
+        # Else it would hold its prefetch slot for ever.
+        self.message.channel.qos.ack(self._tag)
+        return f"its lease is {lease.standing.value}, and sqs_heartbeat_on_lost says to drop it"
+
+    def is_held(self) -> bool:
+        """Return whether its message is neither acked nor released yet."""
+        assert self._heartbeat is not None
+        lease = self._heartbeat.keeper.find(self._tag)
+        return lease is not None and lease is self._lease and lease.state is State.HELD
+
+    def on_lost(self) -> str:
+        """Return what becomes of its task when the lease is lost."""
+        assert self._heartbeat is not None
+        assert self._lease is not None
+        return self._heartbeat.on_lost(self._lease)
+
+    def stop_lost_task(self, pool: Any) -> None:
+        """Stop its task, if it runs and the message is still not ours.
+
+        The message is given up first, so that the ack of the task that was stopped does
+        not delete what is someone else's.
+        """
+        assert self._heartbeat is not None
+        keeper = self._heartbeat.keeper
+        if not self.has_started() or not self.is_held() or keeper.owns(self._tag):
+            return
+        logger.warning("sqs-heartbeat: stopping task %s[%s]: its lease is gone", self.name, self.id)
+        keeper.disown(self._tag)
+        self.terminate(pool)
+
+    def has_started(self) -> bool:
+        """Return whether the pool has said that it runs the task."""
+        return self.time_start is not None
+
+    def outlives_consumer(self) -> bool:
+        """Return whether the pool runs the task, or will, though its consumer is closed."""
+        if self.has_started() or self._apply_result is None:
+            return self.has_started()
+        result = self._apply_result()
+        # A pool of threads or greenlets runs whatever it was given.
+        return is_with_process(result) if hasattr(result, "_write_to") else True
+
+    def give_back(self, cause: str, *, nobody_reads: bool = False) -> None:
+        """Release the message. `nobody_reads`: the channel's polls are not read any more."""
+        self.message.channel.release(self._tag, cause=cause, nobody_reads=nobody_reads)
+
+    def on_accepted(self, pid: Any, time_accepted: Any) -> None:
+        """Note that the task begins."""
+        if self._heartbeat is not None and self._lease is not None:
+            self._heartbeat.keeper.note_start(self._tag)
+        super().on_accepted(pid, time_accepted)
+
+    def acknowledge(self) -> None:
+        """Have the message deleted: at once, not when the event loop gets to it.
+
+        The loop may be late (before kombu 5.7 another thread does not wake it), over (a
+        shutdown), or another one with another channel (a reconnect).
+        """
+        if self._is_killed:
+            # Celery takes a killed greenlet for a task that succeeded.
+            self.give_back("cancelled")
+            return
+        if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
+            self._heartbeat.ack(self._lease, self._tag)
+        super().acknowledge()
+
+    def reject(self, requeue: bool = False) -> None:
+        """Have the message released, or settled as kombu does: at once, as an ack.
+
+        One of a task that failed is released; it reaches the channel like one that was
+        rejected on purpose.
+        """
+        if self._lease is not None and not self.acknowledged:
+            self.message.channel.reject(self._tag, requeue=requeue or self._has_failed)
+        super().reject(requeue=requeue)
+
+    def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> Any:
+        """Cancel the task as Celery does: its message is released when it has ended."""
+        try:
+            result = super().cancel(pool, *args, **kwargs)
+        except NotImplementedError:
+            # Threads can't be stopped, nor can a task without a pool. Raised in the handler of
+            # a signal, this would end the worker then and there; without a pool it would be
+            # raised in the very task, which then has failed: its message would be deleted.
+            return None
+        self._is_killed = self._lease is not None and bool(getattr(pool, "is_green", False))
+        return result
+
+    def abandon(self) -> bool:
+        """Leave the message to itself, so that it comes back when its visibility timeout ends.
+
+        False where it is not held, or settled already.
+        """
+        if self._heartbeat is None or self.acknowledged or not self.is_held():
+            return False
+        self._heartbeat.keeper.drop(self._tag)
+        # Else it would hold its prefetch slot for ever.
+        self.message.channel.qos.ack(self._tag)
+        return True
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        """Handle a time limit as Celery does."""
+        try:
+            super().on_timeout(soft, timeout)
+        except Exception:
+            if not soft:
+                self._settle_after_an_error(requeue=True)
+            raise
+
+    def _settle_after_an_error(self, *, requeue: bool) -> None:
+        """Reject the message, unless Celery had settled it before its error.
+
+        Of a result backend that is down, say. The task has ended: nobody would settle
+        the message any more, and its lease would go on.
+        """
+        if self._lease is not None:
+            self.reject(requeue=requeue)
+
+    def on_failure(self, exc_info: Any, *args: Any, **kwargs: Any) -> Any:
+        """Handle the failure as Celery does, and remember it for the message's end."""
+        if self._lease is None:
+            return super().on_failure(exc_info, *args, **kwargs)
+        if self._already_cancelled:
+            # Celery leaves the message of a task that it cancelled itself to the broker, or
+            # (5.5 with billiard 4.3) takes it for a failed one and deletes the message.
+            self.give_back("cancelled")
+            return None
+        error = exc_info.exception
+        if isinstance(error, ExceptionWithTraceback):
+            error = error.exc
+        self._has_failed = not isinstance(error, Reject)
+        try:
+            return super().on_failure(exc_info, *args, **kwargs)
+        except Exception:
+            self._settle_after_an_error(requeue=getattr(error, "requeue", True))
+            raise
+
+
+def use_leased_requests(app: Celery) -> None:
+    """Have every task of the app, and those added later, use requests that know their lease."""
+    leased: dict[type, type] = {}
+    for task in (app.Task, *app.tasks.values()):
+        request = symbol_by_name(task.Request)
+        if not issubclass(request, LeasedRequest):
+            task.Request = leased.setdefault(
+                request, type(request.__name__, (LeasedRequest, request), {})
+            )

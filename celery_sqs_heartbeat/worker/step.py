@@ -1,0 +1,200 @@
+"""The step that starts a worker's heartbeat."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import click
+from celery import bootsteps, signals
+from celery.exceptions import ImproperlyConfigured
+from kombu.transport import SQS
+
+from celery_sqs_heartbeat.binding import Heartbeat, bind
+from celery_sqs_heartbeat.callers import CallerThreads
+from celery_sqs_heartbeat.core.board import Board
+from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
+from celery_sqs_heartbeat.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.loop import MAX_CALLS
+from celery_sqs_heartbeat.observers import Observer, Observers
+from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.transport import Transport, take_over
+from celery_sqs_heartbeat.worker.ending import release_all, release_unstarted
+from celery_sqs_heartbeat.worker.forking import forks_pool
+from celery_sqs_heartbeat.worker.guards import guard_run, guard_start
+from celery_sqs_heartbeat.worker.losses import Losses
+from celery_sqs_heartbeat.worker.operating import Operating
+from celery_sqs_heartbeat.worker.pools import remember_running_jobs
+from celery_sqs_heartbeat.worker.requests import use_leased_requests
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerConfigurationError(ConfigurationError, ImproperlyConfigured, click.ClickException):
+    """Settings are wrong; the `celery` command shows it without a traceback and exits with 1."""
+
+
+class SqsHeartbeatStep(bootsteps.StartStopStep):
+    """Binds a keeper to the transport, before the consumer connects.
+
+    It comes after the pool, so that no thread runs yet when the first children fork. It
+    does not end the keeper in `stop`: in a warm shutdown that is called while tasks still
+    run for as long as they like, and they are the ones to be kept. The keeper ends when
+    the worker is through (`worker_shutdown`, or the end of the process).
+    """
+
+    label = "SqsHeartbeat"
+    conditional = True
+    requires = {"celery.worker.components:Pool"}  # noqa: RUF012
+
+    def __init__(self, parent: Any, heartbeat_sqs: bool | None = None, **kwargs: Any) -> None:
+        super().__init__(parent, **kwargs)
+        self.enabled = self._is_wanted(parent.app, heartbeat_sqs)
+        if not self.enabled:
+            return
+        leases = (parent.max_concurrency or parent.concurrency) * parent.prefetch_multiplier
+        self._losses = Losses(parent.app)
+        settings = _read_settings(parent.app, leases)
+        self._operating = _new_operating(settings)
+        board = share_board(leases, in_file=not forks_pool(parent))
+        self._heartbeat = _new_heartbeat(
+            settings,
+            leases,
+            observer=Observers(self._losses, *self._operating.observers),
+            on_late=self._operating.note_late,
+            board=board,
+        )
+        self._losses.attach(self._heartbeat)
+        bind(self._heartbeat)
+        use_leased_requests(parent.app)
+
+    def create(self, parent: Any) -> None:
+        """Guard how the worker gives tasks to its pool, which is made by now."""
+        guard_start(parent)
+        guard_run(parent.pool)
+
+    def start(self, parent: Any) -> None:
+        """Start the keeper and have it ended with the worker."""
+        self._heartbeat.hub = parent.hub
+        self._operating.start(self._heartbeat, parent)
+        self._heartbeat.keeper.start()
+        self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
+        remember_running_jobs(parent.pool)
+        self._release_before_soft_shutdown(parent)
+        signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
+        # A cold shutdown sends no signal.
+        atexit.register(self._end)
+
+    def close(self, parent: Any) -> None:
+        """Release what the pool has not begun and will not run any more."""
+        release_unstarted(self._heartbeat, parent.pool)
+
+    def stop(self, parent: Any) -> None:
+        """Do nothing: tasks still run, see the class."""
+
+    def _release_before_soft_shutdown(self, parent: Any) -> None:
+        """Release what waits before a soft shutdown gives running tasks their time.
+
+        Celery waits in the signal's handler: the event loop stands still meanwhile.
+        """
+        wait = parent.wait_for_soft_shutdown
+
+        def release_and_wait() -> None:
+            release_unstarted(self._heartbeat, parent.pool)
+            wait()
+
+        parent.wait_for_soft_shutdown = release_and_wait
+
+    def _end(self, **_: Any) -> None:
+        atexit.unregister(self._end)
+        release_all(self._heartbeat)
+        self._heartbeat.keeper.stop()
+        self._operating.close()
+        self._losses.close()
+        bind(None)
+        unshare_board()
+
+    @staticmethod
+    def _is_wanted(app: Any, flag: bool | None) -> bool:
+        if flag is None:
+            flag = app.conf.get(PREFIX + "enabled")
+        if not flag:
+            return False
+        transport = app.connection_for_read().transport
+        if not isinstance(transport, SQS.Transport):
+            logger.warning(
+                "sqs-heartbeat: the broker is %s, not SQS: --heartbeat-sqs does nothing",
+                transport.driver_type,
+            )
+            return False
+        take_over()
+        if not isinstance(app.connection_for_read().transport, Transport):
+            logger.warning(
+                "sqs-heartbeat: broker_transport is %r, not kombu's own SQS transport: "
+                "--heartbeat-sqs does nothing",
+                app.conf.broker_transport,
+            )
+            return False
+        return True
+
+
+def _read_settings(app: Any, leases: int) -> Settings:
+    namespace = getattr(app, "namespace", None)
+    names = [
+        str(name)[len(namespace) + 1 :].lower()
+        if namespace and str(name).startswith(f"{namespace}_")
+        else str(name)
+        for name in app.conf
+    ]
+    tasks = {
+        name: task.sqs_heartbeat
+        for name, task in app.tasks.items()
+        if hasattr(task, "sqs_heartbeat")
+    }
+    try:
+        return read_settings(app.conf.get, names=names, tasks=tasks, leases=leases)
+    except ConfigurationError as error:
+        raise WorkerConfigurationError(error.faults) from None
+
+
+def _new_operating(settings: Settings) -> Operating:
+    try:
+        return Operating(settings)
+    except ConfigurationError as error:
+        raise WorkerConfigurationError(error.faults) from None
+
+
+def _new_heartbeat(
+    settings: Settings,
+    leases: int,
+    *,
+    observer: Observer,
+    on_late: Callable[[float], None],
+    board: Board | None,
+) -> Heartbeat:
+    clients = ClientPool()
+    sqs = BotoSqs(clients, clients.address)
+    dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
+    helpers = CallerThreads(1, "sqs-heartbeat-queues")
+    return Heartbeat(
+        keeper=LeaseKeeper(
+            sqs,
+            interval=settings.longest_sleep(),
+            observer=observer,
+            on_late=on_late,
+            board=board,
+            dispatcher=dispatcher,
+        ),
+        settings=settings,
+        queues=QueueDirectory(sqs.queue_attributes, helpers.submit),
+        clients=clients,
+        prepare_calls=dispatcher.prepare,
+        leases=leases,
+    )

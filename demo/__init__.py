@@ -1,0 +1,1 @@
+"""Shows in a minute what the package does: `python -m demo` in the checkout."""

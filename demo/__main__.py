@@ -1,0 +1,86 @@
+"""Runs the demo: the same work under a stock worker and under one with --heartbeat-sqs.
+
+Exit status: 0, or 1 when the heartbeat let a task run twice or get lost, 2 when a worker
+did not start, 130 when interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+
+from demo import report
+from demo.phase import Phase, Result
+from demo.progress import Display
+from demo.server import EmbeddedSqs
+from demo.worker import WorkerFailed
+
+#: For this process and its workers: nothing may reach a real account, or a web proxy.
+ENVIRONMENT = {
+    "AWS_ACCESS_KEY_ID": "key",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+    "AWS_CONFIG_FILE": os.devnull,
+    "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    "NO_PROXY": "127.0.0.1",
+    "no_proxy": "127.0.0.1",
+}
+KINDS = {"stock worker": (), "--heartbeat-sqs": ("--heartbeat-sqs",)}
+
+
+def main() -> int:
+    """Run it and return the exit status."""
+    for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
+        os.environ.pop(name, None)
+    os.environ.update(ENVIRONMENT)
+    for hangup in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(hangup, _interrupt)
+    console = Console()
+    folder = Path(tempfile.mkdtemp(prefix="sqs-heartbeat-demo-"))
+    try:
+        stock, heartbeat = _run(console, folder)
+    except WorkerFailed as failure:
+        console.print(f"\n{failure}\nIts whole log is in {folder}", style="red", markup=False)
+        return 2
+    except KeyboardInterrupt:
+        console.print("\nInterrupted; all workers are ended.")
+        shutil.rmtree(folder)
+        return 130
+    console.print(report.table(stock, heartbeat))
+    console.print(report.verdict(stock, heartbeat), markup=False)
+    if report.twice(heartbeat) or report.lost(heartbeat):
+        console.print(f"Logs and ledgers are in {folder}", markup=False)
+        return 1
+    shutil.rmtree(folder)
+    return 0
+
+
+def _run(console: Console, folder: Path) -> list[Result]:
+    with EmbeddedSqs() as sqs, Display(console) as display:
+        os.environ["CELERY_BROKER_URL"] = f"sqs://key:secret@{sqs.address}"
+        return [
+            Phase(
+                name=title.strip("-").replace(" ", "-"),
+                options=options,
+                sqs=sqs,
+                folder=folder,
+                watch=display.row(title),
+            ).run()
+            for title, options in KINDS.items()
+        ]
+
+
+def _interrupt(_signum: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main())

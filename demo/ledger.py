@@ -1,0 +1,106 @@
+"""Reads what was executed, how often and when, from the lines that tasks wrote of it.
+
+All pure: lines in, values out. Times are wall clock seconds of one machine.
+"""
+
+from __future__ import annotations
+
+import enum
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+
+class Event(str, enum.Enum):
+    """What a line tells."""
+
+    STARTED = "started"
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    #: A worker was killed, and with it whatever its process group ran.
+    KILLED = "killed"
+
+
+@dataclass(kw_only=True)
+class Execution:
+    """One run of a task; a task that is delivered twice has two.
+
+    Attributes:
+        group: The process group of its worker.
+        end: How it ended; None while it runs, and when the demo was over before.
+    """
+
+    task: str
+    group: int
+    started_at: float
+    ended_at: float = float("inf")
+    end: Event | None = None
+
+
+def executions(lines: Iterable[str]) -> list[Execution]:
+    """Return all executions, earliest first.
+
+    Args:
+        lines: JSON objects; a line without its line feed is still being written.
+    """
+    runs: dict[str, Execution] = {}
+    for line in lines:
+        if not line.endswith("\n"):
+            continue
+        note = json.loads(line)
+        event = Event(note["event"])
+        if event is Event.STARTED:
+            runs[note["run"]] = Execution(
+                task=note["task"], group=note["group"], started_at=note["at"]
+            )
+        elif event is Event.KILLED:
+            for run in runs.values():
+                if run.group == note["group"] and run.end is None:
+                    run.ended_at, run.end = note["at"], event
+        else:
+            run = runs[note["run"]]
+            run.ended_at, run.end = note["at"], event
+    return sorted(runs.values(), key=lambda run: run.started_at)
+
+
+def succeeded(runs: Iterable[Execution]) -> set[str]:
+    """Return the tasks that succeeded at least once."""
+    return {run.task for run in runs if run.end is Event.SUCCEEDED}
+
+
+def duplicates(runs: Sequence[Execution]) -> list[Execution]:
+    """Return the executions that started beside a running or after a successful one.
+
+    What starts after a failure or a kill is no duplicate: that is what the queue is for.
+    """
+    return [
+        run
+        for run in runs
+        if any(
+            other.task == run.task
+            and other.started_at < run.started_at
+            and (other.end is Event.SUCCEEDED or other.ended_at > run.started_at)
+            for other in runs
+        )
+    ]
+
+
+def mean_delay(runs: Sequence[Execution], end: Event) -> float | None:
+    """Return the mean time from such an end to the task's next start, in seconds.
+
+    None when no execution ended so, or none was followed by another.
+    """
+    delays = [
+        min(later)
+        for run in runs
+        if run.end is end
+        and (
+            later := [
+                other.started_at - run.ended_at
+                for other in runs
+                if other.task == run.task and other.started_at >= run.ended_at
+            ]
+        )
+    ]
+    return fmean(delays) if delays else None

@@ -1,0 +1,148 @@
+"""Runs the demo's work once, with one kind of worker, and tells what became of it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from demo.ledger import Event, Execution, mean_delay, succeeded
+from demo.proj import PARENT, archive, flaky
+from demo.recording import LEDGER, note, read
+from demo.server import EmbeddedSqs
+from demo.worker import Worker, shut_down
+
+#: Of the queues, in seconds.
+VISIBILITY_TIMEOUT = 3
+#: How long an archive takes: several timeouts.
+ARCHIVE_SECONDS = 6.0
+PACKAGES = ("email", "asyncio", "json", "http", "xml", "logging")
+#: Archived by the worker that is killed half-way, and how long that takes. Half of it is
+#: no multiple of the timeout: else it were chance whether the message is hidden at the kill.
+KILLED = "unittest"
+KILLED_SECONDS = 7.0
+FLAKY = "flaky"
+FAILURES = 2
+TASKS = (*PACKAGES, FLAKY, KILLED)
+#: Each task once, and again after each failure and after the kill.
+NEEDED = len(TASKS) + FAILURES + 1
+#: How long workers are watched at least: a duplicate may start after the last success.
+WATCH_SECONDS = 26.0
+#: When a phase is given up. Only a machine under heavy load comes near it.
+LIMIT_SECONDS = 120.0
+POLL_SECONDS = 0.1
+
+#: Told of the executions so far and of what goes on.
+Watcher = Callable[[Sequence[Execution], str], None]
+
+
+@dataclass(kw_only=True)
+class Result:
+    """What became of the work."""
+
+    executions: Sequence[Execution]
+    calls: Counter[str]
+
+
+class _OutOfTime(Exception):
+    """The limit was reached: what has not succeeded by now counts as lost."""
+
+
+@dataclass(kw_only=True)
+class Phase:
+    """The work under one kind of worker, on queues of its own.
+
+    One worker of two processes has more archives than it can run at once. Another of one
+    process first runs the task that fails, and is then killed amid an archive: apart from
+    the others, so that what is measured is SQS and not the wait for a free process.
+    """
+
+    name: str
+    options: Sequence[str]
+    sqs: EmbeddedSqs
+    folder: Path
+    watch: Watcher
+    _workers: list[Worker] = field(default_factory=list)
+    _ends_at: float = 0.0
+
+    def run(self) -> Result:
+        """Run it all.
+
+        Raises:
+            WorkerFailed: A worker did not start, or ended by itself.
+        """
+        for kind in ("steady", "rough"):
+            self.sqs.make_queue(self._queue(kind), visibility_timeout=VISIBILITY_TIMEOUT)
+        self.sqs.take_calls()
+        self._ends_at = time.monotonic() + LIMIT_SECONDS
+        try:
+            with suppress(_OutOfTime):
+                self._work()
+            shut_down(self._workers)
+        finally:
+            # On Ctrl-C: in sessions of their own they do not hear of it.
+            for worker in self._workers:
+                worker.kill()
+        runs = read(self._ledger)
+        self.watch(runs, "ended")
+        return Result(executions=runs, calls=self.sqs.take_calls())
+
+    def _work(self) -> None:
+        steady, rough = self._start("steady", 2), self._start("rough", 1)
+        self._until(lambda _: steady.is_ready() and rough.is_ready(), "starting")
+        watched_at = time.monotonic() + WATCH_SECONDS
+        for package in PACKAGES:
+            archive.apply_async((package, ARCHIVE_SECONDS), queue=self._queue("steady"))
+        flaky.apply_async((FLAKY, FAILURES), queue=self._queue("rough"))
+        self._until(lambda runs: FLAKY in succeeded(runs), "a task fails")
+        archive.apply_async((KILLED, KILLED_SECONDS), queue=self._queue("rough"))
+        self._until(_is_half_way, "archiving")
+        note(self._ledger, Event.KILLED, group=rough.group)
+        rough.kill()
+        self._start("rough", 1)
+        self._until(_is_redelivered, "worker killed")
+        self._until(lambda runs: succeeded(runs) >= set(TASKS), "archiving")
+        self._until(lambda _: time.monotonic() > watched_at, "any duplicates?")
+
+    @property
+    def _ledger(self) -> Path:
+        return self.folder / f"{self.name}.jsonl"
+
+    def _queue(self, kind: str) -> str:
+        return f"{self.name}-{kind}"
+
+    def _start(self, kind: str, processes: int) -> Worker:
+        worker = Worker(
+            f"{self._queue(kind)}-{len(self._workers)}",
+            ["-Q", self._queue(kind), "-c", str(processes), *self.options],
+            env={LEDGER: str(self._ledger), PARENT: str(os.getpid())},
+            folder=self.folder,
+        )
+        self._workers.append(worker)
+        return worker
+
+    def _until(self, reached: Callable[[Sequence[Execution]], bool], doing: str) -> None:
+        while True:
+            runs = read(self._ledger)
+            self.watch(runs, doing)
+            if reached(runs):
+                return
+            if time.monotonic() > self._ends_at:
+                raise _OutOfTime
+            for worker in self._workers:
+                worker.check()
+            time.sleep(POLL_SECONDS)
+
+
+def _is_half_way(runs: Sequence[Execution]) -> bool:
+    half_way = time.time() - KILLED_SECONDS / 2
+    return any(run.task == KILLED and run.started_at <= half_way for run in runs)
+
+
+def _is_redelivered(runs: Sequence[Execution]) -> bool:
+    # Where this process was held up, the task was through before the kill.
+    return mean_delay(runs, Event.KILLED) is not None or KILLED in succeeded(runs)

@@ -1,0 +1,5 @@
+"""The Django site."""
+
+from django_site.celery import app as celery_app
+
+__all__ = ["celery_app"]

@@ -1,0 +1,1 @@
+"""The work of both sites: thumbnails, a PDF report, totals of a CSV file."""

@@ -1,0 +1,31 @@
+"""Draws pictures and makes thumbnails of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PIL import Image, ImageDraw, ImageOps
+
+PICTURE = (1600, 1200)
+THUMBNAIL = (320, 240)
+
+
+def draw(number: int) -> Image.Image:
+    """Return a picture; the same number draws the same."""
+    ramp = Image.linear_gradient("L").resize(PICTURE)
+    bands = (ramp, ImageOps.mirror(ramp.rotate(37 * number)), ImageOps.invert(ramp))
+    picture = Image.merge("RGB", bands)
+    pen = ImageDraw.Draw(picture)
+    for ring in range(3 + number % 7):
+        left, top = (number * 131 + ring * 197) % 1200, (number * 71 + ring * 149) % 800
+        pen.ellipse((left, top, left + 360, top + 360), outline="white", width=9)
+    return picture
+
+
+def draw_with_thumbnails(count: int, folder: Path) -> None:
+    """Write that many pictures into a folder, and a thumbnail of each."""
+    for number in range(1, count + 1):
+        picture = draw(number)
+        picture.save(folder / f"picture-{number:03}.jpg", quality=85)
+        thumbnail = ImageOps.fit(picture, THUMBNAIL, Image.Resampling.LANCZOS)
+        thumbnail.save(folder / f"thumbnail-{number:03}.jpg", quality=85)

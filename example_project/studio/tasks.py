@@ -1,0 +1,45 @@
+"""The tasks. They know neither Django nor Flask: both sites and their workers share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from celery import shared_task
+from celery_sqs_heartbeat import current_lease
+
+from studio import jobs, pictures, report, totals
+
+
+@shared_task
+def thumbnails(job_id: str) -> None:
+    """Draw pictures, and a thumbnail of each."""
+    with _result(job_id) as (job, folder):
+        pictures.draw_with_thumbnails(job.size, folder)
+
+
+@shared_task(sqs_heartbeat={"max_lease": 3600})
+def pdf_report(job_id: str) -> None:
+    """Write a PDF report. One that takes an hour is stuck: its message is let go."""
+    with _result(job_id) as (job, folder):
+        report.write_report(job.size, folder / "report.pdf")
+
+
+@shared_task
+def csv_totals(job_id: str) -> None:
+    """Add up an uploaded CSV file."""
+    with _result(job_id) as (job, folder):
+        totals.add_up(job.upload, folder / "totals.csv")
+
+
+@contextmanager
+def _result(job_id: str) -> Iterator[tuple[jobs.Job, Path]]:
+    """Lend a job and a folder for what it makes."""
+    job = jobs.get(job_id)
+    job.note_try(f"receive {current_lease.receive_count}" if current_lease else "no lease")
+    with job.draft() as folder:
+        yield job, folder
+        if current_lease:
+            # Another worker may have the message by now. Then this try shows nothing.
+            current_lease.ensure_valid()

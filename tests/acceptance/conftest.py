@@ -1,0 +1,91 @@
+"""Servers, proxies and workers for tests of a real worker on a real queue."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.acceptance.scene import Scene, StartWorker
+from tests.support.proxy import FaultProxy
+from tests.support.stalls import Stall, StallWatch
+from tests.support.workers import ProcessWorker, launch, tail
+
+_WORKERS = pytest.StashKey[list[ProcessWorker]]()
+
+Report = pytest.TestReport | pytest.CollectReport
+
+
+@pytest.fixture
+def start_worker(
+    request: pytest.FixtureRequest, tmp_path: Path, proxy: FaultProxy
+) -> Iterator[StartWorker]:
+    """Start workers that go through the proxy; all their processes end with the test."""
+    workers = request.node.stash.setdefault(_WORKERS, [])
+
+    def start(
+        app: str, args: Sequence[str] = (), env: Mapping[str, str] | None = None
+    ) -> ProcessWorker:
+        worker = launch(
+            f"worker{len(workers) + 1}",
+            app=app,
+            args=args,
+            env={"CELERY_BROKER_URL": proxy.broker_url, **(env or {})},
+            log_dir=tmp_path,
+        )
+        workers.append(worker)
+        return worker
+
+    yield start
+    for worker in workers:
+        worker.teardown()
+
+
+@pytest.fixture
+def stalls() -> Iterator[Sequence[Stall]]:
+    """When this process, and the proxy in it, stood still."""
+    seen: list[Stall] = []
+    watch = StallWatch(seen.append)
+    watch.start()
+    yield seen
+    watch.stop()
+
+
+@pytest.fixture
+def new_scene(
+    proxy: FaultProxy, start_worker: StartWorker, tmp_path: Path, stalls: Sequence[Stall]
+) -> Callable[..., Scene]:
+    """Make a queue of its own with the means to work on it."""
+    return functools.partial(Scene, proxy, start_worker, tmp_path, stalls)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
+    """Count a skipped test as failed, and show the workers' logs of a failed one."""
+    report: pytest.TestReport = yield
+    _refuse_skip(report)
+    if report.failed:
+        for worker in item.stash.get(_WORKERS, []):
+            report.sections.append((f"Log of {worker.name()}", tail(worker.history())))
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, Any, pytest.CollectReport]:
+    """Count a module that skips itself as failed."""
+    report: pytest.CollectReport = yield
+    _refuse_skip(report)
+    return report
+
+
+def _refuse_skip(report: Report) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{report.nodeid} was skipped. An acceptance test that does not run proves nothing, "
+            f"so this counts as a failure. {reason}"
+        )

@@ -1,0 +1,48 @@
+"""Extensions that came too late, though no process stood still that was to make them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tests.support.recording import Call
+from tests.support.stalls import Stall
+
+CHANGE = "ChangeMessageVisibilityBatch"
+
+
+def late_extensions(
+    calls: Iterable[Call], visibility_timeout: int, stalls: Sequence[Stall]
+) -> list[float]:
+    """Return by how many seconds leases had run out when they were extended.
+
+    Args:
+        calls: The proxy's record of one queue.
+        visibility_timeout: The queue's own, for receives that ask for none.
+        stalls: Of the worker and of the proxy. What they take from a lease is forgiven.
+    """
+    leases: dict[str, tuple[float, float]] = {}
+    late: list[float] = []
+    for call in calls:
+        answer: Mapping[str, Sequence[Mapping[str, Any]]] = call.answer or {}
+        if call.forwarded_at is None:
+            continue
+        if call.operation == "ReceiveMessage" and call.answered_at is not None:
+            timeout = call.body.get("VisibilityTimeout", visibility_timeout)
+            for message in answer.get("Messages", ()):
+                handle = message["ReceiptHandle"]
+                leases[handle] = (call.answered_at, call.answered_at + timeout)
+        if call.operation == CHANGE:
+            done = {entry["Id"] for entry in answer.get("Successful", ())}
+            for entry in call.entries:
+                if entry["VisibilityTimeout"] and entry["Id"] in done:
+                    # Its receive may be older than the record.
+                    unknown = (call.forwarded_at, math.inf)
+                    began, expires = leases.get(entry["ReceiptHandle"], unknown)
+                    stood = sum(stall.within(began, call.forwarded_at) for stall in stalls)
+                    if call.forwarded_at > expires + stood:
+                        late.append(call.forwarded_at - expires)
+                    expires = call.forwarded_at + entry["VisibilityTimeout"]
+                    leases[entry["ReceiptHandle"]] = (call.forwarded_at, expires)
+    return late

@@ -1,0 +1,32 @@
+"""A worker's step that loses the broker connection when a test asks for it.
+
+kombu makes an empty answer of a poll that fails, so what is lost to a worker on SQS in
+practice is a connection whose credentials or queue URL can't be had for a moment: a
+botocore error on the event loop.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import EndpointConnectionError
+from celery import bootsteps
+
+
+class LosesConnection(bootsteps.StartStopStep):
+    """Raises a connection error on the event loop when the file in PROJ_BREAK is there."""
+
+    requires = {"celery.worker.consumer.tasks:Tasks"}  # noqa: RUF012
+
+    def start(self, c: Any) -> None:
+        self._file = Path(os.environ["PROJ_BREAK"])
+
+    def register_with_event_loop(self, c: Any, hub: Any) -> None:
+        hub.call_repeatedly(0.05, self._look)
+
+    def _look(self) -> None:
+        if self._file.exists():
+            self._file.unlink()
+            raise EndpointConnectionError(endpoint_url="lost on purpose")

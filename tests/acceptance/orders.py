@@ -1,0 +1,84 @@
+"""Orders that a test gives to a running worker of `proj`, which no broadcast reaches on SQS.
+
+The worker loads this module by the setting `imports`; the test calls its functions.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import EndpointConnectionError
+from celery import bootsteps
+
+from celery_sqs_heartbeat.binding import bound
+from tests.acceptance.proj import app, note
+from tests.acceptance.scene import Scene
+
+MODULE = __name__
+#: How often the worker looks for an order, in seconds.
+LOOKS_EVERY = 0.05
+
+
+class TakesOrders(bootsteps.StartStopStep):
+    """Carries out what is in the file beside the ledger, on the worker's event loop."""
+
+    requires = {"celery.worker.consumer.tasks:Tasks"}  # noqa: RUF012
+
+    def register_with_event_loop(self, c: Any, hub: Any) -> None:
+        self._consumer = c
+        hub.call_repeatedly(LOOKS_EVERY, self._look)
+
+    def _look(self) -> None:
+        file = _file(os.environ["PROJ_LEDGER"])
+        if file.exists():
+            what, *args = json.loads(file.read_text())
+            file.unlink()
+            getattr(self, what)(*args)
+
+    def count_leases(self) -> None:
+        heartbeat = bound()
+        assert heartbeat is not None
+        note("leases", str(len(heartbeat.keeper)))
+
+    def add_queue(self, name: str) -> None:
+        self._consumer.add_task_queue(name)
+
+    def cancel_queue(self, name: str) -> None:
+        self._consumer.cancel_task_queue(name)
+
+    def restart_pool(self) -> None:
+        self._consumer.controller.reload()
+
+    def lose_connection(self) -> None:
+        raise EndpointConnectionError(endpoint_url="lost on purpose")
+
+
+app.steps["consumer"].add(TakesOrders)
+
+
+def order(scene: Scene, what: str, *args: str) -> None:
+    """Have the worker of a scene do something, and return once it has begun."""
+    file = _file(str(scene.ledger))
+    draft = file.with_suffix(".draft")
+    draft.write_text(json.dumps([what, *args]))
+    draft.rename(file)
+    scene.wait_until(lambda: not file.exists())
+
+
+def leases(scene: Scene) -> int:
+    """Return how many leases the worker's keeper holds now."""
+    known = len(scene.notes("leases"))
+    order(scene, "count_leases")
+    return int(scene.wait_for_notes("leases", known + 1)[-1].key)
+
+
+def wait_for_no_lease(scene: Scene) -> None:
+    """Return once the worker's keeper holds no lease."""
+    scene.wait_until(lambda: leases(scene) == 0)
+
+
+def _file(ledger: str) -> Path:
+    return Path(f"{ledger}.order")

@@ -1,0 +1,139 @@
+"""The Celery app that acceptance tests run; its tasks write down what they do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+from celery import Celery, Task, signals
+from celery.exceptions import Reject
+
+from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.signals import lease_capped, lease_lost
+from tests.acceptance.losing import LosesConnection
+from tests.support.stalls import StallWatch
+
+app = install(Celery("proj", broker=os.environ.get("CELERY_BROKER_URL")))
+app.conf.update(
+    task_acks_late=True,
+    task_ignore_result=True,
+    worker_prefetch_multiplier=4,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
+)
+app.conf.update(json.loads(os.environ.get("PROJ_CONF", "{}")))
+for queue in app.conf.broker_transport_options.get("predefined_queues", {}).values():
+    # JSON has only strings as keys; kombu looks for receive counts.
+    if policy := queue.get("backoff_policy"):
+        queue["backoff_policy"] = {int(count): delay for count, delay in policy.items()}
+
+
+if "PROJ_SPANS" in os.environ:
+    # The oldest environment has no OpenTelemetry.
+    from tests.support.spans import write_spans
+
+    write_spans(Path(os.environ["PROJ_SPANS"]))
+
+if "PROJ_BREAK" in os.environ:
+    app.steps["consumer"].add(LosesConnection)
+
+
+def note(what: str, key: str) -> None:
+    line = json.dumps({"what": what, "key": key, "at": time.monotonic(), "pid": os.getpid()})
+    with open(os.environ["PROJ_LEDGER"], "a") as ledger:
+        ledger.write(line + "\n")
+
+
+@signals.worker_ready.connect
+def note_stalls(**_: Any) -> None:
+    """Write down when the main process, the keeper's, stood still."""
+    if "PROJ_LEDGER" in os.environ:
+        StallWatch(lambda stall: note("stall", str(stall.seconds))).start()
+
+
+@lease_lost.connect
+@lease_capped.connect
+def note_loss(signal: Any, task: str, cause: str, held_for: float, **_: Any) -> None:
+    assert held_for > 0
+    note(signal.name, f"{task.rpartition('.')[2]} {cause}")
+
+
+@app.task
+def work(key: str, seconds: float = 0.0) -> None:
+    note("start", key)
+    time.sleep(seconds)
+    note("end", key)
+
+
+@app.task
+def spin(key: str, seconds: float) -> None:
+    """Lets no other greenlet run."""
+    note("start", key)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+    note("end", key)
+
+
+@app.task(acks_on_failure_or_timeout=False)
+def fail(key: str, seconds: float = 0.0) -> None:
+    note("start", key)
+    time.sleep(seconds)
+    raise ValueError(key)
+
+
+@app.task(acks_on_failure_or_timeout=False)
+def hold(key: str, fails: bool = False) -> None:
+    """Runs until the test lets it end."""
+    note("start", key)
+    while not os.path.exists(f"{os.environ['PROJ_LEDGER']}.{key}"):
+        time.sleep(0.02)
+    if fails:
+        raise ValueError(key)
+    note("end", key)
+
+
+@app.task
+def reject(key: str, requeue: bool) -> None:
+    note("start", key)
+    raise Reject(key, requeue=requeue)
+
+
+@app.task(acks_on_failure_or_timeout=False, time_limit=1)
+def overrun(key: str) -> None:
+    note("start", key)
+    time.sleep(30)
+
+
+@app.task(bind=True, reject_on_worker_lost=True)
+def die(self: Task[Any, Any], key: str) -> None:
+    note("start", key)
+    receives = self.request.properties["delivery_info"]["sqs_message"]["Attributes"]
+    if int(receives["ApproximateReceiveCount"]) == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    note("end", key)
+
+
+@app.task(bind=True)
+def slow_once(self: Task[Any, Any], key: str, seconds: float) -> None:
+    """Takes its time on the first receive of its message only."""
+    note("start", key)
+    receives = self.request.properties["delivery_info"]["sqs_message"]["Attributes"]
+    if int(receives["ApproximateReceiveCount"]) == 1:
+        time.sleep(seconds)
+    note("end", key)
+
+
+if "PROJ_SLOW_ONCE" in os.environ:
+    slow_once.sqs_heartbeat = json.loads(os.environ["PROJ_SLOW_ONCE"])
+
+
+@app.task(sqs_heartbeat=False)
+def unleased(key: str, seconds: float) -> None:
+    note("start", key)
+    time.sleep(seconds)
+    note("end", key)

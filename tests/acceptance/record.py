@@ -1,0 +1,73 @@
+"""What the proxy's record says of one queue's messages."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+
+from tests.acceptance.scene import Scene
+from tests.support.recording import Call
+
+CHANGE = "ChangeMessageVisibilityBatch"
+#: The longest delay of a release, in seconds: polls of the workers here wait for one.
+DEAD_POLL = 2
+
+
+def receives(scene: Scene) -> list[str]:
+    """Return the ids of the messages received, in order."""
+    return [
+        message["MessageId"]
+        for call in _of_queue(scene, "ReceiveMessage")
+        for message in (call.answer or {}).get("Messages", ())
+    ]
+
+
+def release_calls(scene: Scene) -> list[Call]:
+    """Return the calls that made messages visible at once, or when a dead poll has ended."""
+    return [
+        call
+        for call in _of_queue(scene, CHANGE)
+        if any(entry["VisibilityTimeout"] <= DEAD_POLL for entry in call.entries)
+    ]
+
+
+def released(scene: Scene) -> int:
+    """Return how many messages such calls released."""
+    return sum(
+        entry["VisibilityTimeout"] <= DEAD_POLL
+        for call in release_calls(scene)
+        for entry in call.entries
+    )
+
+
+def timeouts_asked(scene: Scene) -> list[int]:
+    """Return the visibility timeouts that extensions and releases asked for, in order."""
+    return [
+        entry["VisibilityTimeout"] for call in _of_queue(scene, CHANGE) for entry in call.entries
+    ]
+
+
+def extensions(scene: Scene) -> Counter[str]:
+    """Return how often each message was extended, by its receipt handle."""
+    return Counter(
+        entry["ReceiptHandle"]
+        for call in _of_queue(scene, CHANGE)
+        for entry in call.entries
+        if entry["VisibilityTimeout"] > DEAD_POLL
+    )
+
+
+def _of_queue(scene: Scene, operation: str) -> list[Call]:
+    name = scene.url.rsplit("/", 1)[-1]
+    return [call for call in scene.proxy.calls(operation) if call.queue_url.endswith("/" + name)]
+
+
+def receives_by_time(scene: Scene) -> list[tuple[float, int]]:
+    """Return for each answered receive when it was, and how many messages had come by then."""
+    answers = sorted(
+        (call.answered_at, len((call.answer or {}).get("Messages", ())))
+        for call in _of_queue(scene, "ReceiveMessage")
+        if call.answered_at is not None
+    )
+    totals = itertools.accumulate(count for _, count in answers)
+    return [(at, total) for (at, _), total in zip(answers, totals, strict=True)]

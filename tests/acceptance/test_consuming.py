@@ -1,0 +1,66 @@
+"""When a worker polls: as soon as there is room, for no more than that, whatever SQS answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.acceptance.record import receives_by_time
+from tests.acceptance.scene import Scene
+from tests.support.faults import fail, first, reset, throttle
+
+NewScene = Callable[..., Scene]
+
+
+def options(scene: Scene, **more: float) -> dict[str, object]:
+    return {
+        "broker_transport_options": {"region": "us-east-1", "is_secure": False, **more},
+    }
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("multiplier", [1, 4])
+def test_a_freed_prefetch_slot_is_filled_without_waiting_for_the_polling_interval(
+    new_scene: NewScene, pool: str, multiplier: int
+) -> None:
+    scene = new_scene()
+    for number in range(24):
+        scene.send("work", f"{number:02}")
+    # A worker that waits for it once takes longer than the test's patience.
+    scene.worker(
+        "-c",
+        "1",
+        "-P",
+        pool,
+        "--prefetch-multiplier",
+        str(multiplier),
+        conf=options(scene, wait_time_seconds=1, polling_interval=100),
+    )
+    scene.wait_for_notes("end", 24)
+    ends = [note.at for note in scene.notes("end")]
+    for answered_at, received in receives_by_time(scene):
+        ended = sum(end < answered_at for end in ends)
+        assert received - ended <= multiplier
+
+
+@pytest.mark.oldest
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(throttle(), id="throttled"),
+        pytest.param(fail(), id="500"),
+        pytest.param(fail(403, "AccessDenied"), id="denied for a moment"),
+        pytest.param(reset(), id="reset"),
+    ],
+)
+def test_a_receive_that_fails_does_not_end_the_consuming(
+    new_scene: NewScene, fault: object
+) -> None:
+    scene = new_scene()
+    scene.worker("-c", "1", "-P", "threads")
+    scene.proxy.rule("ReceiveMessage", first(2, fault))  # type: ignore[arg-type]
+    for number in range(3):
+        scene.send("work", str(number))
+    scene.wait_for_notes("end", 3)
+    scene.wait_until_empty()

@@ -1,0 +1,76 @@
+"""Messages that wait in the worker, for their time above all, are extended until they start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.acceptance import kinds
+from tests.acceptance.orders import MODULE, leases, wait_for_no_lease
+from tests.acceptance.record import extensions, receives, receives_by_time
+from tests.acceptance.scene import Scene
+
+NewScene = Callable[..., Scene]
+SHORT = {"VisibilityTimeout": "8"}
+LIMIT = 6
+#: Over several of the queue's visibility timeouts, in seconds.
+COUNTDOWN = 16
+
+
+def test_no_more_messages_with_a_countdown_are_held_than_the_limit_and_each_until_its_time(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=SHORT)
+    keys = [f"{number:02}" for number in range(2 * LIMIT)]
+    scene.worker("-c", "1", conf={"imports": [MODULE], "worker_eta_task_limit": LIMIT})
+    for key in keys:
+        scene.send("work", key, countdown=COUNTDOWN)
+    scene.wait_for_notes("end", len(keys))
+    scene.wait_until_empty()
+    wait_for_no_lease(scene)
+    assert scene.keys("start") == keys
+    assert len(receives(scene)) == len(keys)
+    assert most_held(scene) == LIMIT
+    assert sum(count >= 2 for count in extensions(scene).values()) >= LIMIT
+    assert scene.late_extensions() == []
+
+
+def most_held(scene: Scene) -> int:
+    """Return how many messages the worker held at most: received, and their task not ended."""
+    ends = [note.at for note in scene.notes("end")]
+    return max(
+        received - sum(end < answered_at for end in ends)
+        for answered_at, received in receives_by_time(scene)
+    )
+
+
+@pytest.mark.oldest
+def test_a_message_is_extended_whatever_it_waits_for(new_scene: NewScene) -> None:
+    scene = new_scene(attributes=SHORT)
+    scene.worker(
+        "-c", "1", conf={"imports": [MODULE, kinds.MODULE], "worker_prefetch_multiplier": 10}
+    )
+    for key in ("limited now", "limited later"):
+        send(scene, "seldom", key)
+    scene.wait_for_notes("end", 1)
+    scene.send("hold", "runs")
+    scene.wait_for_notes("start", 2)
+    send(scene, "early", "early ack")
+    scene.send("work", "late ack")
+    scene.send("work", "countdown", countdown=1)
+
+    scene.wait_until(lambda: sum(count >= 2 for count in extensions(scene).values()) == 5)
+    assert leases(scene) == 5
+    scene.let_end("runs")
+    scene.wait_for_notes("end", 6)
+    scene.wait_until_empty()
+    wait_for_no_lease(scene)
+    keys = ["countdown", "early ack", "late ack", "limited later", "limited now", "runs"]
+    assert scene.keys("start") == keys
+    assert scene.late_extensions() == []
+
+
+def send(scene: Scene, task: str, key: str) -> None:
+    options = {"queue": scene.name, "routing_key": scene.name}
+    scene.app.send_task(f"{kinds.MODULE}.{task}", [key], **options)

@@ -1,0 +1,320 @@
+"""The example project: orders placed on its sites, by HTTP, and done by its workers.
+
+Server, sites and workers are started by the commands of its README.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.acceptance.scene import StartWorker
+from tests.support.clients import sqs_client
+from tests.support.example import FOLDER, allowed, probe, readme_command
+from tests.support.process import ProcessContainer
+from tests.support.proxy import FaultProxy
+from tests.support.servers import free_port
+from tests.support.waiting import PATIENCE, wait_until
+from tests.support.web import advance, count_calls, direct_session
+from tests.support.workers import SAFE_ENV, ProcessWorker, tail
+
+CSV = b"region,amount\nnorth,1.50\nsouth,2.00\nnorth,3.25\n"
+NOT_CSV = b"region,amount\nnorth,a lot\n"
+#: The longest delay after a failure, in seconds.
+MINUTE = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Commands:
+    """How the README's commands for one of the sites begin."""
+
+    site: str
+    worker: str
+
+
+SITES = {
+    "django": Commands("python manage.py runserver", "celery -A django_site worker"),
+    "flask": Commands("flask --app flask_site run", "celery -A flask_site.worker worker"),
+}
+
+
+class Queue:
+    """The README's queue, at a simulated SQS."""
+
+    def __init__(self, url: str) -> None:
+        self.server_url = url
+        self._client = sqs_client(url)
+
+    def count(self, name: str = "studio") -> int:
+        """Return how many messages are in a queue, visible or not."""
+        url = self._client.get_queue_url(QueueName=name)["QueueUrl"]
+        told = self._client.get_queue_attributes(QueueUrl=url, AttributeNames=["All"])["Attributes"]
+        return sum(
+            int(told[f"ApproximateNumberOfMessages{which}"])
+            for which in ("", "NotVisible", "Delayed")
+        )
+
+
+class Site:
+    """A browser on one of the sites."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._session = direct_session()
+
+    def post(self, kind: str, size: object, upload: bytes | None = None) -> requests.Response:
+        """Send the form as a browser does, with Django's token where the page has one."""
+        token = re.findall(r'name="(csrfmiddlewaretoken)" value="(\w+)"', self.page())
+        return self._session.post(
+            f"{self._url}/jobs",
+            data={**dict(token), "kind": kind, "size": str(size)},
+            files={"upload": ("orders.csv", upload)} if upload else None,
+            timeout=PATIENCE,
+        )
+
+    def order(self, kind: str, size: int, upload: bytes | None = None) -> str:
+        """Order something; return the job's id."""
+        answer = self.post(kind, size, upload)
+        assert answer.status_code == 200, answer.text
+        return answer.url.rpartition("#")[2]
+
+    def page(self) -> str:
+        """Return the list of jobs."""
+        answer = self._session.get(self._url, timeout=PATIENCE)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    def wait_until(self, job: str, state: str) -> str:
+        """Return the job's row of the page once it shows that state."""
+        row = re.compile(rf'<tr id="{job}" data-state="{state}">.*?</tr>', re.DOTALL)
+        wait_until(lambda: row.search(self.page()), tell=self.page)
+        (text,) = row.findall(self.page())
+        return str(text)
+
+    def files(self, job: str) -> dict[str, bytes]:
+        """Return what a job made, once it is done, by following the page's links."""
+        links = re.findall(r'href="(/jobs/[^"]+)"', self.wait_until(job, "done"))
+        return {link.rpartition("/")[2]: self.get(link).content for link in links}
+
+    def get(self, path: str) -> requests.Response:
+        """Return the answer for a path."""
+        return self._session.get(self._url + path, timeout=PATIENCE)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self._session.close()
+
+
+StartSite = Callable[..., Site]
+StartWork = Callable[..., ProcessWorker]
+
+
+@pytest.fixture
+def queue() -> Iterator[Queue]:
+    """Served by the README's command, at a free port."""
+    words = readme_command("python -m celery_sqs_heartbeat.testing.server")
+    words[words.index("--port") + 1] = "0"
+    with subprocess.Popen(
+        [sys.executable, *words[1:]], stdout=subprocess.PIPE, text=True
+    ) as server:
+        assert server.stdout is not None
+        yield Queue(server.stdout.readline().strip())
+        server.terminate()
+
+
+@pytest.fixture
+def start_site(tmp_path: Path, queue: Queue) -> Iterator[StartSite]:
+    """Start the Django or the Flask site."""
+    started: list[ProcessContainer] = []
+    browsers: list[Site] = []
+
+    def start(kind: str, **env: str) -> Site:
+        words = readme_command(SITES[kind].site)
+        *command, _ = words if words[0] == "python" else ["python", "-m", *words]
+        site = ProcessContainer(
+            kind,
+            [sys.executable, *command[1:], "0"],  # a free port
+            env={**environment(tmp_path, queue), **env},
+            cwd=FOLDER,
+            log_dir=tmp_path,
+        )
+        started.append(site)
+
+        def url() -> list[str]:
+            return re.findall(r"http://127\.0\.0\.1:\d+", site.logs().decode())
+
+        wait_until(url, tell=lambda: tail(site.logs().decode()))
+        browser = Site(url()[0])
+        browsers.append(browser)
+        return browser
+
+    yield start
+    for browser in browsers:
+        browser.close()
+    for site in started:
+        site.end()
+
+
+@pytest.fixture
+def start_work(start_worker: StartWorker, tmp_path: Path, queue: Queue) -> StartWork:
+    """Start a worker of the Django or the Flask site, and wait until it is ready."""
+
+    def start(kind: str, **env: str) -> ProcessWorker:
+        _, _, app, _, *options = readme_command(SITES[kind].worker)
+        path = {"PYTHONPATH": str(FOLDER)}
+        worker = start_worker(app, options, env={**environment(tmp_path, queue), **path, **env})
+        worker.wait_for_log("ready.")
+        return worker
+
+    return start
+
+
+def environment(folder: Path, queue: Queue) -> dict[str, str]:
+    """Return the variables that the README sets, for another port and folder."""
+    exported = dict(
+        word.split("=", 1) for word in readme_command("export CELERY_BROKER_URL=sqs://any")[1:]
+    )
+    exported["CELERY_BROKER_URL"] = exported["CELERY_BROKER_URL"].replace(
+        "127.0.0.1:9324", queue.server_url.removeprefix("http://")
+    )
+    return {**os.environ, **SAFE_ENV, **exported, "STUDIO_FOLDER": str(folder / "outputs")}
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_what_is_ordered_on_a_site_is_made_by_its_worker(
+    kind: str, start_site: StartSite, start_work: StartWork, queue: Queue
+) -> None:
+    from PIL import Image, PdfParser  # The environment of the oldest versions has no Pillow.
+
+    start_work(kind)
+    site = start_site(kind)
+    pictures = site.order("thumbnails", 3)
+    report = site.order("pdf_report", 4)
+    totals = site.order("csv_totals", 1, CSV)
+
+    made = site.files(pictures)
+    sizes = {name: Image.open(io.BytesIO(content)).size for name, content in made.items()}
+    assert sizes == {
+        **{f"picture-00{number}.jpg": (1600, 1200) for number in (1, 2, 3)},
+        **{f"thumbnail-00{number}.jpg": (320, 240) for number in (1, 2, 3)},
+    }
+    assert len(set(made.values())) == 6
+
+    pdf = site.files(report)["report.pdf"]
+    assert pdf.startswith(b"%PDF-")
+    assert len(PdfParser.PdfParser(buf=pdf).pages) == 4
+
+    rows = csv.reader(site.files(totals)["totals.csv"].decode().splitlines())
+    assert list(rows) == [
+        ["region", "orders", "amount"],
+        ["north", "2", "4.75"],
+        ["south", "1", "2.00"],
+    ]
+
+    for job in (pictures, report, totals):
+        assert tries(site.wait_until(job, "done")) == ["receive 1"]
+    wait_until(lambda: queue.count() == 0)
+    assert queue.count("studio-dead") == 0
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_a_site_refuses_what_it_does_not_make_and_shows_no_other_files(
+    kind: str, start_site: StartSite, queue: Queue
+) -> None:
+    site = start_site(kind)
+    for order, told in [
+        (("sculptures", 1), "kind must be one of thumbnails, pdf_report, csv_totals"),
+        (("thumbnails", 501), "size must be 1 to 500"),
+        (("thumbnails", "many"), "size must be 1 to 500"),
+        (("csv_totals", 1, b"x" * 10_000_001), "upload must have at most 10000000 bytes"),
+    ]:
+        answer = site.post(*order)
+        assert (answer.status_code, answer.text) == (400, told)
+    assert queue.count() == 0
+    job = site.order("csv_totals", 1, CSV)
+    site.wait_until(job, "waiting")
+    for path in (job, "0" * 36, "../settings.py"):
+        for name in ("upload", "order.json", "..%2forder.json"):
+            assert site.get(f"/jobs/{path}/{name}").status_code == 404
+
+
+def test_a_job_that_always_fails_becomes_a_dead_letter_and_shows_nothing(
+    start_site: StartSite, start_work: StartWork, queue: Queue
+) -> None:
+    start_work("django")
+    site = start_site("django")
+    job = site.order("csv_totals", 1, NOT_CSV)
+    for failures in range(1, 6):
+        wait_until(
+            lambda: count_calls(queue.server_url, "ChangeMessageVisibilityBatch") >= failures  # noqa: B023
+        )
+        advance(queue.server_url, MINUTE)
+    wait_until(lambda: queue.count("studio-dead") == 1)
+    assert queue.count() == 0
+    row = site.wait_until(job, "started")
+    assert tries(row)[0] == "receive 1"
+    assert len(tries(row)) <= 5
+    assert "href" not in row
+
+
+def test_site_and_worker_need_no_more_than_their_policies_allow(
+    start_site: StartSite, start_work: StartWork, queue: Queue
+) -> None:
+    with FaultProxy(queue.server_url) as of_site, FaultProxy(queue.server_url) as of_worker:
+
+        def through(proxy: FaultProxy) -> dict[str, str]:
+            return {
+                "CELERY_BROKER_URL": proxy.broker_url,
+                "STUDIO_QUEUE_URL": f"{proxy.url}/studio",
+            }
+
+        start_work("django", **through(of_worker))
+        site = start_site("django", **through(of_site))
+        site.files(site.order("pdf_report", 1))
+        wait_until(lambda: queue.count() == 0)
+        assert used(of_site) == allowed("SitePolicy")
+        assert used(of_worker) <= allowed("WorkerPolicy")
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_a_worker_answers_its_liveness_probe_for_as_long_as_it_lives(
+    kind: str, start_work: StartWork
+) -> None:
+    port = free_port()
+    worker = start_work(kind, STUDIO_STATUS=f"127.0.0.1:{port}")
+    wait_until(lambda: subprocess.run(probe(port), capture_output=True).returncode == 0)
+    worker.kill()
+    assert subprocess.run(probe(port), capture_output=True).returncode != 0
+
+
+def test_a_worker_that_is_told_to_go_ends_what_it_makes(
+    start_site: StartSite, start_work: StartWork, queue: Queue
+) -> None:
+    worker = start_work("flask")
+    site = start_site("flask")
+    job = site.order("thumbnails", 40)
+    site.wait_until(job, "started")
+    worker.kill("SIGTERM")
+    assert worker.wait_for_exit() == 0
+    assert len(site.files(job)) == 80
+    assert queue.count() == 0
+
+
+def tries(row: str) -> list[str]:
+    """Return what a row of the page says of each try."""
+    return re.findall(r"receive \d+|no lease", row)
+
+
+def used(proxy: FaultProxy) -> set[str]:
+    """Return the permissions that the calls through a proxy needed."""
+    return {f"sqs:{call.operation.removesuffix('Batch')}" for call in proxy.calls()}

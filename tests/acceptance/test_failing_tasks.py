@@ -1,0 +1,157 @@
+"""A task that fails while its message is to stay in the queue: released at once.
+
+The queues hide a message for ten minutes: what comes back sooner was released.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from tests.acceptance.record import timeouts_asked
+from tests.acceptance.scene import LONG, Scene
+from tests.support.versions import POLLS_BLOCK, REJECT_DELETES
+
+NewScene = Callable[..., Scene]
+BOTH_POOLS = pytest.mark.parametrize("pool", ["prefork", "threads"])
+
+
+@BOTH_POOLS
+def test_a_failing_task_is_received_again_within_a_second_and_ends_in_the_dead_letter_queue(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(max_receive_count=4, attributes=LONG)
+    scene.worker("-c", "2", "-P", pool)
+    for key in ("a", "b"):
+        scene.send("fail", key)
+    scene.send("work", "good")
+    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 2)
+    scene.wait_until_empty()
+    assert scene.keys("start") == [*"aaaa", *"bbbb", "good"]
+    # A busy machine may hold up each of them, but hardly all.
+    shortest = min(gap for key in ("a", "b") for gap in gaps(scene, key))
+    assert shortest < (3 if POLLS_BLOCK and pool == "prefork" else 1)
+
+
+def test_without_a_dead_letter_queue_a_poison_message_comes_back_ever_later(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker("-c", "1", "-P", "threads")
+    scene.send("fail", "a")
+    scene.wait_for_notes("start", 4)
+    assert timeouts_asked(scene)[:3] == [1, 2, 4]
+    assert worker.logs().count("has no dead-letter queue") == 1
+
+
+@pytest.mark.oldest
+@pytest.mark.parametrize(
+    ("task", "arguments"),
+    [
+        pytest.param("overrun", ["a"], id="hard time limit with acks off"),
+        pytest.param("die", ["a"], id="lost pool process"),
+        pytest.param("reject", ["a", True], id="reject with requeue"),
+    ],
+)
+def test_whatever_leaves_its_message_in_the_queue_releases_it_at_once(
+    new_scene: NewScene, task: str, arguments: list[Any]
+) -> None:
+    scene = new_scene(max_receive_count=2, attributes=LONG)
+    # Two processes: Celery takes its time to notice a lost one, and to replace it.
+    scene.worker("-c", "2")
+    scene.send(task, *arguments)
+    scene.wait_for_notes("start", 2)
+    if task == "die":
+        scene.wait_for_notes("end", 1)
+    else:
+        scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 1)
+    scene.wait_until_empty()
+    assert set(timeouts_asked(scene)) == {0}
+
+
+@pytest.mark.oldest
+def test_an_explicit_reject_is_left_to_kombu(new_scene: NewScene) -> None:
+    scene = new_scene()
+    scene.worker("-c", "1", "-P", "threads")
+    scene.send("reject", "a", False)
+    if REJECT_DELETES:
+        scene.proxy.wait_for("DeleteMessageBatch")
+        scene.wait_until_empty()
+        assert scene.keys("start") == ["a"]
+    else:
+        # It comes back by itself.
+        scene.wait_for_notes("start", 2)
+        assert scene.proxy.calls("DeleteMessageBatch") == []
+    assert timeouts_asked(scene) == []
+
+
+@pytest.mark.parametrize(("task", "arguments"), [("fail", ["a"]), ("reject", ["a", True])])
+def test_kombus_backoff_policy_wins_where_it_applies(
+    new_scene: NewScene, task: str, arguments: list[Any]
+) -> None:
+    scene = new_scene(max_receive_count=3, attributes=LONG)
+    worker = scene.worker(
+        "-c",
+        "1",
+        "-P",
+        "threads",
+        conf={
+            "broker_transport_options": {
+                "region": "us-east-1",
+                "is_secure": False,
+                "wait_time_seconds": 1,
+                "predefined_queues": {
+                    scene.name: {
+                        "url": scene.url,
+                        "backoff_policy": {"1": 2, "2": 0},
+                        "backoff_tasks": [f"tests.acceptance.proj.{task}"],
+                    }
+                },
+            }
+        },
+    )
+    scene.send(task, *arguments)
+    scene.wait_for_notes("start", 3)
+    assert timeouts_asked(scene)[:2] == [2, 0]
+    assert gaps(scene, "a")[0] >= 2
+    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 1)
+    scene.send("work", "still alive")
+    scene.wait_until(lambda: "still alive" in scene.keys("end"))
+    assert "KeyError" not in worker.logs()
+
+
+def test_a_release_delay_can_be_set_by_receive_count(new_scene: NewScene) -> None:
+    scene = new_scene(max_receive_count=3, attributes=LONG)
+    scene.worker("-c", "1", "-P", "threads", conf={"sqs_heartbeat_release_delay": [0, 2]})
+    scene.send("fail", "a")
+    scene.wait_for_notes("start", 3)
+    assert timeouts_asked(scene)[:2] == [0, 2]
+    assert gaps(scene, "a")[1] >= 2
+
+
+def test_another_worker_gets_what_fails_while_this_one_shuts_down(new_scene: NewScene) -> None:
+    # The first worker's last long poll is still pending at SQS, and nobody reads its
+    # answer any more: a message released under it would be hidden by a dead receive.
+    scene = new_scene(max_receive_count=3, attributes=LONG)
+    options = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 5}
+    scene.send("hold", "a", True)
+    first = scene.worker("-c", "1", "-l", "DEBUG", conf={"broker_transport_options": options})
+    scene.wait_for_notes("start", 1)
+    polls = functools.partial(scene.calls, "ReceiveMessage")
+    scene.wait_until(lambda: any(poll.answered_at is None for poll in polls()))
+    first.kill(signal.SIGTERM)
+    first.wait_for_log("Canceling task consumer")
+    scene.let_end("a")
+    scene.worker("-c", "1")
+    scene.wait_for_notes("start", 2)
+
+
+def gaps(scene: Scene, key: str) -> list[float]:
+    """Return the seconds from each start of a task to its next."""
+    starts = [note.at for note in scene.notes("start") if note.key == key]
+    return [later - sooner for sooner, later in pairwise(starts)]

@@ -1,0 +1,57 @@
+"""Several broker URLs that lead to one queue: leases outlive the change to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.acceptance.orders import MODULE, leases, order, wait_for_no_lease
+from tests.acceptance.record import CHANGE, extensions, receives
+from tests.acceptance.scene import Scene
+from tests.support.proxy import FaultProxy
+from tests.support.servers import SqsServer, free_port
+
+NewScene = Callable[..., Scene]
+OPTIONS = {
+    "region": "us-east-1",
+    "is_secure": False,
+    "wait_time_seconds": 1,
+    # boto3's own retries of a connection would take half a minute.
+    "client-config": {"retries": {"total_max_attempts": 1}},
+}
+
+
+@pytest.fixture
+def first(sqs_server: SqsServer) -> Iterator[FaultProxy]:
+    """Another way to the server than the scene's."""
+    with FaultProxy(sqs_server.url) as running:
+        yield running
+
+
+@pytest.mark.oldest
+def test_leases_are_kept_by_the_next_broker_url_when_the_one_before_is_gone(
+    new_scene: NewScene, first: FaultProxy
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "8"})
+    dead = f"sqs://testing:testing@127.0.0.1:{free_port()}"
+    urls = ";".join([dead, first.broker_url, scene.proxy.broker_url])
+    conf = {"imports": [MODULE], "broker_transport_options": OPTIONS}
+    worker = scene.worker("-c", "1", conf=conf, env={"CELERY_BROKER_URL": urls})
+    scene.send("hold", "a")
+    scene.send("work", "b")
+    scene.wait_for_notes("start", 1)
+    first.wait_for(CHANGE)
+    first.stop()
+    order(scene, "lose_connection")
+    worker.wait_for_log("lost on purpose")
+    # What waited was given back and is received again, what runs is kept.
+    scene.wait_until(lambda: len(receives(scene)) == 1)
+    scene.wait_until(lambda: extensions(scene))
+    assert leases(scene) == 2
+    scene.let_end("a")
+    scene.wait_for_notes("end", 2)
+    scene.wait_until_empty()
+    wait_for_no_lease(scene)
+    assert scene.keys("start") == ["a", "b"]
+    assert {call.queue_url for call in scene.calls(CHANGE)} == {scene.url}

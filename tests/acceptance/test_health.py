@@ -1,0 +1,101 @@
+"""Workers that stand still, and pools that fork again and again."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from celery_sqs_heartbeat.testing import SimulatedServer
+from tests.acceptance.lateness import CHANGE
+from tests.acceptance.scene import VISIBILITY_TIMEOUT, Scene
+
+NewScene = Callable[..., Scene]
+KEYS = [f"t{number:02}" for number in range(20)]
+
+
+@pytest.fixture(scope="module")
+def sqs_server() -> Iterator[SimulatedServer]:
+    """The one server that treats a receipt handle as AWS does once it is somebody else's."""
+    with SimulatedServer() as server:
+        yield server
+
+
+def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene()
+    frozen = scene.worker("-c", "1", "-P", "threads")
+    scene.send("work", "a", 4 * VISIBILITY_TIMEOUT)
+    first = scene.wait_for_notes("start", 1)[0]
+    scene.wait_until(lambda: any(call.answered_at for call in scene.calls(CHANGE)))
+    frozen.kill(signal.SIGSTOP)
+    stopped_at = time.monotonic()
+    scene.worker("-c", "1", "-P", "threads")
+    second = scene.wait_for_notes("start", 2)[1]
+    assert second.pid != first.pid
+    # Until nobody can take the message for the first worker's any more.
+    scene.wait_until(lambda: time.monotonic() > stopped_at + 2.5 * VISIBILITY_TIMEOUT)
+    woken_at = time.monotonic()
+    frozen.kill(signal.SIGCONT)
+    frozen.wait_for_log("the process stood still for")
+    frozen.wait_for_log("lease-lost")
+    # Its task is through first; its delete must not reach the message.
+    stale, theirs = handles(scene)
+    scene.wait_until(lambda: stale in deleted(scene))
+    assert scene.keys("end") == ["a"]
+    assert scene.counts() == (0, 1)
+    scene.wait_for_notes("end", 2)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a", "a"]
+    asked = {
+        (entry["ReceiptHandle"], entry["VisibilityTimeout"])
+        for call in scene.calls(CHANGE)
+        if call.started_at > woken_at
+        for entry in call.entries
+    }
+    assert asked == {(theirs, VISIBILITY_TIMEOUT)}
+
+
+def test_processes_that_are_replaced_after_each_task_run_each_once(new_scene: NewScene) -> None:
+    scene = new_scene()
+    for key in KEYS:
+        scene.send("work", key, 1)
+    scene.worker("-c", "4", "--max-tasks-per-child", "1")
+    ends = scene.wait_for_notes("end", len(KEYS))
+    scene.wait_until_empty()
+    assert scene.keys("start") == scene.keys("end") == KEYS
+    assert len({note.pid for note in ends}) == len(KEYS)
+    assert scene.late_extensions() == []
+
+
+def test_a_pool_that_grows_and_shrinks_runs_each_once(new_scene: NewScene) -> None:
+    scene = new_scene()
+    worker = scene.worker("--autoscale", "4,1")
+    for key in KEYS:
+        scene.send("work", key, 1.5)
+    ends = scene.wait_for_notes("end", len(KEYS))
+    scene.wait_until_empty()
+    assert scene.keys("start") == scene.keys("end") == KEYS
+    assert len({note.pid for note in ends}) > 1
+    assert worker.logs().count("Scaling up") >= 1
+    assert scene.late_extensions() == []
+
+
+def handles(scene: Scene) -> list[str]:
+    return [
+        message["ReceiptHandle"]
+        for call in scene.calls("ReceiveMessage")
+        for message in (call.answer or {}).get("Messages", ())
+    ]
+
+
+def deleted(scene: Scene) -> set[str]:
+    return {
+        entry["ReceiptHandle"]
+        for call in scene.calls("DeleteMessageBatch")
+        if call.answered_at
+        for entry in call.entries
+    }

@@ -1,0 +1,78 @@
+"""Tasks several visibility timeouts long: run once with the flag, more often without."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.acceptance.scene import Scene
+from tests.support.faults import fail, fail_entries
+
+TASKS = [f"t{number:02}" for number in range(12)]
+SECONDS = 14
+BOTH_POOLS = pytest.mark.parametrize("pool", ["prefork", "threads"])
+
+NewScene = Callable[..., Scene]
+
+
+@pytest.mark.oldest
+def test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often(
+    new_scene: NewScene,
+) -> None:
+    # Three queues at once: the tasks only sleep, and a minute and a half is enough.
+    prefork, threads, stock = new_scene(), new_scene(), new_scene()
+    for scene in (prefork, threads, stock):
+        for key in TASKS:
+            scene.send("work", key, SECONDS)
+    prefork.worker("-c", "2", "-P", "prefork")
+    threads.worker("-c", "2", "-P", "threads")
+    stock.worker("-c", "2", "-P", "prefork", flag=False)
+
+    for scene in (prefork, threads):
+        scene.wait_for_notes("end", len(TASKS), timeout=300)
+        scene.wait_until_empty()
+        assert scene.keys("start") == TASKS
+        assert scene.keys("end") == TASKS
+        assert scene.late_extensions() == []
+    executions = stock.keys("start")
+    assert len(executions) > len(set(executions))
+
+
+@pytest.mark.oldest
+@BOTH_POOLS
+def test_a_countdown_longer_than_the_visibility_timeout_runs_once(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene()
+    scene.worker("-c", "2", "-P", pool)
+    scene.send("work", "now")
+    sent_after = scene.wait_for_notes("start", 1)[0].at
+    for key in ("a", "b", "c"):
+        scene.send("work", key, countdown=10)
+    scene.wait_for_notes("end", 4)
+    scene.wait_until_empty()
+    starts = scene.notes("start")
+    assert sorted(note.key for note in starts) == ["a", "b", "c", "now"]
+    assert min(note.at for note in starts[1:]) - sent_after >= 9
+    assert scene.late_extensions() == []
+
+
+@pytest.mark.oldest
+def test_each_task_runs_once_although_calls_and_entries_fail(new_scene: NewScene) -> None:
+    # Tries take longer on a busy machine: the threshold leaves time for many.
+    scene = new_scene(attributes={"VisibilityTimeout": "9"})
+    change = "ChangeMessageVisibilityBatch"
+    scene.proxy.rule(change, fail_entries(0.3, seed=1))
+    scene.proxy.rule(change, fail(500, rate=0.3, seed=2))
+    keys = TASKS[:6]
+    for key in keys:
+        scene.send("work", key, SECONDS)
+    scene.worker("-c", "3", "-P", "threads")
+    scene.wait_for_notes("end", len(keys))
+    scene.wait_until_empty()
+    assert scene.keys("start") == keys
+    answers = scene.proxy.calls(change)
+    assert any(call.status == 500 for call in answers)
+    assert any((call.answer or {}).get("Failed") for call in answers)
+    assert scene.late_extensions() == []

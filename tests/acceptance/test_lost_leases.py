@@ -1,0 +1,108 @@
+"""What becomes of a task whose lease is lost, expires or is capped."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.acceptance.scene import Scene
+from tests.support.faults import fail, fail_entries
+
+NewScene = Callable[..., Scene]
+CHANGES = ("ChangeMessageVisibility", "ChangeMessageVisibilityBatch")
+STOLEN = fail_entries(code="ReceiptHandleIsInvalid", sender_fault=True)
+
+
+def conf(**settings: Any) -> dict[str, Any]:
+    return {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
+
+
+def deleted_handles(scene: Scene) -> set[str]:
+    return {
+        entry["ReceiptHandle"]
+        for call in scene.proxy.calls("DeleteMessageBatch")
+        for entry in call.entries
+    }
+
+
+def received_handles(scene: Scene) -> list[str]:
+    return [
+        message["ReceiptHandle"]
+        for call in scene.proxy.calls("ReceiveMessage")
+        for message in (call.answer or {}).get("Messages", ())
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "cause"),
+    [pytest.param(STOLEN, "lost", id="lost"), pytest.param(fail(), "expired", id="expired")],
+)
+def test_terminate_stops_the_task_and_leaves_its_message_to_its_next_owner(
+    new_scene: NewScene, fault: Any, cause: str
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    scene.worker("-c", "1", conf=conf(on_lost="terminate"))
+    scene.proxy.rule(CHANGES, fault)
+    scene.send("slow_once", "a", 200)
+    scene.wait_for_notes("lease_lost", 1)
+    scene.proxy.clear()
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a", "a"]
+    assert scene.keys("lease_lost") == [f"slow_once {cause}"]
+    _, second = received_handles(scene)
+    assert deleted_handles(scene) == {second}
+
+
+def test_revoke_drops_an_unstarted_task_and_lets_a_running_one_go_on(new_scene: NewScene) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    worker = scene.worker("-c", "1", "--prefetch-multiplier", "2", conf=conf(on_lost="revoke"))
+    scene.send("work", "runs", 14)
+    scene.wait_for_notes("start", 1)
+    scene.send("work", "waits")
+    scene.wait_until(lambda: len(received_handles(scene)) == 2)
+    scene.proxy.rule(CHANGES, STOLEN)
+    scene.wait_for_notes("lease_lost", 2)
+    scene.proxy.clear()
+    worker.wait_for_log("is not started: its lease is lost")
+    scene.wait_until(lambda: "waits" in scene.keys("end"))
+    scene.wait_until_empty()
+    # The one that waited was received again before it ran.
+    assert scene.keys("start").count("waits") == 1
+    assert len(received_handles(scene)) >= 3
+
+
+def test_a_lost_lease_is_signalled_and_its_task_goes_on_where_nothing_is_set(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    scene.worker("-c", "1", "--prefetch-multiplier", "1")
+    scene.proxy.rule(CHANGES, STOLEN)
+    scene.send("work", "a", 9)
+    scene.wait_for_notes("lease_lost", 1)
+    scene.proxy.clear()
+    scene.wait_for_notes("end", 1)
+    assert scene.keys("lease_lost") == ["work lost"]
+
+
+@pytest.mark.parametrize("scope", ["all", "queue", "task"])
+def test_a_stuck_task_does_not_keep_its_message_for_ever(new_scene: NewScene, scope: str) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "4"})
+    rules = {"max_lease": 12, "on_lost": "terminate"}
+    settings = {"all": rules, "queue": {"queues": {scene.name: rules}}, "task": {}}
+    of_task = {"PROJ_SLOW_ONCE": json.dumps(rules)} if scope == "task" else {}
+    worker = scene.worker("-c", "1", conf=conf(**settings[scope]), env=of_task)
+    scene.send("slow_once", "a", 200)
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a", "a"]
+    assert scene.keys("lease_capped") == ["slow_once capped"]
+    assert worker.logs().count("lease-cap-near") == 1
+
+
+def test_a_pool_that_can_not_stop_tasks_is_said_so_at_start(new_scene: NewScene) -> None:
+    worker = new_scene().worker("-c", "1", "-P", "threads", conf=conf(on_lost="terminate"))
+    assert "can't stop running tasks in pool thread" in worker.logs()

@@ -1,0 +1,126 @@
+"""What a real worker shows of itself: its journal, its status page, its metrics."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.journal import read_journal
+from tests.acceptance.record import receives
+from tests.acceptance.scene import LONG, Scene
+from tests.support.workers import ProcessWorker
+
+NewScene = Callable[..., Scene]
+POOLS = pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent", "eventlet"])
+
+
+def ask(worker: ProcessWorker, path: str) -> str:
+    """Return what the worker's status page answers."""
+    worker.wait_for_log("status page at http://")
+    (url,) = re.findall(r"status page at (http://\S+)/", worker.logs())
+    with urllib.request.urlopen(url + path, timeout=30) as answer:
+        return str(answer.read().decode())
+
+
+@POOLS
+def test_its_journal_tells_the_life_of_a_message(
+    new_scene: NewScene, tmp_path: Path, pool: str
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    folder = tmp_path / "journal"
+    worker = scene.worker("-c", "1", "-P", pool, conf={"sqs_heartbeat_journal": str(folder)})
+    scene.send("work", "a", 5)
+    scene.wait_until_empty()
+    worker.kill(signal.SIGTERM)
+    assert worker.wait_for_exit() == 0
+    lines = list(read_journal(folder))
+    assert [line["seq"] for line in lines] == list(range(lines[0]["seq"], lines[-1]["seq"] + 1))
+    (message,) = receives(scene)
+    kinds = [line["ev"] for line in lines if line.get("msg") == message]
+    assert kinds == ["message-received", "task-started", "lease-extended", "message-deleted"]
+    assert (lines[0]["ev"], lines[-1]["ev"]) == ("worker-started", "worker-stopped")
+    handles = {
+        entry["ReceiptHandle"]
+        for call in scene.calls("DeleteMessageBatch")
+        for entry in call.entries
+    }
+    assert handles
+    assert not any(handle in json.dumps(line) for handle in handles for line in lines)
+
+
+@POOLS
+def test_its_status_page_shows_what_it_holds(new_scene: NewScene, pool: str) -> None:
+    scene = new_scene(attributes=LONG)
+    # A task of the solo pool ends soon: nothing else runs beside it but the page.
+    worker = scene.worker("-c", "2", "-P", pool, conf={"sqs_heartbeat_status": "127.0.0.1:0"})
+    scene.send("hold", "a")
+    scene.wait_for_notes("start", 1)
+    assert "ok" in ask(worker, "/healthz")
+    (lease,) = leases(worker)
+    (message,) = receives(scene)
+    assert lease["message_id"] == message
+    assert lease["task"] == "tests.acceptance.proj.hold"
+    in_flight = f'sqs_heartbeat_in_flight_messages{{queue="{scene.name}"}} 1.0'
+    assert in_flight in ask(worker, "/metrics")
+    assert "<!doctype html>" in ask(worker, "/").lower()
+    scene.let_end("a")
+    scene.wait_until(lambda: not leases(worker))
+    scene.wait_until_empty()
+
+
+def leases(worker: ProcessWorker) -> list[dict[str, Any]]:
+    told = json.loads(ask(worker, "/leases"))
+    return list(told["leases"])
+
+
+def test_its_spans_are_on_the_trace_of_the_message(new_scene: NewScene, tmp_path: Path) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    spans = tmp_path / "spans"
+    conf = {"sqs_heartbeat_otel": True}
+    scene.worker("-c", "1", conf=conf, env={"PROJ_SPANS": str(spans)})
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    scene.send("work", "a", 5, headers={"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+    scene.wait_until_empty()
+    scene.wait_until(spans.exists)
+    assert spans.read_text().splitlines()[0] == f"sqs_heartbeat.extend {trace}"
+
+
+def test_a_dead_journal_costs_no_message(new_scene: NewScene, tmp_path: Path) -> None:
+    scene = new_scene()
+    not_a_folder = tmp_path / "file"
+    not_a_folder.write_text("")
+    conf = {
+        "sqs_heartbeat_journal": str(not_a_folder / "journal"),
+        "sqs_heartbeat_status": "127.0.0.1:0",
+    }
+    worker = scene.worker("-c", "1", conf=conf)
+    scene.send("work", "a")
+    scene.wait_until_empty()
+    assert scene.keys("end") == ["a"]
+
+    def dropped() -> bool:
+        sample = r"^sqs_heartbeat_journal_dropped_lines_total (\S+)"
+        counts = re.findall(sample, ask(worker, "/metrics"), re.MULTILINE)
+        return float(counts[0]) > 0
+
+    scene.wait_until(dropped)
+    worker.kill(signal.SIGTERM)
+    assert worker.wait_for_exit() == 0
+    assert "sqs-heartbeat: the journal" in worker.logs()
+
+
+def test_a_page_that_others_could_reach_without_a_token_keeps_the_worker_from_starting(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene()
+    worker = scene.worker(conf={"sqs_heartbeat_status": "0.0.0.0:9808"}, wait=False)
+    assert worker.wait_for_exit() != 0
+    assert "sqs_heartbeat_status_token" in worker.logs()
+    assert "Traceback" not in worker.logs()

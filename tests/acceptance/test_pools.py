@@ -1,0 +1,135 @@
+"""Pools without processes: greenlets, which yield or do not, and the worker's own thread."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.acceptance.lateness import CHANGE
+from tests.acceptance.record import receives, released
+from tests.acceptance.scene import LONG, VISIBILITY_TIMEOUT, Scene
+
+NewScene = Callable[..., Scene]
+GREEN_POOLS = pytest.mark.parametrize("pool", ["gevent", "eventlet"])
+
+
+@GREEN_POOLS
+def test_long_tasks_that_yield_run_once_each(new_scene: NewScene, pool: str) -> None:
+    scene = new_scene()
+    keys = [f"t{number:02}" for number in range(15)]
+    for key in keys:
+        scene.send("work", key, 3.5 * VISIBILITY_TIMEOUT)
+    scene.worker("-c", "10", "-P", pool)
+    scene.wait_for_notes("end", len(keys))
+    scene.wait_until_empty()
+    assert scene.keys("start") == scene.keys("end") == keys
+    assert scene.late_extensions() == []
+
+
+@pytest.mark.oldest
+@GREEN_POOLS
+def test_a_task_that_never_yields_is_extended_while_it_runs(new_scene: NewScene, pool: str) -> None:
+    scene = new_scene()
+    scene.worker("-c", "10", "-P", pool)
+    # One that yields shares its hub and is kept all the same.
+    scene.send("work", "yields", 1.5 * VISIBILITY_TIMEOUT)
+    scene.send("spin", "spins", 2.5 * VISIBILITY_TIMEOUT)
+    scene.wait_for_notes("end", 2)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["spins", "yields"]
+    began, ended = (
+        next(note.at for note in scene.notes(what) if note.key == "spins")
+        for what in ("start", "end")
+    )
+    meanwhile = [
+        call
+        for call in scene.calls(CHANGE)
+        if call.answered_at and began < call.started_at and call.answered_at < ended
+    ]
+    assert len(meanwhile) >= 2
+
+
+@GREEN_POOLS
+def test_what_fails_is_released(new_scene: NewScene, pool: str) -> None:
+    scene = new_scene(max_receive_count=3, attributes=LONG)
+    scene.worker("-c", "10", "-P", pool)
+    scene.send("fail", "a")
+    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 1)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a", "a", "a"]
+
+
+@pytest.mark.oldest
+@GREEN_POOLS
+def test_a_task_that_runs_at_a_warm_shutdown_is_kept_and_deleted(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene()
+    worker = scene.worker("-c", "10", "-P", pool)
+    scene.send("work", "a", 2.5 * VISIBILITY_TIMEOUT)
+    scene.wait_for_notes("start", 1)
+    worker.kill(signal.SIGTERM)
+    assert worker.wait_for_exit() == 0
+    assert scene.keys("start") == scene.keys("end") == ["a"]
+    assert scene.counts() == (0, 0)
+    assert scene.late_extensions() == []
+
+
+def test_a_task_that_waits_for_room_in_the_pool_at_a_warm_shutdown_is_released_and_not_run(
+    new_scene: NewScene,
+) -> None:
+    # Its timer has given it to the pool, which has no greenlet free, but will when "a" ends.
+    # Not under eventlet, whose `GreenPool.waitall` never returns then, nor does a stock worker.
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker("-c", "1", "-P", "gevent")
+    scene.send("hold", "a")
+    scene.wait_for_notes("start", 1)
+    due = time.monotonic() + 2
+    scene.send("work", "b", countdown=1)
+    scene.wait_until(lambda: len(receives(scene)) == 2 and time.monotonic() > due)
+    worker.kill(signal.SIGTERM)
+    worker.wait_for_log("releasing 1 messages that are not started")
+    scene.let_end("a")
+    worker.wait_for_exit()
+    assert scene.keys("start") == ["a"]
+    scene.worker("-c", "1")
+    scene.wait_until_empty()
+    assert scene.keys("end") == ["a", "b"]
+
+
+@pytest.mark.oldest
+def test_what_fails_is_released_while_the_next_solo_task_of_its_batch_runs(
+    new_scene: NewScene,
+) -> None:
+    # The event loop, which is told of the failure, stands still meanwhile.
+    scene = new_scene(attributes=LONG)
+    scene.send("fail", "a")
+    scene.send("hold", "b")
+    worker = scene.worker("-c", "1", "-P", "solo")
+    scene.wait_for_notes("start", 2)
+    scene.wait_until(lambda: released(scene) == 1)
+    assert scene.keys("start") == ["a", "b"]
+    assert scene.keys("end") == []
+    worker.kill(signal.SIGTERM)
+    scene.let_end("b")
+    worker.wait_for_exit()
+
+
+def test_the_rest_of_a_batch_is_kept_while_a_solo_task_runs(new_scene: NewScene) -> None:
+    scene = new_scene()
+    keys = ["a", "b", "c", "d"]
+    for key in keys:
+        scene.send("work", key, VISIBILITY_TIMEOUT + 1)
+    scene.worker("-c", "1", "-P", "solo", conf={"worker_prefetch_multiplier": len(keys)})
+    scene.wait_for_notes("end", len(keys))
+    scene.wait_until_empty()
+    assert scene.keys("start") == keys
+    assert len(receives(scene)) == len(keys)
+    batches = [
+        call for call in scene.calls("ReceiveMessage") if (call.answer or {}).get("Messages")
+    ]
+    assert len(batches) == 1
+    assert scene.late_extensions() == []

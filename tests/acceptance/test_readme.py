@@ -1,0 +1,133 @@
+"""Every command and every snippet of the README, run as its reader would run them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from tests.acceptance.scene import StartWorker
+from tests.support.markdown import ROOT, blocks, commands, languages
+from tests.support.proxy import FaultProxy
+from tests.support.workers import SAFE_ENV, ProcessWorker
+
+README = "README.md"
+INSTALL = "pip install celery-sqs-heartbeat"
+WORKER = "celery -A proj worker --heartbeat-sqs"
+LOOK = [f"celery -A proj sqs-heartbeat {command}" for command in ("doctor", "status", "iam")]
+PROJ, SETTINGS, OPERATE = range(3)
+
+Start = Callable[..., ProcessWorker]
+
+
+@pytest.fixture
+def start_proj(tmp_path: Path, start_worker: StartWorker) -> Start:
+    """Start the README's worker on the README's project."""
+
+    def start(*snippets: int) -> ProcessWorker:
+        source = "\n\n".join(blocks(README, "python")[number] for number in snippets)
+        # The reader's folder and port.
+        source = source.replace("/var/log/proj/sqs", str(tmp_path / "journal"))
+        (tmp_path / "proj.py").write_text(source.replace("127.0.0.1:9808", "127.0.0.1:0"))
+        arguments = WORKER.removeprefix("celery -A proj worker ").split()
+        worker = start_worker("proj", arguments, env={"PYTHONPATH": str(tmp_path)})
+        worker.wait_for_log("ready.")
+        return worker
+
+    return start
+
+
+def test_nothing_in_the_readme_goes_untested() -> None:
+    told = [command.split("  #")[0].rstrip() for command in commands(README)]
+    assert told == [INSTALL, WORKER, *LOOK]
+    assert languages(README) == {"console", "python", "json"}
+    assert len(blocks(README, "python")) == 3
+    assert len(blocks(README, "json")) == 1
+
+
+def test_the_package_is_installed_by_pip(tmp_path: Path) -> None:
+    command = INSTALL.replace("celery-sqs-heartbeat", str(ROOT)).split()
+    options = ["--quiet", "--no-deps", "--target", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", *command, *options], check=True)
+    assert (tmp_path / "celery_sqs_heartbeat" / "py.typed").exists()
+    (metadata,) = tmp_path.glob("celery_sqs_heartbeat-*.dist-info/METADATA")
+    assert "Name: celery-sqs-heartbeat\n" in metadata.read_text()
+
+
+def test_the_worker_of_the_readme_runs_its_task_with_the_permissions_of_the_readme(
+    start_proj: Start, proxy: FaultProxy
+) -> None:
+    worker = start_proj(PROJ)
+    add = Celery("sender", broker=proxy.broker_url).signature("proj.add", (2, 2))
+    add.apply_async()
+    worker.wait_for_log("succeeded in")
+    proxy.wait_for("DeleteMessageBatch")
+
+    (policy,) = blocks(README, "json")
+    allowed = {
+        action.removeprefix("sqs:")
+        for statement in json.loads(policy)["Statement"]
+        for action in statement["Action"]
+    }
+    used = {call.operation.removesuffix("Batch") for call in proxy.calls()}
+    assert used <= allowed
+
+
+def test_the_settings_of_the_readme_are_taken(start_proj: Start) -> None:
+    worker = start_proj(PROJ, SETTINGS)
+    worker.wait_for_log(
+        "messages of queue celery are kept: visibility timeout 30 s (set), extended when less "
+        "than 10 s are left, for 43195 s at most"
+    )
+
+
+def test_the_commands_of_the_readme_look_at_its_worker(
+    start_proj: Start, proxy: FaultProxy, tmp_path: Path
+) -> None:
+    worker = start_proj(PROJ, OPERATE)
+    (page,) = re.findall(r"status page at (http://\S+)/", worker.logs())
+    env = {**os.environ, **SAFE_ENV, "CELERY_BROKER_URL": proxy.broker_url}
+    doctor, status, iam = LOOK
+    told = []
+    for command in (doctor, f"{status} --url {page}", iam):
+        run = [sys.executable, "-m", *command.split()]
+        shown = subprocess.run(run, cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert shown.returncode == 0, shown.stdout + shown.stderr
+        told.append(shown.stdout)
+    assert "0 errors" in told[0]
+    assert "worker1@localhost" in told[1]
+    assert "sqs:ChangeMessageVisibility" in json.loads(told[2])["Statement"][0]["Action"]
+    assert list((tmp_path / "journal").rglob("seg-*"))
+
+
+def test_the_worker_shows_the_flag_in_its_help(tmp_path: Path) -> None:
+    (tmp_path / "proj.py").write_text(blocks(README, "python")[PROJ])
+    command = [sys.executable, "-m", "celery", "-A", "proj", "worker", "--help"]
+    shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "--heartbeat-sqs / --no-heartbeat-sqs" in shown.stdout
+
+
+def test_make_demo_shows_no_duplicate_and_no_loss_under_the_heartbeat() -> None:
+    assert "`make demo`" in (ROOT / README).read_text()
+    command = ["make", "demo", f"VENV={sys.prefix}"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    rows = _table(shown.stdout)
+    assert rows["tasks sent"] == ["8", "8"]
+    assert int(rows["of which duplicates"][0]) > 0
+    assert rows["of which duplicates"][1] == rows["tasks lost"][1] == "0"
+    stock, ours = map(float, rows["seconds from failure to next try"])
+    assert ours < stock
+
+
+def _table(output: str) -> dict[str, Any]:
+    lines = [line.split("│") for line in output.splitlines() if line.startswith("│")]
+    return {cells[1].strip(): [cell.strip() for cell in cells[2:4]] for cells in lines}

@@ -1,0 +1,82 @@
+"""A worker that loses its broker connection while tasks run: the leases outlive it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.record import CHANGE, receives, released
+from tests.acceptance.scene import Scene
+
+NewScene = Callable[..., Scene]
+LONG = {"VisibilityTimeout": "300"}
+
+
+@pytest.fixture
+def break_connection(tmp_path: Path) -> Path:
+    return tmp_path / "break"
+
+
+@pytest.mark.oldest
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_task_that_runs_through_a_reconnect_runs_once(
+    new_scene: NewScene, break_connection: Path, pool: str
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "8"})
+    worker = scene.worker("-c", "2", "-P", pool, env={"PROJ_BREAK": str(break_connection)})
+    for key in ("a", "b"):
+        scene.send("work", key, 12)
+    scene.wait_for_notes("start", 2)
+    for key in ("c", "d"):
+        scene.send("work", key)
+    scene.wait_until(lambda: len(receives(scene)) == 4)
+    break_connection.touch()
+    worker.wait_for_log("lost on purpose")
+    scene.wait_for_notes("end", 4)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a", "b", "c", "d"]
+    # Only those that had not started were given back, and each once.
+    assert released(scene) <= 2
+
+
+def test_extensions_go_on_while_the_worker_can_not_reconnect(
+    new_scene: NewScene, break_connection: Path
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "8"})
+    worker = scene.worker("-c", "1", env={"PROJ_BREAK": str(break_connection)})
+    scene.send("work", "a", 14)
+    scene.wait_for_notes("start", 1)
+    break_connection.touch()
+    worker.wait_for_log("lost on purpose")
+    scene.proxy.forget()
+    scene.proxy.wait_for(CHANGE, timeout=30)
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a"]
+
+
+@pytest.mark.oldest
+def test_a_task_cancelled_for_a_lost_connection_is_received_again(
+    new_scene: NewScene, break_connection: Path
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker(
+        "-c",
+        "1",
+        conf={"worker_cancel_long_running_tasks_on_connection_loss": True},
+        env={"PROJ_BREAK": str(break_connection)},
+    )
+    scene.send("slow_once", "a", 200)
+    scene.wait_for_notes("start", 1)
+    # kombu 5.5's polls stop the event loop, which then knows only later that the task runs:
+    # and what it does not know of is not cancelled.
+    polls = len(scene.calls("ReceiveMessage"))
+    scene.wait_until(lambda: len(scene.calls("ReceiveMessage")) >= polls + 3)
+    break_connection.touch()
+    worker.wait_for_log("lost on purpose")
+    scene.wait_for_notes("start", 2)
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a", "a"]

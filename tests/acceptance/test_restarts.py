@@ -1,0 +1,91 @@
+"""A worker or its pool is restarted: what runs is kept, what waits is run after it.
+
+The queues hide a message for ten minutes: what comes back sooner was released.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.orders import MODULE, leases, order, wait_for_no_lease
+from tests.acceptance.record import receives, timeouts_asked
+from tests.acceptance.scene import LONG, Scene
+from tests.support.process import ProcessContainer
+from tests.support.workers import ROOT, SAFE_ENV, ProcessWorker
+
+NewScene = Callable[..., Scene]
+
+
+@pytest.mark.oldest
+def test_a_pool_restart_keeps_what_runs_and_what_waits(new_scene: NewScene) -> None:
+    scene = new_scene(attributes=LONG)
+    scene.worker("-c", "2", conf={"imports": [MODULE], "worker_pool_restarts": True})
+    running, waiting = ["a", "b"], ["c", "d", "e", "f"]
+    for key in running:
+        scene.send("hold", key)
+    old = {note.pid for note in scene.wait_for_notes("start", 2)}
+    for key in waiting:
+        scene.send("work", key)
+    scene.wait_until(lambda: len(receives(scene)) == 6)
+    order(scene, "restart_pool")
+    assert leases(scene) == 6
+    for key in running:
+        scene.let_end(key)
+    scene.wait_for_notes("end", 6)
+    scene.wait_until_empty()
+    wait_for_no_lease(scene)
+    assert scene.keys("start") == running + waiting
+    assert timeouts_asked(scene) == []
+    assert old.isdisjoint(note.pid for note in scene.notes("start") if note.key in waiting)
+
+
+@pytest.mark.oldest
+def test_a_hangup_gives_back_what_waits_and_the_restarted_worker_runs_it(
+    new_scene: NewScene, tmp_path: Path
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = worker_of_script(scene, "-c", "1", log_dir=tmp_path)
+    try:
+        worker.wait_for_log("ready.")
+        scene.send("hold", "a")
+        scene.wait_for_notes("start", 1)
+        scene.send("work", "b")
+        scene.send("work", "c", countdown=1)
+        scene.wait_until(lambda: len(receives(scene)) == 3)
+        worker.kill(signal.SIGHUP)
+        worker.wait_for_log("Restarting celery worker")
+        scene.let_end("a")
+        scene.wait_for_notes("end", 3)
+        scene.wait_until_empty()
+        wait_for_no_lease(scene)
+    finally:
+        worker.teardown()
+    assert scene.keys("start") == ["a", "b", "c"]
+    assert worker.logs().count("ready.") == 2
+
+
+def worker_of_script(scene: Scene, *args: str, log_dir: Path) -> ProcessWorker:
+    """Start a worker by the script `celery`: after `python -m celery` it can't restart itself."""
+    script = Path(sys.executable).with_name("celery")
+    command = [sys.executable, str(script), "-A", "tests.acceptance.proj", "worker", "-l", "INFO"]
+    env = {
+        "CELERY_BROKER_URL": scene.proxy.broker_url,
+        "PROJ_LEDGER": str(scene.ledger),
+        "PROJ_CONF": json.dumps({"task_default_queue": scene.name, "imports": [MODULE]}),
+    }
+    return ProcessWorker(
+        ProcessContainer(
+            "worker",
+            [*command, "-Q", scene.name, "--heartbeat-sqs", *args],
+            env={**os.environ, **SAFE_ENV, **env},
+            cwd=ROOT,
+            log_dir=log_dir,
+        )
+    )

@@ -1,0 +1,116 @@
+"""What is set reaches SQS; what is set wrongly is told before anything is consumed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.acceptance.record import CHANGE, timeouts_asked
+from tests.acceptance.scene import Scene, StartWorker
+
+NewScene = Callable[..., Scene]
+#: Extended after a second, with a minute to spare.
+EAGER = {"sqs_heartbeat_visibility_timeout": 60, "sqs_heartbeat_threshold": 59}
+
+
+def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: NewScene) -> None:
+    scene = new_scene()
+    scene.send("work", "a")
+    worker = scene.worker(
+        "-c",
+        "1",
+        conf={
+            "sqs_heartbeat_visibility_timeout": -1,
+            "sqs_heartbeat_threshold": "x",
+            "sqs_heartbeat_treshold": 5,
+        },
+        wait=False,
+    )
+    assert worker.wait_for_exit() != 0
+    log = worker.logs()
+    assert "Error: sqs-heartbeat: 3 settings are wrong:" in log
+    assert "sqs_heartbeat_visibility_timeout=-1: must be 1 to 43200 seconds" in log
+    assert "sqs_heartbeat_threshold='x': must be a number of seconds, not str" in log
+    assert "sqs_heartbeat_treshold: there is no such setting; did you mean" in log
+    assert "Traceback" not in log
+    assert scene.proxy.calls("ReceiveMessage") == []
+
+
+def test_settings_that_do_not_fit_the_queues_own_timeout_end_the_worker(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene()
+    scene.send("work", "a")
+    worker = scene.worker("-c", "1", conf={"sqs_heartbeat_threshold": 5}, wait=False)
+    assert worker.wait_for_exit() != 0
+    assert "threshold=5 must be below visibility_timeout=4" in worker.logs()
+    assert scene.proxy.calls("ReceiveMessage") == []
+
+
+def test_on_another_broker_the_flag_does_nothing_and_says_so_once(
+    start_worker: StartWorker,
+) -> None:
+    worker = start_worker(
+        "tests.acceptance.proj",
+        ["--heartbeat-sqs", "-P", "solo"],
+        env={"CELERY_BROKER_URL": "memory://", "PROJ_CONF": '{"broker_transport_options": {}}'},
+    )
+    worker.wait_for_log("ready.")
+    assert worker.logs().count("sqs-heartbeat:") == 1
+    assert "the broker is memory, not SQS: --heartbeat-sqs does nothing" in worker.logs()
+
+
+@pytest.mark.parametrize(
+    ("args", "conf", "works"),
+    [
+        ([], {"sqs_heartbeat_enabled": True}, True),
+        (["--no-heartbeat-sqs"], {"sqs_heartbeat_enabled": True}, False),
+        ([], {}, False),
+    ],
+)
+def test_the_flag_goes_over_the_setting(
+    new_scene: NewScene, args: list[str], conf: dict[str, Any], works: bool
+) -> None:
+    scene = new_scene()
+    scene.worker("-c", "1", "-P", "solo", *args, flag=False, conf=conf)
+    scene.send("work", "a")
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert bool(scene.proxy.calls("DeleteMessageBatch")) is works
+    assert bool(scene.proxy.calls("DeleteMessage")) is not works
+
+
+def test_the_visibility_timeout_that_is_set_goes_with_receive_and_extension(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "900"})
+    scene.worker("-c", "1", "-P", "threads", conf=EAGER)
+    scene.send("hold", "a")
+    scene.proxy.wait_for(CHANGE)
+    scene.let_end("a")
+    scene.wait_until_empty()
+    assert {c.body["VisibilityTimeout"] for c in scene.proxy.calls("ReceiveMessage")} == {60}
+    assert set(timeouts_asked(scene)) == {60}
+
+
+def test_inline_acks_are_kombus_own_deletes(new_scene: NewScene) -> None:
+    scene = new_scene()
+    scene.worker("-c", "1", "-P", "threads", conf={**EAGER, "sqs_heartbeat_ack": "inline"})
+    scene.send("hold", "a")
+    scene.proxy.wait_for(CHANGE)
+    scene.let_end("a")
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a"]
+    assert len(scene.proxy.calls("DeleteMessage")) == 1
+    assert scene.proxy.calls("DeleteMessageBatch") == []
+
+
+def test_a_task_that_opted_out_is_not_extended(new_scene: NewScene) -> None:
+    scene = new_scene()
+    scene.worker("-c", "2", "-P", "threads", conf=EAGER)
+    scene.send("unleased", "a", 3)
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert scene.proxy.calls(CHANGE) == []

@@ -1,0 +1,134 @@
+"""A worker that is told to go: what it runs is kept, what it does not run is given back.
+
+The queue's visibility timeout is long: what another worker gets was released.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.acceptance.record import receives, release_calls, released
+from tests.acceptance.scene import Scene
+from tests.support.faults import delay
+
+NewScene = Callable[..., Scene]
+LONG = {"VisibilityTimeout": "300"}
+#: How long a worker may take to go on a busy machine, in seconds.
+PATIENCE = 60
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_warm_shutdown_gives_back_at_once_what_no_process_has_started(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    first = scene.worker("-c", "1", "-P", pool)
+    scene.send("work", "long", 15)
+    scene.wait_for_notes("start", 1)
+    for key in ("b", "c", "d"):
+        scene.send("work", key)
+    scene.wait_until(lambda: len(receives(scene)) == 4)
+    scene.worker("-c", "1", "-P", pool)
+    first.kill("SIGTERM")
+    scene.wait_for_notes("end", 3)
+    # Another worker has run them while the long task still runs.
+    assert scene.keys("end") == ["b", "c", "d"]
+    assert first.process.wait(PATIENCE) == 0
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["b", "c", "d", "long"]
+    assert scene.keys("end") == ["b", "c", "d", "long"]
+
+
+@pytest.mark.oldest
+def test_a_warm_shutdown_gives_back_messages_with_a_countdown(new_scene: NewScene) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker("-c", "1")
+    for key in ("a", "b"):
+        scene.send("work", key, countdown=200)
+    scene.wait_until(lambda: len(receives(scene)) == 2)
+    worker.kill("SIGTERM")
+    assert worker.process.wait(PATIENCE) == 0
+    scene.wait_until(lambda: scene.counts() == (2, 0))
+    assert scene.keys("start") == []
+
+
+@pytest.mark.oldest
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "8"})
+    worker = scene.worker("-c", "1", "-P", pool)
+    scene.send("work", "a", 12)
+    scene.wait_for_notes("start", 1)
+    scene.proxy.rule("DeleteMessageBatch", delay(1.0))
+    worker.kill("SIGTERM")
+    assert worker.process.wait(PATIENCE) == 0
+    assert scene.counts() == (0, 0)
+    assert scene.keys("end") == ["a"]
+    assert scene.keys("start") == ["a"]
+
+
+def test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_batches(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker("-c", "2")
+    for key in ("a", "b"):
+        scene.send("work", key, 200)
+    scene.wait_for_notes("start", 2)
+    for number in range(5):
+        scene.send("work", f"waiting-{number}", 200)
+    for number in range(4):
+        scene.send("work", f"later-{number}", countdown=200)
+    scene.wait_until(lambda: len(receives(scene)) == 11)
+    worker.kill("SIGQUIT")
+    worker.process.wait(PATIENCE)
+    scene.wait_until(lambda: scene.counts() == (11, 0))
+    assert released(scene) == 11
+    assert len(release_calls(scene)) <= 4
+    assert scene.keys("end") == []
+
+
+@pytest.mark.parametrize(
+    ("env", "signal"),
+    [
+        pytest.param({}, "SIGQUIT", id="SIGQUIT"),
+        pytest.param({"REMAP_SIGTERM": "SIGQUIT"}, "SIGTERM", id="SIGTERM remapped"),
+    ],
+)
+def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(
+    new_scene: NewScene, env: dict[str, str], signal: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    conf: dict[str, Any] = {"worker_soft_shutdown_timeout": 6}
+    worker = scene.worker("-c", "2", conf=conf, env=env)
+    scene.send("work", "short", 4)
+    scene.send("work", "long", 200)
+    scene.wait_for_notes("start", 2)
+    scene.send("work", "waiting", 200)
+    scene.wait_until(lambda: len(receives(scene)) == 3)
+    worker.kill(signal)
+    scene.wait_for_notes("end", 1)
+    worker.process.wait(PATIENCE)
+    scene.wait_until(lambda: scene.counts() == (2, 0))
+    assert scene.keys("end") == ["short"]
+    assert scene.keys("start") == ["long", "short"]
+
+
+@pytest.mark.parametrize("pool", ["threads", "solo"])
+def test_a_cold_shutdown_of_a_pool_that_can_not_stop_a_task_lets_it_end(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker("-c", "1", "-P", pool)
+    scene.send("work", "a", 6)
+    scene.wait_for_notes("start", 1)
+    worker.kill("SIGQUIT")
+    worker.process.wait(PATIENCE)
+    assert scene.counts() == (0, 0)
+    assert scene.keys("start") == ["a"]
+    assert scene.keys("end") == ["a"]

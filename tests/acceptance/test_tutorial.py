@@ -1,0 +1,153 @@
+"""The tutorial, its commands run by a shell as its reader would run them, in its order.
+
+The server has a free port and long timeouts, and a task ends when the test lets it: so that
+a slow machine changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.markdown import blocks, commands
+from tests.support.waiting import PATIENCE, wait_until
+from tests.support.web import advance
+from tests.support.workers import SAFE_ENV
+
+TUTORIAL = "docs/tutorial.md"
+#: Longer than anybody's patience: only the test's moving of the clock ends it.
+TIMEOUT = 600
+
+
+class Shell:
+    """A reader's terminals, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self._jobs: list[subprocess.Popen[bytes]] = []
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._env = {**os.environ, **SAFE_ENV, "PATH": path}
+
+    def run(self, command: str) -> str:
+        """Run a command to its end; return what it wrote."""
+        return subprocess.run(
+            command,
+            shell=True,
+            executable="/bin/bash",
+            cwd=self.folder,
+            env=self._env,
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+        ).stdout
+
+    def start(self, command: str) -> subprocess.Popen[bytes]:
+        """Start what goes on, as a terminal does: in a process group of its own."""
+        with self.log.open("ab") as log:
+            job = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.folder,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._jobs.append(job)
+        return job
+
+    def wait_for(self, text: str, count: int = 1) -> str:
+        """Return the log once the text is in it so often."""
+        wait_until(lambda: self.log.read_text().count(text) >= count, tell=self.log.read_text)
+        return self.log.read_text()
+
+    def end(self) -> None:
+        """End all that still runs."""
+        for job in self._jobs:
+            with suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    shell = Shell(tmp_path)
+    yield shell
+    shell.end()
+
+
+def test_the_tutorial_is_true(shell: Shell) -> None:
+    steps = iter(commands(TUTORIAL))
+    assert [next(steps) for _ in range(3)][2] == "pip install celery-sqs-heartbeat"
+    told, received_again, dead = blocks(TUTORIAL, "text")
+
+    server = next(steps)
+    assert "--port 9324 --queue celery:10:3" in server
+    shell.start(server.replace("--port 9324", "--port 0").replace(":10:", f":{TIMEOUT}:"))
+    url = re.findall(r"http://\S+", shell.wait_for("http://"))[0]
+    (source,) = blocks(TUTORIAL, "python")
+    assert "127.0.0.1:9324" in source
+    assert "time.sleep(25)" in source
+    source = source.replace("127.0.0.1:9324", url.removeprefix("http://"))
+    source = source.replace("time.sleep(25)", "_wait(cake)")
+    (shell.folder / "proj.py").write_text(source + WAIT)
+
+    start = next(steps)
+    worker = shell.start(start)
+    log = shell.wait_for(" ready.")
+    # The same line as for a timeout of 10 s, but for its numbers.
+    numbers = re.compile(r"[\d.]+ s")
+    assert numbers.sub("", told.strip()) in numbers.sub("", log)
+    shell.run(next(steps))
+    shell.wait_for("apple cake: into the oven, receive 1")
+    (shell.folder / "apple cake").touch()
+    shell.wait_for("apple cake: done")
+
+    shell.run(next(steps))
+    shell.wait_for("plum cake: into the oven, receive 1")
+    shell.run(next(steps))
+    assert worker.wait(PATIENCE) == -signal.SIGKILL
+    # Its last poll is still open at the server, for a second, and would take the message.
+    time.sleep(5)
+    advance(url, TIMEOUT)
+    assert next(steps) == start
+    (shell.folder / "plum cake").touch()
+    worker = shell.start(start)
+    shell.wait_for(received_again.strip())
+    shell.wait_for("plum cake: done")
+
+    shell.run(next(steps))
+    shell.wait_for("cheese cake: into the oven, receive 1")
+    shell.run(next(steps))
+    shell.wait_for("Warm shutdown")
+    (shell.folder / "cheese cake").touch()
+    assert worker.wait(PATIENCE) == 0
+    shell.wait_for("cheese cake: done")
+
+    assert next(steps) == start
+    shell.start(start)
+    shell.wait_for(" ready.", 3)
+    shell.run(next(steps))
+    shell.wait_for("pancake: burnt, receive 3")
+    count = next(steps)
+    wait_until(lambda: shell.run(count) == dead)
+    assert shell.log.read_text().count("pancake: burnt") == 3
+    assert list(steps) == []
+
+
+WAIT = """
+
+def _wait(cake):
+    while not __import__("os").path.exists(cake):
+        time.sleep(0.02)
+"""

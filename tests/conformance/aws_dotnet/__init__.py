@@ -1,0 +1,1 @@
+"""Scenarios of the AWS Message Processing Framework for .NET."""

@@ -1,0 +1,1 @@
+"""One test for each bug that another system had."""

@@ -1,0 +1,62 @@
+"""NServiceBus: two bugs.
+
+Source: Particular/NServiceBus.AmazonSQS, src/NServiceBus.Transport.SQS/Receiving/Renewal.cs:
+the last of its catch clauses ends the renewal, and the one before it takes every
+InvalidParameterValue for an expiry.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.testing.errors import throttled
+from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.network import Trip
+
+HOUR = 3_600.0
+
+
+@pytest.mark.parametrize("seconds", [0.01, 1, 9])
+def test_a_throttle_does_not_end_the_renewal(seconds: float) -> None:
+    """For as long as the threshold at least."""
+    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench.process("a", takes=200)
+    bench.through(lambda call: Trip(error=throttled()) if 20 <= call.at < 20 + seconds else Trip())
+    bench.run(until=300)
+    assert bench.calls[0].outcomes == (Outcome.THROTTLED,)
+    assert bench.lapses == []
+    assert bench.told(*BAD_NEWS) == []
+    assert bench.message("a").is_deleted
+
+
+def test_the_refusal_past_12_hours_is_not_read_as_a_lost_lease() -> None:
+    """The message is ours for as long as the last timeout holds, and its delete works.
+
+    SQS has the receive an hour earlier than we believe, so it refuses before we expect it.
+    """
+    bench = Bench(LeaseTerms(visibility_timeout=3_600, threshold=1_200), interval=300)
+    bench.process("a", takes=11 * HOUR + 1_000)
+    bench.run(until=1)
+    bench.message("a").received_at -= HOUR
+    bench.run(until=11 * HOUR)
+    assert bench.calls[-1].outcomes == (Outcome.CAPPED,)
+    ((at, kind, _),) = bench.told(*BAD_NEWS)
+    assert kind is EventKind.LEASE_CAPPED
+    assert 10 * HOUR < at < 11 * HOUR
+    assert bench.lease("a") is not None
+    bench.run(until=13 * HOUR)
+    assert [call.outcomes for call in bench.calls[-2:]] == [(Outcome.CAPPED,), (Outcome.DONE,)]
+    assert bench.message("a").is_deleted
+
+
+def test_the_refusal_is_avoided_where_we_know_better() -> None:
+    """By itself the last extension is cut to what the 12 hours leave."""
+    bench = Bench(LeaseTerms(visibility_timeout=3_600, threshold=1_200), interval=300)
+    bench.process("a", takes=11.9 * HOUR)
+    bench.run(until=13 * HOUR)
+    assert {outcome for call in bench.calls for outcome in call.outcomes} == {Outcome.DONE}
+    assert bench.lapses == []
+    assert bench.message("a").is_deleted

@@ -1,0 +1,150 @@
+"""taskiq-aio-sqs, the Pub/Sub leaser, kombu's gcpubsub and spring-cloud-aws.
+
+Sources: vonsteer/taskiq-aio-sqs, taskiq_aio_sqs/sqs_broker.py; googleapis/python-pubsub,
+google/cloud/pubsub_v1/subscriber/_protocol/leaser.py; celery/kombu,
+kombu/transport/gcpubsub.py; awspring/spring-cloud-aws, spring-cloud-aws-sqs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from botocore.exceptions import (
+    ConnectionClosedError,
+    EndpointConnectionError,
+    NoCredentialsError,
+    ReadTimeoutError,
+)
+
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.testing.errors import SqsError, internal, throttled
+from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.network import Trip
+
+TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
+URL = "https://sqs"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        throttled(),
+        internal(),
+        internal(503),
+        SqsError("ExpiredToken", "The security token included in the request is expired", 403),
+        SqsError("SomethingNew", "Nobody has seen this code before"),
+        ReadTimeoutError(endpoint_url=URL),
+        ConnectionClosedError(endpoint_url=URL),
+        EndpointConnectionError(endpoint_url=URL),
+        NoCredentialsError(),
+        ConnectionResetError("reset"),
+    ],
+    ids=lambda error: getattr(error, "code", type(error).__name__),
+)
+def test_no_client_error_ends_the_heartbeat(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """taskiq-aio-sqs: any error of the client is the end of the message's heartbeat."""
+    caplog.set_level(logging.WARNING)
+    bench = Bench(TERMS)
+    bench.process("a", takes=200)
+    bench.through(lambda call: Trip(error=error) if call.at < 28 else Trip())
+    bench.run(until=300)
+    assert bench.calls[0].outcomes[0] is not Outcome.DONE
+    assert bench.lapses == []
+    assert bench.told(*BAD_NEWS) == []
+    assert bench.message("a").is_deleted
+    assert caplog.records == []
+
+
+def test_the_time_spent_in_a_call_is_taken_off_the_lease() -> None:
+    """Pub/Sub leaser: it slept its whole interval after a call of 3 s.
+
+    So an answer counts from before its call was sent, and the next is due a threshold
+    before that.
+    """
+    bench = Bench(LeaseTerms(visibility_timeout=10, threshold=4))
+    bench.process("a", takes=120)
+    bench.through(lambda call: Trip(back=3))
+    bench.run(until=9.5)
+    lease = bench.lease("a")
+    assert lease is not None
+    assert bench.asked("extend", "a") == [6.0]
+    assert (lease.expires_at, lease.extend_at) == (16.0, 12.0)
+    bench.run(until=119)
+    assert bench.asked("extend", "a") == [6.0 * beat for beat in range(1, 20)]
+    assert bench.lapses == []
+
+
+@pytest.mark.parametrize(
+    "reject",
+    [
+        pytest.param(lambda bench: bench.end("a", failed=True), id="requeued"),
+        pytest.param(lambda bench: bench.end("a"), id="thrown away"),
+        pytest.param(lambda bench: bench.drop("a"), id="left to the redrive policy"),
+    ],
+)
+def test_a_rejected_message_is_not_extended_any_more(reject: Callable[[Bench], Any]) -> None:
+    """kombu gcpubsub: `reject` leaves the message in the table of those to be extended.
+
+    The three things that our channel makes of a reject.
+    """
+    bench = Bench(TERMS)
+    bench.send("a", "b")
+    bench.receive()
+    bench.run(until=25)
+    extensions = bench.asked("extend", "a")
+    assert extensions == [20.0]
+    reject(bench)
+    bench.run(until=5_000)
+    assert bench.asked("extend", "a") == extensions
+    assert bench.message("a").is_deleted or bench.message("a").visible_at <= 50
+    assert len(bench.keeper) == 1
+
+
+@pytest.mark.parametrize("action", ["extend", "release", "delete"])
+def test_an_entry_that_failed_in_a_batch_is_not_taken_for_done(action: str) -> None:
+    """spring-cloud-aws: it looks at whether the call failed, never at `Failed`.
+
+    Of ten entries one is refused at first. It is asked for again, and done in the end.
+    The nine are not, but for extensions, which fill the second call up.
+    """
+    names = [f"m{number}" for number in range(10)]
+    bench = Bench(TERMS)
+    bench.process(*names, takes=21 if action == "extend" else 1, failed=action == "release")
+    first_try = {"extend": 20.0, "release": 1.0, "delete": 1.05}[action]
+    bench.through(
+        lambda call: Trip(refused={"m3": throttled()}) if call.at == first_try else Trip()
+    )
+    bench.run(until=first_try + 0.9)
+    first, second = bench.calls
+    assert first.outcomes.count(Outcome.DONE) == 9
+    assert second.names == (names if action == "extend" else ["m3"])
+    bench.run(until=100)
+    assert len(bench.keeper) == 0
+    assert bench.lapses == []
+    assert all(bench.message(name).is_deleted is (action != "release") for name in names)
+
+
+def test_a_message_is_known_by_its_handle_and_not_by_equality() -> None:
+    """spring-cloud-aws: removal by an equal but other object removed nothing, silently.
+
+    The message is told of by one copy, and ended by a handle that is a string of its own.
+    """
+    bench = Bench(TERMS)
+    bench.send("a", "b")
+    bench.receive()
+    handle = bench.handle("a")
+    copy = "".join(list(handle))
+    assert copy is not handle
+    assert bench.keeper.find(copy) is bench.lease("a")
+    assert bench.keeper.done(copy)
+    bench.wake()
+    bench.run(until=1)
+    assert len(bench.keeper) == 1
+    assert bench.message("a").is_deleted
+    assert not bench.message("b").is_deleted

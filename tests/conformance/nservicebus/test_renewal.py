@@ -1,0 +1,217 @@
+"""When a lease is renewed, and when no more.
+
+Source: Particular/NServiceBus.AmazonSQS, src/NServiceBus.Transport.SQS.Tests/Receiving/
+RenewalTests.cs over src/NServiceBus.Transport.SQS/Receiving/Renewal.cs, and
+src/NServiceBus.Transport.SQS.AcceptanceTests/Receiving/When_renewing_visibility*.cs.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.core import policy
+from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.testing.errors import throttled
+from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.network import Network, SentCall, Trip
+
+TEN = LeaseTerms(visibility_timeout=10, threshold=5)
+FIFO = "work.fifo"
+
+
+@pytest.mark.parametrize(
+    ("remaining", "timeout", "threshold", "expected"),
+    [
+        pytest.param(0.01, 30, 10, 0, id="as good as 0 s left: at once"),
+        pytest.param(0.3, 30, 10, 0, id="0.3 s left, less than 0.4: at once"),
+        pytest.param(1, 1, 0.5, 0.5, id="1 s: after half of it"),
+        pytest.param(20, 20, 10, 10, id="20 s: after half of it"),
+        pytest.param(30, 30, 10, 20, id="30 s: 10 s before the end"),
+        pytest.param(160, 160, 10, 150, id="160 s: 10 s before the end"),
+    ],
+)
+def test_the_delay_before_a_renewal(
+    remaining: float, timeout: int, threshold: float, expected: float
+) -> None:
+    """Should_calculate_correctly, Should_return_zero_delay_for_remaining_time_....
+
+    Its buffer, the lesser of half of what is left and 10 s, is our threshold, which is a
+    setting: with the same one, the same delay. There is no such value as its 0.4 s here:
+    what has less left than the threshold is renewed at once.
+    """
+    bench = Bench(LeaseTerms(visibility_timeout=timeout, threshold=threshold))
+    bench.send("a")
+    bench.receive(asked_ago=timeout - remaining)
+    bench.run(until=expected)
+    assert bench.asked("extend", "a") == [expected]
+    assert bench.told(*BAD_NEWS) == []
+
+
+@pytest.mark.parametrize(
+    ("remaining", "expected"),
+    [(0, 5.0), (0.3, 0.0375), (1, 0.125), (20, 2.5), (30, 3.75), (160, 5.0)],
+)
+def test_the_delay_before_a_renewal_is_tried_again(remaining: float, expected: float) -> None:
+    """Of the same table, what it has no answer to: there a failed renewal is the last.
+
+    A retry waits for at most an eighth of what is left and 5 s in all; once nothing is
+    left haste is of no use.
+    """
+    pause = policy.retry_delay(20, margin=remaining, throttled=False, jitter=1.0)
+    assert pause == pytest.approx(expected)
+
+
+def test_it_renews_until_it_is_cancelled() -> None:
+    """Should_renew_until_cancelled_according_to_renewal_time: two renewals.
+
+    It asks for 15 and 14 s, the timeout and what was left besides. We ask for the timeout:
+    SQS counts it from the call, and a crash should not cost more than that.
+    """
+    bench = Bench(TEN)
+    bench.process("a", takes=14)
+    bench.run(until=60)
+    extensions = [call for call in bench.calls if call.action == "extend"]
+    assert [(call.at, call.asks[0].timeout) for call in extensions] == [(5.0, 10), (10.0, 10)]
+    assert [call.at for call in bench.calls if call.action == "delete"] == [14.05]
+
+
+def test_it_does_not_renew_before_its_time() -> None:
+    """Should_not_renew_when_time_passed_below_renewal_time: 30 s left, cancelled after 18."""
+    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench.process("a", takes=18)
+    bench.run(until=100)
+    assert [call.action for call in bench.calls] == ["delete"]
+
+
+def test_it_leaves_alone_what_had_expired_2_s_ago() -> None:
+    """Should_renew_when_expired_but_below_threshold: a handle works until somebody receives.
+
+    Nobody can tell whether somebody has: we neither renew nor handle it, and SQS shows it
+    again.
+    """
+    bench = Bench(TEN)
+    bench.send("a")
+    assert bench.receive(asked_ago=12) == []
+    bench.run(until=0.3)
+    assert bench.calls == []
+    assert bench.receive() == ["a"]
+
+
+def test_it_renews_10_s_before_the_end_of_160_s() -> None:
+    """Should_renew_when_expired_but_below_buffer: an extension by less than was there."""
+    bench = Bench(LeaseTerms(visibility_timeout=20, threshold=10))
+    bench.send("a")
+    bench.receive(hidden_for=160)
+    bench.run(until=149.9)
+    assert bench.calls == []
+    bench.run(until=155)
+    assert [(call.at, call.asks[0].timeout) for call in bench.calls] == [(150.0, 20)]
+
+
+@pytest.mark.parametrize("is_due", [False, True])
+def test_cancelled_before_the_first_call_it_makes_none(is_due: bool) -> None:
+    """Should_indicate_stopped_when_cancelled_from_beginning."""
+    bench = Bench(TEN)
+    bench.send("a")
+    with bench.at_one_blow():
+        bench.receive(asked_ago=9.9 if is_due else 0)
+        bench.end("a")
+    bench.run(until=60)
+    assert [call.action for call in bench.calls] == ["delete"]
+
+
+def test_a_handler_of_2_s_outlasts_a_timeout_of_1_s() -> None:
+    """When_renewing_visibility."""
+    bench = Bench(LeaseTerms.of(1), interval=0.1)
+    bench.process("a", takes=2)
+    bench.run(until=10)
+    assert bench.lapses == []
+    assert len(bench.deliveries) == 1
+    assert bench.message("a").is_deleted
+
+
+@pytest.mark.parametrize("queue", ["work", FIFO])
+def test_a_message_stolen_under_its_handler_is_noticed(queue: str) -> None:
+    """When_renewing_visibility_failed: VT 2, the message is deleted behind its back.
+
+    It cancels the handler. Here the owner is told, by the event.
+    """
+    bench = Bench(LeaseTerms.of(2))
+    bench.send("a", queue=queue, group="g" if queue == FIFO else None)
+    bench.receive(queue=queue)
+    bench.at(0.5, lambda: bench.delete_elsewhere("a"))
+    bench.run(until=60)
+    assert [(kind, name) for _, kind, name in bench.told(*BAD_NEWS)] == [
+        (EventKind.LEASE_LOST, "a")
+    ]
+    assert bench.told(*BAD_NEWS)[0][0] < 2
+    assert len(bench.calls) == 1
+
+
+def _cut_off(since: float, until: float) -> Network:
+    def network(call: SentCall) -> Trip:
+        return Trip(lost="request", timeout=1.0) if since <= call.at < until else Trip()
+
+    return network
+
+
+def test_a_message_that_another_consumer_received_is_noticed_on_a_fifo_queue() -> None:
+    """The same by a competing consumer, after our calls were cut off past the expiry.
+
+    First our clock says expired, then SQS says lost. No call follows.
+    """
+    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench.send("a", queue=FIFO, group="g")
+    bench.receive(queue=FIFO)
+    bench.through(_cut_off(20, 34))
+    bench.run(until=31)
+    assert bench.steal(FIFO) == ["a"]
+    bench.run(until=120)
+    expired, lost = bench.told(*BAD_NEWS)
+    assert expired[1] is EventKind.LEASE_EXPIRED
+    assert lost[1] is EventKind.LEASE_LOST
+    assert 30 < expired[0] <= lost[0] == bench.calls[-1].at < 40
+    assert bench.calls[-1].outcomes == (Outcome.LOST,)
+
+
+def test_on_a_standard_queue_the_expiry_is_what_can_be_noticed() -> None:
+    """There SQS takes the stale handle: its success is no proof of ownership.
+
+    So the owner is told at the expiry, when it may have happened.
+    """
+    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench.process("a", takes=300)
+    bench.through(_cut_off(20, 34))
+    bench.run(until=31)
+    assert bench.steal() == ["a"]
+    bench.run(until=120)
+    ((at, kind, _),) = bench.told(*BAD_NEWS)
+    assert kind is EventKind.LEASE_EXPIRED
+    assert 30 < at < 40
+
+
+def test_a_message_that_comes_back_to_the_worker_it_was_lost_by_is_not_run_twice() -> None:
+    """Where the thief is this very worker the lease goes on, under the new handle."""
+    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench.process("a", takes=300)
+    bench.through(_cut_off(20, 34))
+    bench.at(31, bench.receive)
+    bench.run(until=400)
+    assert [receipt for _, _, receipt in bench.deliveries] == [Receipt.NEW, Receipt.REDELIVERED]
+    assert len(bench.lapses) == 1
+    assert bench.message("a").is_deleted
+
+
+def test_a_failing_renewal_is_not_the_last_as_long_as_anything_is_left() -> None:
+    """Should_notify_about_visibility_extension_failing: there one failure is the end."""
+    bench = Bench(TEN)
+    bench.process("a", takes=60)
+    bench.through(lambda call: Trip(error=throttled()) if 5 <= call.at < 9 else Trip())
+    bench.run(until=100)
+    assert bench.told(EventKind.EXTENSION_FAILED) != []
+    assert bench.told(*BAD_NEWS) == []
+    assert bench.lapses == []
+    assert bench.message("a").is_deleted

@@ -1,0 +1,145 @@
+"""A server under test, and the queues that a test makes on it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Protocol
+
+import boto3
+
+from celery_sqs_heartbeat.testing import SimulatedServer
+from tests.conformance.servers import localstack
+from tests.conformance.servers.queue import Queue
+from tests.support.servers import MinistackServer, MotoServer
+
+#: A prefix for queue names; with AWS credentials it makes the suite run on AWS, too.
+AWS_PREFIX = "SQS_CONFORMANCE_AWS_PREFIX"
+
+
+class Startable(Protocol):
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+    def client(self, **config: Any) -> Any: ...
+
+
+class Aws:
+    """The real one: nothing to start, but queues to tidy away."""
+
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def client(self, **config: Any) -> Any:
+        return boto3.client("sqs")
+
+
+class Target:
+    """One server, started when a test first needs it.
+
+    Args:
+        make: Makes the server, given a folder for its files.
+        prefix: What the names of queues begin with.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        make: Callable[[Path], Startable],
+        *,
+        prefix: str = "conformance-",
+    ) -> None:
+        self.name = name
+        self.version = version
+        self._make = make
+        self._prefix = prefix
+        self._lock = threading.Lock()
+        self._folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+        self._server: Startable | None = None
+        self._fault: Exception | None = None
+        self._queues: list[Queue] = []
+
+    def queue(
+        self, *, vt: int = 30, dead_letters_after: int | None = None, **attributes: str
+    ) -> Queue:
+        """Make a standard queue; its dead-letter queue is at `dead_letters`."""
+        attributes["VisibilityTimeout"] = str(vt)
+        if dead_letters_after is None:
+            return self._create("", attributes)
+        dead_letters = self._create("", {})
+        policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": dead_letters_after}
+        queue = self._create("", {**attributes, "RedrivePolicy": json.dumps(policy)})
+        queue.dead_letters = dead_letters
+        return queue
+
+    def fifo(self, *, vt: int = 30, content_based: bool = False) -> Queue:
+        """Make a FIFO queue."""
+        return self._create(
+            ".fifo",
+            {
+                "FifoQueue": "true",
+                "VisibilityTimeout": str(vt),
+                "ContentBasedDeduplication": str(content_based).lower(),
+            },
+        )
+
+    def stop(self) -> None:
+        """Delete the queues and end the server."""
+        if self._server is not None:
+            for queue in self._queues:
+                with contextlib.suppress(Exception):
+                    queue.client.delete_queue(QueueUrl=queue.url)
+            self._server.stop()
+        self._folder.cleanup()
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def _create(self, suffix: str, attributes: dict[str, str]) -> Queue:
+        client = self._start().client(retries={"total_max_attempts": 2})
+        name = f"{self._prefix}{uuid.uuid4().hex[:12]}{suffix}"
+        created = client.create_queue(QueueName=name, Attributes=attributes)
+        queue = Queue(client, created["QueueUrl"])
+        self._queues.append(queue)
+        return queue
+
+    def _start(self) -> Startable:
+        with self._lock:
+            if self._fault is not None:
+                raise self._fault
+            if self._server is None:
+                server = self._make(Path(self._folder.name))
+                try:
+                    server.start()
+                except Exception as fault:
+                    # Each of its tests is to fail, and none to wait for it again.
+                    self._fault = fault
+                    raise
+                self._server = server
+            return self._server
+
+
+def targets() -> list[Target]:
+    """Return the servers to test."""
+    found = [
+        Target("simulated", version("celery-sqs-heartbeat"), lambda folder: SimulatedServer()),
+        Target("moto", version("moto"), lambda folder: MotoServer()),
+        Target(
+            "ministack", version("ministack"), lambda folder: MinistackServer(folder / "log.txt")
+        ),
+        Target("localstack", localstack.VERSION, localstack.LocalStackServer),
+    ]
+    prefix = os.environ.get(AWS_PREFIX)
+    if prefix and boto3.Session().get_credentials() is not None:
+        found.append(Target("aws", "today", lambda folder: Aws(), prefix=prefix))
+    return found

@@ -1,0 +1,1 @@
+"""Scenarios of the visibility sample of Alibaba Cloud SMQ (formerly MNS)."""

@@ -1,0 +1,24 @@
+"""An SQS server and a proxy in front of it, for every test that needs the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.support.proxy import FaultProxy
+from tests.support.servers import MinistackServer, SqsServer
+
+
+@pytest.fixture(scope="session")
+def sqs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsServer]:
+    """One server for all tests: give each test queues of its own."""
+    with MinistackServer(tmp_path_factory.mktemp("sqs") / "ministack.log") as server:
+        yield server
+
+
+@pytest.fixture
+def proxy(sqs_server: SqsServer) -> Iterator[FaultProxy]:
+    """A proxy without rules, in front of the server."""
+    with FaultProxy(sqs_server.url) as running:
+        yield running

@@ -1,0 +1,1 @@
+"""Whatever comes from outside: nothing raises, nothing is lost, nothing is stuck."""

@@ -1,0 +1,82 @@
+"""A leased channel that talks to nobody: what it receives, the test gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kombu import Connection, Consumer, Queue
+
+from celery_sqs_heartbeat.binding import Heartbeat, bind
+from celery_sqs_heartbeat.core.calls import Call
+from celery_sqs_heartbeat.core.lease import State
+from celery_sqs_heartbeat.dispatch import Settle
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
+from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.transport import Transport
+from celery_sqs_heartbeat.transport.base import Poll
+
+NAME = "q"
+URL = "https://sqs.us-east-1.amazonaws.com/1/q"
+
+
+class NoCalls:
+    """Takes calls and never answers them."""
+
+    def dispatch(self, call: Call, settle: Settle) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class FakeDesk:
+    """A consumer on a channel with leases; `take` is told of each delivered message."""
+
+    def __init__(self, take: Callable[[Any], None]) -> None:
+        clients = ClientPool()
+        self.keeper = LeaseKeeper(BotoSqs(clients), dispatcher=NoCalls())
+        bind(
+            Heartbeat(
+                keeper=self.keeper,
+                settings=Settings(),
+                queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
+                clients=clients,
+                prepare_calls=lambda job: None,
+            )
+        )
+        self.connection = Connection(
+            "sqs://key:secret@",
+            transport=Transport,
+            transport_options={"predefined_queues": {NAME: {"url": URL}}},
+        )
+        self.channel = self.connection.channel()
+        queue = Queue(NAME, channel=self.channel)
+        self.consumer = Consumer(self.channel, [queue], on_message=take, auto_declare=False)
+        self.consumer.consume()
+
+    def answer(self, answer: Any) -> int:
+        """Have a long poll of the queue answered."""
+        count: int = self.channel._on_answer(Poll(NAME, URL, self.keeper.now(), 0), answer)
+        return count
+
+    def held(self) -> set[str]:
+        """The handles of the leases that are to be extended on."""
+        leases = list(self.keeper._book.leases())
+        return {lease.receipt_handle for lease in leases if lease.state is State.HELD}
+
+    def slots_taken(self) -> set[str]:
+        """The messages that count against the prefetch limit."""
+        qos = self.channel.qos
+        return {tag for tag in qos._delivered if tag not in qos._dirty}
+
+    def close(self) -> None:
+        """Leave nothing behind, without a call."""
+        for handle in list(self.keeper._book._by_handle):
+            self.keeper.drop(handle)
+        self.channel.qos._delivered.clear()
+        self.connection.release()
+        bind(None)

@@ -1,0 +1,91 @@
+"""A keeper on a clock that the test moves, before a client that answers anything."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from celery_sqs_heartbeat.core.calls import Call
+from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.dispatch import Settle, ThreadDispatcher
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.loop import MAX_CALLS
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.testing import FakeClock
+
+QUEUE = "https://sqs/1/q"
+TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
+
+
+class Client:
+    """Stands for a boto3 client. Returns what it is given, or raises it."""
+
+    def __init__(self) -> None:
+        #: What to answer next; when it is used up, every entry is confirmed.
+        self.script: list[Any] = []
+        self.deleted: set[str] = set()
+
+    def change_message_visibility_batch(self, **request: Any) -> Any:
+        return self._answer(request)
+
+    def delete_message_batch(self, **request: Any) -> Any:
+        self.deleted |= {entry["ReceiptHandle"] for entry in request["Entries"]}
+        return self._answer(request)
+
+    def _answer(self, request: dict[str, Any]) -> Any:
+        assert 1 <= len(request["Entries"]) <= 10
+        if not self.script:
+            return {"Successful": [{"Id": entry["Id"]} for entry in request["Entries"]]}
+        answer = self.script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class LaterDispatcher(ThreadDispatcher):
+    """Makes the calls when the test says so, as a thread would make them."""
+
+    def __init__(self, sqs: BotoSqs) -> None:
+        super().__init__(sqs, MAX_CALLS)
+        self.waiting: list[Callable[[], None]] = []
+
+    def dispatch(self, call: Call, settle: Settle) -> None:
+        self.waiting.append(functools.partial(self._perform, call, settle))
+
+    def make_calls(self) -> None:
+        while self.waiting:
+            self.waiting.pop(0)()
+
+
+class Keeping:
+    """The keeper and all around it."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(1000.0)
+        self.client = Client()
+        sqs = BotoSqs(self.client)
+        self.dispatcher = LaterDispatcher(sqs)
+        self.keeper = LeaseKeeper(
+            sqs,
+            terms=TERMS,
+            clock=self.clock,
+            jitter=lambda: 1.0,
+            dispatcher=self.dispatcher,
+        )
+
+    def receive(self, name: str, attributes: Any = None) -> None:
+        message = {"MessageId": name, "ReceiptHandle": name, "Attributes": attributes}
+        self.keeper.receive(QUEUE, message)
+
+    def run(self, seconds: float) -> None:
+        """Do what the keeper's thread would do in that time, each call answered at once."""
+        end = self.clock() + seconds
+        steps = 0
+        while self.clock() <= end:
+            due = self.keeper.step()
+            self.dispatcher.make_calls()
+            # An answer wakes the thread; without one it sleeps.
+            self.clock.advance(max(0.0, due - self.clock()))
+            steps += 1
+            assert steps < 100 * seconds + 100, "the keeper spins"

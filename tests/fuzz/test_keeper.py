@@ -1,0 +1,83 @@
+"""A keeper whose calls are answered with anything goes on, and ends what it has begun."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from celery_sqs_heartbeat.core.lease import Standing, State
+from tests.fuzz.keeping import Keeping
+from tests.fuzz.shapes import FUZZ, answers, exceptions, json_values
+
+#: What may end in the meantime: nothing is known of these any more, or they are not ours.
+ENDED = (Standing.LOST, Standing.CAPPED, Standing.UNLEASED)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    # Thousands of tracebacks, each as it should be.
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+@FUZZ
+@given(
+    count=st.integers(1, 12),
+    script=st.lists(answers | exceptions, max_size=12),
+    done=st.sets(st.integers(0, 11)),
+    released=st.sets(st.integers(0, 11)),
+    seconds=st.sampled_from((0.5, 25.0, 80.0)),
+)
+def test_whatever_is_answered_all_comes_to_its_end(
+    count: int, script: list[Any], done: set[int], released: set[int], seconds: float
+) -> None:
+    keeping = Keeping()
+    names = [f"m{number}" for number in range(count)]
+    for name in names:
+        keeping.receive(name)
+    keeping.run(21.0)
+    keeping.client.script = list(script)
+    for number, name in enumerate(names):
+        if number in done:
+            keeping.keeper.done(name)
+        elif number in released:
+            keeping.keeper.release(name)
+    keeping.run(seconds)
+
+    # SQS comes to its senses: deletes are repeated within 30 s, extensions sooner.
+    keeping.client.script = []
+    keeping.receive("meanwhile")
+    keeping.run(40.0)
+    finished = {name for number, name in enumerate(names) if number in done}
+    assert finished <= keeping.client.deleted
+    assert keeping.client.deleted <= finished, "deleted, but its task has not ended"
+    assert keeping.keeper.ending == 0
+    for name in [*names, "meanwhile"]:
+        lease = keeping.keeper.find(name)
+        if lease is None:
+            assert name != "meanwhile"
+            assert name in finished or names.index(name) in released
+        else:
+            assert lease.state is State.HELD
+            assert lease.standing in ENDED or lease.expires_at > keeping.clock()
+
+    for name in [*names, "meanwhile"]:
+        keeping.keeper.done(name)
+    keeping.run(1.0)
+    assert len(keeping.keeper) == keeping.keeper.ending == 0
+
+
+@FUZZ
+@given(attributes=json_values | st.fixed_dictionaries({"ApproximateReceiveCount": json_values}))
+def test_attributes_of_any_shape_do_not_keep_a_message_from_being_leased(attributes: Any) -> None:
+    keeping = Keeping()
+    keeping.receive("a", attributes)
+    lease = keeping.keeper.find("a")
+    assert lease is not None
+    assert isinstance(lease.receive_count, int)

@@ -1,0 +1,124 @@
+"""Settings of any value are taken, and then keep the rules, or are refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.settings import PREFIX, Rules, Settings, read_settings
+from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
+from tests.fuzz.shapes import FUZZ, json_values, optional
+
+numbers = (
+    st.integers(-1, 100)
+    | st.sampled_from((300, 43_199, 43_200, 43_201, 10**400))
+    | st.floats(0.1, 100)
+    | st.floats()
+)
+delays = numbers | st.lists(numbers, max_size=3) | st.just(lambda count: count)
+odd: st.SearchStrategy[Any] = json_values | st.binary(max_size=3) | st.sets(st.integers())
+rules = {
+    "visibility_timeout": numbers,
+    "threshold": numbers,
+    "max_lease": numbers,
+    "release_delay": delays,
+    "ack": st.sampled_from(("batched", "inline")),
+}
+#: Right more often than not, so that whole configurations are.
+loose_rules = {name: values | odd for name, values in rules.items()}
+names = st.sampled_from(("q", "a.fifo", "{q}", "{", "%s", "")) | st.text(max_size=5)
+queues = st.dictionaries(
+    names, optional(**rules) | optional(**loose_rules, interval=numbers) | odd, max_size=2
+)
+tasks = st.dictionaries(
+    names, st.booleans() | optional(**rules) | optional(**loose_rules) | odd, max_size=2
+)
+values = optional(enabled=st.booleans(), interval=numbers, queues=queues, **rules) | optional(
+    enabled=odd, interval=numbers | odd, queues=queues | odd, **loose_rules
+)
+
+
+def read(values: dict[str, Any], tasks: dict[str, Any], leases: int) -> Settings | None:
+    """Return the settings, or None where they were refused in the right way."""
+    conf = {PREFIX + name: value for name, value in values.items()}
+    try:
+        return read_settings(conf.get, names=conf, tasks=tasks, leases=leases)
+    except ConfigurationError as error:
+        check_faults(error)
+        return None
+
+
+def check_faults(error: ConfigurationError) -> None:
+    known = (*GLOBAL_CHECKS, "queues", "sqs_heartbeat")
+    assert error.faults
+    for fault in error.faults:
+        assert any(name in fault for name in known), fault
+        assert fault in str(error)
+
+
+def check(terms: LeaseTerms, interval: float | None) -> None:
+    assert 0 < terms.threshold < terms.visibility_timeout <= MAX_VISIBILITY_SECONDS
+    assert terms.visibility_timeout <= terms.max_lease <= MAX_VISIBILITY_SECONDS
+    assert interval is None or 0 < interval < terms.threshold
+
+
+@FUZZ
+@given(values=values, tasks=tasks, leases=st.sampled_from((0, 1, 100, 100_000)))
+@example(values={"queues": {"{q}": {"threshold": 0}}}, tasks={}, leases=0)
+@example(values={"queues": {"{0.x}": {"ack": "no"}}}, tasks={"{": {"threshold": 0}}, leases=0)
+def test_settings_of_any_value(values: dict[str, Any], tasks: dict[str, Any], leases: int) -> None:
+    settings = read(values, tasks, leases)
+    if settings is None:
+        return
+    assert isinstance(settings.enabled, bool)
+    scopes: list[Rules] = [
+        settings.rules,
+        *map(settings.for_queue, settings.queues),
+        *map(settings.rules.under, settings.tasks.values()),
+    ]
+    for scope in scopes:
+        assert scope.ack in (None, "batched", "inline")
+        if scope.visibility_timeout is not None:
+            check(scope.terms(scope.visibility_timeout), settings.interval)
+        if not callable(scope.release_delay):
+            assert 0 <= scope.delay_after(1) <= MAX_VISIBILITY_SECONDS
+
+
+@FUZZ
+@given(
+    values=optional(interval=numbers, queues=st.dictionaries(names, optional(**rules)), **rules),
+    tasks=st.dictionaries(names, st.booleans() | optional(**rules), max_size=2),
+    queue=names,
+    own_timeout=st.integers(1, 100) | st.sampled_from((0, 43_200)),
+)
+def test_a_queue_either_fits_the_settings_or_is_refused(
+    values: dict[str, Any], tasks: dict[str, Any], queue: str, own_timeout: int
+) -> None:
+    settings = read(values, tasks, 0)
+    if settings is None:
+        return
+    faults = settings.faults_with(queue, own_timeout, 0)
+    every = [settings.for_queue(queue), *(settings.for_task(queue, t) for t in settings.tasks)]
+    if faults:
+        assert all("=" in fault for fault in faults)
+    else:
+        for scope in every:
+            check(scope.terms(own_timeout), settings.interval)
+
+
+@FUZZ
+@given(names=st.lists(st.text(max_size=10).map(PREFIX.__add__) | st.text(max_size=5)))
+def test_names_that_nobody_knows_are_told(names: list[str]) -> None:
+    known = {PREFIX + name for name in (*GLOBAL_CHECKS, "queues")}
+    unknown = {name for name in names if name.lower().startswith(PREFIX)} - known
+    if unknown:
+        with pytest.raises(ConfigurationError) as caught:
+            read_settings(lambda name: None, names=names)
+        assert len(caught.value.faults) == len(unknown)
+    else:
+        read_settings(lambda name: None, names=names)

@@ -1,0 +1,164 @@
+"""The keeper's clients reach SQS as kombu's own do."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import Any
+
+import pytest
+from kombu import Connection
+
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool, new_client, short_config
+
+
+def channel_of(url: str, **options: Any) -> Any:
+    connection = Connection(url, transport_options=options)
+    return connection.transport.Channel(connection.transport)
+
+
+URL = "http://127.0.0.1:1/1/q"
+PREDEFINED = {"q": {"url": URL}}
+
+
+def test_the_configuration_of_a_kombu_channel_is_taken_over() -> None:
+    channel = channel_of(
+        "sqs://key:se%2Fcret@127.0.0.1:1234",
+        region="eu-west-3",
+        is_secure=False,
+        predefined_queues=PREDEFINED,
+        **{"client-config": {"connect_timeout": 0.2, "proxies": {"http": "x"}}},
+    )
+    client = new_client(BrokerConfig.of_channel(channel), URL, threshold=10)
+    assert client.meta.endpoint_url == "http://127.0.0.1:1234"
+    assert client.meta.region_name == "eu-west-3"
+    credentials = client._request_signer._credentials
+    assert (credentials.access_key, credentials.secret_key) == ("key", "se/cret")
+    config = client.meta.config
+    assert config.connect_timeout == 0.2
+    assert config.read_timeout == 5
+    assert config.proxies == {"http": "x"}
+    assert config.retries["total_max_attempts"] == 1
+
+
+def test_without_a_host_the_endpoint_is_the_regions() -> None:
+    channel = channel_of("sqs://k:s@", region="eu-west-3", predefined_queues=PREDEFINED)
+    client = new_client(BrokerConfig.of_channel(channel), URL, threshold=10)
+    assert client.meta.endpoint_url == "https://sqs.eu-west-3.amazonaws.com"
+
+
+def test_a_predefined_queue_has_its_own_keys_and_region() -> None:
+    channel = channel_of(
+        "sqs://k:s@",
+        region="eu-west-3",
+        predefined_queues={
+            "q": {"url": URL},
+            "far": {
+                "url": "https://far/1/far",
+                "region": "us-west-2",
+                "access_key_id": "far-key",
+                "secret_access_key": "far-secret",
+            },
+        },
+    )
+    config = BrokerConfig.of_channel(channel)
+    far = new_client(config, "https://far/1/far", threshold=10)
+    assert far.meta.region_name == "us-west-2"
+    assert far._request_signer._credentials.access_key == "far-key"
+    near = new_client(config, URL, threshold=10)
+    assert near.meta.region_name == "eu-west-3"
+    assert near._request_signer._credentials.access_key == "k"
+
+
+@pytest.mark.parametrize(
+    ("threshold", "given", "expected"),
+    [(0.2, {}, 0.5), (4, {}, 2), (100, {}, 5), (100, {"read_timeout": 60}, 5)],
+)
+def test_timeouts_fit_the_margin(threshold: float, given: dict[str, Any], expected: float) -> None:
+    config: Any = short_config(threshold, given)
+    assert config.read_timeout == config.connect_timeout == expected
+
+
+def test_a_client_is_reused_until_the_configuration_changes() -> None:
+    one = BrokerConfig.of_channel(channel_of("sqs://k:s@", predefined_queues=PREDEFINED))
+    other = BrokerConfig.of_channel(channel_of("sqs://x:s@", predefined_queues=PREDEFINED))
+    pool = ClientPool()
+    pool.use(one, URL, 10)
+    client = pool(URL)
+    pool.use(one, URL, 10)
+    assert pool(URL) is client
+    pool.use(other, URL, 10)
+    assert pool(URL)._request_signer._credentials.access_key == "x"
+
+
+class Sts(BaseHTTPRequestHandler):
+    """Answers AssumeRole with a token that ends at once, and counts."""
+
+    served: list[str]
+    seconds = 900
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
+        self.served.append(body)
+        answer = (
+            "<AssumeRoleResponse><AssumeRoleResult><Credentials>"
+            f"<AccessKeyId>role-key-{len(self.served)}</AccessKeyId>"
+            "<SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>"
+            f"<Expiration>{_in(self.seconds)}</Expiration>"
+            "</Credentials></AssumeRoleResult></AssumeRoleResponse>"
+        ).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *args: Any) -> None:
+        """Keep the test's output clean."""
+
+
+def _in(seconds: float) -> str:
+    return (datetime.now(timezone.utc) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@pytest.fixture
+def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Sts]]:
+    handler = type("Handler", (Sts,), {"served": []})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.server_port}")
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "own-key")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "own-secret")
+        monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield handler
+        server.shutdown()
+        thread.join()
+
+
+def role_client() -> Any:
+    channel = channel_of(
+        "sqs://k:s@",
+        predefined_queues=PREDEFINED,
+        sts_role_arn="arn:aws:iam::1:role/worker",
+        sts_token_timeout=900,
+    )
+    return new_client(BrokerConfig.of_channel(channel), URL, threshold=10)
+
+
+def test_a_role_is_assumed_for_predefined_queues_and_its_token_is_reused(sts: type[Sts]) -> None:
+    credentials = role_client()._request_signer._credentials
+    keys = {credentials.get_frozen_credentials().access_key for _ in range(3)}
+    assert keys == {"role-key-1"}
+    (request,) = sts.served
+    assert "RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fworker" in request
+    assert "DurationSeconds=900" in request
+
+
+def test_a_roles_token_is_refreshed_before_it_ends(sts: type[Sts]) -> None:
+    sts.seconds = 30
+    credentials = role_client()._request_signer._credentials
+    sts.seconds = 900
+    assert credentials.get_frozen_credentials().access_key == "role-key-2"
+    assert credentials.get_frozen_credentials().access_key == "role-key-2"

@@ -1,0 +1,111 @@
+"""The snippets and pictures of the documents are true."""
+
+from __future__ import annotations
+
+import runpy
+import uuid
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseLost, NoLease
+from celery_sqs_heartbeat.clock import now
+from celery_sqs_heartbeat.core.lease import Standing
+from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
+from tests.support.leases import lease_of
+from tests.support.markdown import ROOT, blocks
+from tests.support.proxy import FaultProxy
+from tests.support.tasks import run_in_task, run_task, sqs_message
+
+
+def test_the_picture_shows_what_the_policy_plans() -> None:
+    drawn = runpy.run_path(str(ROOT / "docs" / "draw_lease.py"))["draw"]()
+    assert (ROOT / "docs" / "lease.svg").read_text(encoding="utf-8") == drawn
+
+
+def test_the_plain_consumer_processes_releases_and_deletes(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_SQS", proxy.url)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    client = proxy.client()
+    url = client.create_queue(QueueName=f"q-{uuid.uuid4().hex[:12]}")["QueueUrl"]
+    for body in ("good", "bad"):
+        client.send_message(QueueUrl=url, MessageBody=body)
+
+    (snippet,) = blocks("docs/plain-consumer.md", "python")
+    names: dict[str, object] = {}
+    exec(snippet, names)
+    seen: list[str] = []
+
+    def process(body: str) -> None:
+        seen.append(body)
+        if body == "bad" and seen.count("bad") == 1:
+            raise LookupError
+
+    keeper, consume = names["keeper"], names["consume"]
+    assert callable(consume)
+    while seen.count("bad") < 2 or "good" not in seen:
+        consume(url, process)
+    keeper.stop()  # type: ignore[attr-defined]
+    assert seen.count("good") == 1
+    assert "failed; it is released" in caplog.text
+    released = proxy.calls("ChangeMessageVisibilityBatch")
+    assert [entry["VisibilityTimeout"] for call in released for entry in call.entries] == [0]
+    deleted = [entry for call in proxy.calls("DeleteMessageBatch") for entry in call.entries]
+    assert len(deleted) == 2
+
+
+def test_a_task_with_a_lost_lease_stops_before_it_pays() -> None:
+    paid: list[str] = []
+
+    def pay(invoice: str, idempotency_key: str = "none") -> None:
+        paid.append(f"{invoice} {idempotency_key}")
+
+    names: dict[str, Any] = {"prepare": "invoice for {}".format, "pay": pay}
+    for snippet in blocks("docs/current-lease.md", "python"):
+        exec(snippet, names)
+    charge, pay_safely = names["charge"], names["pay_safely"]
+    message, lease = sqs_message("a", message_id="m"), lease_of("a", expires_at=now() + 3_600)
+    board = share_board(1, in_file=False)
+    assert board is not None
+    board.show(lease)
+    run_task(charge, ["x"], message)
+    run_in_task(lambda: pay_safely("y"), message)
+    assert paid == ["invoice for x m", "y none"]
+
+    lease.standing = Standing.LOST
+    board.show(lease)
+    with pytest.raises(LeaseLost):
+        run_task(charge, ["x"], message)
+    with pytest.raises(LeaseLost):
+        run_in_task(lambda: pay_safely("y"), message)
+    assert len(paid) == 2
+
+    unshare_board()
+    with pytest.raises(NoLease):
+        run_task(charge, ["x"], message)
+    pay_safely("z")
+    assert paid[2:] == ["z none"]
+
+
+def test_the_handler_of_lost_leases_is_told_what_it_names(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (snippet,) = blocks("docs/settings.md", "python")
+    names: dict[str, Any] = {}
+    exec(snippet, names)
+    told = {
+        "message_id": "m",
+        "queue": "https://sqs/1/q",
+        "task": "report",
+        "task_id": "t",
+        "held_for": 61.0,
+    }
+    for signal, cause in (("lease_lost", "expired"), ("lease_capped", "capped")):
+        names[signal].send(sender=None, cause=cause, **told)
+    assert (
+        capsys.readouterr().out == "report[t]: expired after 61 s\nreport[t]: capped after 61 s\n"
+    )

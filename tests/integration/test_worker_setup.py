@@ -1,0 +1,110 @@
+"""How the worker's step reads an app's configuration and takes over its transport."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kombu.transport
+import pytest
+from celery import Celery
+from celery.worker.request import Request
+from kombu import Connection
+from kombu.transport import SQS
+
+from celery_sqs_heartbeat import ConfigurationError, install
+from celery_sqs_heartbeat.transport import Transport, take_over
+from celery_sqs_heartbeat.worker.requests import LeasedRequest, use_leased_requests
+from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep, _read_settings
+
+
+@pytest.fixture
+def restored_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kombu.transport, "TRANSPORT_ALIASES", {**kombu.transport.TRANSPORT_ALIASES})
+    monkeypatch.setattr(kombu.transport, "_transport_cache", {})
+
+
+def test_install_is_harmless_when_called_twice() -> None:
+    app = Celery("proj")
+    assert install(install(app)) is app
+    assert app.steps["worker"] == {SqsHeartbeatStep}
+    assert len(app.user_options["worker"]) == 1
+
+
+def test_settings_are_read_in_lower_case() -> None:
+    app = Celery("proj")
+    app.conf.update(sqs_heartbeat_visibility_timeout=60, sqs_heartbeat_threshold=20)
+    assert _read_settings(app, 8).for_queue("q").visibility_timeout == 60
+
+
+@pytest.mark.parametrize("namespace", ["CELERY", "celery"])
+def test_settings_are_read_in_a_namespace_as_django_projects_have_it(namespace: str) -> None:
+    class Django:
+        CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT = 60
+        CELERY_SQS_HEARTBEAT_QUEUES = {"slow": {"max_lease": 600}}  # noqa: RUF012
+        CELERY_TASK_ACKS_LATE = True
+
+    source: Any = Django
+    if namespace.islower():
+        source = {name.lower(): getattr(Django, name) for name in vars(Django) if name[0] == "C"}
+    app = Celery("proj")
+    app.config_from_object(source, namespace=namespace)
+    settings = _read_settings(app, 8)
+    assert settings.for_queue("slow").visibility_timeout == 60
+    assert settings.for_queue("slow").max_lease == 600
+
+
+@pytest.mark.parametrize("name", ["SQS_HEARTBEAT_THRESHOLD", "sqs_heartbeat_treshold"])
+def test_a_setting_that_nobody_would_read_is_told(name: str) -> None:
+    app = Celery("proj")
+    app.config_from_object({name: 5})
+    with pytest.raises(ConfigurationError, match="did you mean sqs_heartbeat_threshold"):
+        _read_settings(app, 8)
+
+
+def test_a_tasks_own_settings_are_read() -> None:
+    app = Celery("proj")
+
+    @app.task(name="slow", sqs_heartbeat={"visibility_timeout": 600})
+    def slow() -> None: ...
+
+    @app.task(name="quick", sqs_heartbeat=False)
+    def quick() -> None: ...
+
+    app.finalize()
+    settings = _read_settings(app, 8)
+    assert settings.for_task("q", "slow").visibility_timeout == 600
+    assert settings.for_task("q", "quick").extend is False
+
+
+@pytest.mark.usefixtures("restored_aliases")
+def test_the_transport_outlives_a_failover_to_another_broker_url() -> None:
+    assert type(Connection("sqs://k:s@first").transport) is SQS.Transport
+    take_over()
+    connection = Connection(["sqs://k:s@first", "sqs://k:s@second"])
+    assert type(connection.transport) is Transport
+    connection.maybe_switch_next()
+    assert connection.hostname == "second"
+    assert type(connection.transport) is Transport
+
+
+def test_every_task_marks_failures_also_one_with_a_request_of_its_own_or_added_later() -> None:
+
+    class OwnRequest(Request):
+        pass
+
+    app = Celery("proj")
+
+    @app.task(name="own", Request=OwnRequest)
+    def own() -> None: ...
+
+    app.finalize()
+    use_leased_requests(app)
+    use_leased_requests(app)
+
+    @app.task(name="late")
+    def late() -> None: ...
+
+    assert issubclass(app.tasks["own"].Request, (LeasedRequest, OwnRequest))
+    assert issubclass(app.tasks["own"].Request, OwnRequest)
+    assert app.tasks["own"].Request.__mro__.count(LeasedRequest) == 1
+    assert issubclass(app.tasks["late"].Request, LeasedRequest)

@@ -1,0 +1,1 @@
+"""The lease book against a model of the truth, by Hypothesis."""

@@ -1,0 +1,145 @@
+"""What must hold of the book after every step, and of every call that it plans."""
+
+from __future__ import annotations
+
+import math
+
+from celery_sqs_heartbeat.core.agenda import MAX_CALLS_PER_LANE
+from celery_sqs_heartbeat.core.book import LeaseBook
+from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry
+from celery_sqs_heartbeat.core.lease import Lease, Standing
+from tests.model.placing import Place, handles, in_flight, places
+from tests.model.truth import TWELVE_HOURS, Held, Window, World
+
+#: Rounding of sums of floats up to some days.
+EPSILON = 1e-6
+KINDS = {
+    Action.EXTEND: CallKind.CHANGE_VISIBILITY,
+    Action.RELEASE: CallKind.CHANGE_VISIBILITY,
+    Action.DELETE: CallKind.DELETE,
+}
+
+
+def check_book(book: LeaseBook, world: World, now: float) -> None:
+    """Check all that must hold between two steps."""
+    leases = {lease.key: lease for lease in book.leases()}
+    assert leases.keys() == world.held.keys()
+    assert len(book) == len(leases)
+    assert book.ending == sum(each.wanted != "held" for each in world.held.values())
+    assert handles(book) == {
+        handle: leases[key] for key, each in world.held.items() for handle in each.handles
+    }
+    _check_calls_out(book, world)
+    placed = places(book)
+    assert placed.keys() <= set(leases.values()), "something is placed that is not in the book"
+    for key, lease in leases.items():
+        _check_lease(lease, world.held[key], world, now)
+        _check_place(lease, world.held[key], placed.get(lease, []), world, now)
+    _check_next_due(book, placed, world, now)
+
+
+def _check_calls_out(book: LeaseBook, world: World) -> None:
+    for (queue_url, kind), count in in_flight(book).items():
+        assert count == world.in_flight(queue_url, kind) <= MAX_CALLS_PER_LANE
+    out = [entry.lease for call, _ in world.outstanding for entry in call.entries]
+    assert len(out) == len(set(out)), "a lease is in two calls"
+    for call, _ in world.outstanding:
+        assert all(entry.lease.call is call for entry in call.entries)
+    assert all((lease.call is not None) == (lease in out) for lease in book.leases())
+
+
+def _check_lease(lease: Lease, held: Held, world: World, now: float) -> None:
+    assert lease.state.value == held.wanted
+    assert lease.expires_at == held.expires_at
+    assert lease.receipt_handle == held.handle
+    terms = held.terms
+    if lease.standing is Standing.LOST:
+        assert held.lost or now >= held.expires_at + terms.visibility_timeout
+    elif lease.standing is Standing.CAPPED:
+        wish = max(now + terms.visibility_timeout, held.hidden_at_most)
+        assert held.capped or held.limit <= wish + 1
+    elif lease.standing is Standing.UNLEASED:
+        assert lease.queue_url in world.denied
+    else:
+        assert not held.lost
+        assert not held.capped
+
+
+def _check_place(lease: Lease, held: Held, at: list[Place], world: World, now: float) -> None:
+    extendable = held.terms.extend and lease.standing in (Standing.OURS, Standing.EXPIRED)
+    if world.in_a_call(held) or (held.wanted == "held" and not extendable):
+        assert at == []
+        return
+    (place,) = at
+    assert place.queue_url == lease.queue_url
+    if held.wanted == "done" and place.kind is CallKind.CHANGE_VISIBILITY:
+        # Kept while its delete is repeated.
+        assert extendable
+        assert held.extend_due[0] < held.end_due[1]
+        window = held.extend_due
+    else:
+        assert (place.kind is CallKind.DELETE) == (held.wanted == "done")
+        window = held.extend_due if held.wanted == "held" else held.end_due
+    assert _is_in(window, place, now), (window, place, now)
+
+
+def _is_in(window: Window, place: Place, now: float) -> bool:
+    if place.due is None:
+        return window[0] <= now + EPSILON
+    return window[0] - EPSILON <= place.due <= window[1] + EPSILON
+
+
+def _check_next_due(
+    book: LeaseBook, placed: dict[Lease, list[Place]], world: World, now: float
+) -> None:
+    dues = [
+        now if place.due is None else place.due
+        for (place,) in placed.values()
+        if world.in_flight(place.queue_url, place.kind) < MAX_CALLS_PER_LANE
+    ]
+    assert max(book.next_due(now), now) == max(min(dues, default=math.inf), now)
+
+
+def check_call(call: Call, world: World, now: float) -> None:
+    """Check a call that was just planned, before it is noted in the world."""
+    assert 1 <= len(call.entries) <= 10
+    assert call.planned_at == now
+    assert {entry.lease.queue_url for entry in call.entries} == {call.queue_url}
+    assert len({entry.receipt_handle for entry in call.entries}) == len(call.entries)
+    for entry in call.entries:
+        assert KINDS[entry.action] is call.kind
+        held = world.held[entry.lease.key]
+        assert entry.receipt_handle == held.handle
+        assert not world.in_a_call(held)
+        {Action.EXTEND: _check_extension, Action.RELEASE: _check_release}.get(
+            entry.action, _check_delete
+        )(entry, held, world, now)
+
+
+def _check_extension(entry: Entry, held: Held, world: World, now: float) -> None:
+    if held.wanted != "held":
+        # Only while a delete is repeated, or an extension that was under way before it.
+        assert held.wanted == "done"
+        assert held.handle in held.deletes_sent or held.troubled
+    assert held.terms.extend
+    assert not held.lost
+    assert entry.receipt_handle not in world.released, "an extension follows a release"
+    assert not world.is_under_way(held, Action.DELETE)
+    assert 1 <= entry.timeout <= TWELVE_HOURS
+    assert held.expires_at < now + entry.timeout <= held.limit + EPSILON
+    # SQS counts from the arrival of a call, so a shorter timeout might shorten the lease.
+    assert entry.timeout >= held.last_timeout or now + entry.timeout > held.hidden_at_most
+
+
+def _check_release(entry: Entry, held: Held, world: World, now: float) -> None:
+    assert held.wanted == "back"
+    assert now < held.expires_at, "a release comes too late"
+    assert held.certain, "a release of what may be someone else's"
+    assert not held.lost, "a release by a handle that SQS called lost"
+    assert 0 <= entry.timeout <= TWELVE_HOURS
+    assert entry.timeout < max(held.delay, 0) + 1
+
+
+def _check_delete(entry: Entry, held: Held, world: World, now: float) -> None:
+    assert held.wanted == "done"
+    assert held.key in world.finished

@@ -1,0 +1,149 @@
+"""A state machine that does to a lease book all that a keeper can do to it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+
+from hypothesis import strategies as st
+from hypothesis.stateful import invariant, precondition, rule
+
+from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Outcome
+from celery_sqs_heartbeat.loop import MAX_CALLS
+from tests.model.checks import check_book, check_call
+from tests.model.placing import in_flight, places
+from tests.model.receiving import picks
+from tests.model.truth import REFUSED_DELETE_PAUSE, Held
+from tests.model.wishing import Wishing
+
+#: Below and above the shortest pauses, and as long as thresholds, timeouts and limits.
+STEPS = (0.01, 0.05, 0.2, 1.0, 5.0, 10.0, 20.0, 30.0, 61.0, 300.0, 14_400.0, 43_200.0, 100_000.0)
+#: Plans in a row that may bring nothing, before the book counts as spinning.
+IDLE_PLANS = 50
+#: Rounds of calls within which all that was begun must have come to its end.
+ROUNDS = 10
+
+outcomes = st.lists(st.sampled_from(Outcome), min_size=1, max_size=10)
+
+
+class BookMachine(Wishing):
+    """Lets time pass, has calls planned and answers them, and checks the book throughout."""
+
+    # -- Time -----------------------------------------------------------------
+
+    @rule(seconds=st.sampled_from(STEPS))
+    def wait(self, seconds: float) -> None:
+        self.now += seconds
+
+    @rule()
+    def go_on_to_the_next_call(self) -> None:
+        """At the time that the book names there is something to do, or it names a later one."""
+        for _ in range(IDLE_PLANS):
+            due = self.book.next_due(self.now)
+            if due == math.inf or len(self.world.outstanding) >= MAX_CALLS:
+                return
+            self.now = max(self.now, due)
+            if self._plan(MAX_CALLS - len(self.world.outstanding)):
+                return
+        raise AssertionError(f"the book is due at {due}, again and again, and plans nothing")
+
+    # -- Calls ------------------------------------------------------------------
+
+    @rule(room=st.integers(0, MAX_CALLS))
+    def plan(self, room: int) -> None:
+        self._plan(min(room, MAX_CALLS - len(self.world.outstanding)))
+
+    def _plan(self, room: int) -> list[Call]:
+        calls = self.book.plan(self.now, room)
+        assert len(calls) <= room
+        late = [
+            each
+            for each in self.world.held.values()
+            if each.wanted == "back" and (self.now >= each.expires_at or not each.certain)
+        ]
+        for call in calls:
+            check_call(call, self.world, self.now)
+            leases = tuple(self.world.held[entry.lease.key] for entry in call.entries)
+            self.world.outstanding.append((call, leases))
+            for entry, held in zip(call.entries, leases, strict=True):
+                if entry.action is Action.RELEASE:
+                    self.world.released.add(entry.receipt_handle)
+                elif entry.action is Action.DELETE:
+                    held.deletes_sent.add(entry.receipt_handle)
+        self._forget_what_the_book_forgot(late)
+        return calls
+
+    @precondition(lambda self: self.world.outstanding)
+    @rule(pick=picks, answer=outcomes)
+    def settle(self, pick: int, answer: list[Outcome]) -> None:
+        self._settle(pick % len(self.world.outstanding), answer)
+
+    @precondition(lambda self: self.world.outstanding)
+    @rule(outcome=st.sampled_from(Outcome))
+    def settle_all(self, outcome: Outcome) -> None:
+        self._settle_all(outcome)
+
+    def _settle_all(self, outcome: Outcome) -> None:
+        while self.world.outstanding:
+            self._settle(0, [outcome])
+
+    def _settle(self, index: int, answer: list[Outcome]) -> None:
+        call, leases = self.world.outstanding.pop(index)
+        given = list(itertools.islice(itertools.cycle(answer), len(call.entries)))
+        may_end: list[Held] = []
+        for entry, held, outcome in zip(call.entries, leases, given, strict=True):
+            if self.world.held.get(held.key) is not held or entry.receipt_handle != held.handle:
+                continue
+            if outcome is Outcome.DENIED and call.kind is CallKind.CHANGE_VISIBILITY:
+                self.world.denied.add(call.queue_url)
+                may_end += [
+                    each
+                    for each in self.world.held.values()
+                    if each.wanted == "back" and each.key[0] == call.queue_url
+                ]
+            end = held.answered(entry.action, outcome, call, entry.timeout, self.now)
+            if end == "ends":
+                del self.world.held[held.key]
+            elif end == "may end":
+                may_end.append(held)
+        self.book.settle(call, given, self.now)
+        self._forget_what_the_book_forgot(may_end)
+
+    def _forget_what_the_book_forgot(self, candidates: list[Held]) -> None:
+        kept = {lease.key for lease in self.book.leases()}
+        for each in candidates:
+            if each.key not in kept:
+                self.world.held.pop(each.key, None)
+
+    # -- Always, and at the end -----------------------------------------------------
+
+    @invariant()
+    def the_book_is_sound(self) -> None:
+        check_book(self.book, self.world, self.now)
+        self.book.take_events()
+
+    def teardown(self) -> None:
+        """Bring all to its end: nothing may be left."""
+        if sys.exc_info()[0] is not None or not hasattr(self, "book"):
+            return
+        for index, held in enumerate(list(self.world.held.values())):
+            if index % 2:
+                self._release(held.handle, 0)
+            else:
+                self._done(held.handle)
+        for _ in range(ROUNDS):
+            self._settle_all(Outcome.DONE)
+            self.the_book_is_sound()
+            self.go_on_to_the_next_call()
+        # What is left pauses after a refused delete.
+        self.now += REFUSED_DELETE_PAUSE
+        for _ in range(ROUNDS):
+            self._settle_all(Outcome.DONE)
+            self._plan(MAX_CALLS)
+            self._settle_all(Outcome.DONE)
+            self.the_book_is_sound()
+        assert len(self.book) == self.book.ending == 0
+        assert self.book.next_due(self.now) == math.inf
+        assert places(self.book) == {}
+        assert not any(in_flight(self.book).values())

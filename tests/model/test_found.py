@@ -1,0 +1,75 @@
+"""What the machine has found in the book, as the shortest traces that show it."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.core.lease import Standing
+from tests.unit.booking import Booking, summary
+
+
+def test_a_task_that_succeeds_after_a_release_that_still_waits_for_an_extension_is_deleted() -> (
+    None
+):
+    # The extension is under way, the release is not: it is not too late for a delete.
+    booking = Booking()
+    booking.receive("a")
+    booking.now = 1020.0
+    extension = booking.one_call()
+    booking.book.release("a", 0, booking.now)
+    booking.book.done("a", booking.now)
+    booking.settle(extension, Outcome.DONE)
+    booking.now += 0.05
+    assert summary(booking.one_call()) == [("a", "delete", 0)]
+
+
+def test_a_message_is_not_called_deleted_before_a_delete_was_sent() -> None:
+    # SQS answers MessageNotInflight to the extension of a lease that has just expired. The
+    # message is visible, and a delete by this handle would work.
+    booking = Booking()
+    booking.receive("a")
+    booking.now = 1020.0
+    extension = booking.one_call()
+    booking.book.done("a", booking.now)
+    booking.settle(extension, Outcome.LOST)
+    assert EventKind.MESSAGE_DELETED not in booking.kinds()
+    booking.now += 0.05
+    assert summary(booking.one_call()) == [("a", "delete", 0)]
+
+
+def test_a_lease_that_is_lost_while_its_release_waits_is_not_released() -> None:
+    # By the stale handle the release would break the lease of the new owner.
+    booking = Booking()
+    booking.receive("a")
+    booking.now = 1020.0
+    extension = booking.one_call()
+    booking.book.release("a", 0, booking.now)
+    booking.settle(extension, Outcome.LOST)
+    assert booking.plan() == []
+    assert booking.book.ending == 0
+
+
+def test_no_extension_follows_a_release_even_if_the_task_succeeds_after_all() -> None:
+    # "After a release no extension follows, ever": nor after one that was throttled.
+    booking = Booking()
+    booking.receive("a")
+    booking.now = 1019.0
+    booking.book.release("a", 0, booking.now)
+    booking.settle(booking.one_call(), Outcome.THROTTLED)
+    booking.book.done("a", booking.now)
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.now = 1025.0
+    assert booking.plan() == []
+
+
+def test_a_lost_lease_is_not_taken_for_ours_when_a_permission_comes_back() -> None:
+    booking = Booking()
+    booking.receive("lost")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.LOST)
+    booking.now = 1025.0
+    booking.receive("refused")
+    booking.receive("granted")
+    booking.now = 1045.0
+    booking.settle(booking.one_call(), Outcome.DENIED, Outcome.DONE)
+    assert booking.lease("lost").standing is Standing.LOST

@@ -1,0 +1,25 @@
+"""The lease book keeps its promises through whatever Hypothesis does to it."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+from tests.model.machine import BookMachine
+
+#: `MODEL_EXAMPLES=20000 pytest tests/model` looks further, at other examples each time.
+EXAMPLES = os.environ.get("MODEL_EXAMPLES")
+
+CI = settings(
+    max_examples=int(EXAMPLES or 1500),
+    stateful_step_count=60,
+    derandomize=not EXAMPLES,
+    deadline=None,
+    print_blob=True,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+TestLeaseBook = BookMachine.TestCase
+TestLeaseBook.settings = CI

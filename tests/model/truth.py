@@ -1,0 +1,154 @@
+"""What is true of each message, in plain values: what the book is held against.
+
+Written from the documents, not from the book; open where the book is free to choose.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Outcome
+from celery_sqs_heartbeat.core.lease import LeaseTerms
+
+Key = tuple[str, str]
+#: From when until when something is due, in monotonic seconds.
+Window = tuple[float, float]
+
+#: The longest pause between tries, and the one after a refused delete, in seconds.
+LONGEST_PAUSE = 5.0
+REFUSED_DELETE_PAUSE = 30.0
+GATHER = 0.05
+TWELVE_HOURS = 43_200.0
+RETRIED = (Outcome.THROTTLED, Outcome.FAILED, Outcome.UNKNOWN)
+
+
+@dataclass(eq=False)
+class Held:
+    """One message that the worker holds, or is getting rid of."""
+
+    key: Key
+    terms: LeaseTerms
+    held_since: float
+    received_at: float = 0.0
+    expires_at: float = 0.0
+    hidden_at_most: float = 0.0
+    last_timeout: int = 0
+    handles: list[str] = field(default_factory=list)
+    wanted: str = "held"
+    lost: bool = False
+    capped: bool = False
+    certain: bool = True
+    troubled: bool = False
+    delay: float = 0.0
+    extend_due: Window = (0.0, 0.0)
+    end_due: Window = (0.0, 0.0)
+    deletes_sent: set[str] = field(default_factory=set)
+
+    @property
+    def handle(self) -> str:
+        return self.handles[-1]
+
+    @property
+    def limit(self) -> float:
+        """Until when it may be extended at most."""
+        own = self.held_since + min(self.terms.max_lease, TWELVE_HOURS)
+        return min(own, self.received_at + TWELVE_HOURS)
+
+    def take(
+        self, handle: str, *, hidden_for: int, sent_at: float, now: float, expires_at: float
+    ) -> None:
+        """Take in a receive. Of one whose timeout is unknown the book may think what it likes."""
+        if handle not in self.handles:
+            self.handles.append(handle)
+        self.received_at = sent_at
+        self.lost = self.capped = False
+        self.certain = True
+        if hidden_for:
+            assert expires_at == sent_at + hidden_for
+        else:
+            assert now <= expires_at <= now + self.terms.threshold
+        self._hidden_until(expires_at)
+        self.hidden_at_most = max(expires_at, now + hidden_for)
+        self.last_timeout = hidden_for
+        if self.wanted == "done":
+            self.end_due = (now, now)
+
+    def want_deleted(self, now: float) -> None:
+        self.wanted = "done"
+        self.end_due = (now, now + GATHER)
+
+    def want_released(self, delay: float, now: float) -> None:
+        self.wanted, self.delay = "back", delay
+        self.end_due = (now, now)
+
+    def answered(
+        self, action: Action, outcome: Outcome, call: Call, timeout: int, now: float
+    ) -> str:
+        """Take in an answer; return whether the book "keeps", "ends" or "may end" it."""
+        alone = len(call.entries) == 1
+        if outcome is Outcome.MALFORMED and not alone:
+            return "keeps"
+        if action is Action.EXTEND:
+            return self._extension_answered(outcome, call.planned_at, timeout, now)
+        if action is Action.RELEASE:
+            self.end_due = (now, now + LONGEST_PAUSE)
+            return "keeps" if outcome in (Outcome.THROTTLED, Outcome.FAILED) else "ends"
+        if outcome in (Outcome.DONE, Outcome.LOST, Outcome.MALFORMED, Outcome.CAPPED):
+            return "ends"
+        denied = outcome is Outcome.DENIED
+        self.end_due = (now, now + (REFUSED_DELETE_PAUSE if denied else LONGEST_PAUSE))
+        return "keeps"
+
+    def _extension_answered(
+        self, outcome: Outcome, planned_at: float, timeout: int, now: float
+    ) -> str:
+        if outcome is Outcome.DONE:
+            self.certain = self.certain and now < self.expires_at
+            self._hidden_until(max(self.expires_at, planned_at + timeout))
+            self.hidden_at_most = max(self.hidden_at_most, now + timeout)
+            self.last_timeout = timeout
+        elif outcome in (Outcome.LOST, Outcome.MALFORMED):
+            self.lost = True
+            # A release by a lost handle would disturb the message's new owner. And only a
+            # delete that was sent can have taken the message away.
+            if self.wanted == "back":
+                return "ends"
+            if self.wanted == "done" and self.handle in self.deletes_sent:
+                return "may end"
+        elif outcome is Outcome.CAPPED:
+            self.capped = True
+        elif outcome in RETRIED:
+            self.extend_due = (now, now + LONGEST_PAUSE)
+            self.troubled = self.wanted == "done"
+        return "keeps"
+
+    def _hidden_until(self, expires_at: float) -> None:
+        self.expires_at = expires_at
+        due = expires_at - self.terms.threshold
+        self.extend_due = (due, due)
+
+
+class World:
+    """Every message, and every call whose answer is still out."""
+
+    def __init__(self) -> None:
+        self.held: dict[Key, Held] = {}
+        self.finished: set[Key] = set()
+        self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
+        self.released: set[str] = set()
+        self.denied: set[str] = set()
+
+    def owner(self, handle: str) -> Held | None:
+        return next((each for each in self.held.values() if handle in each.handles), None)
+
+    def is_under_way(self, held: Held, action: Action) -> bool:
+        pairs = (zip(call.entries, leases, strict=True) for call, leases in self.outstanding)
+        return any(each is held and e.action is action for pair in pairs for e, each in pair)
+
+    def in_flight(self, queue_url: str, kind: CallKind) -> int:
+        return [(call.queue_url, call.kind) for call, _ in self.outstanding].count(
+            (queue_url, kind)
+        )
+
+    def in_a_call(self, held: Held) -> bool:
+        return any(held in leases for _, leases in self.outstanding)

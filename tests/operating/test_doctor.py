@@ -1,0 +1,341 @@
+"""`celery -A proj sqs-heartbeat doctor` and `iam`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from email.utils import formatdate
+from pathlib import Path
+from typing import Any
+
+import pytest
+from celery import Celery, _state
+
+from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.cli.asking import Asker
+from celery_sqs_heartbeat.cli.checks.finding import Finding
+from celery_sqs_heartbeat.cli.checks.machine import check_clock
+from celery_sqs_heartbeat.cli.examining import examine
+from celery_sqs_heartbeat.cli.policy import SEND
+from celery_sqs_heartbeat.cli.reading import Broker
+from celery_sqs_heartbeat.testing.serving import SimulatedServer
+from tests.support.answers import Answer, Body
+from tests.support.faults import Forward, deny, fail, reset, throttle
+from tests.support.proxy import FaultProxy
+from tests.support.servers import SqsServer
+from tests.support.workers import ROOT, SAFE_ENV
+
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+#: What a sound app says, so that a test sees what it changed alone.
+SOUND = {
+    "task_acks_late": True,
+    "task_acks_on_failure_or_timeout": False,
+    "task_time_limit": 600,
+    "worker_eta_task_limit": 100,
+    "worker_concurrency": 2,
+    "sqs_heartbeat_enabled": True,
+    "task_default_queue": "work",
+}
+OPTIONS = {"region": "us-east-1", "is_secure": False}
+PROJ = """
+import json, os
+from celery import Celery
+from celery_sqs_heartbeat import install
+
+app = install(Celery("proj", broker=os.environ["PROJ_BROKER"]))
+app.conf.update(json.loads(os.environ["PROJ_CONF"]))
+
+@app.task
+def add(x, y):
+    return x + y
+"""
+
+
+@pytest.fixture(autouse=True)
+def _no_tasks_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery shares the tasks of an app with all apps of the process."""
+    monkeypatch.setattr(_state, "_on_app_finalizers", set())
+
+
+@pytest.fixture
+def proxy(simulated: SimulatedServer) -> Iterator[FaultProxy]:
+    with FaultProxy(simulated.url) as running:
+        yield running
+
+
+@pytest.fixture
+def simulated() -> Iterator[SimulatedServer]:
+    """A server with a sound queue."""
+    with SimulatedServer() as server:
+        client = server.client()
+        client.create_queue(QueueName="dead")
+        policy = json.dumps({"deadLetterTargetArn": "dead", "maxReceiveCount": 5})
+        client.create_queue(QueueName="work", Attributes={"RedrivePolicy": policy})
+        yield server
+
+
+@pytest.fixture
+def run(tmp_path: Path, proxy: FaultProxy) -> Run:
+    (tmp_path / "proj.py").write_text(PROJ)
+
+    def run(*args: str, broker: str = proxy.broker_url, **conf: Any) -> Any:
+        settings = {**SOUND, "broker_transport_options": OPTIONS, **conf}
+        return subprocess.run(
+            [sys.executable, "-m", "celery", "-A", "proj", "sqs-heartbeat", *args],
+            env={
+                **os.environ,
+                **SAFE_ENV,
+                "COLUMNS": "100",
+                "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+                "PROJ_BROKER": broker,
+                "PROJ_CONF": json.dumps(settings),
+            },
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+def app_at(broker_url: str, **conf: Any) -> Any:
+    app = install(Celery("proj", broker=broker_url, set_as_current=False))
+    app.conf.update({**SOUND, "broker_transport_options": OPTIONS, **conf})
+    return app
+
+
+def found(findings: list[Finding], *but: str) -> dict[str, str | None]:
+    """Return the values of what was found by id, without what is always there."""
+    always = {"SQSHB-P008", "SQSHB-P201", "SQSHB-P301", "SQSHB-P505", "SQSHB-I303", "SQSHB-I504"}
+    return {f.id: f.value for f in findings if f.id not in always - set(but)}
+
+
+def test_a_sound_queue_passes_and_nothing_is_received_or_changed(
+    run: Run, proxy: FaultProxy, simulated: SimulatedServer
+) -> None:
+    client = simulated.client()
+    url = client.get_queue_url(QueueName="work")["QueueUrl"]
+    client.send_message(QueueUrl=url, MessageBody="precious")
+    ended = run("doctor", "--strict")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert ended.stderr == ""
+    lines = ended.stdout.splitlines()
+    assert "OK       queue work: the queue is there: visibility timeout 30 s" in lines
+    assert lines[-1] == "0 errors, 0 warnings, 2 notes, 4 checks passed."
+    assert "testing" not in ended.stdout
+    (message,) = client.receive_message(QueueUrl=url, AttributeNames=["ApproximateReceiveCount"])[
+        "Messages"
+    ]
+    assert message["Attributes"]["ApproximateReceiveCount"] == "1"
+
+
+def test_errors_and_warnings_end_with_their_status(run: Run) -> None:
+    warned = run("doctor", task_acks_late=False)
+    assert warned.returncode == 0
+    assert "WARNING  task_acks_late=False: messages are deleted before their tasks" in warned.stdout
+    assert run("doctor", "--strict", task_acks_late=False).returncode == 1
+    failed = run("doctor", sqs_heartbeat_threshold=40)
+    assert failed.returncode == 2
+    assert "threshold=40 must be below" in failed.stdout
+
+
+def test_json_is_a_list_of_findings_and_nothing_else(run: Run) -> None:
+    ended = run("doctor", "--json", "-Q", "work,elsewhere")
+    assert ended.returncode == 0
+    findings = json.loads(ended.stdout)
+    fields = {"severity", "id", "title", "why", "fix", "queue", "setting", "value"}
+    assert {frozenset(each) for each in findings} == {frozenset(fields)}
+    assert [(each["id"], each["queue"]) for each in findings if each["severity"] == "warning"] == [
+        ("SQSHB-W202", "elsewhere")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("operation", "id_", "permission"),
+    [
+        ("ListQueues", "SQSHB-E301", "sqs:ListQueues"),
+        ("ReceiveMessage", "SQSHB-E301", "sqs:ReceiveMessage"),
+        ("ChangeMessageVisibilityBatch", "SQSHB-E301", "sqs:ChangeMessageVisibility"),
+        ("DeleteMessageBatch", "SQSHB-E301", "sqs:DeleteMessage"),
+        ("GetQueueAttributes", "SQSHB-W302", "sqs:GetQueueAttributes"),
+    ],
+)
+def test_a_missing_permission_is_named(
+    proxy: FaultProxy, operation: str, id_: str, permission: str
+) -> None:
+    proxy.rule(operation, deny())
+    assert found(examine(app_at(proxy.broker_url))) == {id_: permission}
+
+
+def test_a_missing_permission_ends_with_status_2(run: Run, proxy: FaultProxy) -> None:
+    proxy.rule("DeleteMessageBatch", deny())
+    ended = run("doctor")
+    assert ended.returncode == 2
+    assert "ERROR    queue work: a permission is missing: sqs:DeleteMessage" in ended.stdout
+
+
+def test_every_permission_is_tried(proxy: FaultProxy) -> None:
+    (tried,) = [f for f in examine(app_at(proxy.broker_url)) if f.id == "SQSHB-P301"]
+    assert (tried.value or "").split(", ") == [
+        "sqs:ListQueues",
+        "sqs:GetQueueAttributes",
+        "sqs:ReceiveMessage",
+        "sqs:ChangeMessageVisibility",
+        "sqs:DeleteMessage",
+    ]
+    (receive,) = proxy.calls("ReceiveMessage")
+    assert receive.body["MaxNumberOfMessages"] == 0
+    assert receive.answer is not None
+    assert "Messages" not in receive.answer
+
+
+def test_no_failure_to_ask_is_a_traceback(run: Run) -> None:
+    ended = run("doctor", broker="sqs://AKIDEXAMPLE:wJalrXUtnFEMI@127.0.0.1:1")
+    assert ended.returncode == 2
+    assert "SQS can't be reached" in ended.stdout
+    assert "Traceback" not in ended.stdout + ended.stderr
+    assert "wJalrXUtnFEMI" not in ended.stdout + ended.stderr
+    assert "AKIDEXAMPLE" not in ended.stdout + ended.stderr
+
+
+def test_a_url_that_cant_be_read_is_a_finding_without_its_keys(run: Run) -> None:
+    ended = run("doctor", broker="sqs://AKIDEXAMPLE:wJal/rXU:tnFEMI@")
+    assert ended.returncode == 2
+    assert "broker_url can't be read" in ended.stdout
+    assert "rXU" not in ended.stdout + ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("effect", "id_", "value"),
+    [
+        (throttle(), "SQSHB-W306", "RequestThrottled"),
+        (fail(500), "SQSHB-W306", "InternalError"),
+        (fail(403, "SignatureDoesNotMatch"), "SQSHB-E305", "SignatureDoesNotMatch"),
+        (fail(400, "InvalidSecurityPolicy"), "SQSHB-W307", "InvalidSecurityPolicy"),
+    ],
+)
+def test_why_sqs_did_not_answer(proxy: FaultProxy, effect: Any, id_: str, value: str) -> None:
+    proxy.rule("*", effect)
+    assert found(examine(app_at(proxy.broker_url))) == {id_: value}
+
+
+def test_an_endpoint_that_is_down_is_tried_once(proxy: FaultProxy) -> None:
+    proxy.rule("*", reset())
+    urls = {name: {"url": f"{proxy.url}/1/{name}"} for name in ("a", "b")}
+    app = app_at(proxy.broker_url, broker_transport_options={**OPTIONS, "predefined_queues": urls})
+    findings = [f for f in examine(app, queues=["a", "b"]) if f.id == "SQSHB-E304"]
+    assert [f.queue for f in findings] == ["a", "b"]
+    assert len(proxy.calls()) == 1
+
+
+def test_predefined_queues_are_taken_by_their_urls(
+    proxy: FaultProxy, simulated: SimulatedServer
+) -> None:
+    url = simulated.client().get_queue_url(QueueName="work")["QueueUrl"]
+    queues = {"here": {"url": url}, "gone": {"url": url.replace("work", "gone")}}
+    app = app_at(
+        proxy.broker_url, broker_transport_options={**OPTIONS, "predefined_queues": queues}
+    )
+    findings = examine(app, queues=["here", "gone", "unnamed"])
+    missing = [f.queue for f in findings if f.id == "SQSHB-E201"]
+    assert missing == ["gone", "unnamed"]
+    assert [f.queue for f in findings if f.id == "SQSHB-P201"] == ["here"]
+    assert proxy.calls("ListQueues") == []
+
+
+def test_a_queue_goes_by_its_prefix(proxy: FaultProxy, simulated: SimulatedServer) -> None:
+    simulated.client().create_queue(QueueName="prod-work")
+    options = {**OPTIONS, "queue_name_prefix": "prod-"}
+    findings = examine(app_at(proxy.broker_url, broker_transport_options=options))
+    assert [f.queue for f in findings if f.id == "SQSHB-W204"] == ["work"]
+
+
+def test_predefined_queues_that_kombu_refuses_are_a_finding(proxy: FaultProxy) -> None:
+    options = {**OPTIONS, "predefined_queues": {"work": {"url": "https://sqs/1/work.fifo"}}}
+    findings = examine(app_at(proxy.broker_url, broker_transport_options=options))
+    assert "must have a name ending with .fifo" in (found(findings)["SQSHB-E005"] or "")
+
+
+def test_a_queue_that_the_app_has_not_is_a_finding(proxy: FaultProxy) -> None:
+    app = app_at(proxy.broker_url, task_create_missing_queues=False)
+    (finding,) = [f for f in examine(app, queues=["nope"]) if f.id == "SQSHB-E006"]
+    assert finding.queue == "nope"
+
+
+@pytest.mark.parametrize(
+    ("ahead", "id_"), [(-3600, "SQSHB-E501"), (60, "SQSHB-W502"), (0, "SQSHB-P503")]
+)
+def test_the_clock_is_held_against_that_of_sqs(proxy: FaultProxy, ahead: float, id_: str) -> None:
+    now = 1_700_000_000.0
+
+    def dated(body: Body, forward: Forward) -> Answer:
+        answer = forward(body)
+        return replace(answer, headers={**answer.headers, "Date": formatdate(now - ahead)})
+
+    proxy.rule("*", dated)
+    asker = Asker(Broker.of_app(app_at(proxy.broker_url)), clock=lambda: now)
+    tries = asker.ask("work").tries
+    assert len(tries) == 5
+    (finding,) = check_clock([answer.skew for answer in tries.values()])
+    assert finding.id == id_
+
+
+def test_attributes_of_another_server_are_read(sqs_server: SqsServer) -> None:
+    """Ministack tells the retention, too."""
+    name = "short-lived"
+    sqs_server.client().create_queue(
+        QueueName=name,
+        Attributes={"MessageRetentionPeriod": "60", "VisibilityTimeout": "90"},
+    )
+    findings = examine(app_at(sqs_server.broker_url), queues=[name])
+    assert found(findings, "SQSHB-P301")["SQSHB-E207"] == "60 s, hidden for 90 s"
+    assert "sqs:DeleteMessage" in (found(findings, "SQSHB-P301")["SQSHB-P301"] or "")
+
+
+def test_the_policy_has_the_arns_that_sqs_tells(run: Run) -> None:
+    ended = run("iam")
+    assert ended.returncode == 0, ended.stderr
+    policy = json.loads(ended.stdout)
+    by_sid = {each["Sid"]: each for each in policy["Statement"]}
+    assert by_sid["Consume"]["Resource"] == "arn:aws:sqs:us-east-1:000000000000:work"
+    assert by_sid["Find"]["Action"] == ["sqs:ListQueues"]
+
+
+def test_without_sqs_the_policy_is_made_from_urls_or_from_what_is_told(run: Run) -> None:
+    nowhere = "sqs://k:s@127.0.0.1:1"
+    url = "https://sqs.eu-west-3.amazonaws.com/123456789012/work"
+    options = {**OPTIONS, "predefined_queues": {"work": {"url": url}}}
+    ended = run("iam", "--producer", broker=nowhere, broker_transport_options=options)
+    (statement,) = json.loads(ended.stdout)["Statement"]
+    assert statement["Resource"] == "arn:aws:sqs:eu-west-3:123456789012:work"
+    assert statement["Action"] == ["sqs:SendMessage", "sqs:GetQueueAttributes"]
+
+    unknown = run("iam", broker=nowhere)
+    assert unknown.returncode == 2
+    assert "the account of queue 'work' is not known" in unknown.stderr
+    assert "--account" in unknown.stderr
+    told = run("iam", "--account", "123456789012", "--region", "us-west-2", broker=nowhere)
+    assert "arn:aws:sqs:us-west-2:123456789012:work" in told.stdout
+
+
+@pytest.mark.parametrize("args", [("iam",), ("iam", "--producer")])
+def test_another_broker_needs_no_policy(run: Run, args: tuple[str, ...]) -> None:
+    ended = run(*args, broker="memory://")
+    assert ended.returncode == 1
+    assert "Error: the broker is not SQS: memory" in ended.stderr
+
+
+def test_a_producer_makes_no_call_that_its_policy_lacks(proxy: FaultProxy) -> None:
+    app = app_at(proxy.broker_url)
+    with app.producer_pool.acquire() as producer:
+        app.send_task("proj.add", (1, 2), producer=producer)
+    app.close()
+    made = {f"sqs:{call.operation}" for call in proxy.calls()}
+    assert set(SEND) <= made <= {*SEND, "sqs:ListQueues", "sqs:CreateQueue"}

@@ -1,0 +1,228 @@
+"""Journals of real processes: killed, with real threads, and with S3 over the wire."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from celery_sqs_heartbeat.journal import WorkerInfo, open_journal, read_journal
+from celery_sqs_heartbeat.journal import journal as journals
+from celery_sqs_heartbeat.journal.layout import closed_segments, open_segments
+from celery_sqs_heartbeat.journal.writer import Rotation
+from tests.support.markdown import blocks
+from tests.support.servers import free_port
+from tests.support.waiting import PATIENCE
+from tests.support.workers import ROOT
+from tests.unit.journal.making import event_of, files_in, frames_of
+
+#: Writes without end, in many small segments, and prints how many lines are written.
+WRITER = """
+import os, sys
+from pathlib import Path
+from celery_sqs_heartbeat.journal import WorkerInfo, journal as journals, open_journal
+from celery_sqs_heartbeat.journal.writer import Rotation
+from tests.unit.journal.making import event_of
+journals._WRITE_SECONDS = 0.002
+target, spool, lines = sys.argv[1], sys.argv[2], int(sys.argv[3])
+journal = open_journal(
+    target, spool=Path(spool) if spool else None, rotation=Rotation(max_bytes=lines * 300)
+)
+journal.start(WorkerInfo())
+event = event_of(task="proj." + "x" * 80)
+for number in range(10**9):
+    journal(event)
+    if number % 20 == 0:
+        os.write(1, b"%d\\n" % journal.stats.written)
+"""
+
+#: Journals under gevent or eventlet while nothing yields.
+GREEN = """
+import sys, time
+library, target, folder = sys.argv[1:]
+if library == "gevent":
+    from gevent import monkey
+    monkey.patch_all()
+else:
+    import eventlet
+    eventlet.monkey_patch()
+import json
+from pathlib import Path
+from celery_sqs_heartbeat.journal import WorkerInfo, open_journal, read_journal
+from tests.support.waiting import PATIENCE
+from tests.unit.journal.making import event_of
+journal = open_journal(target, spool=Path(folder))
+journal.start(WorkerInfo())
+journal(event_of())
+end = time.monotonic() + PATIENCE
+while len(list(read_journal(folder))) < 2 and time.monotonic() < end:
+    pass
+seen = len(list(read_journal(folder)))
+journal.close(PATIENCE)
+stats = journal.stats
+print(json.dumps({"seen": seen, "written": stats.written, "shipped": stats.shipped}))
+"""
+
+
+def killed_writer(target: Path | str, lines: int, moments: random.Random, spool: str = "") -> int:
+    """Have a process write, kill it, and return how many lines it knew to be written."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(target), spool, str(lines)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        written = 0
+        least = moments.randrange(1, 3_000)
+        while written < least:
+            written = int(process.stdout.readline())
+        process.send_signal(signal.SIGKILL)
+        rest = [line for line in process.stdout.read().split(b"\n")[:-1] if line]
+    return int(rest[-1]) if rest else written
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_killed_worker_loses_only_what_was_not_written(seed: int, tmp_path: Path) -> None:
+    written = killed_writer(tmp_path, 40, random.Random(seed))
+    closed = closed_segments(tmp_path)
+    for path in closed:
+        frames = frames_of(path)
+        assert frames
+        assert all(frame.endswith(b"}\n") for frame in frames)
+    assert len(open_segments(tmp_path)) <= 1
+    before = [line["seq"] for line in read_journal(tmp_path)]
+    assert before == list(range(1, len(before) + 1))
+    assert len(before) >= written
+
+    # Whoever starts next closes what was left open.
+    journal = open_journal(str(tmp_path))
+    journal.start(WorkerInfo())
+    journal.close(PATIENCE)
+    assert open_segments(tmp_path) == []
+    assert all(name.endswith(".jsonl.zst") and "/." not in name for name in files_in(tmp_path))
+    wid = {line["wid"] for line in read_journal(tmp_path) if line["seq"] > 2}
+    assert len(wid) == 1
+    after = [line["seq"] for line in read_journal(tmp_path) if line["wid"] in wid]
+    assert after == before
+
+
+def test_what_waits_is_written_within_the_second_that_a_crash_may_cost() -> None:
+    assert journals._WRITE_SECONDS <= 0.5
+
+
+def test_the_documented_snippet_finds_what_came_again(tmp_path: Path) -> None:
+    (snippet,) = blocks("docs/journal.md", "python")
+    names: dict[str, Any] = {}
+    exec(snippet, names)
+    journal = open_journal(str(tmp_path))
+    journal.start(WorkerInfo())
+    journal(event_of(message_id="once", receive_count=1))
+    journal(event_of(message_id="again", receive_count=2))
+    journal.close(PATIENCE)
+    assert names["redelivered"](tmp_path) == {"again"}
+
+
+@pytest.fixture
+def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    return monkeypatch
+
+
+def new_server(port: int) -> ThreadedMotoServer:
+    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
+    server.start()
+    # All servers of a process share what they hold.
+    urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/reset", data=b"").close()
+    boto3.client("s3").create_bucket(Bucket="journals")
+    return server
+
+
+@pytest.fixture
+def server(credentials: pytest.MonkeyPatch) -> Iterator[ThreadedMotoServer]:
+    port = free_port()
+    credentials.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
+    server = new_server(port)
+    yield server
+    server.stop()
+
+
+def shipped_lines(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines that are in the bucket."""
+    client = boto3.client("s3")
+    for entry in client.list_objects_v2(Bucket="journals").get("Contents", ()):
+        path = folder / entry["Key"]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        client.download_file("journals", entry["Key"], str(path))
+    return list(read_journal(folder / "prod" / "eu"))
+
+
+def test_a_journal_is_in_s3_when_its_worker_has_ended(
+    server: ThreadedMotoServer, tmp_path: Path
+) -> None:
+    journal = open_journal(
+        "s3://journals/prod/eu", spool=tmp_path / "spool", rotation=Rotation(max_bytes=2_000)
+    )
+    journal.start(WorkerInfo())
+    for _ in range(50):
+        journal(event_of())
+    journal.close(PATIENCE)
+    assert files_in(tmp_path) == []
+    lines = shipped_lines(tmp_path / "got")
+    assert [line["seq"] for line in lines] == list(range(1, 53))
+    assert lines[-1]["ev"] == "worker-stopped"
+    assert journal.stats.shipped > 5
+    assert journal.stats.dropped == 0
+
+
+def test_what_a_killed_worker_left_without_s3_is_shipped_by_the_next(
+    credentials: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    port, spool = free_port(), tmp_path / "spool"
+    credentials.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
+    written = killed_writer("s3://journals/prod/eu", 400, random.Random(7), str(spool))
+    assert closed_segments(spool)
+    (dead,) = {line["wid"] for line in read_journal(spool)}
+
+    server = new_server(port)
+    journal = open_journal("s3://journals/prod/eu", spool=spool)
+    journal.start(WorkerInfo())
+    journal.close(PATIENCE)
+    lines = [line["seq"] for line in shipped_lines(tmp_path / "got") if line["wid"] == dead]
+    server.stop()
+    assert lines == list(range(1, len(lines) + 1))
+    assert len(lines) >= written
+    assert files_in(spool) == []
+
+
+@pytest.mark.parametrize("library", ["gevent", "eventlet"])
+@pytest.mark.parametrize("is_shipped", [False, True], ids=["folder", "s3"])
+def test_under_green_threads_it_is_written_though_nothing_yields(
+    library: str, is_shipped: bool, server: ThreadedMotoServer, tmp_path: Path
+) -> None:
+    spool = tmp_path / "spool"
+    target = "s3://journals/prod/eu" if is_shipped else str(spool)
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", GREEN, library, target, str(spool)],
+        cwd=ROOT,
+        env=os.environ,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout) == {"seen": 2, "written": 3, "shipped": int(is_shipped)}
+    assert len(shipped_lines(tmp_path / "got") if is_shipped else list(read_journal(spool))) == 3

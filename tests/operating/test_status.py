@@ -1,0 +1,361 @@
+"""The status server of a real keeper, over the wire."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.observe.recorder import Recorder
+from celery_sqs_heartbeat.observe.status import connection
+from celery_sqs_heartbeat.observe.status.listener import MAX_CONNECTIONS
+from celery_sqs_heartbeat.observe.status.server import StatusServer
+from tests.support.observed import QUEUE, TOKEN, Gate, Observed, observed
+from tests.support.waiting import PATIENCE, wait_until
+
+#: Due for extension a tenth of a second after each extension.
+EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
+PATHS = ("/", "/page.css", "/page.js", "/icon.svg", "/healthz", "/metrics", "/leases", "/events")
+
+
+@pytest.fixture
+def scene() -> Iterator[Observed]:
+    with observed(name="celery@host") as scene:
+        yield scene
+
+
+class Answer:
+    """What came back for a request."""
+
+    def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+def get(scene: Observed, path: str, *, method: str = "GET", **headers: str) -> Answer:
+    request = urllib.request.Request(scene.url + path, method=method, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+            return Answer(answer.status, answer.headers, answer.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return Answer(error.code, error.headers, error.read())
+
+
+def send(scene: Observed, *parts: bytes) -> bytes:
+    """Send bytes as they are and return all that comes back."""
+    with socket.create_connection(("127.0.0.1", scene.server.port or 0), PATIENCE) as client:
+        for part in parts:
+            client.sendall(part)
+        return b"".join(iter(lambda: client.recv(65_536), b""))
+
+
+def status_of(answer: bytes) -> int:
+    return int(answer.split(b" ")[1])
+
+
+def test_the_leases_are_told_of_with_their_extensions(scene: Observed) -> None:
+    scene.receive("a", terms=EAGER, task="shop.pay", task_id="t")
+    wait_until(lambda: get(scene, "/leases").json()["leases"][0]["extended_ago"])
+    told = get(scene, "/leases").json()
+    assert (told["worker"], told["in_flight"], told["pending_deletes"]) == ("celery@host", 1, 0)
+    (lease,) = told["leases"]
+    assert (lease["queue"], lease["queue_url"], lease["message_id"]) == ("orders", QUEUE, "a")
+    assert (lease["task"], lease["state"], lease["standing"]) == ("shop.pay", "held", "ours")
+    assert (lease["visibility_timeout"], lease["threshold"]) == (30, 29.9)
+    assert lease["extensions"] >= 1
+    assert lease["expires_in"] > 20
+
+
+def test_the_last_releases_and_losses_are_told_and_the_calls_counted(scene: Observed) -> None:
+    scene.keeper.release(scene.receive("a"), cause="failed")
+    assert scene.keeper.flush(PATIENCE)
+    scene.sqs.answer = lambda call: [Outcome.LOST] * len(call.entries)
+    scene.receive("b", terms=EAGER)
+    wait_until(lambda: len(get(scene, "/events").json()["happenings"]) == 2)
+    told = get(scene, "/events").json()
+    lost, released = told["happenings"]
+    assert (lost["what"], lost["message_id"]) == ("lost", "b")
+    assert (released["what"], released["cause"], released["message_id"]) == (
+        "released",
+        "failed",
+        "a",
+    )
+    assert sum(minute["change_visibility"] for minute in told["calls_per_minute"]) == 2
+
+
+def test_of_very_many_leases_those_are_shown_that_end_first(scene: Observed) -> None:
+    for number in range(501):
+        scene.receive(f"m{number}", terms=LeaseTerms.of(600 + number))
+    told = get(scene, "/leases").json()
+    assert (told["in_flight"], len(told["leases"])) == (501, 500)
+    assert "m500" not in {lease["message_id"] for lease in told["leases"]}
+
+
+def test_nothing_secret_is_shown_anywhere(scene: Observed) -> None:
+    scene.keeper.release(scene.receive("a"))
+    scene.receive("b", terms=EAGER)
+    wait_until(lambda: get(scene, "/events").json()["happenings"])
+    for path in PATHS:
+        assert b"SECRET" not in get(scene, path).body
+
+
+def test_the_metrics_are_shown(scene: Observed) -> None:
+    scene.receive("a")
+    answer = get(scene, "/metrics")
+    assert answer.headers["Content-Type"].startswith("text/plain")
+    assert b'sqs_heartbeat_in_flight_messages{queue="orders"} 1.0' in answer.body
+
+
+def test_without_prometheus_client_metrics_say_how_to_get_them(scene: Observed) -> None:
+    server = StatusServer(scene.keeper, "127.0.0.1:0", recorder=scene.recorder)
+    server.start()
+    scene.server, old = server, scene.server
+    old.stop()
+    answer = get(scene, "/metrics")
+    assert (answer.status, b"celery-sqs-heartbeat[metrics]" in answer.body) == (501, True)
+
+
+def test_a_keeper_that_hangs_is_unhealthy_until_it_goes_on() -> None:
+    gate = Gate()
+    with observed(before=gate, terms=EAGER, late_after=0.2) as scene:
+        assert get(scene, "/healthz").json()["status"] == "ok"
+        gate.shut()
+        scene.keeper.note_start(scene.receive("a"))
+        wait_until(lambda: get(scene, "/healthz").status == 503)
+        assert get(scene, "/healthz").json()["status"] == "late"
+        assert get(scene, "/leases").json()["health"]["status"] == "late"
+        gate.open()
+        wait_until(lambda: get(scene, "/healthz").status == 200)
+
+
+def test_a_keeper_that_has_ended_is_dead(scene: Observed) -> None:
+    scene.keeper.stop()
+    answer = get(scene, "/healthz")
+    assert (answer.status, answer.json()["status"]) == (503, "dead")
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_answer_has_the_headers_that_keep_it_safe(scene: Observed, path: str) -> None:
+    answer = get(scene, path)
+    assert answer.status == 200
+    assert answer.headers["Cache-Control"] == "no-store"
+    assert answer.headers["Content-Security-Policy"].startswith("default-src 'none'; ")
+    assert "unsafe" not in answer.headers["Content-Security-Policy"]
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    assert answer.headers["Access-Control-Allow-Origin"] is None
+    head = get(scene, path, method="HEAD")
+    assert (head.status, head.body) == (200, b"")
+    assert int(head.headers["Content-Length"]) > 0
+
+
+def test_an_unknown_path_is_not_found(scene: Observed) -> None:
+    assert get(scene, "/etc/passwd").status == 404
+    assert get(scene, "/../page.css").status == 404
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS"])
+def test_nothing_can_be_changed(scene: Observed, method: str) -> None:
+    answer = get(scene, "/leases", method=method)
+    assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost", 200),
+        ("localhost:1", 200),
+        ("127.0.0.1:9808", 200),
+        ("[::1]:9808", 200),
+        ("[::1]", 200),
+        ("rebound.example", 403),
+        ("rebound.example:9808", 403),
+        ("127.0.0.1.rebound.example", 403),
+        ("localhost.rebound.example", 403),
+        ("", 403),
+    ],
+)
+def test_only_this_machines_own_names_are_served(scene: Observed, host: str, status: int) -> None:
+    for path in ("/leases", "/", "/healthz"):
+        assert get(scene, path, Host=host).status == status
+
+
+def test_where_a_token_is_set_all_data_need_it() -> None:
+    with observed(token=TOKEN) as scene:
+        for path in ("/leases", "/events", "/metrics", "/unknown"):
+            answer = get(scene, path)
+            assert (answer.status, "Bearer" in answer.headers["WWW-Authenticate"]) == (401, True)
+            for wrong in (f"Bearer {TOKEN}x", f"Basic {TOKEN}", "Bearer ", "Bearer \xe4", TOKEN):
+                assert get(scene, path, Authorization=wrong).status == 401
+            assert get(scene, f"{path}?token={TOKEN}").status == 401
+            right = get(scene, path, Authorization=f"Bearer {TOKEN}").status
+            assert right == (404 if path == "/unknown" else 200)
+        for path in ("/", "/page.js", "/page.css", "/healthz"):
+            assert get(scene, path).status == 200
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status"),
+    [
+        (b"\r\n\r\n", 400),
+        (b"hello\r\n\r\n", 400),
+        (b"GET /leases\r\n\r\n", 400),
+        (b"GET  /leases HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /leases HTTP/1.1\r\n\r\n", 400),
+        (b"GET /leases HTTP/2.0\r\nHost: localhost\r\n\r\n", 505),
+        (b"GET /leases HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET /leases HTTP/1.1\r\nHost: localhost\r\n folded: x\r\n\r\n", 400),
+        (b"GET /leases HTTP/1.1\r\nHost localhost\r\n\r\n", 400),
+        (b"GET /leases HTTP/1.1\r\nHost: local\x00host\r\n\r\n", 400),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\r\n\r\n", 400),
+        (b"GET /" + b"a" * 10_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n", 431),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\n" + b"x: y\r\n" * 20_000 + b"\r\n", 431),
+        (b"GET /healthz HTTP/1.0\r\nHost: localhost\r\n\r\n", 200),
+        (b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nContent-Length: 3\r\n\r\nabc", 200),
+    ],
+)
+def test_malformed_requests_are_refused(scene: Observed, request_bytes: bytes, status: int) -> None:
+    assert status_of(send(scene, request_bytes)) == status
+    assert get(scene, "/healthz").status == 200
+
+
+def test_a_request_that_comes_in_pieces_is_answered(scene: Observed) -> None:
+    pieces = [bytes([byte]) for byte in b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+    assert status_of(send(scene, *pieces)) == 200
+
+
+def test_a_request_that_never_ends_is_given_up(
+    scene: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SECONDS", 0.1)
+    assert status_of(send(scene, b"GET /healthz HTTP/1.1\r\n")) == 408
+
+
+def test_many_ask_at_once(scene: Observed) -> None:
+    for number in range(50):
+        scene.receive(f"m{number}")
+    with ThreadPoolExecutor(MAX_CONNECTIONS) as threads:
+        paths = [path for _ in range(20) for path in PATHS]
+        statuses = list(threads.map(lambda path: get(scene, path).status, paths))
+    # Their last packets may still be under way when the next are sent.
+    assert set(statuses) <= {200, 503}
+    assert statuses.count(200) > len(paths) // 2
+
+
+def test_more_connections_than_are_served_at_once_are_turned_away(scene: Observed) -> None:
+    address = ("127.0.0.1", scene.server.port or 0)
+    idle = [socket.create_connection(address, PATIENCE) for _ in range(MAX_CONNECTIONS)]
+    try:
+        wait_until(lambda: status_of(send(scene, b"")) == 503)
+    finally:
+        for each in idle:
+            each.close()
+    wait_until(lambda: get(scene, "/healthz").status == 200)
+
+
+def test_a_fault_of_our_own_is_an_answer_and_a_log_line(
+    scene: Observed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(scene.keeper, "snapshot", lambda: 1 / 0)
+    assert get(scene, "/leases").status == 500
+    assert "sqs-heartbeat: the status page failed on /leases" in caplog.text
+    assert get(scene, "/healthz").status == 200
+
+
+def test_a_port_that_is_taken_leaves_the_worker_alone(
+    scene: Observed, caplog: pytest.LogCaptureFixture
+) -> None:
+    address = f"127.0.0.1:{scene.server.port}"
+    server = StatusServer(scene.keeper, address, recorder=Recorder())
+    server.start()
+    assert server.port is None
+    (line,) = [each.getMessage() for each in caplog.records if each.levelname == "ERROR"]
+    assert line.startswith(f"sqs-heartbeat: no status page: sqs_heartbeat_status={address} can't")
+    server.stop()
+
+
+def test_it_starts_and_stops_again_and_again(scene: Observed) -> None:
+    scene.server.start()
+    for _ in range(3):
+        port = scene.server.port
+        scene.server.stop()
+        scene.server.stop()
+        assert scene.server.port is None
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port or 0), PATIENCE)
+        scene.server.start()
+        assert get(scene, "/healthz").status == 200
+
+
+def test_a_forked_child_does_not_keep_the_port(scene: Observed) -> None:
+    port = scene.server.port
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(reading, 1)
+        scene.server.stop()
+        os._exit(0)
+    try:
+        scene.server.stop()
+        again = StatusServer(scene.keeper, f"127.0.0.1:{port}", recorder=scene.recorder)
+        again.start()
+        assert again.port == port
+        again.stop()
+    finally:
+        os.write(writing, b"!")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        os.close(reading)
+        os.close(writing)
+
+
+def test_ipv6_is_served(scene: Observed) -> None:
+    server = StatusServer(scene.keeper, "[::1]:0", recorder=scene.recorder)
+    server.start()
+    if server.port is None:
+        pytest.skip("this machine has no IPv6")
+    with socket.create_connection(("::1", server.port), PATIENCE) as client:
+        client.sendall(b"GET /healthz HTTP/1.1\r\nHost: [::1]\r\n\r\n")
+        assert client.recv(65_536).startswith(b"HTTP/1.1 200 ")
+    server.stop()
+
+
+def test_others_are_refused_without_a_token(scene: Observed) -> None:
+    for address in ("0.0.0.0:0", "[::]:0", "10.1.2.3:0", "worker.example:0"):
+        with pytest.raises(ConfigurationError) as raised:
+            StatusServer(scene.keeper, address, recorder=scene.recorder)
+        assert f"sqs_heartbeat_status_token=None with sqs_heartbeat_status='{address}'" in str(
+            raised.value
+        )
+    server = StatusServer(scene.keeper, "0.0.0.0:0", TOKEN, recorder=scene.recorder)
+    server.start()
+    scene.server.stop()
+    scene.server = server
+    assert get(scene, "/leases").status == 401
+    # By whatever name others know this machine.
+    assert get(scene, "/healthz", Host="worker.example").status == 200
+
+
+def test_a_wrong_address_or_token_is_a_fault_of_the_settings(scene: Observed) -> None:
+    for address, token in (("9808", None), ("127.0.0.1:0", "short"), ("127.0.0.1:0", "ä" * 20)):
+        with pytest.raises(ConfigurationError) as raised:
+            StatusServer(scene.keeper, address, token, recorder=scene.recorder)
+        assert "sqs_heartbeat_status" in str(raised.value)
+        assert token is None or token not in str(raised.value)
+
+
+def test_the_servers_threads_do_not_hold_up_an_end(scene: Observed) -> None:
+    names = {thread.name for thread in threading.enumerate() if not thread.daemon}
+    assert not any("status" in name for name in names)

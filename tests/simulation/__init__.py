@@ -1,0 +1,1 @@
+"""Worlds in which keepers meet everything that can go wrong, reproducible from a seed."""

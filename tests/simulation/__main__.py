@@ -1,0 +1,46 @@
+"""Runs worlds until they add up to the hours asked for, or one that failed again.
+
+python -m tests.simulation --hours 20000
+python -m tests.simulation --replay storm 17
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from tests.simulation.runner import replay, simulate
+
+
+def main() -> int:
+    """Run the command line; status 1 when an invariant does not hold."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--hours", type=float, default=1_000, help="simulated worker-hours")
+    parser.add_argument("--seed", type=int, default=0, help="the first seed")
+    parser.add_argument("--replay", nargs=2, metavar=("KIND", "SEED"))
+    options = parser.parse_args()
+    if options.replay:
+        return replay(options.replay[0], int(options.replay[1]))
+    began = time.monotonic()
+    tally, seeds, failure = simulate(options.hours, options.seed)
+    sys.stdout.write(
+        f"{tally.worker_hours:,.0f} simulated worker-hours, {tally.events:,} events, "
+        f"{seeds} seeds, {time.monotonic() - began:.0f} s\n"
+        f"{tally.messages:,} messages, {tally.executions:,} executions, of which "
+        f"{tally.overlaps:,} overlap and {tally.repeats:,} repeat, each with a cause:\n"
+    )
+    sys.stdout.write(
+        f"  {tally.visibility_calls:,} visibility calls; {tally.visibility_bound:,.0f} bound them "
+        "where nothing fails\n"
+    )
+    for cause, count in sorted(tally.causes.items(), key=lambda item: -item[1]):
+        sys.stdout.write(f"  {count:7,} {cause}\n")
+    if failure is not None:
+        sys.stdout.write(failure)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Carries calls to the simulated SQS and their answers back, or loses them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from celery_sqs_heartbeat.testing import FakeClock, Faults
+
+
+class Network:
+    """Time and loss between workers and SQS."""
+
+    def __init__(self, clock: FakeClock, faults: Faults) -> None:
+        self._clock = clock
+        self._faults = faults
+
+    def carry(
+        self,
+        operation: str,
+        arrive: Callable[[Callable[[Any], None], bool], None],
+        answered: Callable[[Any], None],
+        lost: Callable[[], None],
+        timeout: float,
+    ) -> None:
+        """Carry one call.
+
+        Args:
+            arrive: Does the call at SQS. It is given what to call with the answer, and
+                whether the caller has given up already.
+            answered: Told of the answer, when it is back in time.
+            lost: Told that there was none in time. One of the two is called, once.
+        """
+        fault = self._faults.of(operation)
+        begin = self._clock()
+        is_over = False
+
+        def give_up() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                lost()
+
+        def answer(value: Any) -> None:
+            def deliver() -> None:
+                nonlocal is_over
+                if not is_over:
+                    is_over = True
+                    answered(value)
+
+            if not self._faults.happens(fault.lost_answer):
+                self._clock.at(self._clock() + self._faults.travel_time(operation), deliver)
+
+        self._clock.at(begin + timeout, give_up)
+        if not self._faults.happens(fault.lost_request):
+            self._clock.at(
+                begin + self._faults.travel_time(operation), lambda: arrive(answer, is_over)
+            )

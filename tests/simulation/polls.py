@@ -1,0 +1,115 @@
+"""Long polls that wait at the simulated SQS for messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
+from celery_sqs_heartbeat.testing.queue import SimulatedQueue
+from tests.simulation.network import Network
+
+#: How long idle polls follow each other, in seconds, simulated as one: each would cost
+#: simulated calls and show nothing.
+WAIT_SECONDS = 600.0
+#: The longest that one of them waits, in seconds (SQS API reference, ReceiveMessage).
+LONGEST_POLL = 20
+
+#: Given messages, and after how many seconds the poll was sent that brought them.
+Deliver = Callable[[list[dict[str, Any]], float], None]
+
+
+@dataclass(eq=False)
+class _Poll:
+    count: int
+    since: float
+    wait: int
+    answer: Callable[[Any], None]
+
+    @property
+    def ends_at(self) -> float:
+        return self.since + WAIT_SECONDS
+
+    def skipped(self, now: float) -> float:
+        """Return after how many seconds the poll was sent that is open now."""
+        elapsed = now - self.since
+        return elapsed - elapsed % self.wait if self.wait else elapsed
+
+
+class Polls:
+    """The polls of all workers at one queue; each is answered in its turn.
+
+    A poll whose worker is gone goes on, and may swallow a message, as at SQS.
+
+    Args:
+        on_duplicate: Told of a message that SQS delivered although it was in flight.
+    """
+
+    def __init__(
+        self,
+        clock: FakeClock,
+        sqs: SimulatedSqs,
+        queue: SimulatedQueue,
+        network: Network,
+        on_duplicate: Callable[[str], None],
+    ) -> None:
+        self._clock = clock
+        self._sqs = sqs
+        self._queue = queue
+        self._network = network
+        self._on_duplicate = on_duplicate
+        self._waiting: list[_Poll] = []
+        self._wake_at: float | None = None
+
+    def receive(self, count: int, wait: int, deliver: Deliver, timeout: float) -> None:
+        """Ask for messages, in polls of `wait` seconds each.
+
+        `deliver` gets them, or none when they were lost on the way, and after how many
+        seconds the poll was sent that brought them.
+        """
+
+        def arrive(answer: Callable[[Any], None], _is_over: bool) -> None:
+            self._waiting.append(_Poll(count, self._clock(), wait, answer))
+            self.wake()
+
+        self._network.carry(
+            "ReceiveMessage",
+            arrive,
+            lambda answer: deliver(*answer),
+            lambda: deliver([], 0.0),
+            WAIT_SECONDS + timeout,
+        )
+
+    def wake(self) -> None:
+        """Answer the polls for which there is something now, or whose time is over."""
+        now = self._clock()
+        while self._waiting:
+            poll = self._waiting[0]
+            if not self._queue.visible(now):
+                break
+            request = {
+                "QueueUrl": self._queue.url,
+                "MaxNumberOfMessages": poll.count,
+                "AttributeNames": ["All"],
+            }
+            hidden = {m.message_id for m in self._queue.messages.values() if m.is_in_flight(now)}
+            messages = self._sqs.call("ReceiveMessage", request).get("Messages")
+            if not messages:
+                break
+            for message in messages:
+                if message["MessageId"] in hidden:
+                    self._on_duplicate(message["MessageId"])
+            self._waiting.pop(0).answer((messages, poll.skipped(now)))
+        while self._waiting and self._waiting[0].ends_at <= now:
+            self._waiting.pop(0).answer(([], 0.0))
+        self._wake_later(now)
+
+    def _wake_later(self, now: float) -> None:
+        if not self._waiting:
+            return
+        times = [m.visible_at for m in self._queue.messages.values() if m.visible_at > now]
+        due = min([self._waiting[0].ends_at, *times])
+        if self._wake_at is None or due < self._wake_at or self._wake_at <= now:
+            self._wake_at = due
+            self._clock.at(due, self.wake)

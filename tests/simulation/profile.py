@@ -1,0 +1,100 @@
+"""What a world is like, drawn from its seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.testing import Fault
+
+#: Visibility timeouts, in seconds, from hasty to lazy.
+TIMEOUTS = (4, 10, 30, 120, 600, 1800)
+#: How long a world lasts, in visibility timeouts.
+LENGTH = 240
+KINDS = ("calm", "storm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profile:
+    """One world's circumstances. Times in seconds, rates from 0 to 1.
+
+    Attributes:
+        is_calm: Nothing happens that could cost a lease, so no lease may be lost.
+        call_timeout: After so long without an answer a caller gives up.
+        mean_task: Of the tasks' run times, which vary widely around it.
+        disturbance: Mean time between two disturbances of one worker.
+        duplicate_rate: How often SQS delivers a message that is in flight.
+    """
+
+    is_calm: bool
+    terms: LeaseTerms
+    is_fifo: bool
+    max_receive_count: int | None
+    late_extension: bool
+    workers: int
+    concurrency: int
+    prefetch: int
+    seconds: float
+    mean_task: float
+    failing: float
+    poison: float
+    call_timeout: float
+    disturbance: float
+    duplicate_rate: float
+    changing: Fault
+    deleting: Fault
+    receiving: Fault
+
+
+def draw(kind: str, generator: random.Random) -> Profile:
+    """Draw a world of a kind: "calm" or "storm"."""
+    is_calm = kind == "calm"
+    timeout = generator.choice(TIMEOUTS)
+    is_eager = generator.random() < 0.2
+    terms = LeaseTerms(
+        visibility_timeout=timeout,
+        threshold=timeout * generator.choice((0.2, 1 / 3, 0.5)),
+        max_lease=43_195 if is_calm or not is_eager else timeout * generator.uniform(2, 20),
+    )
+    call_timeout = min(max(terms.threshold / 2, 0.5), 5.0)
+    bad = 0.0 if is_calm else generator.choice((0.0, 0.05, 0.3))
+    # In a calm world a call is answered before it is given up, however slow it is.
+    latency = generator.uniform(0.001, 0.02 if is_calm else call_timeout / 3)
+    jitter = generator.uniform(0, 0.05 if is_calm else call_timeout)
+    return Profile(
+        is_calm=is_calm,
+        terms=terms,
+        is_fifo=generator.random() < 0.3,
+        max_receive_count=generator.choice((None, 5, 8)),
+        late_extension=generator.random() < 0.5,
+        workers=generator.randint(1, 4),
+        concurrency=generator.randint(1, 4),
+        prefetch=generator.randint(1, 4) * 2,
+        seconds=timeout * LENGTH,
+        mean_task=timeout * generator.choice((0.3, 1.5, 6.0)),
+        failing=generator.choice((0.0, 0.1)),
+        poison=generator.choice((0.0, 0.02)),
+        call_timeout=call_timeout,
+        disturbance=timeout * generator.uniform(20, 60),
+        duplicate_rate=0.0 if is_calm else generator.choice((0.0, 0.001)),
+        changing=Fault(
+            latency=latency,
+            jitter=jitter,
+            lost_request=bad / 3,
+            lost_answer=bad / 3,
+            throttled=bad / 3,
+            failed=0.02 if is_calm else bad,
+            entry_failed=0.02 if is_calm else bad,
+            entry_throttled=bad / 3,
+        ),
+        deleting=Fault(
+            latency=latency,
+            jitter=jitter,
+            lost_answer=bad / 3,
+            throttled=bad,
+            failed=0.02 if is_calm else bad,
+            entry_failed=0.02 if is_calm else bad,
+        ),
+        receiving=Fault(latency=latency, jitter=jitter, lost_answer=bad / 10),
+    )

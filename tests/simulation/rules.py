@@ -1,0 +1,74 @@
+"""The invariants, checked on what one worker's keeper sends and believes."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, Action, Call
+from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, Lease, Standing
+from celery_sqs_heartbeat.testing.queue import SimulatedQueue
+from tests.simulation.truth import MessageTruth, Violation
+
+#: Two clocks that are added up in another order differ by less.
+EPSILON = 1e-6
+
+
+class CallRules:
+    """Watches every call of one keeper from its sending to its answer."""
+
+    def __init__(self) -> None:
+        self._released: set[str] = set()
+        self._deletes: dict[str, int] = {}
+
+    def sent(self, call: Call, now: float) -> None:
+        """Check a call that is about to be sent; `now` on the keeper's clock."""
+        entries = call.entries
+        handles = [entry.receipt_handle for entry in entries]
+        if not 1 <= len(entries) <= MAX_BATCH_ENTRIES or len(set(handles)) != len(handles):
+            raise Violation(f"5: a batch of {handles}")
+        if {entry.lease.queue_url for entry in entries} != {call.queue_url}:
+            raise Violation("5: a batch of several queues")
+        for entry in entries:
+            handle, lease = entry.receipt_handle, entry.lease
+            if entry.action is Action.EXTEND:
+                if handle in self._released:
+                    raise Violation(f"3: {handle} is extended after its release was sent")
+                if self._deletes.get(handle):
+                    raise Violation(f"3: {handle} is extended while its delete is under way")
+                if not 1 <= entry.timeout <= MAX_VISIBILITY_SECONDS:
+                    raise Violation(f"4: an extension by {entry.timeout} s")
+                if now + entry.timeout <= lease.expires_at:
+                    raise Violation(f"4: {handle} is shortened")
+                if now + entry.timeout > lease.received_at + MAX_VISIBILITY_SECONDS:
+                    raise Violation(f"4: {handle} would be held past 12 h after its receive")
+            elif entry.action is Action.RELEASE:
+                if now >= lease.expires_at:
+                    raise Violation(f"{handle} is released too late")
+                self._released.add(handle)
+            else:
+                self._deletes[handle] = self._deletes.get(handle, 0) + 1
+
+    def answered(self, call: Call) -> None:
+        """Note that a call is over."""
+        for entry in call.entries:
+            if entry.action is Action.DELETE:
+                self._deletes[entry.receipt_handle] -= 1
+
+
+def check_belief(lease: Lease, queue: SimulatedQueue, truth: MessageTruth, drift: float) -> None:
+    """Check that a lease is never believed to last longer than it does.
+
+    Args:
+        drift: Seconds that the worker's clock has missed while its machine was suspended.
+    """
+    message = queue.messages.get(lease.message_id)
+    if (
+        message is None
+        or lease.standing is not Standing.OURS
+        or lease.receipt_handle != message.handle
+        or truth.excuses & {"stale handle", "late arrival", "too late", "suspend", "twice"}
+    ):
+        return
+    if lease.expires_at + drift > message.visible_at + EPSILON:
+        raise Violation(
+            f"6: {lease.message_id} is believed ours until {lease.expires_at + drift:.3f}, but "
+            f"is visible from {message.visible_at:.3f}"
+        )

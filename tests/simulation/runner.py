@@ -1,0 +1,59 @@
+"""Runs many worlds, and tells of one that fails so that anybody can see it again."""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from tests.simulation.profile import KINDS
+from tests.simulation.truth import Tally
+from tests.simulation.world import World
+
+#: Lines of a failed world's trace that are shown.
+SHOWN_LINES = 60
+
+
+def simulate(hours: float, seed: int = 0) -> tuple[Tally, int, str | None]:
+    """Run worlds, a calm one and a storm for each seed, until they add up.
+
+    Returns:
+        The counts, how many seeds were run, and the report of the first failure.
+    """
+    total, first = Tally(), seed
+    while total.worker_hours < hours:
+        for kind in KINDS:
+            world = World(kind, seed)
+            try:
+                total.add(world.run())
+            except Exception as error:
+                return total, seed - first + 1, report(world, kind, seed, error)
+        seed += 1
+    return total, seed - first, None
+
+
+def report(world: World, kind: str, seed: int, error: Exception) -> str:
+    """Return what failed, the trace of the messages it names, and how to see it again."""
+    named = [message_id for message_id in world.truth if message_id in str(error)]
+    lines = [
+        f"{at:14.3f}  {who:4} {what:24} {message_id[:8]}"
+        for at, who, what, message_id in world.trace
+        if not named or not message_id or message_id in named
+    ]
+    text = re.sub(r"([0-9a-f]{8})-[0-9a-f-]{27}", r"\1", str(error))
+    shown = "\n".join(lines[-SHOWN_LINES:])
+    return (
+        f"\n{type(error).__name__}: {text}\nat {world.clock():.3f} s of {world.profile}\n{shown}\n"
+        f"Replay it: python -m tests.simulation --replay {kind} {seed}\n"
+    )
+
+
+def replay(kind: str, seed: int) -> int:
+    """Run one world again and show its failure, if it still fails."""
+    world = World(kind, seed)
+    try:
+        world.run()
+    except Exception as error:
+        sys.stdout.write(report(world, kind, seed, error))
+        return 1
+    sys.stdout.write(f"{kind} {seed} holds\n")
+    return 0

@@ -1,0 +1,81 @@
+"""Many simulated hours in which no invariant may break, and the seeds that once broke one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.simulation.runner import report, simulate
+from tests.simulation.world import World
+
+#: Of one run of the suite: two or three minutes. `make simulate HOURS=...` runs more.
+WORKER_HOURS = 6_000
+
+
+def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
+    tally, _, failure = simulate(WORKER_HOURS)
+    assert failure is None, failure
+    assert tally.worker_hours >= WORKER_HOURS
+    # A simulation in which nothing goes wrong proves nothing.
+    assert tally.overlaps > 100
+    assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        pytest.param("calm", 0, id="a lease from a long poll was capped at once"),
+        pytest.param("calm", 12, id="the last cut extension shortened the lease by its latency"),
+        pytest.param("storm", 14, id="a message held up for hours was run"),
+    ],
+)
+def test_seeds_that_once_broke_an_invariant_hold(kind: str, seed: int) -> None:
+    world = World(kind, seed)
+    try:
+        world.run()
+    except AssertionError as error:
+        pytest.fail(report(world, kind, seed, error))
+
+
+def test_one_seed_reproduces_everything() -> None:
+    first, second = World("storm", 3), World("storm", 3)
+    assert first.run() == second.run()
+    assert list(first.trace) == list(second.trace)
+
+
+def test_a_failure_names_its_message_and_how_to_see_it_again() -> None:
+    world = World("storm", 3)
+    world.run()
+    message_id = next(named for _, _, what, named in reversed(world.trace) if what == "begins")
+    text = report(world, "storm", 3, AssertionError(f"2: {message_id} runs again"))
+    assert "Replay it: python -m tests.simulation --replay storm 3" in text
+    assert f"2: {message_id[:8]} runs again" in text
+    assert f"begins                   {message_id[:8]}" in text
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [
+        pytest.param("settle_from_the_answer", "6:", id="expiry counted from the answer"),
+        pytest.param("never_extend", "4:", id="every lease capped at once"),
+    ],
+)
+def test_a_broken_book_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, broken: str, said: str
+) -> None:
+    from celery_sqs_heartbeat.core import policy
+    from celery_sqs_heartbeat.core.settle import Settler
+
+    if broken == "settle_from_the_answer":
+        original = Settler._extended
+
+        def late(self, lease, answer, now):  # type: ignore[no-untyped-def]
+            original(self, lease, answer, now)
+            if answer.outcome.value == "done":
+                lease.expires_at = now + answer.entry.timeout
+
+        monkeypatch.setattr(Settler, "_extended", late)
+    else:
+        monkeypatch.setattr(policy, "next_timeout", lambda lease, now: 0)
+    _, _, failure = simulate(2_000)
+    assert failure is not None
+    assert f"Violation: {said}" in failure

@@ -1,0 +1,61 @@
+"""What really happened to each message, as only the simulation can know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+class Violation(AssertionError):
+    """An invariant does not hold."""
+
+
+@dataclass(eq=False)
+class Execution:
+    """One run of a message's task. Times in seconds of the world."""
+
+    message_id: str
+    handle: str
+    worker: str
+    started_at: float
+    ended_at: float | None = None
+
+
+@dataclass(eq=False)
+class MessageTruth:
+    """What became of one message.
+
+    Attributes:
+        excuses: What has happened to it that may cost a lease or bring it twice.
+    """
+
+    message_id: str
+    is_poison: bool = False
+    succeeded: bool = False
+    is_deleted: bool = False
+    running: list[Execution] = field(default_factory=list)
+    executions: int = 0
+    excuses: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Tally:
+    """Counts of one or many worlds. `worker_hours` are simulated ones."""
+
+    worker_hours: float = 0.0
+    events: int = 0
+    messages: int = 0
+    executions: int = 0
+    overlaps: int = 0
+    repeats: int = 0
+    visibility_calls: int = 0
+    visibility_bound: float = 0.0
+    causes: dict[str, int] = field(default_factory=dict)
+
+    def add(self, other: Tally) -> None:
+        """Add another world's counts."""
+        for name, value in vars(other).items():
+            if isinstance(value, dict):
+                for cause, count in value.items():
+                    self.causes[cause] = self.causes.get(cause, 0) + count
+            else:
+                setattr(self, name, getattr(self, name) + value)

@@ -1,0 +1,248 @@
+"""A simulated worker: the real keeper, fed and told as the transport does."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from celery_sqs_heartbeat.core import policy
+from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.dispatch import Settle
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from tests.simulation.rules import EPSILON, CallRules
+from tests.simulation.truth import Execution
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+#: Longest sleep of the keeper: it is woken for whatever is due.
+LONG = 1e9
+
+
+class SimulatedWorker:
+    """One worker process after another on one machine, under one name."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.life = 0
+        self.suspended = 0.0
+        self._paused_until = 0.0
+        self.start()
+
+    def start(self) -> None:
+        """Begin a new process."""
+        self.life += 1
+        self.is_up = True
+        self.is_stopping = False
+        self._is_polling = False
+        self._queued: deque[dict[str, Any]] = deque()
+        self.running: dict[str, Execution] = {}
+        self._step_at: float | None = None
+        self._rules = CallRules()
+        self._sqs = BotoSqs(self.world.sqs)
+        self.keeper = LeaseKeeper(
+            self._sqs,
+            interval=LONG,
+            clock=self.now,
+            jitter=self.world.random.random,
+            observer=self._on_event,
+            dispatcher=self,
+        )
+        self._go_on()
+
+    def now(self) -> float:
+        """Return the worker's monotonic clock, which a suspended machine stops."""
+        return self.world.clock() - self.suspended
+
+    # -- What disturbs it ---------------------------------------------------------
+
+    def crash(self) -> None:
+        """Die at once; another process takes its place after a while."""
+        self.world.log(self.name, "crashes")
+        self.is_stopping = False
+        for execution in self.running.values():
+            self.world.ended(execution)
+        # Also of what had succeeded, and was not known to be deleted yet.
+        for lease in self.keeper._book.leases():
+            self.world.truth[lease.message_id].excuses.add("worker died")
+        self._end()
+
+    def pause(self, seconds: float, *, is_suspend: bool) -> None:
+        """Stand still; a suspended machine's clock stands still too."""
+        self.world.log(self.name, f"{'is suspended' if is_suspend else 'pauses'} for {seconds:.1f}")
+        excuse = "suspend" if is_suspend else "pause"
+        for lease in self.keeper._book.leases():
+            self.world.truth[lease.message_id].excuses.add(excuse)
+        self._paused_until = self.world.clock() + seconds
+        if is_suspend:
+            self.suspended += seconds
+
+    def reconnect(self) -> None:
+        """Lose the channel: what was not started goes back, its last poll is abandoned."""
+        self.world.log(self.name, "reconnects")
+        self._is_polling = False
+        self.life += 1
+        self._return_unstarted()
+        self._go_on()
+
+    def stop(self) -> None:
+        """Shut down warmly: start nothing more, end with the last task."""
+        self.world.log(self.name, "shuts down")
+        self.is_stopping = True
+        self._return_unstarted()
+        self._go_on()
+
+    # -- The keeper's dispatcher ------------------------------------------------------
+
+    def dispatch(self, call: Call, settle: Settle) -> None:
+        """Carry a call of the keeper's through the network."""
+        self._rules.sent(call, self.now())
+        self.world.sent(self, call)
+        operation = f"{call.kind.value}Batch"
+
+        def arrive(answer: Callable[[Any], None], is_over: bool) -> None:
+            self.world.arrives(call, is_over)
+            answer(self._sqs.send(call))
+            self.world.wake_polls()
+
+        def answered(outcomes: list[Outcome]) -> None:
+            self._rules.answered(call)
+            settle(outcomes)
+            self.world.settled(self, call, outcomes)
+            self._go_on()
+
+        process = self.keeper
+        self.world.network.carry(
+            operation,
+            arrive,
+            lambda outcomes: self._when_awake(process, partial(answered, outcomes)),
+            lambda: self._when_awake(
+                process, partial(answered, [Outcome.UNKNOWN] * len(call.entries))
+            ),
+            self.world.profile.call_timeout,
+        )
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    # -- Its life -----------------------------------------------------------------------
+
+    def _when_awake(self, process: LeaseKeeper, job: Callable[[], None]) -> None:
+        """Run a job of that process now, or once it goes on; never in another process."""
+        if process is not self.keeper or not self.is_up:
+            return
+        if self.world.clock() < self._paused_until:
+            self.world.clock.at(self._paused_until, lambda: self._when_awake(process, job))
+        else:
+            job()
+
+    def _go_on(self) -> None:
+        """Start what can be started, poll when there is room, and let the keeper work."""
+        while self._queued and len(self.running) < self.world.profile.concurrency:
+            self._begin(self._queued.popleft())
+        due = self.keeper.step()
+        if due < LONG / 2 and (self._step_at is None or due < self._step_at):
+            self._step_at = due
+            # A hair later: the two clocks are added up in another order.
+            self.world.clock.at(
+                due + self.suspended + EPSILON, partial(self._when_awake, self.keeper, self._step)
+            )
+        if self.is_stopping:
+            if not self.running and not self.keeper.ending:
+                self._end()
+        elif not self._is_polling and self._room() > 0:
+            self._poll()
+
+    def _step(self) -> None:
+        self._step_at = None
+        self._go_on()
+
+    def _room(self) -> int:
+        return self.world.profile.prefetch - len(self._queued) - len(self.running)
+
+    def _poll(self) -> None:
+        self._is_polling = True
+        sent_at, life, process = self.now(), self.life, self.keeper
+        suspended = self.suspended
+        count = min(self._room(), 10)
+
+        def answered(messages: list[dict[str, Any]], skipped: float) -> None:
+            if life != self.life:
+                return
+            self._is_polling = False
+            for message in messages:
+                if suspended != self.suspended:
+                    self.world.truth[message["MessageId"]].excuses.add("suspend")
+                self._receive(message, sent_at + skipped)
+            self._go_on()
+
+        self.world.poll(
+            count,
+            lambda messages, skipped: self._when_awake(
+                process, partial(answered, messages, skipped)
+            ),
+        )
+
+    def _receive(self, message: dict[str, Any], sent_at: float) -> None:
+        self.world.received(message)
+        receipt = self.keeper.receive(
+            self.world.queue.url,
+            message,
+            terms=self.world.profile.terms,
+            sent_at=sent_at,
+        )
+        self.world.log(self.name, f"receives {receipt.value}", message["MessageId"])
+        if receipt is Receipt.NEW:
+            self._queued.append(message)
+
+    def _begin(self, message: dict[str, Any]) -> None:
+        execution = self.world.begun(self, message)
+        self.running[execution.handle] = execution
+        seconds = self.world.task_seconds()
+        process = self.keeper
+        self.world.clock.at(
+            self.world.clock() + seconds,
+            lambda: self._when_awake(process, partial(self._finish, execution)),
+        )
+
+    def _finish(self, execution: Execution) -> None:
+        del self.running[execution.handle]
+        self.world.ended(execution)
+        if self.world.succeeds(execution):
+            self.keeper.done(execution.handle)
+        else:
+            self.keeper.release(execution.handle, self.world.release_delay())
+        self._go_on()
+
+    def _return_unstarted(self) -> None:
+        while self._queued:
+            self.keeper.release(self._queued.popleft()["ReceiptHandle"])
+
+    def _end(self) -> None:
+        if self.is_stopping and len(self.keeper):
+            self.world.fail(f"8: {self.name} ends with {len(self.keeper)} leases")
+        self.is_up = False
+        self.running.clear()
+        self.world.clock.at(self.world.clock() + self.world.restart_seconds(), self.start)
+
+    def _on_event(self, event: Event) -> None:
+        truth = self.world.truth[event.message_id]
+        self.world.log(self.name, event.kind.value, event.message_id)
+        if event.kind is EventKind.LEASE_CAPPED:
+            truth.excuses.add("capped")
+            self._check_capped(event)
+        elif event.kind in (EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST):
+            truth.excuses.add(event.kind.value)
+
+    def _check_capped(self, event: Event) -> None:
+        for lease in self.keeper._book.leases():
+            if lease.message_id == event.message_id and self.world.profile.is_calm:
+                left = policy.lease_end(lease) - self.now()
+                if left > lease.terms.visibility_timeout:
+                    self.world.fail(f"4: {event.message_id} is capped {left:.0f} s too early")

@@ -1,0 +1,304 @@
+"""One world: a queue, its workers, what is sent, what disturbs them, and what must hold."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.core.policy import longest_wait
+from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
+from celery_sqs_heartbeat.testing.message import SimulatedMessage
+from celery_sqs_heartbeat.testing.queue import QueueOptions
+from tests.simulation import disturbances
+from tests.simulation.network import Network
+from tests.simulation.polls import LONGEST_POLL, Deliver, Polls
+from tests.simulation.profile import draw
+from tests.simulation.rules import check_belief
+from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
+from tests.simulation.worker import SimulatedWorker
+
+#: Lines of the trace that are kept.
+TRACE_LINES = 4_000
+#: After the last disturbance, every message ends within so many visibility timeouts and
+#: mean run times each.
+PATIENCE = 400
+#: Calls of a calm world beyond those that would do without any failure.
+RETRIES = 1.15
+#: In a calm world nothing else may bring a message twice: its faults leave every lease
+#: time enough to be kept.
+CALM_EXCUSES = {"worker died", "capped"}
+
+
+class World:
+    """Everything that one seed makes.
+
+    Args:
+        kind: "calm" or "storm", see `profile`.
+    """
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self.random = random.Random(f"{kind} {seed}")
+        self.profile = draw(kind, self.random)
+        profile = self.profile
+        self.clock = FakeClock()
+        self.faults = Faults(
+            seed=seed,
+            by_operation={
+                "ChangeMessageVisibility": profile.changing,
+                "DeleteMessage": profile.deleting,
+                "ReceiveMessage": profile.receiving,
+            },
+        )
+        self.sqs = SimulatedSqs(self.clock, seed=seed, faults=self.faults, epoch=0.0)
+        self.sqs.on_delete = self._on_delete
+        self.dead_letters = self.sqs.new_queue("dead")
+        self.queue = self.sqs.new_queue(
+            "q.fifo" if profile.is_fifo else "q",
+            QueueOptions(
+                visibility_timeout=profile.terms.visibility_timeout,
+                max_receive_count=profile.max_receive_count,
+                dead_letters=self.dead_letters,
+                late_extension=profile.late_extension,
+                duplicate_rate=profile.duplicate_rate,
+            ),
+        )
+        self.network = Network(self.clock, self.faults)
+        self.polls = Polls(
+            self.clock,
+            self.sqs,
+            self.queue,
+            self.network,
+            lambda message_id: self.truth[message_id].excuses.add("twice"),
+        )
+        self.truth: dict[str, MessageTruth] = {}
+        self.tally = Tally()
+        self.trace: deque[tuple[float, str, str, str]] = deque(maxlen=TRACE_LINES)
+        self.is_over = False
+        self.violation: Violation | None = None
+        self.workers = [SimulatedWorker(self, f"w{n}") for n in range(profile.workers)]
+
+    def run(self) -> Tally:
+        """Live through it all, then wait until every message has ended.
+
+        Raises:
+            Violation: Something does not hold that should.
+        """
+        profile = self.profile
+        self._send()
+        for worker in self.workers:
+            disturbances.plan(self, worker)
+        self._run_until(profile.seconds)
+        self.is_over = True
+        # From here on nothing is disturbed any more, and nothing is sent.
+        self.faults.by_operation = {}
+        step = profile.terms.visibility_timeout + profile.mean_task
+        for _ in range(PATIENCE):
+            if not self.queue.messages and not any(len(w.keeper) for w in self.workers):
+                break
+            self._run_until(self.clock() + step)
+        self._check_end()
+        self._check_efficiency()
+        self.tally.worker_hours = profile.workers * profile.seconds / 3600
+        return self.tally
+
+    def log(self, who: str, what: str, message_id: str = "") -> None:
+        """Add a line to the trace."""
+        self.trace.append((self.clock(), who, what, message_id))
+
+    def fail(self, text: str) -> None:
+        """Raise a violation, and remember it: a keeper catches what its observer raises."""
+        self.violation = self.violation or Violation(text)
+        raise self.violation
+
+    # -- What workers ask ------------------------------------------------------------
+
+    def poll(self, count: int, deliver: Deliver) -> None:
+        """Receive up to `count` messages."""
+        # What comes late in a long poll is extended at once.
+        self.tally.visibility_bound += 1
+        terms = self.profile.terms
+        wait = longest_wait(
+            LONGEST_POLL, visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
+        )
+        self.polls.receive(count, wait, deliver, self.profile.call_timeout)
+
+    def wake_polls(self) -> None:
+        """Look whether a poll can be answered."""
+        self.polls.wake()
+
+    def task_seconds(self) -> float:
+        """Draw a run time; most are short of the mean, some are many times that."""
+        return self.random.lognormvariate(-0.5, 1.0) * self.profile.mean_task
+
+    def release_delay(self) -> float:
+        """Draw the delay of a release after a failure."""
+        return self.random.choice((0.0, 0.0, 1.0, 7.5))
+
+    def restart_seconds(self) -> float:
+        """Draw after how long a new process takes a dead one's place."""
+        return self.random.uniform(0.5, 20.0)
+
+    def received(self, message: dict[str, Any]) -> None:
+        """Note whether a message is still the receiver's by the time it sees it."""
+        there = self.queue.messages.get(message["MessageId"])
+        if (
+            there is None
+            or there.handle != message["ReceiptHandle"]
+            or there.visible_at <= self.clock()
+        ):
+            self.truth[message["MessageId"]].excuses.add("held up on its way")
+
+    def begun(self, worker: SimulatedWorker, message: dict[str, Any]) -> Execution:
+        """Note that a message's task starts, and judge whether it may."""
+        truth = self.truth[message["MessageId"]]
+        execution = Execution(truth.message_id, message["ReceiptHandle"], worker.name, self.clock())
+        self.log(worker.name, "begins", truth.message_id)
+        self.tally.executions += 1
+        if truth.running or truth.succeeded:
+            if truth.running:
+                self.tally.overlaps += 1
+            else:
+                self.tally.repeats += 1
+            if any(other.worker == worker.name for other in truth.running):
+                self.fail(f"{truth.message_id} runs twice on {worker.name}")
+            excuses = truth.excuses & CALM_EXCUSES if self.profile.is_calm else truth.excuses
+            if not excuses:
+                self.fail(f"2: {truth.message_id} runs again on {worker.name}, with no cause")
+            for excuse in excuses:
+                self.tally.causes[excuse] = self.tally.causes.get(excuse, 0) + 1
+        truth.running.append(execution)
+        truth.executions += 1
+        return execution
+
+    def ended(self, execution: Execution) -> None:
+        """Note that an execution is over, however it ended."""
+        execution.ended_at = self.clock()
+        self.truth[execution.message_id].running.remove(execution)
+
+    def succeeds(self, execution: Execution) -> bool:
+        """Draw whether a task that came to its end succeeds."""
+        truth = self.truth[execution.message_id]
+        good = not truth.is_poison and self.random.random() >= self.profile.failing
+        self.log(execution.worker, "succeeds" if good else "fails", truth.message_id)
+        truth.succeeded = truth.succeeded or good
+        return good
+
+    # -- What passes through the network -------------------------------------------------
+
+    def sent(self, worker: SimulatedWorker, call: Call) -> None:
+        """Note a call of a keeper's."""
+        if call.kind is CallKind.CHANGE_VISIBILITY:
+            self.tally.visibility_calls += 1
+        for entry in call.entries:
+            self.log(worker.name, f"sends {entry.action.value}", entry.lease.message_id)
+            # At worst each release is a call of its own.
+            self.tally.visibility_bound += entry.action is Action.RELEASE
+            self._check_owner(entry)
+
+    def _check_owner(self, entry: Entry) -> None:
+        """Check that no message is released that someone else has received since."""
+        truth = self.truth[entry.lease.message_id]
+        message = self.queue.messages.get(truth.message_id)
+        if (
+            entry.action is Action.RELEASE
+            and message is not None
+            and message.handle != entry.receipt_handle
+            and not truth.excuses & {"suspend", "twice"}
+        ):
+            self.fail(f"{truth.message_id} is released under its new owner")
+
+    def arrives(self, call: Call, is_over: bool) -> None:
+        """Note what a call is about to do to messages that it should not touch."""
+        now = self.clock()
+        for entry in call.entries:
+            truth = self.truth[entry.lease.message_id]
+            message = self.queue.messages.get(truth.message_id)
+            if message is None or entry.action is Action.DELETE:
+                continue
+            if message.handle != entry.receipt_handle:
+                truth.excuses.add("stale handle")
+            elif is_over:
+                truth.excuses.add("late arrival")
+            elif now >= message.visible_at:
+                truth.excuses.add("too late")
+            elif (
+                entry.action is Action.EXTEND
+                and now + entry.timeout < message.visible_at
+                # One that was given up may have come after a later one was sent.
+                and not truth.excuses & {"late arrival", "extend failed", "twice"}
+            ):
+                self.fail(f"4: {truth.message_id} is shortened at SQS")
+
+    def settled(self, worker: SimulatedWorker, call: Call, outcomes: Sequence[Outcome]) -> None:
+        """Check what a keeper believes after an answer."""
+        for entry, outcome in zip(call.entries, outcomes, strict=True):
+            truth = self.truth[entry.lease.message_id]
+            self.log(worker.name, f"{entry.action.value}: {outcome.value}", truth.message_id)
+            if outcome is Outcome.MALFORMED:
+                self.fail(f"5: SQS calls {entry} malformed")
+            if outcome is not Outcome.DONE:
+                truth.excuses.add(f"{entry.action.value} failed")
+            if worker.keeper._book.holds(entry.lease):
+                check_belief(entry.lease, self.queue, truth, worker.suspended)
+
+    # -- Inside -------------------------------------------------------------------------
+
+    def _send(self) -> None:
+        """Send messages over the whole time, about as many as the workers can do."""
+        profile = self.profile
+        rate = profile.workers * profile.concurrency / profile.mean_task * 0.6
+        count = max(1, round(rate * profile.seconds * 0.9))
+        for _ in range(count):
+            self.clock.at(self.random.uniform(0, profile.seconds * 0.9), self._send_one)
+
+    def _send_one(self) -> None:
+        request: dict[str, Any] = {"QueueUrl": self.queue.url, "MessageBody": "{}"}
+        if self.profile.is_fifo:
+            request["MessageGroupId"] = str(self.random.randint(1, 8))
+            request["MessageDeduplicationId"] = str(self.random.getrandbits(64))
+        message_id = self.sqs.call("SendMessage", request)["MessageId"]
+        is_poison = (
+            self.profile.max_receive_count is not None
+            and self.random.random() < self.profile.poison
+        )
+        self.truth[message_id] = MessageTruth(message_id, is_poison)
+        self.tally.messages += 1
+        self.polls.wake()
+
+    def _run_until(self, end: float) -> None:
+        while (due := self.clock.next_time()) is not None and due <= end:
+            self.clock.run_next()
+            self.tally.events += 1
+            if self.violation is not None:
+                raise self.violation
+        self.clock.advance(max(0.0, end - self.clock()))
+
+    def _on_delete(self, message: SimulatedMessage) -> None:
+        truth = self.truth[message.message_id]
+        truth.is_deleted = True
+        if not truth.succeeded:
+            self.fail(f"1: {truth.message_id} is deleted, and its task did not end well")
+
+    def _check_efficiency(self) -> None:
+        """Check that a worker, with fewer than ten messages, makes one call a period."""
+        terms = self.profile.terms
+        period = terms.visibility_timeout - terms.threshold
+        self.tally.visibility_bound += self.profile.workers * self.clock() / period
+        if self.profile.is_calm:
+            bound = RETRIES * self.tally.visibility_bound + 10
+            if self.tally.visibility_calls > bound:
+                self.fail(f"efficiency: {self.tally.visibility_calls} calls, {bound:.0f} allowed")
+
+    def _check_end(self) -> None:
+        if self.queue.messages:
+            left = ", ".join(list(self.queue.messages)[:5])
+            self.fail(f"liveness: {len(self.queue.messages)} messages have not ended: {left}")
+        for worker in self.workers:
+            if len(worker.keeper):
+                self.fail(f"8: {worker.name} keeps {len(worker.keeper)} leases of nothing")
+        for truth in self.truth.values():
+            if not truth.is_deleted and truth.message_id not in self.dead_letters.messages:
+                self.fail(f"1: {truth.message_id} is lost")

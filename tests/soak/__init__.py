@@ -1,0 +1,1 @@
+"""Random work under random harm on real workers, and an audit of every message."""

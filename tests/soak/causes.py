@@ -1,0 +1,154 @@
+"""Why a message was received again: a named cause that could not be helped, or none.
+
+Whatever brings a message back ended the lease of its last receive. That is either a
+release, and then the worker must have had a reason to release it; or the timeout ran out, and
+then the worker must have been unable to prevent it when it had to.
+"""
+
+from __future__ import annotations
+
+import math
+
+from celery_sqs_heartbeat.core.policy import MARGIN_PARTS, poison_delay
+from celery_sqs_heartbeat.sqs.clients import MIN_TIMEOUT
+from tests.soak.lives import Block, Life, after, foremost, free
+from tests.soak.model import CHANGE, Call, Entry
+from tests.soak.releases import BY_DESIGN, GRACE, HASTE, why_released, why_released_late
+from tests.soak.tenure import Run, Tenure
+
+#: How long a worker that ends goes on trying deletes (`KeeperService.stop`).
+FLUSH_SECONDS = 5.0
+
+
+def cause_of(tenure: Tenure, lives: dict[str, Life]) -> str | None:
+    """Return why the message came back after this receive, or None where nothing explains it."""
+    life = lives[tenure.worker]
+    if tenure.ended_by is not None:
+        call, entry = tenure.ended_by
+        if entry.handle != tenure.entry.handle:
+            return why_released_late(tenure, lives)
+        return why_released(tenure, life, call.started)
+    tried = [
+        call
+        for call, entry in tenure.changes
+        if call.worker == tenure.worker
+        and entry.timeout < tenure.queue.visibility_timeout
+        and call.started < tenure.visible_at
+    ]
+    if tried and (why := why_released(tenure, life, tried[0].started)):
+        # After the first try of a release no extension may follow.
+        return f"{why}, and its release failed"
+    return _why_lapsed(tenure, life)
+
+
+def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
+    if why := _why_hidden_for_as_long(tenure, life):
+        return why
+    if why := _why_unread(tenure, life):
+        return why
+    if tenure.run and tenure.run.outcome == "unsent" and tenure.queue.max_receive_count:
+        # Rejected for good, which kombu leaves to the dead letters.
+        return "its retry could not be sent"
+    blocks = [*life.blocks, life.end, *_on_the_way(tenure), *_refused(tenure)]
+    if why := _why_given_up(tenure, life, blocks):
+        return why
+    due = max(tenure.receive.done, tenure.visible_at - tenure.queue.threshold)
+    if free(due, tenure.visible_at, blocks) > GRACE:
+        return None
+    run = tenure.run
+    if run is not None and run.is_closed:
+        # Time enough to delete it, and it was not?
+        until = min(tenure.visible_at, life.info.ended)
+        if free(max(run.ended, tenure.receive.done), until, blocks) > GRACE:
+            return None
+    block = foremost(due, tenure.visible_at, blocks)
+    if block is None:
+        return None
+    if block == life.end and run is not None and run.count == tenure.count:
+        return _why_it_ended_too_soon(run, life)
+    return block.why
+
+
+def _why_hidden_for_as_long(tenure: Tenure, life: Life) -> str | None:
+    """Return why its last call released it after a delay as long as the timeout, if one did.
+
+    As after several failures, where there are no dead letters.
+    """
+    run, timeout = tenure.run, tenure.queue.visibility_timeout
+    done = [call for call, entry in tenure.changes if entry.done and call.worker == tenure.worker]
+    longest = poison_delay(tenure.count, visibility_timeout=timeout) == timeout
+    if run is None or not done or not longest or tenure.queue.max_receive_count:
+        return None
+    if run.is_over and done[-1].started >= run.ended:
+        return BY_DESIGN.get(run.outcome)
+    kill = life.killed(run.pid, run.start, done[-1].started)
+    return "its pool process was killed" if kill and run.ended == math.inf else None
+
+
+def _why_unread(tenure: Tenure, life: Life) -> str | None:
+    """Return why the worker may never have seen the message, or too late."""
+    call, run = tenure.receive, tenure.run
+    was_read = run is not None and run.count == tenure.count
+    calls = [*tenure.changes, *tenure.deletes]
+    if was_read or any(each.worker == tenure.worker for each, _ in calls):
+        return None
+    blocks = [*life.blocks, *life.deaf]
+    read_at = after(call.ended, life.blocks)
+    if read_at + HASTE > call.started + tenure.queue.visibility_timeout:
+        return "it was read so late after the question that it may have been anybody's"
+    if free(call.ended, tenure.visible_at, blocks) > GRACE:
+        return None
+    block = foremost(call.ended, tenure.visible_at, blocks)
+    return block and f"it was not read in time: {block.why}"
+
+
+def _why_it_ended_too_soon(run: Run, life: Life) -> str | None:
+    """A worker that was killed may leave a task undone; a warm shutdown may not."""
+    if life.did(["kill"], run.start, life.info.ended):
+        return life.end.why
+    if life.stops(life.info.ended, ["cold", "soft"]):
+        return life.end.why
+    if life.killed(run.pid, run.start, life.info.ended):
+        return "its pool process was killed"
+    return None
+
+
+def _why_given_up(tenure: Tenure, life: Life, blocks: list[Block]) -> str | None:
+    """Return whether its deletes failed for as long as a worker tries them at its end."""
+    run, stops = tenure.run, life.stops(tenure.visible_at)
+    mine = [call for call, _ in tenure.deletes if call.worker == tenure.worker]
+    if run is None or not run.outcome or not stops or not mine:
+        return None
+    last = max(call.ended for call in mine)
+    tried_for = last - max(run.ended, stops[0].at)
+    if free(run.ended, last, blocks) < GRACE and tried_for > FLUSH_SECONDS - GRACE:
+        return "SQS took no delete of it for as long as a worker tries at its end"
+    return None
+
+
+def _on_the_way(tenure: Tenure) -> list[Block]:
+    call = tenure.receive
+    if not tenure.entry.told:
+        return [Block(why="the answer to its receive was lost", start=call.done, end=math.inf)]
+    return [Block(why="its receive was answered late", start=call.done, end=call.ended)]
+
+
+def _refused(tenure: Tenure) -> list[Block]:
+    """Return when calls for it were under way that did not succeed, or too late."""
+    patience = max(tenure.queue.threshold / 2, MIN_TIMEOUT)
+    pause = tenure.queue.visibility_timeout / MARGIN_PARTS
+    return [
+        Block(
+            why="SQS refused or lost its calls",
+            start=call.started,
+            # The client gives up after its timeout, and pauses before the next try.
+            end=min(call.ended, call.started + patience) + pause,
+        )
+        for call, entry in [*tenure.changes, *tenure.deletes]
+        if call.worker == tenure.worker
+        and (not entry.done or not _was_in_time(tenure, call, entry))
+    ]
+
+
+def _was_in_time(tenure: Tenure, call: Call, entry: Entry) -> bool:
+    return call.operation == CHANGE and entry.done and call.done < tenure.visible_at

@@ -1,0 +1,52 @@
+"""What is in the queues: asked of the server itself, past every proxy."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from tests.soak.load import QUEUES
+
+
+class Counts:
+    """Asks a server about the soak's queues.
+
+    Args:
+        client: A boto3 client.
+    """
+
+    def __init__(self, client: Any) -> None:
+        self._client = client
+        self._urls = {url.rsplit("/", 1)[-1]: url for url in client.list_queues()["QueueUrls"]}
+
+    def waiting(self) -> int:
+        """Return how many messages may be received now."""
+        return sum(self._count(name, "") for name in QUEUES)
+
+    def left(self) -> int:
+        """Return how many messages the queues have, hidden or not; no dead letters."""
+        kinds = ("", "NotVisible", "Delayed")
+        return sum(self._count(name, kind) for name in QUEUES for kind in kinds)
+
+    def take_left(self) -> set[str]:
+        """Take what is visible in the queues; return its message ids."""
+        return set(itertools.chain.from_iterable(map(self._take, QUEUES)))
+
+    def take_dead(self) -> set[str]:
+        """Take all dead letters; return their message ids."""
+        names = [name for name in self._urls if name not in QUEUES]
+        return set(itertools.chain.from_iterable(map(self._take, names)))
+
+    def _count(self, name: str, kind: str) -> int:
+        attribute = f"ApproximateNumberOfMessages{kind}"
+        answer = self._client.get_queue_attributes(
+            QueueUrl=self._urls[name], AttributeNames=[attribute]
+        )
+        return int(answer["Attributes"][attribute])
+
+    def _take(self, name: str) -> Iterator[str]:
+        while messages := self._client.receive_message(
+            QueueUrl=self._urls[name], MaxNumberOfMessages=10, VisibilityTimeout=3600
+        ).get("Messages"):
+            yield from (message["MessageId"] for message in messages)

@@ -1,0 +1,124 @@
+"""Runs a soak: work, harm, and then quiet until every queue is empty."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.soak.chaos import Chaos
+from tests.soak.counts import Counts
+from tests.soak.fleet import Fleet
+from tests.soak.link import Link
+from tests.soak.load import QUEUES, Load
+from tests.soak.model import Harm, Note, Records
+from tests.soak.server import SimulatedProcess
+from tests.soak.starving import StarvationWatch
+from tests.soak.weather import Weather
+from tests.support.waiting import PATIENCE
+
+#: Workers that are not about to end.
+WORKERS = 3
+#: Processes of 2 to 4 each: more would only wait for a CPU.
+MOST_WORKERS = 5
+#: Tasks a second, on average, but none while so many wait.
+TASKS_PER_SECOND = 5.0
+MOST_WAITING = 25
+TICK = 0.05
+
+
+@dataclass(kw_only=True)
+class Soak:
+    """One run.
+
+    Attributes:
+        surprises: What went wrong beside messages.
+    """
+
+    seed: int
+    seconds: float
+    folder: Path
+    records: Records = field(default_factory=lambda: Records(queues=QUEUES))
+    surprises: list[str] = field(default_factory=list)
+
+    def run(self) -> Records:
+        """Run it and return what was written down; all processes have ended then."""
+        records = self.records
+        weather = Weather(random.Random(f"{self.seed} weather"))
+        with contextlib.ExitStack() as stack:
+            server = stack.enter_context(SimulatedProcess(self.folder / "server.log"))
+            server.create(QUEUES.values())
+            watch = StarvationWatch(self._note_starved)
+            watch.watch("proxy", os.getpid())
+            watch.watch("server", server.pid)
+            watch.start()
+            stack.callback(watch.stop)
+            own = Link("soak", server.url, records.calls)
+            stack.enter_context(own.proxy)
+            load = Load(own.proxy.broker_url, random.Random(f"{self.seed} load"))
+            stack.callback(load.close)
+            chance = random.Random(f"{self.seed} workers")
+            fleet = Fleet(records, weather, chance, watch, server.url, self.folder)
+            stack.callback(fleet.close)
+            chaos = Chaos(records, fleet, weather, random.Random(f"{self.seed} chaos"))
+            queues = Counts(server.client())
+            self._work(fleet, chaos, load, queues)
+            chaos.end()
+            self._drain(fleet, queues)
+            records.left, records.dead = queues.take_left(), queues.take_dead()
+            self._end(fleet)
+            self.surprises += fleet.surprises
+        records.notes = read_ledger(fleet.ledger)
+        return records
+
+    def _work(self, fleet: Fleet, chaos: Chaos, load: Load, queues: Counts) -> None:
+        chance = random.Random(f"{self.seed} times")
+        began = time.monotonic()
+        next_task = next_look = began
+        waiting = 0
+        fleet.start(queues=[*QUEUES])
+        while (now := time.monotonic()) < began + self.seconds:
+            chaos.tick()
+            fleet.reap()
+            staying = sum(not member.is_leaving for member in fleet)
+            if staying < WORKERS and sum(1 for _ in fleet) < MOST_WORKERS:
+                fleet.start()
+            if now >= next_look:
+                next_look, waiting = now + 1, queues.waiting()
+            if now >= next_task:
+                next_task = now + chance.expovariate(TASKS_PER_SECOND)
+                if waiting < MOST_WAITING:
+                    load.send()
+            time.sleep(TICK)
+
+    def _drain(self, fleet: Fleet, queues: Counts) -> None:
+        for member in fleet:
+            fleet.tell_to_end(member)
+        for pool in ("prefork", "threads"):
+            fleet.start(pool, [*QUEUES])
+        deadline = time.monotonic() + PATIENCE
+        while queues.left() and time.monotonic() < deadline:
+            fleet.reap()
+            time.sleep(4 * TICK)
+
+    def _end(self, fleet: Fleet) -> None:
+        for member in fleet:
+            fleet.tell_to_end(member)
+        while any(True for _ in fleet):
+            fleet.reap()
+            time.sleep(TICK)
+
+    def _note_starved(self, name: str, since: float, until: float) -> None:
+        # The proxy and the server are on everybody's way.
+        worker = name if name in self.records.workers else ""
+        harm = Harm(what="starved", at=since, worker=worker, until=until)
+        self.records.harms.append(harm)
+
+
+def read_ledger(ledger: Path) -> list[Note]:
+    """Return what tasks and workers wrote down."""
+    return [Note(**json.loads(line)) for line in ledger.read_text().splitlines()]

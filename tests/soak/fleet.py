@@ -1,0 +1,127 @@
+"""The soak's workers: started, replaced when they end, and ended with it."""
+
+from __future__ import annotations
+
+import math
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.soak.link import Link
+from tests.soak.member import Member, start_member
+from tests.soak.model import Harm, Records
+from tests.soak.starving import StarvationWatch
+from tests.soak.weather import Weather
+
+#: How long a worker may take to end after it was told to, beside the times it stood still.
+ENDING_SECONDS = 60.0
+#: After these a worker is to end with exit code 0.
+GENTLE = {"warm", "pause", "break", "cut off", "pool-kill"}
+
+
+class Fleet:
+    """Starts and reaps workers; iterating gives those that run.
+
+    Attributes:
+        surprises: What workers did that nobody asked of them.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        weather: Weather,
+        chance: random.Random,
+        watch: StarvationWatch,
+        server_url: str,
+        folder: Path,
+    ) -> None:
+        self._records = records
+        self._weather = weather
+        self._chance = chance
+        self._watch = watch
+        self._server_url = server_url
+        self._folder = folder
+        self._members: list[Member] = []
+        self.ledger = folder / "ledger.jsonl"
+        self.ledger.touch()
+        self.surprises: list[str] = []
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter([member for member in self._members if member.info.ended == math.inf])
+
+    def start(self, pool: str | None = None, queues: list[str] | None = None) -> Member:
+        """Start a worker of a random kind, as far as nothing is said."""
+        name = f"w{len(self._members) + 1:03}"
+        link = Link(name, self._server_url, self._records.calls, self._weather)
+        member = start_member(
+            name, link, self._folder, self.ledger, self._chance, pool=pool, queues=queues
+        )
+        self._members.append(member)
+        self._records.workers[name] = member.info
+        self._watch.watch(name, member.process.pid)
+        return member
+
+    def tell_to_end(self, member: Member) -> None:
+        """Ask a worker for a warm shutdown, once."""
+        if not member.is_leaving:
+            member.told_to_end = time.monotonic()
+            self.record("warm", member)
+            member.process.kill(signal.SIGTERM)
+
+    def kill(self, member: Member) -> None:
+        """Kill a worker with all its processes."""
+        self.record("kill", member)
+        member.process.kill(signal.SIGKILL)
+        member.info.ended = time.monotonic()
+        member.link.proxy.stop()
+
+    def record(self, what: str, member: Member, pid: int = 0) -> Harm:
+        """Write down what is about to be done to a worker."""
+        harm = Harm(what=what, at=time.monotonic(), worker=member.info.name, pid=pid)
+        self._records.harms.append(harm)
+        member.harms.append(harm)
+        return harm
+
+    def reap(self) -> None:
+        """Take in which workers have ended, and end those that should have."""
+        for member in self:
+            code = member.process.process.exit_code
+            if code is not None:
+                self._note_end(member, code)
+            elif member.paused is None and time.monotonic() > self._patience_ends(member):
+                self._give_up(member)
+
+    def close(self) -> None:
+        """End all processes and proxies."""
+        for member in self:
+            member.process.teardown()
+            member.link.proxy.stop()
+
+    def _note_end(self, member: Member, code: int) -> None:
+        name = member.info.name
+        if not member.is_leaving:
+            self.surprises.append(f"{name} ended by itself, with exit code {code}")
+        elif code and member.is_ready and {harm.what for harm in member.harms} <= GENTLE:
+            self.surprises.append(f"{name} ended with exit code {code} after a warm shutdown")
+        member.info.ended = time.monotonic()
+        # Its pool may have outlived it.
+        member.process.teardown()
+        member.link.proxy.stop()
+
+    def _patience_ends(self, member: Member) -> float:
+        pauses = sum(
+            harm.until - harm.at for harm in member.harms if harm.what in ("pause", "cut off")
+        )
+        return member.told_to_end + ENDING_SECONDS + pauses
+
+    def _give_up(self, member: Member) -> None:
+        self.surprises.append(
+            f"{member.info.name} still ran {ENDING_SECONDS:.0f} s after it was told to end; "
+            "its stacks are in its log"
+        )
+        # Celery writes them there.
+        member.process.kill(signal.SIGUSR1)
+        time.sleep(1)
+        self.kill(member)

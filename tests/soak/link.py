@@ -1,0 +1,116 @@
+"""A worker's own way to SQS, which writes down every call and where it may go wrong."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import json
+import time
+from typing import Any
+
+from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND, Call, Entry
+from tests.soak.weather import Weather
+from tests.support.answers import Answer, Body
+from tests.support.faults import Effect, Forward
+from tests.support.proxy import FaultProxy
+
+_OPERATIONS = (RECEIVE, SEND, CHANGE, CHANGE + "Batch", DELETE, DELETE + "Batch")
+
+
+class Link:
+    """A proxy for one worker: so each call is known to be that worker's.
+
+    Args:
+        calls: Where calls are written down, in the order of their arrival.
+        weather: None for the soak's own calls, which never fail.
+    """
+
+    def __init__(
+        self, worker: str, server_url: str, calls: list[Call], weather: Weather | None = None
+    ) -> None:
+        self._worker = worker
+        self._calls = calls
+        self._weather = weather
+        self.proxy = FaultProxy(server_url)
+        for operation in _OPERATIONS:
+            self.proxy.rule(operation, functools.partial(self._handle, operation))
+
+    def _handle(self, operation: str, body: Body, forward: Forward) -> Answer:
+        operation = operation.removesuffix("Batch")
+        call = Call(
+            worker=self._worker,
+            operation=operation,
+            queue=str(body["QueueUrl"]).rsplit("/", 1)[-1],
+            started=time.monotonic(),
+            entries=_asked(operation, body),
+        )
+        effect: Effect = lambda body, forward: forward(body)  # noqa: E731
+        if self._weather and (drawn := self._weather.draw(self._worker, operation)):
+            call.fault, effect = drawn
+        if operation != RECEIVE:
+            self._calls.append(call)
+        try:
+            answer = effect(body, self._watching(call, forward))
+            _read(call, body, answer, is_told=True)
+            return answer
+        finally:
+            call.ended = time.monotonic()
+            # The proxy's own record would grow for half an hour.
+            self.proxy.forget()
+
+    def _watching(self, call: Call, forward: Forward) -> Forward:
+        def watched(body: Body) -> Answer:
+            call.forwarded = time.monotonic()
+            answer = forward(body)
+            call.done = time.monotonic()
+            _read(call, body, answer, is_told=False)
+            if call.operation == RECEIVE and call.entries:
+                # Only of those that brought something.
+                self._calls.append(call)
+            return answer
+
+        return watched
+
+
+def _asked(operation: str, body: Body) -> list[Entry]:
+    if operation == SEND:
+        return [Entry(headers=_headers(body["MessageBody"]))]
+    if operation == RECEIVE:
+        return []
+    return [
+        Entry(handle=each["ReceiptHandle"], timeout=each.get("VisibilityTimeout", 0))
+        for each in body.get("Entries", [body])
+    ]
+
+
+def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
+    """Take over what an answer says: the server's, or what the client is told."""
+    if answer.status != 200:
+        return
+    payload = answer.payload
+    if call.operation == RECEIVE and not call.entries:
+        call.entries = [_received(message) for message in payload.get("Messages", ())]
+    if call.operation == SEND:
+        call.entries[0].message_id = payload["MessageId"]
+    done = {entry.handle for entry in call.entries}
+    if "Entries" in body:
+        # Of this call's entries the server may have been shown a part.
+        ids = {each["Id"] for each in payload.get("Successful", ())}
+        done = {each["ReceiptHandle"] for each in body["Entries"] if each["Id"] in ids}
+    for entry in call.entries:
+        if entry.handle in done:
+            entry.done, entry.told = True, is_told
+
+
+def _received(message: dict[str, Any]) -> Entry:
+    return Entry(
+        message_id=message["MessageId"],
+        handle=message["ReceiptHandle"],
+        count=int(message["Attributes"]["ApproximateReceiveCount"]),
+    )
+
+
+def _headers(body: str) -> dict[str, Any]:
+    """Return what the audit needs of Celery's headers."""
+    headers = json.loads(base64.b64decode(body))["headers"]
+    return {name: headers.get(name) for name in ("id", "task", "eta", "expires", "retries")}

@@ -1,0 +1,146 @@
+"""When each worker could not do its work, and by what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tests.soak.model import Harm, Records, WorkerInfo
+
+#: Shutdowns, by what they were told with.
+STOPS = ("warm", "soft", "cold")
+#: Harm during which a worker can do nothing.
+BLOCKS = {"pause": "its worker stood still", "starved": "the machine was too busy"}
+#: A worker that was told to end and one that fails to are told apart by this, in seconds.
+_EXACT = 0.1
+#: A worker writes down that it has lost its connection so much later at the most.
+LOOK_SECONDS = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """A time in which something could not be done. `why` for the report."""
+
+    why: str
+    start: float
+    end: float
+
+
+@dataclass(kw_only=True)
+class Life:
+    """A worker and what was done to it.
+
+    Attributes:
+        blocks: When its keeper could not work.
+        deaf: When it read no answers to its receives, beside these.
+        disconnects: When it lost its connection.
+    """
+
+    info: WorkerInfo
+    harms: list[Harm] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    deaf: list[Block] = field(default_factory=list)
+    disconnects: list[float] = field(default_factory=list)
+
+    def stops(self, until: float, kinds: Iterable[str] = STOPS) -> list[Harm]:
+        """Return the shutdowns that it was told before a time."""
+        return self.did(kinds, -math.inf, until)
+
+    def did(self, kinds: Iterable[str], since: float, until: float) -> list[Harm]:
+        """Return harm of these kinds that began between two times."""
+        return [
+            harm
+            for harm in self.harms
+            if harm.what in kinds and since - _EXACT <= harm.at <= until + _EXACT
+        ]
+
+    def killed(self, pid: int, since: float, until: float) -> Harm | None:
+        """Return when a process of its pool was killed between two times, if it was."""
+        kills = self.did(["pool-kill"], since, until)
+        return next((harm for harm in kills if harm.pid == pid), None)
+
+    def lost_connection(self, since: float, until: float) -> bool:
+        """Return whether it lost the connection between two times."""
+        return any(since - _EXACT <= at <= until + LOOK_SECONDS for at in self.disconnects)
+
+    @property
+    def end(self) -> Block:
+        """The time in which it was gone for good."""
+        if self.did(["kill"], -math.inf, self.info.ended):
+            how = "its worker was killed"
+        elif stops := self.stops(self.info.ended):
+            how = f"its worker ended, in a {stops[-1].what} shutdown"
+        else:
+            how = "its worker ended by itself"
+        return Block(why=how, start=self.info.ended, end=math.inf)
+
+
+def read_lives(records: Records) -> dict[str, Life]:
+    """Return the life of every worker, by name."""
+    lives = {name: Life(info=info) for name, info in records.workers.items()}
+    for harm in records.harms:
+        concerned = [lives[harm.worker]] if harm.worker in lives else lives.values()
+        for life in concerned:
+            life.harms.append(harm)
+            if why := BLOCKS.get(harm.what):
+                life.blocks.append(Block(why=why, start=harm.at, end=harm.until))
+    for note in records.notes:
+        if note.what == "disconnect":
+            lives[note.worker].disconnects.append(note.at)
+    for life in lives.values():
+        life.deaf = [*_shut_or_cut(life), *_tasks(life, records)]
+    return lives
+
+
+def _shut_or_cut(life: Life) -> Iterator[Block]:
+    """Yield the times after a shutdown had begun, or a connection was lost."""
+    for harm in life.harms:
+        if harm.what in STOPS:
+            yield Block(why=f"its {harm.what} shutdown", start=harm.at, end=math.inf)
+    for at in life.disconnects:
+        # What is under way then is read by nobody.
+        start = at - LOOK_SECONDS
+        yield Block(why="its worker lost the connection", start=start, end=math.inf)
+
+
+def _tasks(life: Life, records: Records) -> Iterator[Block]:
+    """Yield the times in which a worker without a pool was in a task: it reads nothing then."""
+    if life.info.pool == "solo":
+        name = life.info.name
+        notes = [note for note in records.notes if note.worker == name and note.message_id]
+        notes.sort(key=lambda note: note.at)
+        ends = [*(note.at for note in notes), life.info.ended][1:]
+        for note, end in zip(notes, ends, strict=True):
+            if note.what == "start":
+                yield Block(why="its worker was in a task", start=note.at, end=end)
+
+
+def free(start: float, end: float, blocks: Iterable[Block]) -> float:
+    """Return how many seconds between two times no block covers."""
+    left, at = 0.0, start
+    for block in sorted(blocks, key=lambda block: block.start):
+        if block.start > at:
+            left += max(0.0, min(block.start, end) - at)
+        at = max(at, block.end)
+        if at >= end:
+            return left
+    return left + max(0.0, end - at)
+
+
+def after(at: float, blocks: Iterable[Block]) -> float:
+    """Return the first time from `at` on that no block covers."""
+    for block in sorted(blocks, key=lambda block: block.start):
+        if block.start <= at:
+            at = max(at, block.end)
+    return at
+
+
+def foremost(start: float, end: float, blocks: Iterable[Block]) -> Block | None:
+    """Return the block that covers most of the time between two, if any does."""
+
+    def covered(block: Block) -> float:
+        return min(end, block.end) - max(start, block.start)
+
+    overlapping = [block for block in blocks if covered(block) > 0]
+    return max(overlapping, key=covered, default=None)

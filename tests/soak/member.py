@@ -1,0 +1,120 @@
+"""One worker of the soak."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import math
+import random
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.soak.link import Link
+from tests.soak.load import QUEUES
+from tests.soak.model import Harm, WorkerInfo
+from tests.support.workers import ProcessWorker, launch
+
+POOLS = ["prefork", "prefork", "threads", "solo"]
+if importlib.util.find_spec("gevent"):
+    POOLS.append("gevent")
+#: How long a soft shutdown waits for tasks, in seconds; 0 makes it a cold one.
+SOFT_SECONDS = (0, 3)
+
+
+@dataclass(eq=False, kw_only=True)
+class Member:
+    """A worker with its link, and what was done to it.
+
+    Attributes:
+        break_file: What it looks for to lose its connection.
+        is_soft: Whether it makes a soft shutdown of SIGQUIT.
+        told_to_end: When it was, or infinity.
+        paused: The standstill that it is in.
+    """
+
+    info: WorkerInfo
+    process: ProcessWorker
+    link: Link
+    break_file: Path
+    is_soft: bool
+    told_to_end: float = math.inf
+    has_quit: bool = False
+    paused: Harm | None = None
+    harms: list[Harm] = field(default_factory=list)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it consumes, or did."""
+        return "ready." in self.process.logs()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether it was told to end."""
+        return self.told_to_end < math.inf
+
+    def pool_pids(self) -> list[int]:
+        """Return its pool processes that live."""
+        if self.info.pool != "prefork":
+            return []
+        try:
+            children = psutil.Process(self.process.pid).children()
+            return [child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE]
+        except psutil.NoSuchProcess:
+            return []
+
+
+def start_member(
+    name: str,
+    link: Link,
+    folder: Path,
+    ledger: Path,
+    chance: random.Random,
+    *,
+    pool: str | None = None,
+    queues: list[str] | None = None,
+) -> Member:
+    """Start a worker of a random kind, as far as nothing is said."""
+    pool = pool or chance.choice(POOLS)
+    conf: dict[str, Any] = {
+        "worker_prefetch_multiplier": chance.choice([1, 2, 4]),
+        "worker_soft_shutdown_timeout": chance.choice(SOFT_SECONDS),
+        "worker_cancel_long_running_tasks_on_connection_loss": chance.random() < 0.25,
+        "sqs_heartbeat_on_lost": chance.choice(["warn", "warn", "revoke", "terminate"]),
+    }
+    concurrency = 1 if pool == "solo" else chance.randint(1, 4)
+    queues = queues or chance.choice([[*QUEUES], chance.sample([*QUEUES], 2)])
+    arguments = ["-P", pool, "-c", str(concurrency), "-Q", ",".join(queues)]
+    break_file = folder / f"break-{name}"
+    link.proxy.start()
+    process = launch(
+        name,
+        app="tests.soak.proj",
+        args=["--heartbeat-sqs", *arguments],
+        env={
+            "CELERY_BROKER_URL": link.proxy.broker_url,
+            "SOAK_LEDGER": str(ledger),
+            "SOAK_WORKER": name,
+            "SOAK_CONF": json.dumps(conf),
+            "PROJ_BREAK": str(break_file),
+        },
+        log_dir=folder,
+    )
+    info = WorkerInfo(
+        name=name,
+        pool=pool,
+        began=time.monotonic(),
+        cancels=conf["worker_cancel_long_running_tasks_on_connection_loss"],
+        log=str(folder / f"{name}-1.log"),
+        settings=" ".join([*arguments, *(f"{key}={value}" for key, value in conf.items())]),
+    )
+    return Member(
+        info=info,
+        process=process,
+        link=link,
+        break_file=break_file,
+        is_soft=conf["worker_soft_shutdown_timeout"] > 0,
+    )

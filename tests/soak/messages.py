@@ -1,0 +1,107 @@
+"""The life of each message, put together from the records."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND, Call, Note, Records
+from tests.soak.tenure import Message, Run, Tenure
+
+
+def read_messages(records: Records) -> list[Message]:
+    """Return every message that was sent, with all that is known of it."""
+    messages: dict[str, Message] = {}
+    for call in records.calls:
+        if call.operation == SEND and (message_id := call.entries[0].message_id):
+            headers = call.entries[0].headers
+            messages[message_id] = Message(
+                message_id=message_id,
+                queue=records.queues[call.queue],
+                sent=call,
+                task=headers["task"].rpartition(".")[2],
+                task_id=headers["id"],
+            )
+    by_handle = _add_tenures(messages, records.calls)
+    _add_ends(by_handle, records.calls)
+    for note in sorted(records.notes, key=lambda note: note.at):
+        if note.message_id:
+            _add_note(messages[note.message_id], note)
+    for message in messages.values():
+        # By receive, not by time: a worker may start late what another has run since.
+        message.runs.sort(key=lambda run: run.count)
+        for tenure in message.tenures:
+            _settle(message, tenure)
+    return list(messages.values())
+
+
+def _add_tenures(messages: dict[str, Message], calls: Iterable[Call]) -> dict[str, Tenure]:
+    received = [
+        Tenure(
+            queue=messages[entry.message_id].queue,
+            message_id=entry.message_id,
+            receive=call,
+            entry=entry,
+        )
+        for call in calls
+        if call.operation == RECEIVE
+        for entry in call.entries
+    ]
+    for tenure in sorted(received, key=lambda tenure: tenure.count):
+        tenures = messages[tenure.message_id].tenures
+        if tenures:
+            tenures[-1].next = tenure
+            tenure.previous = tenures[-1]
+        tenures.append(tenure)
+    return {tenure.entry.handle: tenure for tenure in received}
+
+
+def _add_ends(by_handle: dict[str, Tenure], calls: Iterable[Call]) -> None:
+    for call in calls:
+        if call.operation in (CHANGE, DELETE):
+            for entry in call.entries:
+                tenure = by_handle[entry.handle]
+                (tenure.changes if call.operation == CHANGE else tenure.deletes).append(
+                    (call, entry)
+                )
+
+
+def _add_note(message: Message, note: Note) -> None:
+    if note.what == "expire":
+        message.expired.append(note)
+    elif note.what == "start":
+        run = Run(
+            task=message.task, worker=note.worker, pid=note.pid, count=note.count, start=note.at
+        )
+        message.runs.append(run)
+    else:
+        for run in message.runs:
+            # A worker's main process writes down that it stopped a task, of any of its pool.
+            by_main = note.what == "stop" and run.worker == note.worker
+            if by_main or (run.worker, run.pid, run.count) == (note.worker, note.pid, note.count):
+                run.end(note)
+
+
+def _settle(message: Message, tenure: Tenure) -> None:
+    """Work out who ran it, and when and by what it became visible."""
+    tenure.run = next(
+        (run for run in reversed(message.runs) if tenure.concerns(run)),
+        None,
+    )
+    for call, entry in tenure.deletes:
+        if entry.done and tenure.next is None:
+            message.deleted = message.deleted or (call, entry)
+    timeout = tenure.queue.visibility_timeout
+    tenure.visible_at = tenure.receive.done + timeout
+    changes = [
+        (call, entry)
+        for each in message.tenures[: message.tenures.index(tenure) + 1]
+        for call, entry in each.changes
+        # A release that crossed the receive is what brought it.
+        if entry.done and (each is tenure or call.forwarded > tenure.receive.done)
+    ]
+    until = tenure.next.receive.done if tenure.next else math.inf
+    for call, entry in sorted(changes, key=lambda change: change[0].forwarded):
+        if call.forwarded < min(tenure.visible_at, until):
+            tenure.visible_at = call.done + entry.timeout
+            tenure.ended_by = None if entry.timeout >= timeout else (call, entry)

@@ -1,0 +1,131 @@
+"""What a soak leaves behind: calls, ledger lines, harm. The audit knows nothing else.
+
+All times are `time.monotonic()` seconds, which the processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+RECEIVE = "ReceiveMessage"
+CHANGE = "ChangeMessageVisibility"
+DELETE = "DeleteMessage"
+SEND = "SendMessage"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Queue:
+    """A queue of the soak. Times in seconds."""
+
+    name: str
+    visibility_timeout: int
+    max_receive_count: int | None = None
+
+    @property
+    def threshold(self) -> float:
+        """Extend when less than this is left: the default, a third."""
+        return self.visibility_timeout / 3
+
+
+@dataclass(slots=True, kw_only=True)
+class Entry:
+    """What one call was to do to one message.
+
+    Attributes:
+        message_id: Of a receive or a send; the others go by their handle.
+        done: The server said so, whether or not its answer arrived.
+        told: The client was told so.
+        headers: Celery's, of a send.
+    """
+
+    message_id: str = ""
+    handle: str = ""
+    count: int = 0
+    timeout: int = 0
+    done: bool = False
+    told: bool = False
+    headers: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Call:
+    """One call of one worker, as the proxy saw it.
+
+    Attributes:
+        forwarded: When it went to the server, or infinity.
+        done: When the server had answered, or infinity.
+        ended: When the client was told, or its connection dropped.
+        fault: What the proxy did to it, empty for nothing.
+    """
+
+    worker: str
+    operation: str
+    queue: str
+    started: float
+    forwarded: float = math.inf
+    done: float = math.inf
+    ended: float = math.inf
+    fault: str = ""
+    entries: list[Entry] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """One line of the ledger: what a task, or a worker's main process, did."""
+
+    what: str
+    at: float
+    worker: str
+    pid: int
+    key: str = ""
+    message_id: str = ""
+    count: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class Harm:
+    """Something done to a worker, or to all where it names none. `until` where it takes time."""
+
+    what: str
+    at: float
+    worker: str
+    pid: int = 0
+    until: float = math.inf
+
+
+@dataclass(slots=True, kw_only=True)
+class WorkerInfo:
+    """A worker process from its start to its end, which is infinite while it runs.
+
+    Attributes:
+        settings: Those that were drawn for it, for its trace.
+    """
+
+    name: str
+    pool: str
+    began: float
+    ended: float = math.inf
+    cancels: bool = False
+    log: str = ""
+    settings: str = ""
+
+
+@dataclass(kw_only=True)
+class Records:
+    """Everything that was written down.
+
+    Attributes:
+        left: Ids of messages that were still in a queue at the end, by queue name.
+        dead: Ids of messages in dead-letter queues.
+    """
+
+    queues: Mapping[str, Queue]
+    calls: list[Call] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    harms: list[Harm] = field(default_factory=list)
+    workers: dict[str, WorkerInfo] = field(default_factory=dict)
+    left: set[str] = field(default_factory=set)
+    dead: set[str] = field(default_factory=set)

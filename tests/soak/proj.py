@@ -1,0 +1,162 @@
+"""The Celery app of the soak's workers; its tasks write down what they do."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from typing import Any
+
+from celery import Celery, Task, bootsteps, signals
+from celery.exceptions import Reject
+
+from celery_sqs_heartbeat import install
+from tests.acceptance.losing import LosesConnection
+
+_PR_SET_PDEATHSIG = 1
+
+app = install(Celery("soak", broker=os.environ.get("CELERY_BROKER_URL")))
+app.conf.update(
+    task_acks_late=True,
+    task_reject_on_worker_lost=True,
+    task_ignore_result=True,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
+)
+app.conf.update(json.loads(os.environ.get("SOAK_CONF", "{}")))
+if "PROJ_BREAK" in os.environ:
+    app.steps["consumer"].add(LosesConnection)
+
+
+def end_with_parent(**_: Any) -> None:
+    """Have the kernel end this process with its parent, however that ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+if "SOAK_LEDGER" in os.environ:
+    end_with_parent()
+    signals.worker_process_init.connect(end_with_parent)
+
+
+def write(what: str, **more: Any) -> None:
+    """Write a line of the ledger, in one call: a process that is killed leaves no half of one."""
+    line = {
+        "what": what,
+        "at": time.monotonic(),
+        "worker": os.environ["SOAK_WORKER"],
+        "pid": os.getpid(),
+        **more,
+    }
+    ledger = os.open(os.environ["SOAK_LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.write(ledger, json.dumps(line).encode() + b"\n")
+    os.close(ledger)
+
+
+def note(what: str, request: Any) -> int:
+    """Write down what a task does; return how often its message was received."""
+    message = request.properties["delivery_info"]["sqs_message"]
+    count = int(message["Attributes"]["ApproximateReceiveCount"])
+    write(what, key=request.id, message_id=message["MessageId"], count=count)
+    return count
+
+
+class WritesDisconnects(bootsteps.StartStopStep):
+    """Writes down that the connection was lost, on purpose or not."""
+
+    requires = {"celery.worker.consumer.tasks:Tasks"}  # noqa: RUF012
+
+    def stop(self, c: Any) -> None:
+        if c.blueprint.state == bootsteps.RUN:
+            write("disconnect")
+
+
+app.steps["consumer"].add(WritesDisconnects)
+
+
+@signals.task_revoked.connect
+def note_revoked(request: Any, expired: bool, **_: Any) -> None:
+    """Write down that a task expired, or was stopped for its lost lease."""
+    note("expire" if expired else "stop", request)
+
+
+@app.task(bind=True)
+def work(self: Task[Any, Any], seconds: float) -> None:
+    note("start", self.request)
+    time.sleep(seconds)
+    note("end", self.request)
+
+
+@app.task(bind=True, acks_late=False)
+def early(self: Task[Any, Any], seconds: float) -> None:
+    note("start", self.request)
+    time.sleep(seconds)
+    note("end", self.request)
+
+
+@app.task(bind=True, rate_limit="2/s")
+def limited(self: Task[Any, Any], seconds: float) -> None:
+    note("start", self.request)
+    time.sleep(seconds)
+    note("end", self.request)
+
+
+@app.task(bind=True, acks_on_failure_or_timeout=False)
+def flaky(self: Task[Any, Any], seconds: float, times: int) -> None:
+    """Fails on the first receives of its message."""
+    count = note("start", self.request)
+    time.sleep(seconds)
+    if count <= times:
+        note("fail", self.request)
+        raise ValueError("as it should")
+    note("end", self.request)
+
+
+@app.task(bind=True)
+def bad(self: Task[Any, Any], seconds: float) -> None:
+    """Fails, and its message is acked all the same: Celery's default."""
+    note("start", self.request)
+    time.sleep(seconds)
+    note("fail", self.request)
+    raise ValueError("as it should")
+
+
+@app.task(bind=True)
+def requeue(self: Task[Any, Any], seconds: float, times: int) -> None:
+    """Asks for another try on the first receives of its message."""
+    count = note("start", self.request)
+    time.sleep(seconds)
+    if count <= times:
+        note("reject", self.request)
+        raise Reject("as it should", requeue=True)
+    note("end", self.request)
+
+
+@app.task(bind=True)
+def refuse(self: Task[Any, Any], seconds: float) -> None:
+    """Rejects its message, which kombu deletes in a queue without dead letters."""
+    note("start", self.request)
+    time.sleep(seconds)
+    note("reject", self.request)
+    raise Reject("as it should", requeue=False)
+
+
+@app.task(bind=True, max_retries=3)
+def again(self: Task[Any, Any], seconds: float, times: int) -> None:
+    """Asks for retries, each a message of its own."""
+    note("start", self.request)
+    time.sleep(seconds)
+    if self.request.retries >= times:
+        note("end", self.request)
+        return
+    try:
+        retry = self.retry(countdown=1, throw=False)
+    except Reject:
+        # What Celery makes of a retry that can't be sent.
+        note("unsent", self.request)
+        raise
+    note("retry", self.request)
+    raise retry

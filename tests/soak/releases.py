@@ -1,0 +1,67 @@
+"""Why a worker released a message, where it had a reason to."""
+
+from __future__ import annotations
+
+import math
+
+from tests.soak.lives import Block, Life, free
+from tests.soak.tenure import Run, Tenure
+
+#: What must happen soon on a free worker may take so long on a busy machine, in seconds.
+GRACE = 1.0
+#: What follows at once may take so long, in seconds.
+HASTE = 0.3
+#: How long Celery may take to notice that a process of its pool is gone: it looks every 5 s
+#: and waits 10 s for its last words (celery/concurrency/asynpool.py, billiard's
+#: LOST_WORKER_TIMEOUT).
+LOST_SECONDS = 20.0
+#: Tasks end with these when they leave their message in the queue by design.
+BY_DESIGN = {"fail": "it failed by design", "reject": "it was rejected by design"}
+
+
+def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
+    """Return why its own worker released it at that time, or None for no reason."""
+    run = tenure.run
+    if run is None:
+        return _why_released_before_its_start(tenure, life, at)
+    stops = life.stops(at, ["cold", "soft"])
+    if run.start > at:
+        # It was started all the same, which only a process that is being ended may do.
+        return f"it began in a {stops[0].what} shutdown" if stops else None
+    if run.is_over and run.outcome in BY_DESIGN and run.ended <= at + GRACE:
+        return BY_DESIGN[run.outcome]
+    kill = life.killed(run.pid, run.start, at)
+    if kill and kill.at < run.ended + GRACE:
+        return "its pool process was killed"
+    if stops and _was_unsettled(run, stops[0].at, life):
+        return f"it ran in a {stops[0].what} shutdown"
+    if life.info.cancels and life.lost_connection(run.start, at) and run.ended == math.inf:
+        return "it was cancelled with its lost connection, as was set"
+    return None
+
+
+def why_released_late(tenure: Tenure, lives: dict[str, Life]) -> str | None:
+    """Return why a release came by a handle of the past, when this receive had begun."""
+    assert tenure.ended_by is not None
+    call, entry = tenure.ended_by
+    sender = next(each for each in tenure.before() if each.entry.handle == entry.handle)
+    held_up = Block(why="the call was held up", start=call.started, end=call.done)
+    if free(sender.visible_at, call.done, [*lives[call.worker].blocks, held_up]) < HASTE:
+        return "a release was held up until its lease was over"
+    return None
+
+
+def _was_unsettled(run: Run, at: float, life: Life) -> bool:
+    """Return whether a worker may not have known at that time that a task had ended."""
+    return run.ended > at or free(run.ended, at, life.blocks) < GRACE
+
+
+def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> str | None:
+    if stops := life.stops(at):
+        return f"it waited in a {stops[-1].what} shutdown"
+    received = tenure.receive.started
+    if life.lost_connection(received, at):
+        return "it waited when its worker lost the connection"
+    if life.did(["pool-kill"], received - LOST_SECONDS, at):
+        return "it was given to a pool process that was killed"
+    return None

@@ -1,0 +1,45 @@
+"""The simulated SQS in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+
+from tests.soak.model import Queue
+from tests.support.servers import ProcessServer
+from tests.support.workers import ROOT
+
+
+class SimulatedProcess(ProcessServer):
+    """`python -m celery_sqs_heartbeat.testing.server`."""
+
+    def command(self) -> list[str]:
+        """Return what to run."""
+        module = "celery_sqs_heartbeat.testing.server"
+        return [sys.executable, "-m", module, "--port", str(self._port)]
+
+    def settings(self) -> dict[str, str]:
+        """Return its environment variables."""
+        # It runs in a folder of its own; this checkout is the one under test.
+        return {"PYTHONPATH": str(ROOT)}
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
+    def create(self, queues: Iterable[Queue]) -> None:
+        """Create the queues, each with its dead letters."""
+        client = self.client()
+        for queue in queues:
+            attributes = {"VisibilityTimeout": str(queue.visibility_timeout)}
+            if queue.max_receive_count is not None:
+                client.create_queue(QueueName=f"{queue.name}-dead")
+                policy = {
+                    "deadLetterTargetArn": f"{queue.name}-dead",
+                    "maxReceiveCount": queue.max_receive_count,
+                }
+                attributes["RedrivePolicy"] = json.dumps(policy)
+            client.create_queue(QueueName=queue.name, Attributes=attributes)

@@ -1,0 +1,143 @@
+"""A hand-made history of one message, for tests of the audit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from tests.soak.audit import Verdict, audit
+from tests.soak.model import (
+    CHANGE,
+    DELETE,
+    RECEIVE,
+    SEND,
+    Call,
+    Entry,
+    Harm,
+    Note,
+    Queue,
+    Records,
+    WorkerInfo,
+)
+
+#: How long a call takes, in seconds.
+CALL = 0.01
+TIMEOUT = 6
+
+
+@dataclass(kw_only=True)
+class Story:
+    """What happens to a message; every method returns the story. Times in seconds.
+
+    Message "m" is sent at 0 to a queue that hides it for 6 s: a lease is to be extended
+    when less than 2 s are left. Workers are made as they come up.
+    """
+
+    task: str = "work"
+    pool: str = "prefork"
+    max_receive_count: int | None = None
+    expires: str | None = None
+    records: Records = field(init=False)
+
+    def __post_init__(self) -> None:
+        queue = Queue(
+            name="q", visibility_timeout=TIMEOUT, max_receive_count=self.max_receive_count
+        )
+        self.records = Records(queues={"q": queue})
+        headers = {"id": "t", "task": f"proj.{self.task}", "expires": self.expires}
+        self._call(SEND, "soak", 0.0, Entry(message_id="m", headers=headers, done=True, told=True))
+
+    def receive(self, worker: str, count: int, at: float, *, told: bool = True) -> Story:
+        """A worker receives the message, or its answer is lost."""
+        entry = Entry(message_id="m", handle=f"h{count}", count=count, done=True, told=told)
+        return self._call(RECEIVE, worker, at, entry)
+
+    def hide(
+        self, worker: str, count: int, at: float, seconds: int = TIMEOUT, *, fails: bool = False
+    ) -> Story:
+        """A worker extends its lease, or releases it."""
+        entry = Entry(handle=f"h{count}", timeout=seconds, done=not fails, told=not fails)
+        return self._call(CHANGE, worker, at, entry)
+
+    def delete(self, worker: str, count: int, at: float, *, fails: bool = False) -> Story:
+        """A worker deletes the message."""
+        return self._call(
+            DELETE, worker, at, Entry(handle=f"h{count}", done=not fails, told=not fails)
+        )
+
+    def run(
+        self,
+        worker: str,
+        count: int,
+        start: float,
+        end: float = math.inf,
+        outcome: str = "end",
+        pid: int = 1,
+    ) -> Story:
+        """A worker runs the task, which may never end."""
+        self.note(worker, "start", count, start, pid)
+        return self.note(worker, outcome, count, end, pid) if end < math.inf else self
+
+    def expire(self, worker: str, count: int, at: float) -> Story:
+        """A worker discards the message."""
+        return self.note(worker, "expire", count, at, 1)
+
+    def harm(
+        self, what: str, worker: str, at: float, until: float = math.inf, pid: int = 0
+    ) -> Story:
+        """Something is done to a worker."""
+        self._know(worker)
+        if what == "break":
+            until = at
+            self.records.notes.append(Note(what="disconnect", at=at, worker=worker, pid=1))
+        self.records.harms.append(Harm(what=what, worker=worker, at=at, until=until, pid=pid))
+        if what == "kill":
+            self.records.workers[worker].ended = at
+        return self
+
+    def end(self, worker: str, at: float) -> Story:
+        """A worker's process ends."""
+        self._know(worker)
+        self.records.workers[worker].ended = at
+        return self
+
+    def cancels(self, worker: str) -> Story:
+        """A worker is set to cancel what runs when it loses its connection."""
+        self._know(worker)
+        self.records.workers[worker].cancels = True
+        return self
+
+    def verdict(self) -> Verdict:
+        """Return what the audit makes of it."""
+        (verdict,) = audit(self.records)
+        return verdict
+
+    def _call(self, operation: str, worker: str, at: float, entry: Entry) -> Story:
+        self._know(worker)
+        self.records.calls.append(
+            Call(
+                worker=worker,
+                operation=operation,
+                queue="q",
+                started=at,
+                forwarded=at if entry.done else math.inf,
+                done=at + CALL if entry.done else math.inf,
+                ended=at + CALL,
+                fault="" if entry.done and entry.told else "500",
+                entries=[entry],
+            )
+        )
+        return self
+
+    def note(self, worker: str, what: str, count: int, at: float, pid: int) -> Story:
+        """A process of a worker writes a line of the ledger."""
+        self._know(worker)
+        self.records.notes.append(
+            Note(what=what, at=at, worker=worker, pid=pid, key="t", message_id="m", count=count)
+        )
+        return self
+
+    def _know(self, worker: str) -> None:
+        if worker and worker != "soak":
+            info = WorkerInfo(name=worker, pool=self.pool, began=-10.0)
+            self.records.workers.setdefault(worker, info)

@@ -1,0 +1,55 @@
+"""A soak in numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tests.soak.audit import Verdict
+from tests.soak.model import Records
+
+#: Columns that names take.
+WIDTH = 60
+
+
+def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
+    """Return what happened to messages, and what was done to workers, as tables."""
+    verdicts = list(verdicts)
+    calls = Counter(
+        f"{call.operation}, {call.fault or 'nothing done to it'}" for call in records.calls
+    )
+    harms = Counter(
+        harm.what if harm.worker else f"weather: {harm.what}"
+        for harm in records.harms
+        if harm.what != "starved"
+    )
+    starved = sum(harm.until - harm.at for harm in records.harms if harm.what == "starved")
+    duplicates = Counter(
+        cause for verdict in verdicts if verdict.duplicates for cause in verdict.causes
+    )
+    tables: dict[str, Mapping[str, object]] = {
+        "messages by task": Counter(verdict.message.task for verdict in verdicts),
+        "messages by what became of them": Counter(verdict.account for verdict in verdicts),
+        "task starts": {
+            "all": sum(len(verdict.message.runs) for verdict in verdicts),
+            "successes beyond the first": sum(verdict.duplicates for verdict in verdicts),
+        },
+        "why messages that were done again were begun again": duplicates,
+        "why tasks were begun again, in all": Counter(
+            cause for verdict in verdicts for cause in verdict.causes
+        ),
+        "why messages were received again": Counter(
+            cause for verdict in verdicts for cause in verdict.comebacks
+        ),
+        "calls, without empty receives": calls,
+        "workers": Counter(info.pool for info in records.workers.values()),
+        "harm": {**dict(harms.most_common()), "seconds waited for a CPU": round(starved)},
+    }
+    return "\n".join(_table(title, rows) for title, rows in tables.items())
+
+
+def _table(title: str, rows: Mapping[str, object]) -> str:
+    sorted_rows = rows.most_common() if isinstance(rows, Counter) else rows.items()
+    return "\n".join(
+        [f"{title}:", *(f"  {name:{WIDTH}} {value:>6}" for name, value in sorted_rows)]
+    )

@@ -1,0 +1,108 @@
+"""A message as the audit sees it: its receives, and the starts of its task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.soak.model import Call, Entry, Note, Queue
+
+#: Ends of a task after which its message is deleted; of other tasks only "end".
+CLOSING = {
+    "bad": {"end", "fail"},
+    "refuse": {"end", "reject"},
+    "again": {"end", "retry", "unsent"},
+}
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One start of a message's task. `outcome` is empty where it never ended."""
+
+    task: str
+    worker: str
+    pid: int
+    count: int
+    start: float
+    outcome: str = ""
+    ended: float = math.inf
+
+    def end(self, note: Note) -> None:
+        """Take in how it ended, unless it has already."""
+        if not self.outcome:
+            self.outcome, self.ended = note.what, note.at
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it ended so that its message is to be deleted."""
+        return self.outcome in CLOSING.get(self.task, {"end"})
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended so that its message is given back, or was given up."""
+        return bool(self.outcome) and not self.is_closed
+
+
+@dataclass(kw_only=True)
+class Tenure:
+    """A message from one receive to the next.
+
+    Attributes:
+        changes: Calls that were to extend or release it, whoever made them.
+        visible_at: When it became visible, as far as the calls tell.
+        ended_by: The release that made it visible, or None where its timeout ran out.
+        run: The start of its task that this receive brought, or that an earlier one had
+            brought to the same worker.
+        next: The receive after it.
+    """
+
+    queue: Queue
+    message_id: str
+    receive: Call
+    entry: Entry
+    changes: list[tuple[Call, Entry]] = field(default_factory=list)
+    deletes: list[tuple[Call, Entry]] = field(default_factory=list)
+    visible_at: float = math.inf
+    ended_by: tuple[Call, Entry] | None = None
+    run: Run | None = None
+    next: Tenure | None = None
+    previous: Tenure | None = None
+
+    @property
+    def worker(self) -> str:
+        """Who received it."""
+        return self.receive.worker
+
+    @property
+    def count(self) -> int:
+        """The how many-th receive of the message it is."""
+        return self.entry.count
+
+    def before(self) -> Iterator[Tenure]:
+        """Yield the receives before it, the latest first."""
+        each = self.previous
+        while each is not None:
+            yield each
+            each = each.previous
+
+    def concerns(self, run: Run) -> bool:
+        """Return whether a run was begun for it, or the lease of an earlier receive goes on."""
+        if run.worker != self.worker or run.count > self.count:
+            return False
+        return run.count == self.count or not (run.is_over and run.ended < self.receive.done)
+
+
+@dataclass(kw_only=True)
+class Message:
+    """A message from its sending to its end."""
+
+    message_id: str
+    queue: Queue
+    sent: Call
+    task: str
+    task_id: str
+    tenures: list[Tenure] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    expired: list[Note] = field(default_factory=list)
+    deleted: tuple[Call, Entry] | None = None

@@ -1,0 +1,220 @@
+"""What explains that a message came again, and what does not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.soak.story import Story
+
+
+def lapsed() -> Story:
+    """Worker a gets the message and begins, b gets it after the timeout and does it too."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def released(at: float, ended: float, outcome: str = "end") -> Story:
+    """Worker a begins and releases the message, and b does it."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, ended, outcome).hide("a", 1, at, 0)
+    return story.receive("b", 2, at + 0.2).run("b", 2, at + 0.3, at + 1).delete("b", 2, at + 1.1)
+
+
+def ended_undeleted() -> Story:
+    """Worker a does the message but does not delete it, and b does it again."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+@pytest.mark.parametrize(
+    ("story", "cause"),
+    [
+        (lapsed().harm("pause", "a", 4.0, 9.0), "its worker stood still"),
+        (lapsed().harm("starved", "a", 5.1, 7.0), "the machine was too busy"),
+        (lapsed().harm("starved", "", 5.1, 7.0), "the machine was too busy"),
+        (lapsed().harm("kill", "a", 4.0), "its worker was killed"),
+        (lapsed().harm("cold", "a", 3.0).end("a", 4.0), "its worker ended, in a cold shutdown"),
+        (ended_undeleted().harm("kill", "a", 2.04), "its worker was killed"),
+        (released(3.0, 9.0).harm("cold", "a", 2.0), "it ran in a cold shutdown"),
+        (released(3.0, 9.0).harm("soft", "a", 2.0), "it ran in a soft shutdown"),
+        (
+            released(3.0, math.inf).harm("pool-kill", "a", 2.0, pid=1),
+            "its pool process was killed",
+        ),
+        (released(3.0, 2.9, "fail"), "it failed by design"),
+        (released(3.0, 2.9, "reject"), "it was rejected by design"),
+        (
+            released(3.0, math.inf).cancels("a").harm("break", "a", 2.0),
+            "it was cancelled with its lost connection, as was set",
+        ),
+    ],
+)
+def test_a_cause_in_time_that_concerns_its_worker_explains_it(story: Story, cause: str) -> None:
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.causes == [cause]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(lapsed().harm("pause", "b", 4.0, 9.0), id="another worker stood still"),
+        pytest.param(lapsed().harm("pause", "a", 1.6, 4.5), id="it stood still too early"),
+        pytest.param(lapsed().harm("pause", "a", 7.1, 9.0), id="it stood still too late"),
+        pytest.param(lapsed().harm("pause", "a", 5.5, 6.0), id="it stood still too briefly"),
+        pytest.param(lapsed().harm("starved", "b", 5.1, 7.0), id="another worker was starved"),
+        pytest.param(lapsed().harm("kill", "b", 4.0), id="another worker was killed"),
+        pytest.param(lapsed().harm("kill", "a", 7.1), id="it was killed after the timeout"),
+        pytest.param(lapsed().harm("warm", "a", 4.0), id="a warm shutdown keeps what runs"),
+        pytest.param(
+            lapsed().harm("warm", "a", 4.0).end("a", 6.0), id="it ended before its task did"
+        ),
+        pytest.param(lapsed().harm("break", "a", 4.0), id="leases outlive a connection"),
+        pytest.param(lapsed().harm("cut off", "a", 4.0, 9.0), id="no call was even tried"),
+        pytest.param(lapsed().hide("a", 1, 5.1, fails=True), id="one failed call, then silence"),
+        pytest.param(
+            ended_undeleted().harm("kill", "a", 6.9), id="time enough to delete it, then killed"
+        ),
+        pytest.param(
+            ended_undeleted().harm("pause", "a", 5.0, 9.0), id="time enough, then it stood still"
+        ),
+        pytest.param(released(3.0, 9.0), id="released while it runs"),
+        pytest.param(released(3.0, 9.0).harm("warm", "a", 2.0), id="so in a warm shutdown"),
+        pytest.param(released(3.0, 9.0).harm("cold", "a", 4.0), id="so before a cold shutdown"),
+        pytest.param(released(3.0, 9.0).harm("break", "a", 2.0), id="so for a lost connection"),
+        pytest.param(released(3.0, 9.0).harm("pool-kill", "a", 2.0, pid=2), id="another process"),
+        pytest.param(released(3.0, 2.0), id="released though it succeeded"),
+        pytest.param(
+            released(6.0, 2.0).harm("cold", "a", 5.0), id="it had succeeded long before the end"
+        ),
+        pytest.param(released(3.0, 4.5, "fail"), id="released before it failed"),
+        pytest.param(lapsed().hide("c", 1, 3.0, 0), id="a handle that is another worker's"),
+    ],
+)
+def test_no_other_cause_does(story: Story) -> None:
+    assert "came back after receive 1 without a cause" in story.verdict().faults
+
+
+def test_calls_that_fail_until_the_timeout_explain_a_duplicate() -> None:
+    story = lapsed()
+    for tenth in range(10):
+        story.hide("a", 1, 5.0 + tenth / 5, fails=True)
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.causes == ["SQS refused or lost its calls"]
+
+
+def test_deletes_that_fail_until_the_worker_gives_up_explain_a_duplicate() -> None:
+    story = ended_undeleted().harm("warm", "a", 2.0).end("a", 7.1)
+    for half in range(10):
+        story.delete("a", 1, 2.05 + half / 2, fails=True)
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.causes == ["SQS took no delete of it for as long as a worker tries at its end"]
+
+
+def test_a_message_that_its_worker_never_saw_may_come_back() -> None:
+    story = Story().receive("a", 1, 1.0, told=False)
+    story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    verdict = story.verdict()
+    assert verdict.faults == verdict.causes == []
+    assert verdict.comebacks == ["the answer to its receive was lost"]
+
+
+def test_a_message_that_its_worker_ignored_may_not() -> None:
+    story = Story().receive("a", 1, 1.0)
+    story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+
+
+def released_late(paused_until: float) -> Story:
+    """Worker a releases what b has received meanwhile, and c gets it too."""
+    story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, paused_until)
+    story.receive("b", 2, 7.2).run("b", 2, 7.5, 15.0).hide("a", 1, 9.7, 0)
+    return story.receive("c", 3, 10.0).run("c", 3, 10.1, 11.0).delete("c", 3, 11.1)
+
+
+def test_a_late_release_that_breaks_the_next_lease_is_a_fault() -> None:
+    faults = released_late(paused_until=8.0).verdict().faults
+    assert faults == ["came back after receive 2 without a cause"]
+
+
+def test_a_release_that_a_standstill_has_held_up_is_not() -> None:
+    verdict = released_late(paused_until=9.6).verdict()
+    assert verdict.faults == []
+    assert verdict.causes == ["a release was held up until its lease was over"]
+
+
+def test_a_worker_may_not_start_what_it_has_released() -> None:
+    story = Story().receive("a", 1, 1.0).hide("a", 1, 2.0, 0).run("a", 1, 2.3, 3.0)
+    story.receive("b", 2, 2.2).run("b", 2, 2.5, 4.0).delete("b", 2, 4.1)
+    story.harm("warm", "a", 1.9)
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.harm("cold", "a", 1.95).verdict().faults == []
+
+
+def test_a_message_of_a_failed_task_that_is_acked_may_not_be_released() -> None:
+    story = Story(task="bad").receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
+    story.hide("a", 1, 2.1, 0).receive("b", 2, 2.3).run("b", 2, 2.5, 3.0, "fail")
+    verdict = story.delete("b", 2, 3.1).verdict()
+    assert verdict.faults == ["came back after receive 1 without a cause"]
+
+
+def test_a_task_that_was_stopped_for_its_lost_lease_may_be_begun_again() -> None:
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5).harm("pause", "a", 4.0, 8.0)
+    story.note("a", "stop", 1, 8.1, pid=99).receive("a", 2, 8.2).run("a", 2, 8.3, 9.0)
+    verdict = story.delete("a", 2, 9.1).verdict()
+    assert verdict.faults == []
+    assert verdict.causes == ["its worker stood still"]
+
+
+def test_an_answer_that_is_read_later_than_its_timeout_allows_is_no_ones_message() -> None:
+    story = Story().receive("a", 1, 1.0).harm("pause", "a", 0.5, 6.9)
+    story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    verdict = story.verdict()
+    assert verdict.faults == []
+    (comeback,) = verdict.comebacks
+    assert comeback.startswith("it was read so late")
+
+
+def test_a_receive_that_its_worker_never_saw_may_come_back_though_the_task_went_on() -> None:
+    # The delete by the handle of the first does nothing: SQS has given out another.
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 7.6).harm("pause", "a", 4.0, 7.3)
+    story.receive("a", 2, 7.2, told=False).delete("a", 1, 7.7)
+    story.receive("b", 3, 13.4).run("b", 3, 13.5, 14.0).delete("b", 3, 14.1)
+    assert story.verdict().faults == []
+
+
+def failing_again(outcome: str, kill: float | None = None) -> Story:
+    """A message that failed three times is given back by worker a, and done by b."""
+    story = Story()
+    for count in (1, 2, 3):
+        at = count * 10.0 - 9
+        story.receive("x", count, at).run("x", count, at + 0.1, at + 0.2, "fail")
+        story.hide("x", count, at + 0.3, 1 << count - 1)
+    story.receive("a", 4, 31.0).run("a", 4, 31.5, 32.0 if outcome else math.inf, outcome)
+    if kill is not None:
+        story.harm("pool-kill", "a", kill, pid=1)
+    story.hide("a", 4, 32.1).receive("b", 5, 38.2).run("b", 5, 38.5, 39.0)
+    return story.delete("b", 5, 39.1)
+
+
+@pytest.mark.parametrize(
+    ("story", "cause"),
+    [
+        (failing_again("fail"), "it failed by design"),
+        (failing_again("", kill=31.9), "its pool process was killed"),
+    ],
+)
+def test_what_keeps_failing_may_be_hidden_for_as_long_as_its_timeout(
+    story: Story, cause: str
+) -> None:
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.causes[-1] == cause
+
+
+def test_what_was_extended_may_not_lapse_before_its_process_is_killed() -> None:
+    faults = failing_again("", kill=33.0).verdict().faults
+    assert faults == ["came back after receive 4 without a cause"]

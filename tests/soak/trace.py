@@ -1,0 +1,106 @@
+"""A message's history for people."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from pathlib import Path
+
+from tests.soak.model import CHANGE, DELETE, Call, Entry, Records
+from tests.soak.tenure import Message
+
+#: Harm that began so long before a message was sent is of no interest.
+BEFORE = 20.0
+LOG_LINES = 16
+#: What takes longer is worth saying, in seconds.
+SLOW = 0.1
+#: Of equal tries one is shown in so many seconds.
+REPEATED = 1.0
+
+
+def trace(message: Message, records: Records) -> str:
+    """Return what is known of a message, in the order it happened."""
+    began = message.sent.started
+    lines = [(began, message.sent.worker, f"sends {message.task} to {message.queue.name}")]
+    for tenure in message.tenures:
+        call = tenure.receive
+        how = "" if tenure.entry.told else ", but is never told"
+        lines.append((call.done, call.worker, f"receives it, #{tenure.count}{how}{_call(call)}"))
+        if call.ended - call.done > SLOW:
+            lines.append((call.ended, call.worker, f"is told of #{tenure.count}"))
+        for change, entry in tenure.changes + tenure.deletes:
+            lines.append((change.started, change.worker, _change(change, entry, tenure.count)))
+    for run in message.runs:
+        lines.append((run.start, run.worker, f"starts it, #{run.count}, in process {run.pid}"))
+        if run.outcome:
+            lines.append((run.ended, run.worker, f"{run.outcome}s it, #{run.count}"))
+    lines += [(note.at, note.worker, "discards it: expired") for note in message.expired]
+    workers = {tenure.worker for tenure in message.tenures}
+    end = max(at for at, _, _ in lines) + 10
+    for harm in records.harms:
+        if harm.what == "starved":
+            continue
+        if harm.worker in workers | {""} and began - BEFORE < harm.at < end:
+            until = f" until {harm.until - began:+.3f}" if harm.until < math.inf else ""
+            pid = f" {harm.pid}" if harm.pid else ""
+            lines.append((harm.at, harm.worker or "-", f"! {harm.what}{pid}{until}"))
+    for name in workers:
+        if records.workers[name].ended < end:
+            lines.append((records.workers[name].ended, name, "! has ended"))
+    told = [f"{at - began:+9.3f}  {who:5} {what}" for at, who, what in _condensed(sorted(lines))]
+    about = [
+        f"{name}: {records.workers[name].settings}; waited for a CPU for "
+        f"{_starved(records, name, began, end):.1f} of {end - began:.0f} s"
+        for name in sorted(workers)
+    ]
+    logs = [line for name in sorted(workers) for line in _log(records, name, message)]
+    head = f"message {message.message_id}, task {message.task_id}"
+    return "\n".join([head, *told, *about, *logs])
+
+
+def _condensed(lines: list[tuple[float, str, str]]) -> Iterable[tuple[float, str, str]]:
+    """Return the lines without those that only repeat what a worker tried before."""
+    last: dict[tuple[str, str], float] = {}
+    for at, who, what in lines:
+        is_repeated = "not done" in what
+        kind = (who, what.split(" until")[0])
+        if not is_repeated or at - last.get(kind, -math.inf) > REPEATED:
+            last[kind] = at
+            yield at, who, what
+
+
+def _starved(records: Records, name: str, since: float, until: float) -> float:
+    return sum(
+        harm.until - harm.at
+        for harm in records.harms
+        if harm.what == "starved" and harm.worker == name and since < harm.at < until
+    )
+
+
+def _call(call: Call) -> str:
+    return f" [{call.fault}]" if call.fault else ""
+
+
+def _change(call: Call, entry: Entry, count: int) -> str:
+    what = "deletes" if call.operation == DELETE else f"hides for {entry.timeout} s"
+    if call.operation == CHANGE and not entry.timeout:
+        what = "releases"
+    done = "done" if entry.done else "not done"
+    told = "" if entry.told is entry.done else ", not told"
+    late = (
+        f" at {call.done - call.started:+.2f}" if 0.1 < call.done - call.started < math.inf else ""
+    )
+    return f"{what} #{count}: {done}{late}{told}{_call(call)}"
+
+
+def _log(records: Records, name: str, message: Message) -> Iterable[str]:
+    log = Path(records.workers[name].log)
+    if not log.is_file():
+        return []
+    named = [
+        f"{name} | {line}"
+        for line in log.read_text(errors="replace").splitlines()
+        if message.message_id in line or message.task_id in line
+    ]
+    half = LOG_LINES // 2
+    return named if len(named) <= LOG_LINES else [*named[:half], f"{name} | ...", *named[-half:]]

@@ -1,0 +1,92 @@
+"""What goes wrong between the workers and SQS, changing with time."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND
+from tests.support.faults import (
+    Effect,
+    answer_late,
+    delay,
+    fail,
+    fail_entries,
+    lose_answer,
+    reset,
+    throttle,
+)
+
+OPERATIONS = (RECEIVE, CHANGE, DELETE, SEND)
+#: Its answers would be lost for so many seconds at the longest.
+LATEST = 3.0
+
+
+#: What may happen to a call, each made with a number from 0 to 1.
+FAULTS: dict[str, Callable[[float], Effect]] = {
+    "slow": lambda number: delay(0.05 + 0.35 * number),
+    "held up": lambda number: delay(1 + (LATEST - 1) * number),
+    "late answer": lambda number: answer_late(1 + (LATEST - 1) * number),
+    "reset": lambda number: reset(),
+    "500": lambda number: fail(),
+    "503": lambda number: fail(503, "ServiceUnavailable"),
+    "throttled": lambda number: throttle(),
+    "lost answer": lambda number: lose_answer(),
+    "entries refused": lambda number: fail_entries(0.5, seed=int(number * 1e6)),
+}
+_OF_BATCHES = {"entries refused"}
+
+
+class Weather:
+    """Decides what becomes of a call. Safe to be asked from many threads.
+
+    Args:
+        chance: Of its own: threads race for its numbers.
+    """
+
+    def __init__(self, chance: random.Random) -> None:
+        self._chance = chance
+        self._rate = 0.0
+        self._operations: tuple[str, ...] = ()
+        self._faults: tuple[str, ...] = ()
+        self._cut_off: frozenset[str] = frozenset()
+
+    def change(self) -> str:
+        """Change it at random; return what it is like now."""
+        name, self._rate = self._chance.choice(
+            [("calm", 0.0), ("calm", 0.0), ("breeze", 0.1), ("storm", 0.4), ("outage", 1.0)]
+        )
+        count = self._chance.randint(1, 2) if name == "outage" else len(OPERATIONS)
+        self._operations = tuple(self._chance.sample(OPERATIONS, count))
+        self._faults = tuple(FAULTS)
+        if name == "outage":
+            # Of one kind each: all throttled, say.
+            self._faults = (self._chance.choice(["reset", "500", "503", "throttled", "held up"]),)
+            return f"{name}: {', '.join(self._operations)} {self._faults[0]}"
+        return name
+
+    def clear(self) -> None:
+        """Have nothing go wrong from now on."""
+        self._rate, self._cut_off = 0.0, frozenset()
+
+    def cut_off(self, worker: str) -> None:
+        """Reset every connection of a worker from now on."""
+        self._cut_off |= {worker}
+
+    def let_through(self, worker: str) -> None:
+        """Let the calls of a worker through again."""
+        self._cut_off -= {worker}
+
+    def draw(self, worker: str, operation: str) -> tuple[str, Effect] | None:
+        """Return what happens to a call, with its name, or None for nothing."""
+        if worker in self._cut_off:
+            return "cut off", reset()
+        if operation not in self._operations or self._chance.random() >= self._rate:
+            return None
+        faults = [
+            name
+            for name in self._faults
+            if name not in _OF_BATCHES or operation in (CHANGE, DELETE)
+        ]
+        name = self._chance.choice(faults)
+        return name, FAULTS[name](self._chance.random())

@@ -1,0 +1,1 @@
+"""Support for tests that need real servers, a faulty network and real workers."""

@@ -1,0 +1,124 @@
+"""The faults a test can ask of the proxy.
+
+An effect gets the call's body and a way to forward it, and returns the answer, so that
+effects compose. Rates are drawn from a seeded generator: the same calls in the same order
+meet the same faults, though threads that race may swap theirs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable
+
+from tests.support.answers import Answer, Body, ConnectionDropped, error
+
+Forward = Callable[[Body], Answer]
+Effect = Callable[[Body, Forward], Answer]
+
+
+def fail(
+    status: int = 500, code: str = "InternalError", rate: float = 1.0, *, seed: int = 0
+) -> Effect:
+    """Answer with an error and forward nothing."""
+    return _sometimes(lambda body, forward: error(status, code, "Injected fault."), rate, seed)
+
+
+def deny() -> Effect:
+    """Refuse every call as a missing IAM permission does."""
+    denied = error(
+        403,
+        "AccessDeniedException",
+        "User is not authorized to perform this action. (injected)",
+        query_code="AccessDenied",
+    )
+    return lambda body, forward: denied
+
+
+def throttle(code: str = "RequestThrottled", rate: float = 1.0, *, seed: int = 0) -> Effect:
+    """Refuse calls as a busy service does; `ThrottlingException` is its other code."""
+    return fail(400, code, rate, seed=seed)
+
+
+def delay(seconds: float) -> Effect:
+    """Hold every call this long before it is forwarded."""
+
+    def effect(body: Body, forward: Forward) -> Answer:
+        time.sleep(seconds)
+        return forward(body)
+
+    return effect
+
+
+def answer_late(seconds: float) -> Effect:
+    """Hold every answer back so long; the server has done the work meanwhile."""
+
+    def effect(body: Body, forward: Forward) -> Answer:
+        answer = forward(body)
+        time.sleep(seconds)
+        return answer
+
+    return effect
+
+
+def lose_answer(rate: float = 1.0, *, seed: int = 0) -> Effect:
+    """Let the server do the work, then close the connection without telling the client."""
+
+    def effect(body: Body, forward: Forward) -> Answer:
+        forward(body)
+        raise ConnectionDropped(reset=False)
+
+    return _sometimes(effect, rate, seed)
+
+
+def reset(rate: float = 1.0, *, seed: int = 0) -> Effect:
+    """Reset the connection before anything is forwarded."""
+
+    def effect(body: Body, forward: Forward) -> Answer:
+        raise ConnectionDropped(reset=True)
+
+    return _sometimes(effect, rate, seed)
+
+
+def fail_entries(
+    rate: float = 1.0,
+    *,
+    code: str = "InternalError",
+    sender_fault: bool = False,
+    seed: int = 0,
+) -> Effect:
+    """Refuse some entries of a batch and let the server answer for the others."""
+    generator = random.Random(seed)
+
+    def effect(body: Body, forward: Forward) -> Answer:
+        entries = body["Entries"]
+        refused = [entry["Id"] for entry in entries if generator.random() < rate]
+        failed = [
+            {"Id": id_, "SenderFault": sender_fault, "Code": code, "Message": "Injected fault."}
+            for id_ in refused
+        ]
+        kept = [entry for entry in entries if entry["Id"] not in refused]
+        if not kept:
+            return Answer.of({"Failed": failed})
+        answer = forward({**body, "Entries": kept})
+        if not failed or answer.status != 200:
+            return answer
+        payload = answer.payload
+        return Answer.of({**payload, "Failed": [*payload.get("Failed", ()), *failed]})
+
+    return effect
+
+
+def first(count: int, effect: Effect) -> Effect:
+    """Apply an effect to the first `count` calls only."""
+    # next() on a count is one C call: two threads never get the same number.
+    numbers = itertools.count()
+    return lambda body, forward: effect(body, forward) if next(numbers) < count else forward(body)
+
+
+def _sometimes(effect: Effect, rate: float, seed: int) -> Effect:
+    generator = random.Random(seed)
+    return lambda body, forward: (
+        effect(body, forward) if generator.random() < rate else forward(body)
+    )

@@ -1,0 +1,21 @@
+"""Leases as a book holds them, for tests of what is shown of them."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+
+TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
+
+
+def lease_of(handle: str, *, expires_at: float = 1000.0, terms: LeaseTerms = TERMS) -> Lease:
+    """Return a lease that began with that receipt handle."""
+    lease = Lease(queue_url="https://q", message_id="m", terms=terms, held_since=0.0)
+    lease.take_receive(
+        handle,
+        receive_count=1,
+        sent_at=0.0,
+        expires_at=expires_at,
+        hidden_until=expires_at,
+        hidden_for=terms.visibility_timeout,
+    )
+    return lease

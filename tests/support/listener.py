@@ -1,0 +1,70 @@
+"""The HTTP/1.1 front of the proxy: one thread and one upstream connection per client."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable
+
+from celery_sqs_heartbeat.testing.connections import ConnectionServer, KeepAliveHandler
+from tests.support.answers import Answer, Body, ConnectionDropped
+from tests.support.upstream import Upstream, end_to_end
+
+#: Gets the operation, its body and a way to forward it; returns what to tell the client.
+Handle = Callable[[str, Body, Callable[[Body], Answer]], Answer]
+
+#: SO_LINGER on, for zero seconds: close() then sends a reset.
+_RESET_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
+class Listener(ConnectionServer):
+    """Listens on a free loopback port."""
+
+    def __init__(self, upstream_url: str, handle: Handle) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.upstream_url = upstream_url
+        self.handle = handle
+
+    @property
+    def url(self) -> str:
+        """Where clients reach it."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class _Handler(KeepAliveHandler):
+    """Answers the calls of one client connection."""
+
+    server: Listener
+
+    def setup(self) -> None:
+        super().setup()
+        self._upstream = Upstream(self.server.upstream_url)
+
+    def finish(self) -> None:
+        self._upstream.close()
+        super().finish()
+
+    def do_POST(self) -> None:
+        """Handle one call of the AWS JSON protocol."""
+        operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        try:
+            self._send(self.server.handle(operation, body, self._forward))
+        except ConnectionDropped as dropped:
+            self.close_connection = True
+            if dropped.reset:
+                self._reset()
+
+    def _forward(self, body: Body) -> Answer:
+        headers = end_to_end(self.headers.items())
+        return self._upstream.post(self.path, headers, json.dumps(body).encode())
+
+    def _send(self, answer: Answer) -> None:
+        self.reply(answer.status, dict(answer.headers), answer.content)
+
+    def _reset(self) -> None:
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+        # The server would shut the socket down in order first, which sends no reset.
+        os.close(self.connection.detach())

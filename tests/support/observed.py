@@ -1,0 +1,103 @@
+"""A keeper that is observed, on an SQS that confirms everything."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.events import Event
+from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.observe.metrics import Metrics
+from celery_sqs_heartbeat.observe.recorder import Recorder
+from celery_sqs_heartbeat.observe.status.server import StatusServer
+from celery_sqs_heartbeat.observers import Observers
+
+QUEUE = "https://sqs.eu-west-1.example/123456789012/orders"
+TOKEN = "a-long-and-random-text"
+LONG = LeaseTerms(visibility_timeout=600, threshold=200)
+
+
+class Sqs:
+    """Answers calls as `answer` says, DONE to everything unless changed."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[Call], Sequence[Outcome]] = lambda call: (
+            [Outcome.DONE] * len(call.entries)
+        )
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        return self.answer(call)
+
+
+class Observed:
+    """A keeper with its recorder, its metrics and a status server on any free port.
+
+    Args:
+        before: An observer that is told first.
+    """
+
+    def __init__(
+        self,
+        *,
+        token: str | None = None,
+        name: str = "",
+        before: Callable[[Event], None] = lambda event: None,
+        **keeper: Any,
+    ) -> None:
+        self.sqs = Sqs()
+        self.recorder, self.metrics = Recorder(), Metrics()
+        self.keeper = LeaseKeeper(
+            self.sqs,
+            observer=Observers(before, self.recorder, self.metrics),
+            **{"terms": LONG, **keeper},
+        )
+        self.metrics.watch(self.keeper, JournalStats)
+        self.server = StatusServer(
+            self.keeper, "127.0.0.1:0", token, self.metrics, recorder=self.recorder, name=name
+        )
+
+    def receive(self, name: str, *, queue: str = QUEUE, count: int = 1, **options: Any) -> str:
+        """Begin a lease and return its receipt handle."""
+        handle = f"SECRET-{name}-{count}"
+        attributes = {"ApproximateReceiveCount": str(count)}
+        message = {"MessageId": name, "ReceiptHandle": handle, "Attributes": attributes}
+        self.keeper.receive(queue, message, **options)
+        return handle
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
+
+
+@contextmanager
+def observed(**options: Any) -> Iterator[Observed]:
+    """Run an observed keeper."""
+    scene = Observed(**options)
+    scene.keeper.start()
+    scene.server.start()
+    try:
+        yield scene
+    finally:
+        scene.server.stop()
+        scene.keeper.stop()
+
+
+class Gate:
+    """Holds up whoever comes while it is shut."""
+
+    def __init__(self) -> None:
+        self._is_open = threading.Event()
+        self._is_open.set()
+
+    def shut(self) -> None:
+        self._is_open.clear()
+
+    def open(self) -> None:
+        self._is_open.set()
+
+    def __call__(self, *_: object) -> None:
+        self._is_open.wait()

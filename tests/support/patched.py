@@ -1,0 +1,205 @@
+"""`python -m tests.support.patched gevent logs`: one scenario in a process that is patched.
+
+Prints what the test asserts on, as JSON.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+if __name__ == "__main__":
+    # First of all, as Celery does it.
+    warnings.simplefilter("ignore")
+    if sys.argv[1] == "gevent":
+        from gevent.monkey import patch_all as patch
+    else:
+        from eventlet import monkey_patch as patch
+    patch()
+
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import psutil
+
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms, native
+from celery_sqs_heartbeat.callers import CallerThreads
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.green.home import home
+from celery_sqs_heartbeat.sqs.clients import ClientPool
+
+QUEUE = "https://sqs/1/q"
+#: Due for extension a tenth of a second after each extension.
+EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
+LINES = 200
+
+
+def spin(seconds: float) -> None:
+    """Let no other greenlet of this thread run."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        pass
+
+
+def spawn(job: Callable[[], None]) -> None:
+    threading.Thread(target=job, daemon=True).start()
+
+
+def wait(condition: Callable[[], Any]) -> None:
+    """Let other greenlets run until the condition holds."""
+    while not condition():
+        time.sleep(0.01)
+
+
+class Sqs:
+    """Confirms everything, after a pause in which other greenlets run."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, int]] = []
+        self.pause = 0.01
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        time.sleep(self.pause)
+        self.sent += [(e.action.value, threading.get_native_id()) for e in call.entries]
+        return [Outcome.DONE] * len(call.entries)
+
+
+class SlowHandler(logging.Handler):
+    """Notes which thread of the system writes; others run while it does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[tuple[str, int]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append((record.getMessage(), threading.get_native_id()))
+        # Neither gevent nor eventlet makes this one yield; Python lets other threads run.
+        os.system("true")
+
+
+def logs() -> dict[str, Any]:
+    """Two threads write to one log at one time."""
+    home()
+    handler = SlowHandler()
+    logging.getLogger().addHandler(handler)
+    logging.getLogger().setLevel(logging.INFO)
+    logger = logging.getLogger("some.library")
+
+    def write(name: str) -> None:
+        for number in range(LINES):
+            logger.info("%s %d", name, number)
+            native.Bell().wait(0.001)
+
+    native.start_thread(lambda: write("apart"), "apart")
+    spawn(lambda: write("here"))
+    wait(lambda: len(handler.lines) == 2 * LINES)
+    written = {
+        name: [line for line, _ in handler.lines if line.startswith(name)]
+        == [f"{name} {number}" for number in range(LINES)]
+        for name in ("apart", "here")
+    }
+    return {"written": written, "threads": len({thread for _, thread in handler.lines})}
+
+
+def keeping() -> dict[str, Any]:
+    """A task that does not yield, then a flush while others want to run."""
+    sqs = Sqs()
+    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper.start()
+    keeper.receive(QUEUE, {"MessageId": "a", "ReceiptHandle": "a-1"})
+    wait(lambda: sqs.sent)
+    before = len(sqs.sent)
+    spin(2.0)
+    meanwhile = len(sqs.sent) - before
+    ticks = 0
+
+    def tick() -> None:
+        nonlocal ticks
+        while True:
+            time.sleep(0.01)
+            ticks += 1
+
+    spawn(tick)
+    sqs.pause = 0.5
+    keeper.done("a-1")
+    flushed = keeper.flush()
+    ticked = ticks
+    keeper.stop()
+    again = LeaseKeeper(sqs, terms=EAGER)
+    for each in (keeper, again):
+        each.start()
+        each.receive(QUEUE, {"MessageId": "b", "ReceiptHandle": "b-1"})
+        each.done("b-1")
+        each.stop()
+    return {
+        "meanwhile": meanwhile,
+        "apart": threading.get_native_id() not in {thread for _, thread in sqs.sent},
+        "flushed": flushed,
+        "ticked": ticked,
+        "deletes": sum(action == "delete" for action, _ in sqs.sent),
+        "alive": keeper.is_alive or again.is_alive,
+    }
+
+
+def jobs() -> dict[str, Any]:
+    """What is not the keeper's own runs with the tasks, as many at once as it should."""
+    order: list[int] = []
+    threads: set[int] = set()
+    callers = CallerThreads(1, "test")
+
+    def job(number: int) -> None:
+        time.sleep(0.01 if number % 2 else 0.0)
+        order.append(number)
+        threads.add(threading.get_native_id())
+
+    def submit() -> None:
+        for number in range(20):
+            callers.submit(lambda number=number: job(number))  # type: ignore[misc]
+
+    native.start_thread(submit, "submits")
+    wait(lambda: len(order) == 20)
+    return {"in order": order == list(range(20)), "here": threads == {threading.get_native_id()}}
+
+
+def ending() -> dict[str, Any]:
+    """A keeper that has ended leaves no thread and nothing open behind."""
+    process = psutil.Process()
+    sqs = Sqs()
+
+    def live() -> None:
+        keeper = LeaseKeeper(sqs, terms=EAGER)
+        keeper.start()
+        keeper.receive(QUEUE, {"MessageId": "a", "ReceiptHandle": "a-1"})
+        keeper.done("a-1")
+        keeper.stop()
+
+    live()
+    wait(lambda: process.num_threads() == 1)
+    files = process.num_fds()
+    for _ in range(5):
+        live()
+    wait(lambda: process.num_threads() == 1)
+    return {"files": process.num_fds() - files, "calls": len(sqs.sent)}
+
+
+def clients() -> dict[str, Any]:
+    """Each thread has connections of its own."""
+    pool = ClientPool()
+    here = vars(pool._space)
+    here["q"] = "client"
+    there: list[bool] = []
+    native.start_thread(lambda: there.append("q" in vars(pool._space)), "asks")
+    wait(lambda: there)
+    return {"here": "q" in vars(pool._space), "there": there[0]}
+
+
+if __name__ == "__main__":
+    assert native.is_green()
+    scenario = {each.__name__: each for each in (logs, keeping, jobs, ending, clients)}[sys.argv[2]]
+    print(json.dumps(scenario()), flush=True)  # noqa: T201
+    os._exit(0)

@@ -1,0 +1,87 @@
+"""A proxy in front of an SQS server that records every call and injects faults."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from tests.support.answers import Answer, Body
+from tests.support.clients import sqs_client
+from tests.support.faults import Effect, Forward
+from tests.support.listener import Listener
+from tests.support.recording import Call, CallLog
+from tests.support.service import Service
+
+
+class FaultProxy(Service):
+    """Serves the SQS server at `upstream_url` under its own `url`.
+
+    Attributes:
+        latency: Seconds added before every answer; concurrent calls wait side by side.
+        calls: `CallLog.calls`, the record so far.
+        wait_for: `CallLog.wait_for`, which waits for answered calls.
+        forget: `CallLog.forget`, which empties the record but keeps the rules.
+    """
+
+    def __init__(self, upstream_url: str, *, latency: float = 0.0) -> None:
+        self.upstream_url = upstream_url
+        self.latency = latency
+        self._log = CallLog()
+        self._rules: tuple[tuple[frozenset[str], Effect], ...] = ()
+        self._listener = Listener(upstream_url, self._handle)
+        self.calls = self._log.calls
+        self.wait_for = self._log.wait_for
+        self.forget = self._log.forget
+
+    @property
+    def url(self) -> str:
+        """The endpoint, without a path."""
+        return self._listener.url
+
+    def client(self, **config: Any) -> Any:
+        """Return a boto3 client that goes through the proxy; `config` is as for `sqs_client`."""
+        return sqs_client(self.url, **config)
+
+    def rule(self, operations: str | Iterable[str], effect: Effect) -> None:
+        """Apply an effect to these operations, `"*"` for all; later rules act outside earlier."""
+        names = [operations] if isinstance(operations, str) else operations
+        self._rules = (*self._rules, (frozenset(names), effect))
+
+    def clear(self) -> None:
+        """Drop all rules; the record stays."""
+        self._rules = ()
+
+    def start(self) -> None:
+        """Serve from a thread of its own."""
+        threading.Thread(
+            target=self._listener.serve_forever, args=(0.02,), name="fault-proxy", daemon=True
+        ).start()
+
+    def stop(self) -> None:
+        """Stop listening and end the connections that are open."""
+        self._listener.stop()
+
+    def _handle(self, operation: str, body: Body, send: Forward) -> Answer:
+        call = self._log.open(operation, body)
+        forward = self._recording(call, send)
+        for names, effect in self._rules:
+            if names & {operation, "*"}:
+                forward = _around(effect, forward)
+        answer = forward(body)
+        if self.latency:
+            time.sleep(self.latency)
+        self._log.answered(call, answer.status, answer.payload)
+        return answer
+
+    def _recording(self, call: Call, send: Forward) -> Forward:
+        def forward(body: Body) -> Answer:
+            self._log.forwarded(call)
+            return send(body)
+
+        return forward
+
+
+def _around(effect: Effect, forward: Forward) -> Forward:
+    return lambda body: effect(body, forward)

@@ -1,0 +1,159 @@
+"""Real SQS emulators on loopback, each started and stopped by the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import random
+import socket
+import subprocess
+import sys
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
+
+from botocore.exceptions import BotoCoreError
+from moto.server import ThreadedMotoServer
+
+from tests.support.clients import sqs_client
+from tests.support.service import Service
+from tests.support.waiting import wait_until
+
+#: Ports that Linux gives to no outgoing connection by itself.
+PORTS = range(20_000, 32_000)
+TRIES = 3
+STOP_SECONDS = 5.0
+
+
+class SqsServer(Service):
+    """An SQS emulator."""
+
+    def client(self, **config: Any) -> Any:
+        """Return a boto3 client of this server; `config` is as for `sqs_client`."""
+        return sqs_client(self.url, **config)
+
+
+def free_port() -> int:
+    """Return a loopback port that nothing listens on right now."""
+    while True:
+        port = random.choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+
+
+class ProcessServer(SqsServer):
+    """An emulator in a process of its own, logging to a file."""
+
+    def __init__(self, log_path: Path) -> None:
+        self._log_path = log_path
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """The endpoint, without a path."""
+        return f"http://127.0.0.1:{self._port}"
+
+    @abstractmethod
+    def command(self) -> list[str]:
+        """Return what to run."""
+
+    @abstractmethod
+    def settings(self) -> dict[str, str]:
+        """Return its environment variables, beside those of this process."""
+
+    def start(self) -> None:
+        """Start it and wait until it answers.
+
+        Raises:
+            RuntimeError: It ends, or does not answer.
+        """
+        for _ in range(TRIES):
+            # Another process may have taken the port since it was found to be free.
+            self._port = free_port()
+            with self._log_path.open("ab") as log:
+                self._process = subprocess.Popen(
+                    self.command(),
+                    env={**os.environ, **self.settings()},
+                    cwd=self._log_path.parent,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                )
+            if self._answers(self._process):
+                return
+            self.stop()
+        end = self._log_path.read_text(errors="replace")[-3000:]
+        raise RuntimeError(f"{type(self).__name__} does not answer; its log ends:\n{end}")
+
+    def stop(self) -> None:
+        """End the process, by force if it does not go."""
+        if self._process is None:
+            return
+        self._process.terminate()
+        try:
+            self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+
+    def _answers(self, process: subprocess.Popen[bytes]) -> bool:
+        """Return whether it answers, once it does or has ended."""
+        client = self.client(retries={"total_max_attempts": 1})
+
+        def settled() -> bool:
+            with contextlib.suppress(BotoCoreError):
+                client.list_queues()
+                return True
+            return process.poll() is not None
+
+        with contextlib.suppress(TimeoutError):
+            wait_until(settled)
+            return process.poll() is None
+        return False
+
+
+class MinistackServer(ProcessServer):
+    """Ministack."""
+
+    def command(self) -> list[str]:
+        """Return what to run."""
+        return [str(Path(sys.executable).with_name("ministack"))]
+
+    def settings(self) -> dict[str, str]:
+        """Return its environment variables."""
+        return {
+            "BIND_HOST": "127.0.0.1",
+            "GATEWAY_PORT": str(self._port),
+            "SERVICES": "sqs",
+            # Else it takes port 8883 of all interfaces, whatever its services are.
+            "IOT_MTLS_ENABLED": "0",
+            # At INFO it logs a line per request, which nobody reads.
+            "LOG_LEVEL": "WARNING",
+        }
+
+
+class MotoServer(SqsServer):
+    """Moto on a thread of this process; all moto servers of a process share their queues."""
+
+    def __init__(self) -> None:
+        self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+
+    @property
+    def url(self) -> str:
+        """The endpoint, without a path."""
+        host, port = self._server.get_host_and_port()
+        return f"http://{host}:{port}"
+
+    def start(self) -> None:
+        """Start it; it answers when this returns."""
+        # One line per request on stderr buries what a failed test has to say.
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        self._server.start()
+
+    def stop(self) -> None:
+        """End its thread."""
+        self._server.stop()

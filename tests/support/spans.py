@@ -1,0 +1,30 @@
+"""Writes OpenTelemetry spans down, for tests of a worker process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from opentelemetry import trace
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
+
+
+class FileExporter(SpanExporter):
+    """Writes a line for each span: its name and its trace."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        with self._path.open("a") as file:
+            for span in spans:
+                file.write(f"{span.name} {span.context.trace_id:032x}\n")
+        return SpanExportResult.SUCCESS
+
+
+def write_spans(path: Path) -> None:
+    """Have every span of this process written to a file."""
+    provider = TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(FileExporter(path)))
+    trace.set_tracer_provider(provider)

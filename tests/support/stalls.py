@@ -1,0 +1,55 @@
+"""How long a process stood still: what a claim about time has to forgive it."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: How often it looks, in seconds.
+TICK = 0.05
+#: A delay that counts as a stall, in seconds.
+COUNTS = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """A process stood still for so many seconds, up to a time in monotonic seconds."""
+
+    until: float
+    seconds: float
+
+    def within(self, since: float, until: float) -> float:
+        """Return how much of it lies between two times."""
+        return max(0.0, min(self.until, until) - max(self.until - self.seconds, since))
+
+
+class StallWatch:
+    """A thread that is woken late whenever its process is.
+
+    Args:
+        report: Told of each stall, from the thread.
+    """
+
+    def __init__(self, report: Callable[[Stall], None]) -> None:
+        self._report = report
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stall-watch", daemon=True)
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        began = time.monotonic()
+        while not self._stopped.wait(TICK):
+            now = time.monotonic()
+            if now - began - TICK > COUNTS:
+                self._report(Stall(now, now - began - TICK))
+            began = time.monotonic()

@@ -1,0 +1,73 @@
+"""A lease book with short ways to say what happens to it, for tests."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.core.book import LeaseBook, Receipt
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+
+QUEUE = "https://sqs/1/q"
+TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
+
+
+class Booking:
+    """Receives, plans and answers on a clock that the test moves."""
+
+    def __init__(self) -> None:
+        self.book = LeaseBook(jitter=lambda: 1.0)
+        self.now = 1000.0
+        self.events: list[Event] = []
+
+    def receive(
+        self,
+        message: str,
+        *,
+        handle: str | None = None,
+        queue: str = QUEUE,
+        terms: LeaseTerms = TERMS,
+        count: int = 1,
+        hidden_for: int | None = None,
+        poll: float = 0.0,
+    ) -> Receipt:
+        return self.book.receive(
+            queue_url=queue,
+            message_id=message,
+            receipt_handle=handle or message,
+            receive_count=count,
+            terms=terms,
+            hidden_for=terms.visibility_timeout if hidden_for is None else hidden_for,
+            sent_at=self.now - poll,
+            arrived_at=self.now,
+            task="work",
+        )
+
+    def lease(self, handle: str) -> Lease:
+        lease = self.book.get(handle)
+        assert lease is not None
+        return lease
+
+    def plan(self, room: int = 16) -> list[Call]:
+        calls = self.book.plan(self.now, room)
+        self.events += self.book.take_events()
+        return calls
+
+    def one_call(self) -> Call:
+        (call,) = self.plan()
+        return call
+
+    def settle(self, call: Call, *outcomes: Outcome) -> None:
+        """Answer a call; one outcome stands for all entries."""
+        answers = outcomes * len(call.entries) if len(outcomes) == 1 else outcomes
+        self.book.settle(call, answers, self.now)
+        self.events += self.book.take_events()
+
+    def kinds(self) -> list[EventKind]:
+        """What was reported, but for receives."""
+        kinds = [event.kind for event in self.events]
+        return [kind for kind in kinds if kind is not EventKind.MESSAGE_RECEIVED]
+
+
+def summary(call: Call) -> list[tuple[str, str, int]]:
+    """What a call asks for: handle, action, timeout."""
+    return [(e.receipt_handle, e.action.value, e.timeout) for e in call.entries]

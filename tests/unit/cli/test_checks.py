@@ -1,0 +1,269 @@
+"""What each check finds, as tables: what the doctor knows, and the ids that it tells."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.cli.checks import KINDS
+from celery_sqs_heartbeat.cli.checks.broker import check_broker
+from celery_sqs_heartbeat.cli.checks.delivery import check_delivery
+from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity, worst_first
+from celery_sqs_heartbeat.cli.checks.machine import check_clock, check_versions
+from celery_sqs_heartbeat.cli.checks.permissions import check_permissions, check_untried
+from celery_sqs_heartbeat.cli.checks.polling import check_polling, check_waits
+from celery_sqs_heartbeat.cli.checks.queue import check_queue
+from celery_sqs_heartbeat.cli.facts import Answer, AppFacts, QueueFacts, TaskFacts, Tried
+from celery_sqs_heartbeat.settings import Rules, Settings
+
+DEAD_LETTERS = json.dumps({"deadLetterTargetArn": "arn:dead", "maxReceiveCount": 5})
+SOUND = {
+    "VisibilityTimeout": "30",
+    "RedrivePolicy": DEAD_LETTERS,
+    "MessageRetentionPeriod": "345600",
+    "ApproximateNumberOfMessagesNotVisible": "0",
+}
+
+
+def ids(findings: Iterable[Finding]) -> list[str]:
+    return [finding.id.removeprefix("SQSHB-") for finding in findings]
+
+
+def settings_of(**rules: Any) -> Settings:
+    return Settings(enabled=True, rules=Rules(**rules))
+
+
+def a_queue(name: str = "work", **attributes: Any) -> QueueFacts:
+    told = {**SOUND, **{key: str(value) for key, value in attributes.items()}}
+    return QueueFacts(name=name, url=f"https://sqs/1/{name}", attributes=told)
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({}, ["P008"]),
+        ({"settings": Settings()}, ["I008"]),
+        ({"is_installed": False}, ["E003"]),
+        ({"is_installed": False, "settings": Settings()}, ["E003"]),
+        ({"is_sqs": False, "transport": "redis"}, ["E002", "P008"]),
+        ({"own_transport": "mine:Transport"}, ["E004", "P008"]),
+        ({"is_sqs": False, "broken_broker": "KeyError: 'url'"}, ["E005", "P008"]),
+        ({"faults": ("a", "b"), "settings": Settings()}, ["E001", "E001"]),
+    ],
+)
+def test_the_broker_and_the_settings(facts: dict[str, Any], found: list[str]) -> None:
+    assert ids(check_broker(AppFacts(**facts))) == found
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({}, []),
+        # Only where messages outlive the start of their tasks does the rest matter.
+        ({"acks_late": False, "acks_on_failure": "s", "keeps_on_worker_lost": False}, ["W101"]),
+        ({"tasks": [TaskFacts(name="a", acks_late=False)]}, ["I102"]),
+        ({"acks_on_failure": "s"}, ["W103"]),
+        ({"acks_on_failure": "s", "keeps_on_worker_lost": False}, ["W103", "W104"]),
+        # A lost process counts as a failure then, and its message stays.
+        ({"acks_on_failure": None, "keeps_on_worker_lost": False}, []),
+        ({"prefetch_multiplier": 0}, ["W105"]),
+        ({"prefetch_multiplier": 10}, []),
+        ({"prefetch_multiplier": 11}, ["I106"]),
+        ({"eta_task_limit": None}, ["I107"]),
+        ({"time_limit": None}, ["I108"]),
+        ({"time_limit": 43_195}, []),
+        ({"time_limit": 43_196}, ["W109"]),
+        ({"time_limit": 601, "settings": settings_of(max_lease=600)}, ["W109"]),
+        (
+            {"time_limit": 90, "settings": Settings(queues={"slow": Rules(max_lease=60)})},
+            ["W109"],
+        ),
+        (
+            {
+                "tasks": [TaskFacts(name="a", time_limit=601), TaskFacts(name="b", time_limit=9)],
+                "settings": Settings(tasks={"a": Rules(max_lease=600), "b": Rules(max_lease=600)}),
+            },
+            ["W109"],
+        ),
+        ({"pool": "threads", "settings": settings_of(on_lost="terminate")}, ["W110"]),
+        ({"pool": "prefork", "settings": settings_of(on_lost="terminate")}, []),
+        ({"pool": "threads", "settings": settings_of(on_lost="revoke")}, []),
+    ],
+)
+def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
+    assert ids(check_delivery(AppFacts(**facts))) == found
+
+
+@pytest.mark.parametrize(
+    ("queue", "facts", "found"),
+    [
+        (a_queue(), {}, ["P201"]),
+        (QueueFacts(name="q", found=Answer(tried=Tried.NO_QUEUE)), {}, ["E201"]),
+        (
+            QueueFacts(name="q", is_predefined=False, found=Answer(tried=Tried.NO_QUEUE)),
+            {},
+            ["W202"],
+        ),
+        (QueueFacts(name="q", found=Answer(tried=Tried.DENIED)), {}, []),
+        (a_queue(), {"settings": settings_of(threshold=30)}, ["P201", "E203"]),
+        (a_queue(), {"settings": settings_of(max_lease=29)}, ["P201", "E203"]),
+        (a_queue(VisibilityTimeout=0), {}, ["P201", "E203"]),
+        (a_queue(), {"concurrency": 10_000}, ["P201", "E203"]),
+        (a_queue(RedrivePolicy=""), {}, ["P201", "W204"]),
+        (a_queue(RedrivePolicy='{"maxReceiveCount": 2}'), {}, ["P201", "W205"]),
+        (a_queue(RedrivePolicy='{"maxReceiveCount": "3"}'), {}, ["P201"]),
+        (a_queue(VisibilityTimeout=300), {}, ["P201"]),
+        (a_queue(VisibilityTimeout=301), {}, ["P201", "I206"]),
+        (
+            a_queue(VisibilityTimeout=1800),
+            {"settings": settings_of(visibility_timeout=30)},
+            ["P201"],
+        ),
+        (a_queue(MessageRetentionPeriod=60, VisibilityTimeout=60), {}, ["P201", "E207"]),
+        (a_queue(MessageRetentionPeriod=61, VisibilityTimeout=60), {}, ["P201", "W208"]),
+        (a_queue(MessageRetentionPeriod=86_400), {}, ["P201", "W208"]),
+        (a_queue(MessageRetentionPeriod=86_401), {}, ["P201"]),
+        (a_queue("q.fifo"), {}, ["P201", "I209"]),
+        (a_queue(ApproximateNumberOfMessagesNotVisible=95_999), {}, ["P201"]),
+        (a_queue(ApproximateNumberOfMessagesNotVisible=96_000), {}, ["P201", "W210"]),
+        (a_queue(ApproximateNumberOfMessagesNotVisible=120_000), {}, ["P201", "E211"]),
+        (a_queue(KmsMasterKeyId="alias/ours"), {}, ["P201", "I212"]),
+        (a_queue(KmsMasterKeyId="alias/aws/sqs"), {}, ["P201"]),
+    ],
+)
+def test_a_queue(queue: QueueFacts, facts: dict[str, Any], found: list[str]) -> None:
+    assert ids(check_queue(AppFacts(**facts), queue)) == found
+
+
+@pytest.mark.parametrize(
+    ("tries", "found"),
+    [
+        ({}, []),
+        ({"sqs:ReceiveMessage": Tried.ALLOWED, "sqs:DeleteMessage": Tried.ALLOWED}, ["P301"]),
+        (
+            {"sqs:ReceiveMessage": Tried.ALLOWED, "sqs:DeleteMessage": Tried.DENIED},
+            ["E301", "P301"],
+        ),
+        ({"sqs:ListQueues": Tried.DENIED}, ["E301"]),
+        ({"sqs:GetQueueAttributes": Tried.DENIED}, ["W302"]),
+        ({"sqs:GetQueueAttributes": Tried.UNREACHABLE}, ["E304"]),
+        ({"sqs:GetQueueAttributes": Tried.CREDENTIALS}, ["E305"]),
+        # Once is enough.
+        ({"sqs:ReceiveMessage": Tried.BUSY, "sqs:DeleteMessage": Tried.BUSY}, ["W306"]),
+        ({"sqs:ReceiveMessage": Tried.REFUSED}, ["W307"]),
+    ],
+)
+def test_permissions(tries: dict[str, Tried], found: list[str]) -> None:
+    answers = {action: Answer(tried=tried, reason="Code") for action, tried in tries.items()}
+    assert ids(check_permissions(QueueFacts(name="q", tries=answers))) == found
+
+
+def test_what_is_not_tried_is_told_once_and_only_where_anything_was() -> None:
+    assert ids(check_untried([a_queue(), a_queue()])) == ["I303"]
+    assert ids(check_untried([QueueFacts(name="q")])) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "found"),
+    [
+        ({}, []),
+        ({"wait_time": 20}, []),
+        ({"wait_time": 21}, ["E401"]),
+        ({"wait_time": "10"}, ["E401"]),
+        ({"wait_time": 1.5}, ["E401"]),
+        ({"wait_time": None}, ["E401"]),
+        ({"wait_time": 0}, ["W402"]),
+        ({"polling_interval": 0}, []),
+        ({"polling_interval": 1.5}, ["I404"]),
+        ({"polling_interval": "1"}, ["E401"]),
+        ({"created_timeout": 60}, ["I405"]),
+        ({"versions": {"kombu": "5.5.4"}}, ["W406"]),
+        ({"versions": {"kombu": "5.5.4"}, "wait_time": 1}, []),
+    ],
+)
+def test_polling(facts: dict[str, Any], found: list[str]) -> None:
+    assert ids(check_polling(AppFacts(**facts))) == found
+
+
+@pytest.mark.parametrize(
+    ("timeout", "wait", "value"),
+    [
+        (30, 20, None),
+        (30, 10, None),
+        (29, 20, "20, cut to 19"),
+        (9, 10, "10, cut to 6"),
+        (30, "10", None),
+    ],
+)
+def test_long_polls_that_are_cut(timeout: int, wait: object, value: str | None) -> None:
+    queue = a_queue(VisibilityTimeout=timeout)
+    found = [finding.value for finding in check_waits(AppFacts(wait_time=wait), queue)]
+    assert found == ([] if value is None else [value])
+
+
+@pytest.mark.parametrize(
+    ("skews", "found", "value"),
+    [
+        ([], [], None),
+        ([None, None], ["I504"], None),
+        ([None, -5.0], ["P503"], None),
+        # What was slow on its way says less than what was not.
+        ([8.0, 2.0], ["P503"], None),
+        ([6.0], ["W502"], "6 s ahead"),
+        ([-300.0], ["W502"], "300 s behind"),
+        ([301.0, 310.0], ["E501"], "301 s ahead"),
+    ],
+)
+def test_the_clock(skews: list[float | None], found: list[str], value: str | None) -> None:
+    findings = list(check_clock(skews))
+    assert ids(findings) == found
+    assert [finding.value for finding in findings if finding.value] == ([value] if value else [])
+
+
+@pytest.mark.parametrize(
+    ("celery", "kombu", "found"),
+    [
+        ("5.7.0", "5.7.1", ["P505"]),
+        ("5.5.3", "5.5.4", ["P505"]),
+        ("5.4.0", "5.5.4", ["W505"]),
+        ("5.7.0", "5.8.0b1", ["W505"]),
+        ("6.0", "5.7.0", ["W505"]),
+    ],
+)
+def test_versions(celery: str, kombu: str, found: list[str]) -> None:
+    versions = {"celery": celery, "kombu": kombu}
+    (finding,) = check_versions(AppFacts(versions=versions, pool="solo"))
+    assert ids([finding]) == found
+    assert finding.value == f"celery {celery}, kombu {kombu}, pool solo"
+
+
+def test_ids_are_distinct_and_every_kind_says_what_to_do() -> None:
+    assert len({kind.id for kind in KINDS}) == len(KINDS)
+    for kind in KINDS:
+        assert kind.title
+        assert kind.why
+        if kind.severity in (Severity.ERROR, Severity.WARNING):
+            assert kind.fix
+
+
+def test_a_number_means_one_thing_whatever_the_severity() -> None:
+    by_number: dict[str, list[str]] = {}
+    for kind in KINDS:
+        by_number.setdefault(kind.id[-3:], []).append(kind.id)
+    shared = [sorted(found) for found in by_number.values() if len(found) > 1]
+    assert shared == [
+        ["SQSHB-I008", "SQSHB-P008"],
+        ["SQSHB-E201", "SQSHB-P201"],
+        ["SQSHB-E301", "SQSHB-P301"],
+        ["SQSHB-P505", "SQSHB-W505"],
+    ]
+
+
+def test_the_worst_comes_first() -> None:
+    findings = [kind.found() for kind in reversed(KINDS)]
+    severities = [finding.severity for finding in worst_first(findings)]
+    ranks = list(Severity)
+    assert severities == sorted(severities, key=ranks.index)

@@ -1,0 +1,109 @@
+"""The least policy for queues that are known by their ARN or by their URL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.cli.policy import CONSUME, SEND, Place, policy
+
+HERE = Place(name="q", region="eu-west-3", account="123456789012")
+
+
+def statements(made: dict[str, Any]) -> dict[str, Any]:
+    return {each["Sid"]: each for each in made["Statement"]}
+
+
+@pytest.mark.parametrize(
+    ("url", "region", "account", "name"),
+    [
+        ("https://sqs.eu-west-3.amazonaws.com/123456789012/q", "eu-west-3", "123456789012", "q"),
+        ("https://eu-west-3.queue.amazonaws.com/123456789012/q", "eu-west-3", "123456789012", "q"),
+        ("https://queue.amazonaws.com/123456789012/q", "us-east-1", "123456789012", "q"),
+        (
+            "https://vpce-0a-b1.sqs.us-gov-west-1.vpce.amazonaws.com/123456789012/q.fifo",
+            "us-gov-west-1",
+            "123456789012",
+            "q.fifo",
+        ),
+        (
+            "https://sqs.cn-north-1.amazonaws.com.cn/123456789012/q",
+            "cn-north-1",
+            "123456789012",
+            "q",
+        ),
+        ("http://localhost:9324/queue/q", None, None, "q"),
+        ("http://127.0.0.1:9324/q", None, None, "q"),
+    ],
+)
+def test_what_a_url_tells(url: str, region: str | None, account: str | None, name: str) -> None:
+    assert Place.of_url(url) == Place(name=name, region=region, account=account)
+
+
+@pytest.mark.parametrize(
+    "arn",
+    [
+        "arn:aws:sqs:eu-west-3:123456789012:q",
+        "arn:aws-cn:sqs:cn-north-1:123456789012:q",
+        "arn:aws-us-gov:sqs:us-gov-west-1:123456789012:q.fifo",
+    ],
+)
+def test_an_arn_is_read_and_made_again(arn: str) -> None:
+    assert Place.of_arn(arn).arn == arn
+
+
+@pytest.mark.parametrize(
+    ("is_producer", "is_predefined", "found"),
+    [
+        (False, True, {"Consume": CONSUME}),
+        (
+            False,
+            False,
+            {"Consume": CONSUME, "Create": ("sqs:CreateQueue",), "Find": ("sqs:ListQueues",)},
+        ),
+        (True, True, {"Send": SEND}),
+        (
+            True,
+            False,
+            {"Send": SEND, "Create": ("sqs:CreateQueue",), "Find": ("sqs:ListQueues",)},
+        ),
+    ],
+)
+def test_who_needs_what(is_producer: bool, is_predefined: bool, found: dict[str, Any]) -> None:
+    made = policy([HERE], is_producer=is_producer, is_predefined=is_predefined)
+    assert {sid: tuple(each["Action"]) for sid, each in statements(made).items()} == found
+    assert {each["Effect"] for each in made["Statement"]} == {"Allow"}
+
+
+def test_resources_are_the_queues_alone() -> None:
+    made = policy(
+        [HERE, Place(name="a", region="eu-west-3", account="123456789012"), HERE],
+        is_producer=False,
+        is_predefined=False,
+    )
+    arns = ["arn:aws:sqs:eu-west-3:123456789012:a", "arn:aws:sqs:eu-west-3:123456789012:q"]
+    resources = {sid: each["Resource"] for sid, each in statements(made).items()}
+    assert resources == {"Consume": arns, "Create": arns, "Find": "*"}
+
+
+@pytest.mark.parametrize(
+    ("key", "resource", "alias"),
+    [
+        ("arn:aws:kms:eu-west-3:1:key/ab", "arn:aws:kms:eu-west-3:1:key/ab", None),
+        ("ab-12", "arn:aws:kms:eu-west-3:123456789012:key/ab-12", None),
+        ("alias/ours", "arn:aws:kms:eu-west-3:123456789012:key/*", "alias/ours"),
+        (
+            "arn:aws:kms:eu-west-3:123456789012:alias/ours",
+            "arn:aws:kms:eu-west-3:123456789012:key/*",
+            "alias/ours",
+        ),
+    ],
+)
+def test_a_key_needs_permissions_too(key: str, resource: str, alias: str | None) -> None:
+    made = policy([HERE], is_producer=True, is_predefined=True, keys={key: HERE})
+    statement = statements(made)["Key1"]
+    assert statement["Resource"] == resource
+    assert statement["Action"] == ["kms:GenerateDataKey", "kms:Decrypt"]
+    condition = statement.get("Condition", {}).get("ForAnyValue:StringEquals", {})
+    assert condition.get("kms:ResourceAliases") == alias

@@ -1,0 +1,28 @@
+"""A worker's board and a clock that stands still, for tests of what a task is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from celery_sqs_heartbeat.current import lease as current
+from celery_sqs_heartbeat.current.sharing import VARIABLE, share_board, unshare_board
+from tests.unit.asking import NOW, Worker
+
+
+@pytest.fixture
+def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
+    """Set the clock, which else stands still."""
+    monkeypatch.setattr(current, "now", lambda: NOW)
+    return lambda time: monkeypatch.setattr(current, "now", lambda: time)
+
+
+@pytest.fixture
+def worker(at: Callable[[float], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
+    """A worker with a task whose lease has 20 s left."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    board = share_board(8, in_file=False)
+    assert board is not None
+    yield Worker(board)
+    unshare_board()

@@ -1,0 +1,106 @@
+"""Events, lines and disks for tests of the journal."""
+
+from __future__ import annotations
+
+import errno
+from dataclasses import dataclass, field
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+import zstandard
+
+from celery_sqs_heartbeat.core.calls import Action, Outcome
+from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.journal.mapping import Origin
+
+#: 2026-03-14 15:09:26 UTC, in microseconds.
+WALL = 1_773_500_966_000_000
+DAY = "2026-03-14"
+#: Of the keeper's clock, in seconds.
+STARTED = 1_000.0
+ORIGIN = Origin(wid="0123456789ab", started_at=STARTED, offset=WALL - 1_000_000_000)
+
+
+def event_of(kind: EventKind = EventKind.MESSAGE_RECEIVED, **values: Any) -> Event:
+    """Return an event 2.5 s after the worker's start."""
+    return Event(
+        **{
+            "kind": kind,
+            "at": STARTED + 2.5,
+            "queue_url": "https://sqs.eu-west-1.amazonaws.com/123456789012/work",
+            "message_id": "m-1",
+            "task": "proj.add",
+            "task_id": "t-1",
+            "receive_count": 2,
+            "slack": 20.25,
+            "receipt_handle": "handle-1",
+            "visibility_timeout": 30,
+            "held_for": 0.5,
+            **values,
+        }
+    )
+
+
+def answered(kind: EventKind, action: Action, outcome: Outcome, **values: Any) -> Event:
+    """Return an event that a call of four entries brought."""
+    call = {"action": action, "outcome": outcome, "call_number": 7, "batch": 4, "seconds": 0.012}
+    return event_of(kind, **call, **values)
+
+
+@dataclass
+class Clocks:
+    """A steady clock and a wall clock that go when they are told to."""
+
+    now: float = STARTED
+    offset: int = ORIGIN.offset
+
+    def clock(self) -> float:
+        return self.now
+
+    def wall(self) -> int:
+        return round(self.now * 1_000_000) + self.offset
+
+
+@dataclass
+class Disk:
+    """Opens files that take so many bytes more, all together."""
+
+    room: float = float("inf")
+    error: int = errno.ENOSPC
+    opened: list[Path] = field(default_factory=list)
+
+    def __call__(self, path: Path, mode: str) -> FileIO:
+        disk = self
+
+        class File(FileIO):
+            def write(self, data: Any) -> int:
+                if not disk.room:
+                    raise OSError(disk.error, "the disk does not want to")
+                part = bytes(data)[: int(min(disk.room, 1 << 30))]
+                disk.room -= len(part)
+                return super().write(part)
+
+        self.opened.append(path)
+        return File(path, mode)
+
+
+def line_at(ts: int, text: str = "") -> tuple[int, bytes]:
+    """Return a line of that time, as the writer takes it."""
+    return ts, b'{"v":1,"ts":%d,"text":"%s"}\n' % (ts, text.encode())
+
+
+def files_in(folder: Path) -> list[str]:
+    """Return all files in a folder, hidden ones too."""
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+
+
+def frames_of(path: Path) -> list[bytes]:
+    """Return the frames of a closed segment, each read by itself."""
+    data, frames = path.read_bytes(), []
+    while data:
+        reader = zstandard.ZstdDecompressor().decompressobj()
+        frames.append(reader.decompress(data))
+        assert reader.eof
+        data = reader.unused_data
+    return frames

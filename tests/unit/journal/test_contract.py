@@ -1,0 +1,280 @@
+"""The journal's data contract: what each line looks like, to the byte."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from celery_sqs_heartbeat.core.calls import Action, Outcome
+from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.journal.events import (
+    EVENTS,
+    KEEPER_LATE,
+    WORKER_STARTED,
+    WORKER_STOPPED,
+    KeeperLate,
+    Record,
+    WorkerStarted,
+    WorkerStopped,
+)
+from celery_sqs_heartbeat.journal.fields import FIELDS, markdown
+from celery_sqs_heartbeat.journal.identity import Identity
+from celery_sqs_heartbeat.journal.lines import line_of, parse, slim
+from celery_sqs_heartbeat.journal.mapping import (
+    delivery_id,
+    microseconds,
+    queue_name,
+    record_of,
+)
+from tests.unit.journal.making import ORIGIN, STARTED, answered, event_of
+
+ROOT = Path(__file__).parents[3]
+DLV = hashlib.sha256(b"handle-1").hexdigest()[:16]
+HEAD = '{"v":1,"ts":1773500968500000,"mono":2500000,"seq":9,"ev":"'
+WID = '","wid":"0123456789ab",'
+MESSAGE = f'"queue":"work","msg":"m-1","dlv":"{DLV}","rc":2,"task":"proj.add","task_id":"t-1",'
+LEASE = '"slack_us":20250000,"held_us":500000'
+CALL = '"call":7,"batch":4,"lat_us":12000'
+K, A, OUT = EventKind, Action, Outcome
+
+GOLDEN: dict[EventKind, tuple[Event, str]] = {
+    K.MESSAGE_RECEIVED: (
+        event_of(
+            K.MESSAGE_RECEIVED,
+            cause="new",
+            sent_time=1_773_500_960.123,
+            first_received_time=1_773_500_961.456,
+        ),
+        f'{MESSAGE}"sent":1773500960123000,"first":1773500961456000,"vt":30,{LEASE},"cause":"new"',
+    ),
+    K.TASK_STARTED: (event_of(K.TASK_STARTED, sent_time=1.0), f"{MESSAGE}{LEASE}"),
+    K.LEASE_EXTENDED: (
+        answered(K.LEASE_EXTENDED, A.EXTEND, OUT.DONE),
+        f'{MESSAGE}"vt":30,{LEASE},{CALL}',
+    ),
+    K.EXTENSION_FAILED: (
+        answered(K.EXTENSION_FAILED, A.EXTEND, OUT.THROTTLED),
+        f'{MESSAGE}"vt":30,{LEASE},{CALL},"err":"throttled"',
+    ),
+    K.LEASE_EXPIRED: (
+        event_of(K.LEASE_EXPIRED, slack=-0.5),
+        f'{MESSAGE}"slack_us":-500000,"held_us":500000',
+    ),
+    K.LEASE_LOST: (
+        answered(K.LEASE_LOST, A.EXTEND, OUT.LOST),
+        f'{MESSAGE}{LEASE},{CALL},"err":"lost"',
+    ),
+    K.LEASE_CAPPED: (
+        answered(K.LEASE_CAPPED, A.EXTEND, OUT.CAPPED),
+        f'{MESSAGE}{LEASE},{CALL},"err":"capped"',
+    ),
+    K.LEASE_CAP_NEAR: (event_of(K.LEASE_CAP_NEAR), f"{MESSAGE}{LEASE}"),
+    K.MESSAGE_RELEASED: (
+        answered(K.MESSAGE_RELEASED, A.RELEASE, OUT.DONE, ended_for=0.25, cause="failed"),
+        f'{MESSAGE}{LEASE},"ended_us":250000,"cause":"failed",{CALL}',
+    ),
+    K.MESSAGE_LAPSING: (
+        event_of(K.MESSAGE_LAPSING, ended_for=0.0, cause="shutdown"),
+        f'{MESSAGE}{LEASE},"ended_us":0,"cause":"shutdown"',
+    ),
+    K.MESSAGE_DELETED: (
+        answered(K.MESSAGE_DELETED, A.DELETE, OUT.DONE, ended_for=0.05),
+        f'{MESSAGE}{LEASE},"ended_us":50000,{CALL}',
+    ),
+    K.DELETE_FAILED: (
+        answered(K.DELETE_FAILED, A.DELETE, OUT.UNKNOWN, ended_for=0.05),
+        f'{MESSAGE}{LEASE},"ended_us":50000,{CALL},"err":"unknown"',
+    ),
+    K.DELETE_ABANDONED: (
+        answered(K.DELETE_ABANDONED, A.DELETE, OUT.MALFORMED, ended_for=0.05),
+        f'{MESSAGE}{LEASE},"ended_us":50000,{CALL},"err":"malformed"',
+    ),
+    K.PERMISSION_DENIED: (
+        answered(K.PERMISSION_DENIED, A.EXTEND, OUT.DENIED),
+        f'{MESSAGE}{LEASE},"act":"extend","call":7',
+    ),
+    K.PERMISSION_GRANTED: (
+        answered(K.PERMISSION_GRANTED, A.DELETE, OUT.DONE),
+        f'{MESSAGE}{LEASE},"act":"delete","call":7',
+    ),
+}
+
+
+def stamp(ev: str) -> dict[str, Any]:
+    return ORIGIN.stamp(ev, STARTED + 2.5, 9)
+
+
+WORKERS: dict[str, tuple[Record, str]] = {
+    WORKER_STARTED: (
+        WorkerStarted(
+            **stamp(WORKER_STARTED),
+            host="h",
+            pid=4,
+            boot="b",
+            node="celery@h",
+            pool="prefork",
+            concurrency=8,
+            settings={"threshold": "10"},
+            versions={"celery": "5.7.0"},
+        ),
+        '"host":"h","pid":4,"boot":"b","node":"celery@h","pool":"prefork","concurrency":8,'
+        '"settings":{"threshold":"10"},"versions":{"celery":"5.7.0"}',
+    ),
+    WORKER_STOPPED: (WorkerStopped(**stamp(WORKER_STOPPED), dropped=3), '"dropped":3'),
+    KEEPER_LATE: (KeeperLate(**stamp(KEEPER_LATE), late_us=2_000_000), '"late_us":2000000'),
+}
+
+
+@pytest.mark.parametrize("kind", EventKind)
+def test_an_event_is_this_line(kind: EventKind) -> None:
+    event, rest = GOLDEN[kind]
+    line = line_of(record_of(event, 9, ORIGIN)).decode()
+    assert line == f"{HEAD}{kind.value}{WID}{rest}}}\n"
+
+
+@pytest.mark.parametrize("ev", WORKERS)
+def test_a_worker_is_this_line(ev: str) -> None:
+    record, rest = WORKERS[ev]
+    assert line_of(record).decode() == f"{HEAD}{ev}{WID}{rest}}}\n"
+
+
+def test_every_event_of_the_contract_has_its_line_here() -> None:
+    assert set(EVENTS) == {kind.value for kind in GOLDEN} | set(WORKERS)
+
+
+def test_no_line_has_a_field_that_the_table_denies_it() -> None:
+    records = [record_of(event, 9, ORIGIN) for event, _ in GOLDEN.values()]
+    records += [record for record, _ in WORKERS.values()]
+    events_by_field = {field.name: field.events for field in FIELDS}
+    for record in records:
+        for name in slim(record):
+            assert record.ev in events_by_field[name], name
+
+
+def test_no_field_of_the_table_is_without_a_line() -> None:
+    records = [record_of(event, 9, ORIGIN) for event, _ in GOLDEN.values()]
+    seen = {
+        name
+        for record in (*records, *(each for each, _ in WORKERS.values()))
+        for name in slim(record)
+    }
+    assert seen == {field.name for field in FIELDS}
+
+
+def test_records_hold_nothing_but_what_the_table_names() -> None:
+    for event, record in EVENTS.items():
+        assert record.__slots__ is not None
+        allowed = {field.name for field in FIELDS if event in field.events}
+        assert allowed <= {field.name for field in dataclasses.fields(record)}
+
+
+def test_the_documented_table_is_that_of_the_code() -> None:
+    text = (ROOT / "docs" / "journal.md").read_text(encoding="utf-8")
+    assert f"\n{markdown()}\n" in text
+
+
+def test_nothing_of_a_receipt_handle_but_its_hash_is_written() -> None:
+    line = line_of(record_of(event_of(receipt_handle="AQEBsecret"), 1, ORIGIN))
+    assert b"AQEBsecret" not in line
+    assert delivery_id("AQEBsecret") != delivery_id("AQEBsecreu")
+    assert delivery_id("") is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "expected"),
+    [(None, None), (0.0, 0), (-1.5, -1_500_000), (math.inf, None), (math.nan, None), (1e30, None)],
+)
+def test_times_are_whole_microseconds_that_fit(seconds: float | None, expected: int | None) -> None:
+    assert microseconds(seconds) == expected
+
+
+def test_a_queue_goes_by_its_name() -> None:
+    assert queue_name("https://sqs.eu-west-1.amazonaws.com/123456789012/work.fifo") == "work.fifo"
+    assert queue_name("work") == "work"
+
+
+def test_a_worker_has_an_id_for_each_start() -> None:
+    first = Identity.here(started=1)
+    assert re.fullmatch("w[0-9a-f]{11}", first.wid)
+    assert first.wid == Identity.here(started=1).wid != Identity.here(started=2).wid
+
+
+texts = st.text(max_size=20)
+seconds = st.floats(-1e9, 1e9)
+events = st.builds(
+    Event,
+    kind=st.sampled_from(EventKind),
+    at=st.floats(0, 1e9),
+    queue_url=texts,
+    message_id=texts,
+    task=st.none() | st.text(st.characters(), max_size=20),
+    task_id=st.none() | texts,
+    receive_count=st.integers(0, 2**31 - 1),
+    slack=st.floats(),
+    receipt_handle=texts,
+    visibility_timeout=st.integers(0, 43_200),
+    held_for=seconds,
+    ended_for=st.none() | seconds,
+    cause=texts,
+    sent_time=st.none() | st.floats(),
+    first_received_time=st.none() | st.floats(),
+    action=st.none() | st.sampled_from(Action),
+    outcome=st.none() | st.sampled_from(Outcome),
+    call_number=st.integers(0, 2**62),
+    batch=st.integers(1, 10),
+    seconds=seconds,
+)
+
+
+@given(events, st.integers(1, 2**62))
+def test_any_event_comes_back_from_its_line(event: Event, seq: int) -> None:
+    record = record_of(event, seq, ORIGIN)
+    line = line_of(record)
+    assert line.count(b"\n") == 1
+    fields = parse(line)
+    assert fields == {
+        name: value for name, value in dataclasses.asdict(record).items() if value is not None
+    }
+    assert None not in fields.values()
+    types = {field.name: field.type for field in FIELDS}
+    for name, value in fields.items():
+        assert type(value) is (str if types[name] == "string" else int)
+        assert event.kind.value in next(f.events for f in FIELDS if f.name == name)
+
+
+@given(events, st.data())
+def test_a_torn_line_is_none(event: Event, data: st.DataObject) -> None:
+    line = line_of(record_of(event, 1, ORIGIN))
+    assert parse(line[: data.draw(st.integers(0, len(line) - 1))]) is None
+
+
+@pytest.mark.parametrize("line", [b'{"v":1,oops}\n', b"\0\0{}\n", b"[]\n", b'{"v":"\xff"}\n'])
+def test_what_is_no_line_is_none(line: bytes) -> None:
+    assert parse(line) is None
+
+
+def test_the_contract_is_imported_without_anything_heavy() -> None:
+    code = (
+        "import sys, celery_sqs_heartbeat.journal.events;"
+        "print(*{name.split('.')[0] for name in sys.modules})"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not {"boto3", "botocore", "celery", "kombu", "zstandard", "click"} & set(loaded)
+
+
+def test_the_contract_is_json_for_anybody() -> None:
+    event, _ = GOLDEN[K.MESSAGE_RECEIVED]
+    assert json.loads(line_of(record_of(event, 1, ORIGIN)))["ev"] == "message-received"

@@ -1,0 +1,353 @@
+"""The observer: what it takes in, and what becomes of that in trouble."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import ConfigurationError, native
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.journal import Journal, WorkerInfo, open_journal, read_journal
+from celery_sqs_heartbeat.journal import journal as journals
+from celery_sqs_heartbeat.journal.opening import parse_target
+from celery_sqs_heartbeat.journal.s3 import Destination
+from tests.support.waiting import PATIENCE, wait_until
+from tests.unit.journal.making import DAY, ORIGIN, Clocks, Disk, event_of, files_in
+
+INFO = WorkerInfo(node="celery@h", pool="prefork", concurrency=2, settings={"ack": "batched"})
+
+
+@pytest.fixture
+def idle(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """No thread runs: rounds are made by hand."""
+    threads: list[Callable[[], None]] = []
+    monkeypatch.setattr(native, "start_thread", lambda target, name: threads.append(target))
+    monkeypatch.setattr(journals, "_CLOSE_POLL", 0.0)
+    return threads
+
+
+def opened(folder: Path, **options: Any) -> Journal:
+    clocks = Clocks()
+    return open_journal(str(folder), **{"clock": clocks.clock, "wall": clocks.wall, **options})
+
+
+def round_of(journal: Journal) -> None:
+    journal._scribe.round()
+
+
+def test_a_worker_s_life_is_written_in_order(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.start(INFO)
+    journal.start(INFO)
+    for number in range(100):
+        journal(event_of(message_id=f"m-{number}"))
+    journal.note_late(1.5)
+    journal.close(60)
+    journal.close(60)
+    lines = list(read_journal(tmp_path))
+    assert [line["seq"] for line in lines] == list(range(1, 104))
+    assert [line["ev"] for line in lines[:2]] == ["worker-started", "message-received"]
+    assert [line["ev"] for line in lines[-2:]] == ["keeper-late", "worker-stopped"]
+    assert lines[0]["settings"] == {"ack": "batched"}
+    assert lines[0]["pid"] == os.getpid()
+    assert "versions" not in lines[0]
+    assert lines[-2]["late_us"] == 1_500_000
+    assert len({line["wid"] for line in lines}) == 1
+    assert lines[1]["ts"] == 2_500_000 + lines[0]["ts"]
+    assert (journal.stats.written, journal.stats.dropped) == (103, 0)
+    assert files_in(tmp_path) == [f"dt={DAY}/worker={lines[0]['wid']}/seg-1.jsonl.zst"]
+
+
+def test_lines_are_on_the_disk_before_anybody_asks(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.start(INFO)
+    journal(event_of())
+    wait_until(lambda: len(list(read_journal(tmp_path))) == 2)
+    journal.close(60)
+
+
+def test_many_threads_leave_no_gap(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.start(INFO)
+    threads = [
+        threading.Thread(target=lambda: [journal(event_of()) for _ in range(500)]) for _ in range(4)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    journal.close(60)
+    assert [line["seq"] for line in read_journal(tmp_path)] == list(range(1, 2_003))
+
+
+def test_more_than_can_be_written_is_dropped_counted_and_seen(
+    tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = opened(tmp_path, queue_limit=10)
+    journal.start(INFO)
+    for _ in range(14):
+        journal(event_of())
+    assert journal.stats.dropped == 5
+    round_of(journal)
+    journal(event_of())
+    round_of(journal)
+    lines = list(read_journal(tmp_path))
+    # The gap shows what is missing.
+    assert [line["seq"] for line in lines] == [*range(1, 11), 16]
+    assert (journal.stats.written, journal.stats.dropped) == (11, 5)
+    assert [record.message for record in caplog.records] == [
+        "sqs-heartbeat: the journal does not work (more events than it can write); no message "
+        "is harmed by that",
+        "sqs-heartbeat: the journal works again; lines lost so far: 5",
+    ]
+    journal.note_late(1)
+    round_of(journal)
+    assert list(read_journal(tmp_path))[-1]["dropped"] == 5
+    journal._scribe.finish(0)
+
+
+def test_the_thread_is_woken_when_half_of_the_queue_is_taken(
+    tmp_path: Path, idle: list[Any]
+) -> None:
+    journal = opened(tmp_path, queue_limit=10)
+    for _ in range(5):
+        journal(event_of())
+    assert not journal._backlog.bell.wait(0)
+    journal(event_of())
+    assert journal._backlog.bell.wait(0)
+
+
+def test_a_full_disk_is_told_once_and_its_end_once(
+    tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = Disk(room=0)
+    journal = opened(tmp_path, opener=disk)
+    journal.start(INFO)
+    for _ in range(3):
+        journal(event_of())
+        round_of(journal)
+    disk.room = 100_000
+    for _ in range(3):
+        journal(event_of())
+        round_of(journal)
+    assert (journal.stats.written, journal.stats.dropped) == (3, 4)
+    assert [line["seq"] for line in read_journal(tmp_path)] == [5, 6, 7]
+    first, second = [record.message for record in caplog.records]
+    assert str(errno.ENOSPC) in first
+    assert "works again" in second
+    journal._scribe.finish(0)
+
+
+def test_an_event_without_a_line_costs_that_line_only(
+    tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = opened(tmp_path)
+    journal(event_of(at=float("nan")))
+    journal(event_of())
+    round_of(journal)
+    assert [line["seq"] for line in read_journal(tmp_path)] == [2]
+    assert journal.stats.dropped == 1
+    assert "the journal does not work" in caplog.text
+    journal._scribe.finish(0)
+
+
+def test_a_fault_of_its_own_does_not_end_the_thread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = opened(tmp_path)
+    write, faults = journal._scribe._writer.write, [LookupError("a bug")]
+
+    def fails_once(lines: Any) -> int:
+        if faults:
+            raise faults.pop()
+        return write(lines)
+
+    monkeypatch.setattr(journal._scribe._writer, "write", fails_once)
+    journal.start(INFO)
+    wait_until(lambda: not faults)
+    journal(event_of())
+    journal.close(60)
+    assert [line["seq"] for line in read_journal(tmp_path)] == [2, 3]
+    assert journal.stats.dropped == 1
+    assert "a fault of its own" in caplog.text
+
+
+def test_without_a_thread_there_is_no_journal_but_a_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_thread(target: object, name: str) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(native, "start_thread", no_thread)
+    journal = opened(tmp_path)
+    journal.start(INFO)
+    journal(event_of())
+    journal.close(60)
+    assert "no thread for the journal" in caplog.text
+    assert files_in(tmp_path) == []
+
+
+def test_a_disk_that_hangs_holds_up_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hanging, entered = threading.Event(), threading.Event()
+
+    def opener(path: Path, mode: str) -> Any:
+        entered.set()
+        hanging.wait()
+        raise OSError(errno.EIO, "at last")
+
+    journal = opened(tmp_path, opener=opener, queue_limit=10)
+    journal.start(INFO)
+    entered.wait()
+    for _ in range(20):
+        journal(event_of())
+    journal.close(0.01)
+    assert "not through within 0.01 s" in caplog.text
+    hanging.set()
+    wait_until(lambda: journal._is_over)
+    assert journal.stats.written == 0
+
+
+def test_after_its_end_and_before_its_start_closing_is_nothing(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.close(60)
+    journal.start(INFO)
+    journal.close(60)
+    journal(event_of())
+    journal.note_late(1)
+    journal.close(60)
+    assert [line["ev"] for line in read_journal(tmp_path)] == ["worker-started", "worker-stopped"]
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_does_nothing(tmp_path: Path) -> None:
+    journal = opened(tmp_path)
+    journal.start(INFO)
+    wait_until(lambda: list(read_journal(tmp_path)))
+    # Held by another thread when the process forks: nobody releases it in the child.
+    with_lock, forked = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with journal._backlog._lock:
+            with_lock.set()
+            forked.wait()
+
+    holder = threading.Thread(target=hold)
+    holder.start()
+    with_lock.wait()
+    child = os.fork()
+    if not child:
+        # Ends it where it waits for what nobody releases.
+        signal.alarm(int(PATIENCE))
+        journal(event_of())
+        journal.note_late(1)
+        journal.start(INFO)
+        journal.close(60)
+        os._exit(0)
+    forked.set()
+    holder.join()
+    assert os.waitpid(child, 0)[1] == 0
+    journal(event_of())
+    journal.close(60)
+    assert [line["ev"] for line in read_journal(tmp_path)] == [
+        "worker-started",
+        "message-received",
+        "worker-stopped",
+    ]
+
+
+def test_what_dead_workers_left_is_closed_at_the_start(
+    tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "dt=2020-01-01" / "worker=dead" / "seg-3.jsonl.open"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b'{"v":1,"ts":1}\n{"v":')
+    caplog.set_level(logging.INFO, "celery_sqs_heartbeat")
+    journal = opened(tmp_path)
+    round_of(journal)
+    assert files_in(tmp_path) == ["dt=2020-01-01/worker=dead/seg-3.jsonl.zst"]
+    assert journal.stats.torn == 1
+    assert "closed 1 segments" in caplog.text
+
+
+def test_another_worker_s_leftovers_are_looked_for_again(tmp_path: Path, idle: list[Any]) -> None:
+    clocks = Clocks()
+    journal = opened(tmp_path, clock=clocks.clock, wall=clocks.wall)
+    round_of(journal)
+    for day in (DAY, "2020-01-01"):
+        path = tmp_path / f"dt={day}" / "worker=dead" / "seg-1.jsonl.open"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b'{"v":1,"ts":1}\n')
+    clocks.now += 599
+    round_of(journal)
+    assert all(name.endswith(".open") for name in files_in(tmp_path))
+    clocks.now += 1
+    round_of(journal)
+    # Older ones wait for the next worker.
+    assert files_in(tmp_path) == [
+        "dt=2020-01-01/worker=dead/seg-1.jsonl.open",
+        f"dt={DAY}/worker=dead/seg-1.jsonl.zst",
+    ]
+
+
+def test_times_follow_a_wall_clock_that_is_set(tmp_path: Path, idle: list[Any]) -> None:
+    clocks = Clocks()
+    journal = opened(tmp_path, clock=clocks.clock, wall=clocks.wall)
+    journal(event_of())
+    round_of(journal)
+    clocks.offset += 3_600_000_000
+    journal(event_of())
+    round_of(journal)
+    first, second = read_journal(tmp_path)
+    assert second["ts"] - first["ts"] == 3_600_000_000
+    assert second["mono"] == first["mono"]
+    journal._scribe.finish(0)
+
+
+@pytest.mark.parametrize(
+    ("target", "place"),
+    [
+        ("/var/journal", Path("/var/journal")),
+        ("journal", Path("journal")),
+        ("~/journal", Path("~/journal").expanduser()),
+        ("s3://bucket", Destination(bucket="bucket", prefix="")),
+        ("s3://bucket/", Destination(bucket="bucket", prefix="")),
+        ("s3://bucket/a/b/", Destination(bucket="bucket", prefix="a/b")),
+    ],
+)
+def test_a_target_is_a_folder_or_a_prefix(target: str, place: object) -> None:
+    assert parse_target(target) == place
+
+
+@pytest.mark.parametrize("target", ["", "s3://", "s3:///a", "gs://a/b", "s3://a/../b", "s3://a//b"])
+def test_any_other_target_is_wrong(target: str) -> None:
+    with pytest.raises(ConfigurationError, match="must be a folder or s3://bucket/prefix"):
+        open_journal(target)
+
+
+def test_without_the_library_the_setting_is_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    with pytest.raises(ConfigurationError, match=r"pip install 'celery-sqs-heartbeat\[journal\]'"):
+        open_journal(str(tmp_path))
+
+
+def test_every_kind_of_event_is_taken(tmp_path: Path, idle: list[Any]) -> None:
+    journal = opened(tmp_path)
+    for kind in EventKind:
+        journal(event_of(kind))
+    round_of(journal)
+    assert [line["ev"] for line in read_journal(tmp_path)] == [kind.value for kind in EventKind]
+    assert all(line["wid"] != ORIGIN.wid for line in read_journal(tmp_path))
+    journal._scribe.finish(0)

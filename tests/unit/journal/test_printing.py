@@ -1,0 +1,87 @@
+"""What people read at night."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from celery_sqs_heartbeat.core.calls import Action, Outcome
+from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.journal.__main__ import main
+from celery_sqs_heartbeat.journal.events import WORKER_STARTED, WorkerStarted
+from celery_sqs_heartbeat.journal.lines import line_of
+from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from tests.unit.journal.making import ORIGIN, STARTED, WALL, Clocks, answered, event_of
+
+RECEIVED = event_of(sent_time=WALL / 1e6, cause="new")
+DELETED = answered(EventKind.MESSAGE_DELETED, Action.DELETE, Outcome.DONE, at=STARTED + 4)
+OTHER = event_of(
+    EventKind.LEASE_EXPIRED,
+    at=STARTED + 3,
+    message_id="x-9",
+    queue_url="https://sqs/1/other",
+    task=None,
+    task_id=None,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    started = WorkerStarted(
+        **ORIGIN.stamp(WORKER_STARTED, STARTED, 1), host="h", pid=4, settings={"ack": "batched"}
+    )
+    # The later one in a segment that is read first.
+    for wid, events in (("a", (DELETED,)), ("b", (RECEIVED, OTHER))):
+        writer = SegmentWriter(tmp_path, wid, Rotation(), Clocks().clock)
+        records = [record_of(event, number, ORIGIN) for number, event in enumerate(events, 2)]
+        if wid == "b":
+            writer.write([(started.ts, line_of(started))])
+        writer.write([(record.ts, line_of(record)) for record in records])
+        writer.rotate()
+    return tmp_path
+
+
+def printed(*arguments: object) -> list[str]:
+    result = CliRunner().invoke(main, [str(each) for each in arguments], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output.splitlines()
+
+
+def test_it_is_one_line_an_event_by_time(folder: Path) -> None:
+    assert printed(folder) == [
+        "2026-03-14 15:09:26.000Z  worker-started      host h, pid 4, settings ack=batched  "
+        "worker 0123456789ab #1",
+        "2026-03-14 15:09:28.500Z  message-received    m-1 of work, task proj.add[t-1]  "
+        "rc 2, sent 2.500 s before, vt 30, slack 20.250 s, held 0.500 s, cause new  "
+        "worker 0123456789ab #2",
+        "2026-03-14 15:09:29.000Z  lease-expired       x-9 of other, task -[-]  "
+        "rc 2, slack 20.250 s, held 0.500 s  worker 0123456789ab #3",
+        "2026-03-14 15:09:30.000Z  message-deleted     m-1 of work, task proj.add[t-1]  "
+        "rc 2, slack 20.250 s, held 0.500 s, call 7, batch 4, lat 0.012 s  "
+        "worker 0123456789ab #2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "events"),
+    [
+        (["--message", "m-"], [RECEIVED, DELETED]),
+        (["--message", "m-12"], []),
+        (["--queue", "other"], [OTHER]),
+        (["--task", "proj.add"], [RECEIVED, DELETED]),
+        (["--task", "t-1", "--message", "m-1"], [RECEIVED, DELETED]),
+        (["--task", "t-1", "--queue", "other"], []),
+    ],
+)
+def test_it_can_be_narrowed_down(folder: Path, options: list[str], events: list[Event]) -> None:
+    lines = printed(folder, *options)
+    assert [line.split()[2] for line in lines] == [event.kind.value for event in events]
+
+
+def test_a_folder_that_is_not_there_is_told() -> None:
+    result = CliRunner().invoke(main, ["/nowhere"])
+    assert result.exit_code == 2
+    assert "does not exist" in result.output

@@ -1,0 +1,223 @@
+"""When segments are begun and closed, and what is in them."""
+
+from __future__ import annotations
+
+import datetime
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from celery_sqs_heartbeat.journal import packing, read_journal
+from celery_sqs_heartbeat.journal.packing import unpack
+from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from tests.support.workers import ROOT
+from tests.unit.journal.making import DAY, WALL, Clocks, Disk, files_in, frames_of, line_at
+
+WORKER = f"dt={DAY}/worker=w"
+MIDNIGHT = round(datetime.datetime(2026, 3, 15, tzinfo=datetime.timezone.utc).timestamp() * 1e6)
+
+
+def writer_of(
+    folder: Path, clocks: Clocks | None = None, *, opener: Disk | None = None, **rotation: float
+) -> SegmentWriter:
+    return SegmentWriter(
+        folder,
+        "w",
+        Rotation(**rotation),  # type: ignore[arg-type]
+        (clocks or Clocks()).clock,
+        opener=opener or Disk(),
+    )
+
+
+def texts(folder: Path) -> list[str]:
+    return [fields["text"] for fields in read_journal(folder)]
+
+
+def test_lines_are_plain_until_the_segment_is_closed(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+    assert writer.write([line_at(WALL, "a"), line_at(WALL, "b")]) == 2
+    assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.open"]
+    plain = b"".join(line for _, line in (line_at(WALL, "a"), line_at(WALL, "b")))
+    assert (tmp_path / WORKER / "seg-1.jsonl.open").read_bytes() == plain
+    assert texts(tmp_path) == ["a", "b"]
+
+    writer.rotate()
+    assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.zst"]
+    assert frames_of(tmp_path / WORKER / "seg-1.jsonl.zst") == [plain]
+    assert texts(tmp_path) == ["a", "b"]
+
+
+def test_a_worker_without_lines_makes_no_file(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+    assert writer.write([]) == 0
+    writer.rotate()
+    writer.rotate_if_old()
+    assert files_in(tmp_path) == []
+
+
+def test_no_segment_grows_beyond_its_size(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path, max_bytes=200)
+    for number in range(10):
+        writer.write([line_at(WALL, f"{number}-{part}") for part in range(3)])
+    writer.rotate()
+    paths = [tmp_path / name for name in files_in(tmp_path)]
+    assert len(paths) > 5
+    assert all(len(b"".join(frames_of(path))) <= 200 for path in paths)
+    assert texts(tmp_path) == [f"{number}-{part}" for number in range(10) for part in range(3)]
+
+
+def test_a_line_beyond_the_size_has_a_segment_of_its_own(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path, max_bytes=100)
+    writer.write([line_at(WALL, "a"), line_at(WALL, "b" * 500), line_at(WALL, "c")])
+    writer.rotate()
+    assert len(files_in(tmp_path)) == 3
+    assert texts(tmp_path) == ["a", "b" * 500, "c"]
+
+
+def test_a_segment_is_closed_at_its_age(tmp_path: Path) -> None:
+    clocks = Clocks()
+    writer = writer_of(tmp_path, clocks, max_age=300)
+    writer.write([line_at(WALL)])
+    clocks.now += 299.9
+    writer.rotate_if_old()
+    assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.open"]
+    clocks.now += 0.1
+    writer.rotate_if_old()
+    assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.zst"]
+
+
+def test_each_day_has_its_folder(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+    writer.write([line_at(MIDNIGHT - 1, "old"), line_at(MIDNIGHT, "new")])
+    assert files_in(tmp_path) == [
+        f"{WORKER}/seg-1.jsonl.zst",
+        "dt=2026-03-15/worker=w/seg-2.jsonl.open",
+    ]
+    writer.write([line_at(MIDNIGHT - 1, "late")])
+    writer.rotate()
+    assert texts(tmp_path) == ["old", "new", "late"]
+    assert len(files_in(tmp_path)) == 2
+
+
+def test_a_segment_is_of_frames_that_stand_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(packing, "FRAME_BYTES", 100)
+    writer = writer_of(tmp_path)
+    writer.write([line_at(WALL, str(number)) for number in range(20)])
+    writer.rotate()
+    (name,) = files_in(tmp_path)
+    frames = frames_of(tmp_path / name)
+    assert len(frames) > 5
+    assert all(frame.endswith(b"}\n") for frame in frames)
+    assert list(unpack(tmp_path / name)) == [line_at(WALL, str(n))[1] for n in range(20)]
+
+    # Cut short, it reads to its last whole frame.
+    data = (tmp_path / name).read_bytes()
+    for end in range(0, len(data), 7):
+        (tmp_path / name).write_bytes(data[:end])
+        got = texts(tmp_path)
+        assert got == [str(number) for number in range(len(got))]
+    assert len(got) >= 15
+
+
+def test_a_full_disk_costs_lines_but_tears_none(tmp_path: Path) -> None:
+    disk = Disk(room=100)
+    writer = writer_of(tmp_path, opener=disk)
+    assert writer.write([line_at(WALL, "a")]) == 1
+    for _ in range(3):
+        # A part of the line fits, and is taken back.
+        assert writer.write([line_at(WALL, "b" * 100)]) == 0
+        assert writer.fault is not None
+        assert writer.fault.errno == errno.ENOSPC
+    disk.room = 1_000
+    assert writer.write([line_at(WALL, "c")]) == 1
+    assert writer.fault is None
+    writer.rotate()
+    assert texts(tmp_path) == ["a", "c"]
+    assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.zst"]
+
+
+def test_a_disk_that_is_full_from_the_start_is_not_littered(tmp_path: Path) -> None:
+    disk = Disk(room=0)
+    writer = writer_of(tmp_path, opener=disk)
+    for _ in range(3):
+        assert writer.write([line_at(WALL)]) == 0
+    assert files_in(tmp_path) == []
+
+
+def test_a_segment_that_cannot_be_compressed_stays_plain(tmp_path: Path) -> None:
+    disk = Disk()
+    writer = writer_of(tmp_path, opener=disk)
+    writer.write([line_at(WALL, "a")])
+    disk.room = 5
+    writer.rotate()
+    assert writer.fault is not None
+    assert files_in(tmp_path) == [f"{WORKER}/seg-1.jsonl.open"]
+    disk.room = 1_000
+    assert writer.write([line_at(WALL, "b")]) == 1
+    writer.rotate()
+    assert texts(tmp_path) == ["a", "b"]
+
+
+def test_lines_go_elsewhere_when_a_file_takes_no_more(tmp_path: Path) -> None:
+    disk = Disk(error=errno.EFBIG)
+    writer = writer_of(tmp_path, opener=disk)
+    assert writer.write([line_at(WALL, "a")]) == 1
+    disk.room = 0
+    assert writer.write([line_at(WALL, "lost")]) == 0
+    disk.room = 1_000
+    assert writer.write([line_at(WALL, "b")]) == 1
+    writer.rotate()
+    assert texts(tmp_path) == ["a", "b"]
+
+
+def test_a_folder_that_is_a_file_costs_lines(tmp_path: Path) -> None:
+    (tmp_path / "journal").write_text("")
+    writer = writer_of(tmp_path / "journal")
+    assert writer.write([line_at(WALL)]) == 0
+    assert isinstance(writer.fault, OSError)
+
+
+def test_a_cleaner_of_old_files_costs_nothing(tmp_path: Path) -> None:
+    writer = writer_of(tmp_path)
+    writer.write([line_at(WALL, "a")])
+    (tmp_path / WORKER / "seg-1.jsonl.open").unlink()
+    (tmp_path / WORKER).rmdir()
+    writer.write([line_at(WALL, "b")])
+    writer.rotate()
+    assert texts(tmp_path) == ["a", "b"]
+
+
+#: Writes lines of 100 bytes, where no file may be larger than 10,000.
+LIMITED = """
+import resource, sys
+from pathlib import Path
+from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+writer = SegmentWriter(Path(sys.argv[1]), "w", Rotation(), lambda: 0.0)
+written = 0
+for number in range(1_000):
+    line = b'{"v":1,"text":"%080d"}\\n' % number
+    written += writer.write([(0, line)])
+writer.rotate()
+print(written)
+"""
+
+
+def test_a_real_limit_on_files_costs_a_line_each(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(tmp_path)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    numbers = [int(text) for text in texts(tmp_path)]
+    assert len(numbers) == int(run.stdout) == len(set(numbers))
+    assert numbers == sorted(numbers)
+    assert 980 <= len(numbers) < 1_000
+    assert all(name.endswith(".zst") for name in files_in(tmp_path))

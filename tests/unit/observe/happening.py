@@ -1,0 +1,54 @@
+"""Events of every kind, as a keeper would report them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from celery_sqs_heartbeat.core.calls import Action, Outcome
+from celery_sqs_heartbeat.core.events import Event, EventKind
+
+QUEUE = "https://sqs.eu-west-1.example/123456789012/orders"
+
+_OF_CALLS = {
+    EventKind.LEASE_EXTENDED: (Action.EXTEND, Outcome.DONE),
+    EventKind.EXTENSION_FAILED: (Action.EXTEND, Outcome.THROTTLED),
+    EventKind.LEASE_LOST: (Action.EXTEND, Outcome.LOST),
+    EventKind.MESSAGE_RELEASED: (Action.RELEASE, Outcome.DONE),
+    EventKind.MESSAGE_DELETED: (Action.DELETE, Outcome.DONE),
+    EventKind.DELETE_FAILED: (Action.DELETE, Outcome.FAILED),
+    EventKind.DELETE_ABANDONED: (Action.DELETE, Outcome.MALFORMED),
+    EventKind.PERMISSION_DENIED: (Action.EXTEND, Outcome.DENIED),
+    EventKind.PERMISSION_GRANTED: (Action.EXTEND, Outcome.DONE),
+}
+_CAUSES = {EventKind.MESSAGE_RECEIVED: "new", EventKind.MESSAGE_RELEASED: "failed"}
+
+
+def event(kind: EventKind, **values: Any) -> Event:
+    """Return an event of that kind, of message m at 1000 s unless told otherwise."""
+    action, outcome = _OF_CALLS.get(kind, (None, None))
+    of_call = {"call_number": 1, "batch": 2, "seconds": 0.2} if action else {}
+    defaults = {
+        "at": 1000.0,
+        "queue_url": QUEUE,
+        "message_id": "m",
+        "task": "shop.pay",
+        "task_id": "t",
+        "receive_count": 1,
+        "slack": 12.0,
+        "held_for": 90.0,
+        "receipt_handle": "SECRET-HANDLE",
+        "visibility_timeout": 60,
+        "cause": _CAUSES.get(kind, ""),
+        "action": action,
+        "outcome": outcome,
+        **of_call,
+    }
+    return Event(kind=kind, **{**defaults, **values})
+
+
+def one_of_each() -> Iterator[Event]:
+    """Yield an event of every kind, each in a call of its own where it is of one."""
+    for number, kind in enumerate(EventKind, 1):
+        of_call = {"call_number": number} if kind in _OF_CALLS else {}
+        yield event(kind, **of_call)

@@ -1,0 +1,36 @@
+"""Who needs a token for the status page."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_sqs_heartbeat.observe.status.access import token_fault
+
+TOKEN = "a-long-and-random-text"
+
+
+@pytest.mark.parametrize(
+    ("host", "token", "fault"),
+    [
+        ("127.0.0.1", None, None),
+        ("::1", None, None),
+        ("localhost", None, None),
+        ("127.0.0.1", TOKEN, None),
+        ("0.0.0.0", TOKEN, None),
+        ("0.0.0.0", "with blanks between", None),
+        ("0.0.0.0", None, "reached by other machines"),
+        ("::", None, "reached by other machines"),
+        ("worker.example", None, "reached by other machines"),
+        ("localhost.example", None, "reached by other machines"),
+        ("0.0.0.0", "", "at least 16"),
+        ("127.0.0.1", "short", "at least 16"),
+        ("127.0.0.1", f" {TOKEN}", "no blanks around"),
+        ("127.0.0.1", f"{TOKEN}\r\nX: y", "ASCII characters"),
+        ("127.0.0.1", "schlüssel-schlüssel", "ASCII characters"),
+    ],
+)
+def test_a_token_is_needed_where_others_may_come(
+    host: str, token: str | None, fault: str | None
+) -> None:
+    found = token_fault(host, token)
+    assert found is None if fault is None else fault in (found or "")

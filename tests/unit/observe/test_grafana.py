@@ -1,0 +1,140 @@
+"""The dashboard and the alerts ask for what the exporter shows."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from prometheus_client.parser import text_string_to_metric_families
+
+from celery_sqs_heartbeat.observe.catalogue import METRICS, PREFIX
+from tests.support.markdown import ROOT
+from tests.support.observed import Observed
+from tests.unit.observe.happening import one_of_each
+
+FOLDER = ROOT / "contrib" / "grafana"
+_SELECTOR = re.compile(rf"\b({PREFIX}_\w+)(?:{{([^}}]*)}})?")
+_LABEL = re.compile(r'(\w+)(?:=~|!~|!=|=)"')
+_BY = re.compile(r"by \(([^)]*)\)")
+#: What Prometheus itself adds to every series.
+_OF_PROMETHEUS = {"job", "instance"}
+
+
+def dashboard() -> dict[str, Any]:
+    told: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
+    return told
+
+
+def rules() -> list[dict[str, Any]]:
+    (group,) = yaml.safe_load((FOLDER / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    return list(group["rules"])
+
+
+def expressions() -> Iterator[str]:
+    for panel in dashboard()["panels"]:
+        for target in panel["targets"]:
+            yield target["expr"]
+    for variable in dashboard()["templating"]["list"]:
+        if variable["type"] == "query":
+            yield variable["definition"]
+    for rule in rules():
+        yield rule["expr"]
+
+
+@pytest.fixture(scope="module")
+def shown() -> dict[str, set[str]]:
+    """The labels of every series that the exporter shows, by the series' name."""
+    scene = Observed()
+    scene.receive("a")
+    for each in one_of_each():
+        scene.metrics(each)
+    scene.keeper._rounds._ticked_at = scene.keeper.now()
+    found: dict[str, set[str]] = {}
+    for family in text_string_to_metric_families(scene.metrics.exposition().decode()):
+        for sample in family.samples:
+            found.setdefault(sample.name, set()).update(sample.labels)
+    return found
+
+
+@pytest.mark.parametrize("expression", sorted(set(expressions())))
+def test_every_series_that_is_asked_for_is_shown(
+    expression: str, shown: dict[str, set[str]]
+) -> None:
+    asked = _SELECTOR.findall(expression)
+    assert asked
+    known = set(_OF_PROMETHEUS)
+    for name, selector in asked:
+        assert name in shown, name
+        assert set(_LABEL.findall(selector)) <= shown[name] | _OF_PROMETHEUS
+        known |= shown[name]
+    for labels in _BY.findall(expression):
+        assert {label.strip() for label in labels.split(",")} <= known
+
+
+def test_the_dashboard_shows_every_metric() -> None:
+    asked = {name for expression in expressions() for name, _ in _SELECTOR.findall(expression)}
+    for metric in METRICS:
+        assert metric.series in asked or f"{metric.series}_bucket" in asked, metric.series
+
+
+def test_bounds_of_histograms_in_rules_are_ones_that_there_are() -> None:
+    bounds = {str(bound) for metric in METRICS for bound in metric.buckets}
+    asked = {bound for each in expressions() for bound in re.findall(r'le="([^"]*)"', each)}
+    assert asked
+    assert asked <= bounds
+
+
+def test_panels_have_ids_titles_and_places_of_their_own() -> None:
+    panels = dashboard()["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    assert len({panel["title"] for panel in panels}) == len(panels)
+    cells = [
+        (x, y)
+        for place in (panel["gridPos"] for panel in panels)
+        for x in range(place["x"], place["x"] + place["w"])
+        for y in range(place["y"], place["y"] + place["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) < 24
+    for panel in panels:
+        assert panel["description"].endswith(".")
+        assert {target["datasource"]["uid"] for target in panel["targets"]} == {"${datasource}"}
+
+
+def test_every_rule_is_named_rated_and_explained() -> None:
+    for rule in rules():
+        assert rule["alert"].startswith("SqsHeartbeat")
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert rule["annotations"]["summary"]
+        assert rule["annotations"]["description"].endswith(".")
+
+
+def test_every_rule_has_a_case_in_which_it_fires() -> None:
+    tests = yaml.safe_load((FOLDER / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
+    fired = {
+        sample["labels"]
+        for test in tests
+        for each in test["promql_expr_test"]
+        for sample in each["exp_samples"]
+    }
+    for rule in rules():
+        assert f'{{alertname="{rule["alert"]}"}}' in fired
+
+
+def test_every_rule_fires_when_it_should_and_not_before() -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        assert not os.environ.get("CI"), "promtool is missing, and .ci/run should install it"
+        pytest.skip("promtool is missing: install Debian's prometheus")
+    for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
+        done = subprocess.run(
+            [promtool, *command], cwd=FOLDER, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,201 @@
+"""The metrics of one keeper, in Prometheus's text format."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
+
+from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.observe.catalogue import METRICS
+from celery_sqs_heartbeat.observe.metrics import Metrics
+from tests.support.observed import Observed
+from tests.unit.observe.happening import event, one_of_each
+
+
+def samples(metrics: Metrics) -> list[Sample]:
+    families = text_string_to_metric_families(metrics.exposition().decode())
+    return [sample for family in families for sample in family.samples]
+
+
+def value(metrics: Metrics, name: str, **labels: str) -> float | None:
+    """Return the only sample of that name and those labels among others."""
+    found = [
+        sample.value
+        for sample in samples(metrics)
+        if sample.name == f"sqs_heartbeat_{name}" and labels.items() <= sample.labels.items()
+    ]
+    assert len(found) <= 1, found
+    return found[0] if found else None
+
+
+def count(*events: object) -> Metrics:
+    metrics = Metrics()
+    for each in events:
+        metrics(each)  # type: ignore[arg-type]
+    return metrics
+
+
+def test_every_metric_of_the_catalogue_is_shown_under_its_name() -> None:
+    scene = Observed()
+    scene.receive("a")
+    for each in one_of_each():
+        scene.metrics(each)
+    scene.keeper.step()
+    scene.keeper._rounds._ticked_at = scene.keeper.now()
+    shown = {sample.name for sample in samples(scene.metrics)}
+    for metric in METRICS:
+        suffix = "_count" if metric.kind == "histogram" else ""
+        assert metric.series + suffix in shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "labels"),
+    [
+        (EventKind.MESSAGE_RECEIVED, "messages_received_total", {"kind": "new"}),
+        (EventKind.TASK_STARTED, "tasks_started_total", {}),
+        (EventKind.LEASE_EXTENDED, "extensions_total", {}),
+        (EventKind.EXTENSION_FAILED, "failed_tries_total", {"action": "extend"}),
+        (EventKind.DELETE_FAILED, "failed_tries_total", {"action": "delete"}),
+        (EventKind.LEASE_EXPIRED, "losses_total", {"cause": "expired"}),
+        (EventKind.LEASE_LOST, "losses_total", {"cause": "lost"}),
+        (EventKind.LEASE_CAPPED, "losses_total", {"cause": "capped"}),
+        (EventKind.LEASE_CAP_NEAR, "caps_near_total", {}),
+        (EventKind.MESSAGE_RELEASED, "releases_total", {"cause": "failed"}),
+        (EventKind.MESSAGE_LAPSING, "lapses_total", {"cause": "unknown"}),
+        (EventKind.MESSAGE_DELETED, "deletes_total", {}),
+        (EventKind.DELETE_ABANDONED, "deletes_abandoned_total", {}),
+        (EventKind.PERMISSION_DENIED, "permission_denials_total", {"action": "extend"}),
+    ],
+)
+def test_each_kind_of_event_is_counted(kind: EventKind, name: str, labels: dict[str, str]) -> None:
+    metrics = count(event(kind), event(kind, call_number=2))
+    assert value(metrics, name, queue="orders", **labels) == 2
+
+
+def test_a_lease_that_was_given_up_after_its_expiry_is_lost_once() -> None:
+    metrics = count(
+        event(EventKind.LEASE_EXPIRED), event(EventKind.LEASE_LOST, action=None, outcome=None)
+    )
+    assert value(metrics, "losses_total", cause="expired") == 1
+    assert value(metrics, "losses_total", cause="lost") == 0
+
+
+def test_a_call_is_counted_once_and_its_messages_each() -> None:
+    kind = EventKind.LEASE_EXTENDED
+    metrics = count(
+        event(kind, message_id="a"),
+        event(kind, message_id="b"),
+        event(EventKind.EXTENSION_FAILED, message_id="c"),
+        event(kind, message_id="a", call_number=2),
+    )
+    action = {"action": "ChangeMessageVisibilityBatch"}
+    assert value(metrics, "calls_total", outcome="done", **action) == 2
+    assert value(metrics, "calls_total", outcome="throttled", **action) is None
+    assert value(metrics, "call_entries_total", outcome="done", **action) == 3
+    assert value(metrics, "call_entries_total", outcome="throttled", **action) == 1
+    assert value(metrics, "call_duration_seconds_count", **action) == 2
+
+
+def test_a_refused_delete_is_one_entry_though_two_events_tell_of_it() -> None:
+    denied = event(EventKind.DELETE_FAILED, outcome=Outcome.DENIED)
+    metrics = count(replace(denied, kind=EventKind.PERMISSION_DENIED), denied)
+    assert value(metrics, "call_entries_total", outcome="denied") == 1
+
+
+def test_a_keeper_that_counts_its_calls_from_one_again_is_counted_on() -> None:
+    kind = EventKind.MESSAGE_DELETED
+    metrics = count(event(kind, at=1000.0), event(kind, at=2000.0))
+    assert value(metrics, "calls_total", action="DeleteMessageBatch") == 2
+
+
+def test_a_queue_begins_with_zeros_so_that_a_first_loss_is_an_increase() -> None:
+    metrics = count(event(EventKind.MESSAGE_RECEIVED))
+    for cause in ("expired", "lost", "capped"):
+        assert value(metrics, "losses_total", queue="orders", cause=cause) == 0
+    assert value(metrics, "messages_received_total", kind="new") == 1
+
+
+def test_histograms_are_cumulative() -> None:
+    kind = EventKind.LEASE_EXTENDED
+    metrics = count(
+        *(
+            event(kind, slack=slack, call_number=number)
+            for number, slack in enumerate((-3, 1, 9, 9e9), 1)
+        )
+    )
+    name = "extension_slack_seconds"
+    for bound, expected in (
+        ("0.0", 1),
+        ("1.0", 2),
+        ("5.0", 2),
+        ("10.0", 3),
+        ("3600.0", 3),
+        ("+Inf", 4),
+    ):
+        assert value(metrics, f"{name}_bucket", le=bound) == expected
+    assert value(metrics, f"{name}_count") == 4
+    assert value(metrics, f"{name}_sum") == 9e9 + 10
+
+
+def test_neither_tasks_nor_messages_are_labels() -> None:
+    metrics = count(*one_of_each())
+    shown = metrics.exposition().decode()
+    assert "shop.pay" not in shown
+    assert "SECRET" not in shown
+    assert {label for sample in samples(metrics) for label in sample.labels} == {
+        "queue",
+        "kind",
+        "action",
+        "outcome",
+        "cause",
+        "end",
+        "le",
+    }
+
+
+def test_gauges_are_read_when_somebody_looks() -> None:
+    scene = Observed()
+    metrics = scene.metrics
+    assert value(metrics, "keeper_alive") == 0
+    first = scene.receive("a", sent_at=scene.keeper.now() - 100)
+    second = scene.receive("b")
+    scene.receive("c", queue="https://sqs/1/mail")
+    scene.keeper.done(first)
+    scene.keeper.release(second)
+    assert value(metrics, "in_flight_messages", queue="orders") == 2
+    assert value(metrics, "in_flight_messages", queue="mail") == 1
+    assert value(metrics, "pending_deletes", queue="orders") == 1
+    assert value(metrics, "pending_releases", queue="orders") == 1
+    assert value(metrics, "leases", queue="orders", standing="ours") == 2
+    assert value(metrics, "leases", queue="orders", standing="lost") == 0
+    assert (value(metrics, "oldest_lease_age_seconds", queue="orders") or 0) >= 100
+    for handle in (first, second):
+        scene.keeper.drop(handle)
+    # A queue that is empty again is zero, not gone: else alerts on it would never end.
+    assert value(metrics, "in_flight_messages", queue="orders") == 0
+
+
+def test_two_workers_in_one_process_do_not_clash() -> None:
+    one, other = Metrics(), Metrics()
+    one(event(EventKind.TASK_STARTED))
+    assert value(one, "tasks_started_total") == 1
+    assert value(other, "tasks_started_total") is None
+
+
+def test_the_metrics_can_be_registered_with_another_registry() -> None:
+    registry = CollectorRegistry()
+    registry.register(count(event(EventKind.TASK_STARTED)))
+    assert registry.get_sample_value("sqs_heartbeat_tasks_started_total", {"queue": "orders"}) == 1
+
+
+def test_names_follow_prometheus() -> None:
+    for metric in METRICS:
+        assert metric.series.endswith("_total") is (metric.kind == "counter")
+        assert bool(metric.buckets) is (metric.kind == "histogram")
+        assert metric.help.endswith(".")
+    assert len({metric.series for metric in METRICS}) == len(METRICS)

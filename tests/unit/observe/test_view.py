@@ -1,0 +1,67 @@
+"""What is to be seen of leases."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.core.lease import Standing, State
+from celery_sqs_heartbeat.testing import FakeClock
+from tests.support.observed import QUEUE, Sqs
+
+TERMS = LeaseTerms(visibility_timeout=60, threshold=20)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def keeper(clock: FakeClock) -> LeaseKeeper:
+    keeper = LeaseKeeper(Sqs(), terms=TERMS, clock=clock)
+    keeper.receive(
+        QUEUE, {"MessageId": "m", "ReceiptHandle": "SECRET"}, task="shop.pay", task_id="t"
+    )
+    return keeper
+
+
+def test_a_snapshot_tells_everything_but_the_receipt_handle(
+    keeper: LeaseKeeper, clock: FakeClock
+) -> None:
+    clock.advance(15)
+    (view,) = keeper.snapshot()
+    assert view._asdict() == {
+        "queue_url": QUEUE,
+        "message_id": "m",
+        "task": "shop.pay",
+        "task_id": "t",
+        "receive_count": 1,
+        "state": State.HELD,
+        "standing": Standing.OURS,
+        "held_for": 15,
+        "received_ago": 15,
+        "expires_in": 45,
+        "visibility_timeout": 60,
+        "threshold": 20,
+        "ended_for": None,
+        "extensions": 0,
+        "attempts": 0,
+    }
+
+
+def test_a_lease_that_is_to_end_tells_since_when(keeper: LeaseKeeper, clock: FakeClock) -> None:
+    keeper.release("SECRET")
+    clock.advance(3)
+    (view,) = keeper.snapshot()
+    assert (view.state, view.ended_for) == (State.BACK, 3)
+
+
+def test_a_forked_child_sees_none(keeper: LeaseKeeper) -> None:
+    with keeper._lock:
+        child = os.fork()
+        if child == 0:
+            os._exit(len(keeper.snapshot()))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

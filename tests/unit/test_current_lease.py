@@ -1,0 +1,154 @@
+"""What a task is told of its own lease."""
+
+from __future__ import annotations
+
+import math
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseLost, NoLease, current_lease
+from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing, State
+from tests.support.leases import lease_of
+from tests.support.tasks import sqs_message
+from tests.unit.asking import NOW, Worker
+
+
+def test_a_task_knows_its_message(worker: Worker) -> None:
+    assert worker.run(lambda: (current_lease.message_id, current_lease.receive_count)) == (
+        "the-message",
+        3,
+    )
+    assert worker.run(lambda: bool(current_lease)) is True
+
+
+def test_what_is_left_counts_down_and_grows_with_an_extension(
+    worker: Worker, at: Callable[[float], None]
+) -> None:
+    assert worker.remaining() == 20
+    at(NOW + 15)
+    assert worker.remaining() == 5
+    worker.change(expires_at=NOW + 45)
+    assert worker.remaining() == 30
+
+
+def test_it_shows_itself(worker: Worker) -> None:
+    shown = worker.run(lambda: repr(current_lease))
+    assert shown == "<current_lease: message the-message, 20 s left>"
+    assert "no worker runs a task here" in repr(current_lease)
+
+
+@pytest.mark.parametrize(
+    ("left", "asked", "is_enough"),
+    [
+        (20, [], True),
+        (5, [], True),
+        (4.9, [], False),
+        (20, [20], True),
+        (20, [20.5], False),
+        (0.1, [0], True),
+        (0, [0], False),
+        (-1, [0], False),
+    ],
+)
+def test_a_lease_is_valid_that_has_as_much_left_as_was_asked_for(
+    worker: Worker, left: float, asked: list[float], is_enough: bool
+) -> None:
+    worker.change(expires_at=NOW + left)
+    if is_enough:
+        worker.ensure_valid(*asked)
+    else:
+        with pytest.raises(LeaseLost) as raised:
+            worker.ensure_valid(*asked)
+        assert raised.value.message_id == "the-message"
+        assert raised.value.remaining == pytest.approx(max(0, left))
+
+
+@pytest.mark.parametrize(
+    ("changes", "left", "reason"),
+    [
+        ({"standing": Standing.LOST}, 0, "SQS says that it is no longer ours"),
+        ({"state": State.BACK}, 0, "the worker has given it back"),
+        ({"standing": Standing.CAPPED}, 20, "20 s of its lease are left, 21 s were asked for; it "),
+        ({"standing": Standing.CAPPED}, 20, "has reached max_lease or SQS's 12 hours"),
+        ({"standing": Standing.UNLEASED}, 20, "for want of sqs:ChangeMessageVisibility"),
+        ({"standing": Standing.EXPIRED, "expires_at": NOW - 1}, 0, "its lease has expired, 21 s "),
+        ({"expires_at": NOW - 1}, 0, "no extension of it was confirmed in time"),
+        ({}, 20, "a visibility timeout of 30 s as little as 10 s may be left before an extension"),
+    ],
+)
+def test_the_error_says_why_it_is_not_valid(
+    worker: Worker, changes: dict[str, Any], left: float, reason: str
+) -> None:
+    worker.change(**changes)
+    with pytest.raises(LeaseLost) as raised:
+        worker.ensure_valid(21)
+    assert str(raised.value).startswith("message the-message: ")
+    assert reason in str(raised.value)
+    assert raised.value.remaining == worker.remaining() == left
+    # There is one, and a task that asks only then is not to go on without it.
+    assert worker.run(lambda: bool(current_lease)) is True
+
+
+def test_the_error_tells_of_a_visibility_timeout_that_is_too_short(worker: Worker) -> None:
+    worker.change(expires_at=NOW + 2, terms=LeaseTerms.of(4))
+    with pytest.raises(LeaseLost) as raised:
+        worker.ensure_valid()
+    assert str(raised.value) == (
+        "message the-message: 2 s of its lease are left, 5 s were asked for; with a visibility "
+        "timeout of 4 s as little as 1.33 s may be left before an extension: ask for less than "
+        "that, or give the queue a longer visibility timeout"
+    )
+
+
+def test_an_extension_that_is_late_is_not_blamed_on_the_visibility_timeout(worker: Worker) -> None:
+    worker.change(expires_at=NOW + 2)
+    with pytest.raises(LeaseLost, match="no extension of it was confirmed in time"):
+        worker.ensure_valid()
+
+
+def test_a_lease_that_the_book_has_forgotten_is_lost(worker: Worker) -> None:
+    worker.board.remove(worker.lease)
+    assert worker.remaining() == 0
+    with pytest.raises(LeaseLost, match="given it back"):
+        worker.ensure_valid(0)
+
+
+def test_a_lost_claim_does_not_come_back_with_another_on_the_same_message(worker: Worker) -> None:
+    worker.board.remove(worker.lease)
+    again = sqs_message("b", message_id="the-message", receive_count=4)
+    worker.board.show(lease_of("b", expires_at=NOW + 30))
+    assert worker.remaining() == 0
+    assert worker.run(lambda: current_lease.remaining(), again) == 30
+
+
+@pytest.mark.parametrize("asked", ["5", None, True, [5], 1j])
+def test_what_is_asked_for_is_a_number(worker: Worker, asked: Any) -> None:
+    with pytest.raises(TypeError, match=r"min_remaining is .*: give it as seconds"):
+        worker.ensure_valid(asked)
+
+
+@pytest.mark.parametrize("asked", [-1, -0.1, math.inf, math.nan])
+def test_what_is_asked_for_is_not_negative_and_finite(worker: Worker, asked: float) -> None:
+    with pytest.raises(ValueError, match=r"min_remaining is .*: give it as seconds, 0 or more"):
+        worker.ensure_valid(asked)
+
+
+def test_the_error_comes_out_of_a_pool_process_as_it_was_raised(worker: Worker) -> None:
+    worker.change(standing=Standing.LOST)
+    with pytest.raises(LeaseLost) as raised:
+        worker.ensure_valid()
+    copy = pickle.loads(pickle.dumps(raised.value))
+    assert (str(copy), copy.message_id, copy.remaining) == (
+        str(raised.value),
+        "the-message",
+        0.0,
+    )
+    assert str(pickle.loads(pickle.dumps(NoLease("x")))) == str(NoLease("x"))
+
+
+def test_a_message_that_does_not_tell_its_receive_count_counts_as_the_first(worker: Worker) -> None:
+    message = {"MessageId": "m", "ReceiptHandle": "a"}
+    assert worker.run(lambda: current_lease.receive_count, message) == 1

@@ -1,0 +1,325 @@
+"""Deletes and releases: made once it is safe, in batches, until they are confirmed."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.core.calls import CallKind, Outcome
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.core.lease import LeaseTerms
+from tests.unit.booking import Booking, summary
+
+NEVER = float("inf")
+
+
+@pytest.fixture
+def booking() -> Booking:
+    return Booking()
+
+
+def test_acks_gather_for_50_ms_and_share_a_batch(booking: Booking) -> None:
+    for name in ("a", "b", "c"):
+        booking.receive(name)
+    booking.book.done("a", booking.now)
+    booking.book.done("b", booking.now + 0.02)
+    booking.book.done("c", booking.now + 0.04)
+    assert booking.book.next_due(booking.now) == pytest.approx(1000.05)
+    booking.now = 1000.051
+    call = booking.one_call()
+    assert call.kind is CallKind.DELETE
+    assert summary(call) == [("a", "delete", 0), ("b", "delete", 0), ("c", "delete", 0)]
+    booking.settle(call, Outcome.DONE)
+    assert len(booking.book) == booking.book.ending == 0
+
+
+def test_a_failed_delete_is_retried_and_the_lease_is_kept_meanwhile(booking: Booking) -> None:
+    booking.receive("a")
+    booking.book.done("a", booking.now)
+    done_by: list[tuple[float, str]] = []
+    booking.now += 0.05
+    while booking.now < 1070:
+        for call in booking.plan():
+            action = call.entries[0].action.value
+            done_by.append((booking.now, action))
+            booking.settle(call, Outcome.DONE if action == "extend" else Outcome.THROTTLED)
+        booking.now = booking.book.next_due(booking.now)
+    extensions = [at for at, action in done_by if action == "extend"]
+    assert len(extensions) >= 2
+    assert all(later - earlier < 30 for earlier, later in itertools.pairwise(extensions))
+    assert len(done_by) < 40
+    assert booking.book.ending == 1
+
+
+def test_a_delete_that_finds_the_message_gone_is_confirmed(booking: Booking) -> None:
+    booking.receive("a")
+    booking.book.done("a", booking.now)
+    booking.now += 0.05
+    booking.settle(booking.one_call(), Outcome.UNKNOWN)
+    booking.now += 0.05
+    booking.settle(booking.one_call(), Outcome.LOST)
+    assert len(booking.book) == 0
+    assert booking.kinds() == [EventKind.DELETE_FAILED, EventKind.MESSAGE_DELETED]
+
+
+def test_a_message_that_comes_back_after_its_task_succeeded_is_deleted_not_run(
+    booking: Booking,
+) -> None:
+    booking.receive("a", handle="h1")
+    booking.book.done("h1", booking.now)
+    booking.now += 0.05
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert booking.receive("a", handle="h2", count=2) is Receipt.FINISHED
+    assert summary(booking.one_call()) == [("h2", "delete", 0)]
+
+
+def test_a_message_that_comes_back_while_its_delete_is_pending_is_deleted_by_its_new_handle(
+    booking: Booking,
+) -> None:
+    booking.receive("a", handle="h1")
+    booking.book.done("h1", booking.now)
+    booking.now += 0.05
+    call = booking.one_call()
+    assert booking.receive("a", handle="h2", count=2) is Receipt.FINISHED
+    booking.settle(call, Outcome.DONE)
+    assert summary(booking.one_call()) == [("h2", "delete", 0)]
+
+
+def test_a_release_is_made_at_once_and_no_extension_follows(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1005.0
+    booking.book.release("a", 0, booking.now)
+    call = booking.one_call()
+    assert summary(call) == [("a", "release", 0)]
+    booking.settle(call, Outcome.THROTTLED)
+    booking.now = 1006.0
+    call = booking.one_call()
+    assert summary(call) == [("a", "release", 0)]
+    booking.settle(call, Outcome.DONE)
+    assert booking.book.next_due(booking.now) == NEVER
+    assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
+
+
+def test_a_release_whose_fate_is_unknown_is_not_repeated(booking: Booking) -> None:
+    # The first may have made it someone else's: the second would take it away from them.
+    booking.receive("a")
+    booking.book.release("a", 0, booking.now)
+    booking.settle(booking.one_call(), Outcome.UNKNOWN)
+    assert booking.book.next_due(booking.now) == NEVER
+    assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
+
+
+def test_a_release_that_comes_too_late_is_not_sent(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1030.0
+    booking.book.release("a", 0, booking.now)
+    assert booking.plan() == []
+    assert len(booking.book) == 0
+
+
+def extended_late(booking: Booking) -> None:
+    """Have message "a" extended when its lease has expired: anybody may have had it."""
+    booking.receive("a")
+    booking.now = 1020.0
+    extension = booking.one_call()
+    booking.now = 1030.0
+    booking.settle(extension, Outcome.DONE)
+
+
+def test_a_release_after_a_late_extension_is_not_sent(booking: Booking) -> None:
+    # On a standard queue SQS takes the extension, and the release, of a stale handle.
+    extended_late(booking)
+    booking.book.release("a", 0, booking.now)
+    assert booking.plan() == []
+    assert len(booking.book) == booking.book.ending == 0
+
+
+def test_a_release_that_waited_for_an_extension_which_came_late_is_not_sent(
+    booking: Booking,
+) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    extension = booking.one_call()
+    booking.book.release("a", 0, booking.now)
+    booking.now = 1030.0
+    booking.settle(extension, Outcome.DONE)
+    assert booking.plan() == []
+    assert len(booking.book) == booking.book.ending == 0
+
+
+def test_a_message_extended_late_is_kept_on_and_deleted_after_its_task(booking: Booking) -> None:
+    extended_late(booking)
+    booking.now = 1045.0
+    booking.settle(booking.one_call(), Outcome.DONE)
+    booking.book.done("a", booking.now)
+    booking.now += 0.05
+    assert summary(booking.one_call()) == [("a", "delete", 0)]
+
+
+def test_a_message_that_came_again_may_be_released_again(booking: Booking) -> None:
+    extended_late(booking)
+    booking.receive("a", handle="a2")
+    booking.book.release("a2", 0, booking.now)
+    assert summary(booking.one_call()) == [("a2", "release", 0)]
+
+
+def test_a_late_answer_shows_that_someone_has_received_the_message(booking: Booking) -> None:
+    # Held up for longer than the timeout: whoever has it now, a release would disturb them.
+    booking.receive("a")
+    booking.now = 1010.0
+    assert booking.receive("a", handle="a2", poll=30.0) is Receipt.LAPSED
+    booking.book.release("a", 0, booking.now)
+    assert booking.plan() == []
+
+
+def test_a_release_that_waited_too_long_for_a_retry_is_not_sent(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1029.0
+    booking.book.release("a", 0, booking.now)
+    booking.settle(booking.one_call(), Outcome.THROTTLED)
+    booking.now = 1031.0
+    assert booking.plan() == []
+    assert len(booking.book) == booking.book.ending == 0
+
+
+def test_releases_go_before_extensions_of_less_urgent_leases(booking: Booking) -> None:
+    for number in range(15):
+        booking.receive(f"m{number:02}")
+    booking.now = 1012.0
+    booking.book.release("m14", 60, booking.now)
+    call = booking.one_call()
+    assert summary(call)[0] == ("m14", "release", 60)
+    assert {action for _, action, _ in summary(call)[1:]} == {"extend"}
+
+
+def test_an_extension_that_was_due_before_goes_before_a_release(booking: Booking) -> None:
+    booking.receive("urgent")
+    booking.now = 1015.0
+    booking.receive("failed")
+    booking.now = 1021.0
+    booking.book.release("failed", 0, booking.now)
+    assert [action for _, action, _ in summary(booking.one_call())] == ["extend", "release"]
+
+
+def test_a_release_while_an_extension_is_under_way_waits_for_its_answer(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    extension = booking.one_call()
+    booking.book.release("a", 0, booking.now)
+    assert booking.plan() == []
+    booking.settle(extension, Outcome.DONE)
+    assert summary(booking.one_call()) == [("a", "release", 0)]
+
+
+def test_a_message_released_and_received_again_here_is_a_new_lease(booking: Booking) -> None:
+    booking.receive("a", handle="h1")
+    booking.book.release("h1", 0, booking.now)
+    release = booking.one_call()
+    assert booking.receive("a", handle="h2", count=2) is Receipt.NEW
+    # The late answer to the release must not touch the new lease, nor bring a retry.
+    booking.settle(release, Outcome.THROTTLED)
+    assert booking.book.get("h1") is None
+    assert booking.book.next_due(booking.now) == 1020.0
+    assert booking.book.ending == 0
+
+
+def test_a_dropped_lease_leaves_nothing_behind(booking: Booking) -> None:
+    booking.receive("a")
+    assert booking.book.drop("a")
+    assert not booking.book.drop("a")
+    assert len(booking.book) == 0
+    assert booking.book.next_due(booking.now) == NEVER
+
+
+def test_without_permission_a_release_lapses_and_deletes_go_on(booking: Booking) -> None:
+    for name in ("a", "b"):
+        booking.receive(name)
+    booking.book.release("a", 0, booking.now)
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    assert booking.book.get("a") is None
+    booking.book.done("b", booking.now)
+    booking.now += 0.05
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert booking.kinds()[-1] is EventKind.MESSAGE_DELETED
+
+
+def test_a_delete_without_permission_is_tried_now_and_then(booking: Booking) -> None:
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=300, threshold=100))
+    booking.book.done("a", booking.now)
+    booking.now += 0.05
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    assert booking.book.next_due(booking.now) == pytest.approx(booking.now + 30)
+    assert booking.kinds() == [EventKind.PERMISSION_DENIED, EventKind.DELETE_FAILED]
+
+
+@pytest.mark.parametrize("act", ["done", "release", "drop"])
+def test_an_unknown_handle_is_refused_quietly(booking: Booking, act: str) -> None:
+    arguments = {"done": (0.0,), "release": (0, 0.0), "drop": ()}[act]
+    assert getattr(booking.book, act)("nobody", *arguments) is False
+
+
+def test_the_first_wish_wins(booking: Booking) -> None:
+    booking.receive("a")
+    booking.book.done("a", booking.now)
+    booking.book.release("a", 0, booking.now)
+    booking.now += 0.05
+    assert summary(booking.one_call()) == [("a", "delete", 0)]
+
+
+def test_a_task_that_succeeds_although_its_message_was_released_never_runs_again(
+    booking: Booking,
+) -> None:
+    # A channel that closes releases what its tasks still work on.
+    booking.receive("a", handle="h1")
+    booking.book.release("h1", 0, booking.now)
+    release = booking.one_call()
+    booking.book.done("h1", booking.now)
+    booking.settle(release, Outcome.DONE)
+    assert booking.receive("a", handle="h2", count=2) is Receipt.FINISHED
+
+    booking.receive("b")
+    booking.book.release("b", 0, booking.now)
+    booking.book.done("b", booking.now)
+    assert ("b", "delete", 0) in summary(booking.one_call())
+
+
+def test_a_delete_that_pauses_is_not_hurried_by_another_call(booking: Booking) -> None:
+    for name in ("paused", "other"):
+        booking.receive(name)
+    booking.book.done("paused", booking.now)
+    booking.now += 0.05
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.book.done("other", booking.now)
+    booking.now += 0.05
+    assert summary(booking.one_call()) == [("other", "delete", 0)]
+
+
+def test_a_delay_that_is_no_number_changes_nothing(booking: Booking) -> None:
+    booking.receive("a")
+    with pytest.raises(ValueError, match="NaN"):
+        booking.book.release("a", float("nan"), booking.now)
+    assert booking.book.ending == 0
+    assert booking.book.release("a", 0, booking.now)
+
+
+def test_a_message_that_was_given_up_is_asked_nothing_of_sqs_again(booking: Booking) -> None:
+    booking.receive("a", handle="a1")
+    booking.receive("a", handle="a2")
+    assert booking.book.disown("a1")
+    assert booking.book.is_disowned("a1")
+    assert booking.book.is_disowned("a2")
+    assert not booking.book.done("a1", booking.now)
+    assert not booking.book.release("a2", 0, booking.now)
+    booking.now += 100
+    assert booking.plan() == []
+    assert len(booking.book) == 0
+
+
+def test_a_message_that_was_given_up_and_comes_again_is_run_again(booking: Booking) -> None:
+    booking.receive("a", handle="a1")
+    booking.book.disown("a1")
+    booking.now += 40
+    assert booking.receive("a", handle="a2", count=2) is Receipt.NEW
+    assert not booking.book.is_disowned("a2")

@@ -1,0 +1,337 @@
+"""Held leases: when they are extended, in which calls, and what the answers mean."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.core.calls import CallKind, Outcome
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing
+from tests.unit.booking import QUEUE, TERMS, Booking, summary
+
+
+@pytest.fixture
+def booking() -> Booking:
+    return Booking()
+
+
+def test_a_lease_is_extended_when_less_than_the_threshold_is_left(booking: Booking) -> None:
+    booking.receive("a")
+    assert booking.book.next_due(booking.now) == 1020.0
+    booking.now = 1019.9
+    assert booking.plan() == []
+    booking.now = 1020.0
+    call = booking.one_call()
+    assert call.kind is CallKind.CHANGE_VISIBILITY
+    assert summary(call) == [("a", "extend", 30)]
+
+
+def test_expiry_moves_only_on_a_confirmed_success_and_counts_from_before_the_call(
+    booking: Booking,
+) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    call = booking.one_call()
+    assert booking.lease("a").expires_at == 1030.0
+    booking.now = 1023.0
+    booking.settle(call, Outcome.DONE)
+    assert booking.lease("a").expires_at == 1050.0
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome.UNKNOWN, Outcome.FAILED, Outcome.THROTTLED, Outcome.DENIED, Outcome.LOST]
+)
+def test_expiry_does_not_move_on_any_other_answer(booking: Booking, outcome: Outcome) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), outcome)
+    assert booking.lease("a").expires_at == 1030.0
+
+
+def test_a_call_is_filled_up_with_the_next_most_urgent_leases_of_its_queue(
+    booking: Booking,
+) -> None:
+    for number in range(12):
+        booking.receive(f"m{number:02}")
+        booking.now += 1
+    booking.receive("other", queue="https://sqs/1/other")
+    booking.now = 1020.0
+    (call,) = booking.plan()
+    assert [entry.receipt_handle for entry in call.entries] == [f"m{n:02}" for n in range(10)]
+    assert {entry.timeout for entry in call.entries} == {30}
+
+
+def test_leases_received_apart_drift_into_common_batches(booking: Booking) -> None:
+    for number in range(5):
+        booking.receive(f"m{number}")
+        booking.now += 3
+    calls = 0
+    while booking.now < 1600:
+        booking.now = max(booking.now, booking.book.next_due(booking.now))
+        for call in booking.plan():
+            calls += 1
+            booking.settle(call, Outcome.DONE)
+    assert calls == pytest.approx(600 / 20, abs=2)
+
+
+def test_leases_that_are_filled_in_early_are_never_shortened(booking: Booking) -> None:
+    long = LeaseTerms(visibility_timeout=300, threshold=10)
+    booking.receive("short")
+    booking.receive("long", terms=long)
+    booking.receive("brief", terms=LeaseTerms(visibility_timeout=5, threshold=1), hidden_for=300)
+    booking.now = 1020.0
+    call = booking.one_call()
+    assert summary(call) == [("short", "extend", 30), ("long", "extend", 300)]
+
+
+def test_more_than_ten_due_leases_make_several_calls_most_urgent_first(booking: Booking) -> None:
+    for number in range(25):
+        booking.receive(f"m{number:02}")
+        booking.now += 0.01
+    booking.now = 1025.0
+    calls = booking.plan(room=2)
+    assert [len(call.entries) for call in calls] == [10, 10]
+    assert calls[0].entries[0].receipt_handle == "m00"
+    assert calls[1].entries[0].receipt_handle == "m10"
+    booking.settle(calls[0], Outcome.DONE)
+    assert {e.receipt_handle for e in booking.plan()[0].entries} >= {f"m{n}" for n in range(20, 25)}
+
+
+def test_one_queue_can_not_take_every_call(booking: Booking) -> None:
+    for number in range(100):
+        booking.receive(f"m{number}")
+    booking.receive("other", queue="https://sqs/1/other")
+    booking.now = 1025.0
+    calls = booking.plan(room=16)
+    assert [call.queue_url for call in calls].count(QUEUE) == 4
+    assert "https://sqs/1/other" in [call.queue_url for call in calls]
+
+
+def test_a_lease_is_in_one_call_at_a_time(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    call = booking.one_call()
+    booking.now = 1029.0
+    assert booking.plan() == []
+    booking.settle(call, Outcome.UNKNOWN)
+    booking.now = 1029.2
+    assert summary(booking.one_call()) == [("a", "extend", 30)]
+
+
+def test_a_transient_failure_is_retried_within_the_margin(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.FAILED)
+    assert booking.book.next_due(booking.now) == pytest.approx(1020.05)
+    booking.now = 1020.05
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert booking.lease("a").expires_at == pytest.approx(1050.05)
+    assert booking.lease("a").attempts == 0
+    assert booking.kinds() == [EventKind.EXTENSION_FAILED, EventKind.LEASE_EXTENDED]
+
+
+def test_among_retries_the_earliest_expiry_goes_first(booking: Booking) -> None:
+    for number in range(10):
+        booking.receive(f"old{number}")
+    booking.now += 1
+    for number in range(10):
+        booking.receive(f"new{number}")
+    booking.now = 1022.0
+    old, new = booking.plan()
+    booking.settle(new, Outcome.FAILED)
+    booking.settle(old, Outcome.THROTTLED)
+    booking.now = 1024.0
+    first, _second = booking.plan()
+    assert {entry.receipt_handle[:3] for entry in first.entries} == {"old"}
+
+
+def test_failed_entries_of_a_good_batch_are_retried_and_the_others_are_not(
+    booking: Booking,
+) -> None:
+    booking.receive("good")
+    booking.receive("bad")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.DONE, Outcome.FAILED)
+    booking.now = 1020.05
+    assert summary(booking.one_call())[0] == ("bad", "extend", 30)
+
+
+def test_a_lost_lease_is_extended_no_more_and_says_so(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.LOST)
+    assert booking.kinds() == [EventKind.LEASE_LOST]
+    assert booking.book.next_due(booking.now) == float("inf")
+
+
+def test_expired_and_lost_are_told_apart(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1030.0
+    call = booking.one_call()
+    assert booking.kinds() == [EventKind.LEASE_EXPIRED]
+    booking.settle(call, Outcome.DONE)
+    assert booking.lease("a").standing is Standing.OURS
+    booking.now = 1200.0
+    assert booking.plan() == []
+    assert booking.kinds()[-2:] == [EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST]
+    assert booking.lease("a").standing is Standing.LOST
+
+
+def test_the_12_hour_refusal_caps_the_lease_and_is_not_a_loss(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.CAPPED)
+    assert booking.kinds() == [EventKind.LEASE_CAPPED]
+    assert booking.book.next_due(booking.now) == float("inf")
+
+
+def test_a_message_that_came_late_in_a_long_poll_is_extended_at_once_and_not_capped(
+    booking: Booking,
+) -> None:
+    # Found by the simulation (calm 0): what is hidden at most is not what is certain.
+    booking.receive("a", poll=20.0)
+    assert summary(booking.one_call()) == [("a", "extend", 30)]
+
+
+def test_a_message_that_was_held_up_for_too_long_is_not_leased_nor_run(booking: Booking) -> None:
+    # Found by the simulation (storm 14): a process that stood still for hours.
+    assert booking.receive("a", poll=29.9) is Receipt.NEW
+    assert booking.receive("b", poll=30.0) is Receipt.LAPSED
+    assert booking.receive("c", poll=50.0, hidden_for=0) is Receipt.NEW
+    assert booking.book.get("b") is None
+
+
+def test_the_last_cut_extension_never_shortens_what_a_slow_call_has_granted(
+    booking: Booking,
+) -> None:
+    # Found by the simulation (calm 12): SQS counts from the arrival of the call.
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=50.5))
+    booking.now = 1020.0
+    call = booking.one_call()
+    booking.now = 1021.0
+    booking.settle(call, Outcome.DONE)
+    booking.now = 1040.0
+    assert booking.plan() == []
+    assert booking.kinds()[-1] is EventKind.LEASE_CAPPED
+
+
+def test_extending_ends_at_max_lease(booking: Booking) -> None:
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=100))
+    while (due := booking.book.next_due(booking.now)) < float("inf"):
+        booking.now = due
+        for call in booking.plan():
+            booking.settle(call, Outcome.DONE)
+    assert booking.kinds()[-1] is EventKind.LEASE_CAPPED
+    assert 1099 <= booking.lease("a").expires_at <= 1100
+
+
+def test_a_malformed_call_is_repeated_entry_by_entry(booking: Booking) -> None:
+    for name in ("a", "b", "c"):
+        booking.receive(name)
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.MALFORMED)
+    calls = booking.plan()
+    assert [len(call.entries) for call in calls] == [1, 1, 1]
+    for call in calls:
+        bad = call.entries[0].receipt_handle == "b"
+        booking.settle(call, Outcome.MALFORMED if bad else Outcome.DONE)
+    assert booking.lease("b").standing is Standing.LOST
+    assert booking.lease("a").expires_at == 1050.0
+
+
+def test_a_task_that_opted_out_is_not_extended(booking: Booking) -> None:
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, extend=False))
+    assert booking.book.next_due(booking.now) == float("inf")
+    booking.book.done("a", booking.now)
+    booking.now += 0.05
+    assert summary(booking.one_call()) == [("a", "delete", 0)]
+
+
+def test_a_queue_without_permission_goes_without_leases_and_says_so_once(
+    booking: Booking,
+) -> None:
+    booking.receive("a")
+    booking.receive("b")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.receive("c")
+    assert booking.book.next_due(booking.now) == float("inf")
+    assert booking.kinds() == [EventKind.PERMISSION_DENIED]
+
+    booking.now += 61
+    booking.receive("d")
+    booking.now += 20
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    assert booking.kinds() == [EventKind.PERMISSION_DENIED]
+
+    booking.now += 61
+    long = LeaseTerms(visibility_timeout=300, threshold=100)
+    booking.receive("long", terms=long)
+    booking.lease("long").standing = Standing.UNLEASED
+    booking.receive("e")
+    booking.now += 20
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert booking.kinds()[1:] == [EventKind.PERMISSION_GRANTED, EventKind.LEASE_EXTENDED]
+    assert booking.lease("long").standing is Standing.OURS
+
+
+def test_a_redelivery_of_a_running_message_gives_its_handle_to_the_lease(
+    booking: Booking,
+) -> None:
+    booking.receive("a", handle="h1")
+    booking.now = 1020.0
+    call = booking.one_call()
+    booking.now = 1031.0
+    assert booking.receive("a", handle="h2", count=2) is Receipt.REDELIVERED
+    # The answer speaks of the old handle: it says nothing of the new one.
+    booking.settle(call, Outcome.LOST)
+    assert booking.lease("h1") is booking.lease("h2")
+    assert booking.lease("h1").standing is Standing.OURS
+    assert booking.lease("h1").expires_at == 1061.0
+    booking.now = 1051.0
+    assert summary(booking.one_call()) == [("h2", "extend", 30)]
+
+
+def test_a_lost_lease_whose_task_still_runs_here_is_taken_up_again(booking: Booking) -> None:
+    booking.receive("a", handle="h1")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.LOST)
+    assert booking.receive("a", handle="h2", count=3) is Receipt.REDELIVERED
+    booking.book.done("h1", booking.now)
+    booking.now += 0.05
+    assert summary(booking.one_call()) == [("h2", "delete", 0)]
+
+
+def test_a_task_may_ask_for_more_than_its_queue_gives(booking: Booking) -> None:
+    terms = LeaseTerms(visibility_timeout=300, threshold=100)
+    booking.receive("a", terms=terms, hidden_for=30)
+    assert summary(booking.one_call()) == [("a", "extend", 300)]
+
+
+def test_terms_default_to_a_third_as_threshold() -> None:
+    assert LeaseTerms.of(30) == TERMS
+
+
+def test_a_lease_near_its_end_is_told_of_once(booking: Booking) -> None:
+    terms = LeaseTerms(visibility_timeout=30, threshold=10, max_lease=1000)
+    booking.receive("a", terms=terms)
+    told_at = []
+    while EventKind.LEASE_CAPPED not in booking.kinds():
+        booking.now = booking.book.next_due(booking.now)
+        for call in booking.plan():
+            booking.settle(call, Outcome.DONE)
+        if EventKind.LEASE_CAP_NEAR in booking.kinds():
+            told_at.append(booking.now - 1000)
+    assert 900 <= told_at[0] <= 920
+    assert booking.kinds().count(EventKind.LEASE_CAP_NEAR) == 1
+
+
+def test_a_lease_that_was_extended_for_the_last_time_is_near_its_end(booking: Booking) -> None:
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=60))
+    booking.now += 20
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert EventKind.LEASE_CAP_NEAR not in booking.kinds()
+    booking.now += 20
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert booking.kinds()[-1] is EventKind.LEASE_CAP_NEAR

@@ -1,0 +1,298 @@
+"""The keeper's own health: a dead thread is replaced, a late one reported."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms, clock, native, watch
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.health import KeeperHealth
+from celery_sqs_heartbeat.rounds import RoundsThread
+from celery_sqs_heartbeat.testing import FakeClock
+from celery_sqs_heartbeat.watch import Watcher
+from tests.support.waiting import wait_until
+
+#: Due for extension a tenth of a second after each extension.
+EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
+QUEUE = "https://sqs/1/q"
+MESSAGE = {"MessageId": "a", "ReceiptHandle": "a-1"}
+LIMIT = 5.0
+
+
+class Once:
+    """Does something once, on a thread of that name, when it is armed."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self._act = act
+        self._thread: str | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self._thread is None
+
+    def arm(self, thread: str) -> None:
+        self._thread = thread
+
+    def __call__(self) -> None:
+        if threading.current_thread().name == self._thread:
+            self._thread = None
+            self._act()
+
+
+class CountingSqs:
+    """Confirms every call and counts them."""
+
+    def __init__(self) -> None:
+        self.before: Callable[[], None] = lambda: None
+        self.sent = 0
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        self.before()
+        self.sent += 1
+        return [Outcome.DONE] * len(call.entries)
+
+
+@pytest.fixture
+def die() -> Once:
+    def exit_thread() -> None:
+        raise SystemExit("on purpose")
+
+    return Once(exit_thread)
+
+
+@pytest.fixture
+def new_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LeaseKeeper]]:
+    monkeypatch.setattr(watch, "WATCH_SECONDS", 0.02)
+    keepers: list[LeaseKeeper] = []
+
+    def make(sqs: CountingSqs, **options: Any) -> LeaseKeeper:
+        keepers.append(LeaseKeeper(sqs, terms=EAGER, **options))
+        return keepers[-1]
+
+    yield make
+    for keeper in keepers:
+        keeper.stop()
+
+
+#: Python says so of every thread that an error ends.
+DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+
+
+@pytest.mark.parametrize("where", ["clock", "dispatcher"])
+def test_a_thread_that_died_is_replaced_and_its_leases_are_kept_on(
+    new_keeper: Callable[..., LeaseKeeper],
+    die: Once,
+    where: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def now() -> float:
+        die()
+        return clock.now()
+
+    def dispatch(*call: Any) -> None:
+        die()
+        threads.dispatch(*call)
+
+    sqs = CountingSqs()
+    keeper = new_keeper(sqs, **({"clock": now} if where == "clock" else {}))
+    threads = keeper._dispatcher
+    if where == "dispatcher":
+        keeper._dispatcher = SimpleNamespace(dispatch=dispatch, close=threads.close)
+    keeper.start()
+    keeper.receive(QUEUE, MESSAGE)
+    wait_until(lambda: sqs.sent)
+    die.arm("sqs-heartbeat")
+    wait_until(lambda: keeper.health.replaced)
+    assert "the keeper's thread had died of SystemExit('on purpose')" in caplog.text
+    sent = sqs.sent
+    wait_until(lambda: sqs.sent > sent + 3)
+    health = keeper.health
+    assert (health.alive, health.late, health.replaced) == (True, False, 1)
+    assert len(keeper) == 1
+
+
+# Python says so of every thread that an error ends.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+@pytest.mark.parametrize("where", ["call", "observer"])
+def test_a_call_that_ends_its_thread_is_settled_all_the_same(
+    new_keeper: Callable[..., LeaseKeeper], die: Once, where: str
+) -> None:
+    sqs = CountingSqs()
+    if where == "call":
+        sqs.before = die
+    keeper = new_keeper(sqs, **({"observer": lambda _: die()} if where == "observer" else {}))
+    keeper.start()
+    keeper.receive(QUEUE, MESSAGE)
+    die.arm("sqs-heartbeat-call-1")
+    wait_until(lambda: die.is_done)
+    sent = sqs.sent
+    wait_until(lambda: sqs.sent > sent + 3)
+    assert keeper.health.replaced == 0
+
+
+def test_a_stopped_thread_is_not_replaced(
+    new_keeper: Callable[..., LeaseKeeper], caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = new_keeper(CountingSqs())
+    assert keeper.health == KeeperHealth()
+    keeper.start()
+    assert keeper.health.alive
+    keeper.stop()
+    keeper._watcher.look()
+    health = keeper.health
+    assert (health.alive, health.late, health.replaced) == (False, False, 0)
+    assert caplog.text == ""
+
+
+def test_a_keeper_that_was_stopped_while_its_watcher_looked_stays_stopped() -> None:
+    keeper = LeaseKeeper(CountingSqs())
+    keeper.start()
+    keeper.stop()
+    assert not keeper._revive()
+    assert not keeper.is_alive
+
+
+class StillRounds(RoundsThread):
+    """A thread that runs as far as one can see, and makes its rounds when the test says."""
+
+    is_wanted = is_alive = True
+
+    def tick(self) -> None:
+        self._ticked_at = self._clock()
+
+
+@pytest.fixture
+def fake_clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def rounds(fake_clock: FakeClock) -> StillRounds:
+    return StillRounds(fake_clock, 1.0, fake_clock, lambda seconds: None)
+
+
+@pytest.fixture
+def told() -> list[float]:
+    """By how many seconds it was told to be late."""
+    return []
+
+
+@pytest.fixture
+def watcher(rounds: StillRounds, fake_clock: FakeClock, told: list[float]) -> Watcher:
+    return Watcher(rounds, lambda: True, lambda: LIMIT, fake_clock, told.append)
+
+
+def test_a_late_thread_is_reported_once_an_episode(
+    watcher: Watcher,
+    rounds: StillRounds,
+    fake_clock: FakeClock,
+    told: list[float],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for episode in (1, 2):
+        rounds.tick()
+        fake_clock.advance(LIMIT)
+        watcher.look()
+        assert not watcher.health.late
+        for _ in range(3):
+            fake_clock.advance(1)
+            watcher.look()
+            assert watcher.health.late
+        assert watcher.health.last_tick_age == LIMIT + 3
+        rounds.tick()
+        for _ in range(2):
+            watcher.look()
+            assert not watcher.health.late
+        assert caplog.text.count("the keeper is late: its last round began 6.0 s ago") == episode
+        assert caplog.text.count("makes its rounds again, after 8.0 s") == episode
+        assert told == [LIMIT + 1] * episode
+
+
+def test_a_thread_that_sleeps_for_long_is_not_late(
+    watcher: Watcher, rounds: StillRounds, fake_clock: FakeClock
+) -> None:
+    rounds.tick()
+    rounds._sleeps = 3600.0
+    fake_clock.advance(3600 + LIMIT)
+    assert not watcher.health.late
+    fake_clock.advance(1)
+    assert watcher.health.late
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "options", "limit"),
+    [
+        ([], {}, 3.0),
+        ([], {"interval": 0.1}, 1.0),
+        ([20, 10], {}, 10.0),
+        ([0.3], {}, 1.0),
+        ([10], {"late_after": 2.5}, 2.5),
+    ],
+)
+def test_a_round_may_be_late_by_the_smallest_threshold(
+    thresholds: list[float], options: dict[str, float], limit: float
+) -> None:
+    keeper = LeaseKeeper(CountingSqs(), **options)
+    for number, threshold in enumerate(thresholds):
+        message = {"MessageId": f"m{number}", "ReceiptHandle": f"h{number}"}
+        keeper.receive(QUEUE, message, terms=LeaseTerms(visibility_timeout=30, threshold=threshold))
+    assert keeper._lateness_limit() == limit
+
+
+@pytest.mark.parametrize(
+    ("interval", "overslept", "is_told"),
+    [(0.1, 0.9, False), (0.1, 1.1, True), (5.0, 4.0, False), (5.0, 3600.0, True)],
+)
+def test_a_process_that_stood_still_says_so(
+    fake_clock: FakeClock,
+    caplog: pytest.LogCaptureFixture,
+    interval: float,
+    overslept: float,
+    is_told: bool,
+) -> None:
+    class Sleep(native.Bell):
+        def wait(self, timeout: float) -> bool:
+            fake_clock.advance(timeout + overslept)
+            return False
+
+    told: list[float] = []
+    rounds = RoundsThread(lambda: fake_clock() + interval, interval, fake_clock, told.append)
+    rounds._make_round(Sleep())
+    assert rounds.standstills == is_told
+    assert told == ([pytest.approx(overslept)] if is_told else [])
+    assert (f"the process stood still for {overslept:.1f} s" in caplog.text) is is_told
+
+
+def test_a_step_that_takes_long_is_not_taken_for_a_standstill(fake_clock: FakeClock) -> None:
+    def step() -> float:
+        fake_clock.advance(60)
+        return fake_clock()
+
+    rounds = RoundsThread(step, 1.0, fake_clock, lambda seconds: None)
+    for _ in range(2):
+        rounds._make_round(native.Bell())
+    assert rounds.standstills == 0
+
+
+def test_a_forked_child_touches_nothing(new_keeper: Callable[..., LeaseKeeper]) -> None:
+    keeper = new_keeper(CountingSqs())
+    keeper.start()
+    with keeper._lock:
+        child = os.fork()
+        if child == 0:
+            # The lock is held by a thread that does not exist here: nothing may wait for it.
+            threading.Timer(10, os._exit, (2,)).start()
+            seen: list[KeeperHealth] = []
+            worker = threading.Thread(target=lambda: seen.append(keeper.health))
+            worker.start()
+            worker.join()
+            os._exit(seen != [KeeperHealth()])
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert keeper.health.alive

@@ -1,0 +1,273 @@
+"""The keeper's threads, against an SQS that the test scripts."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.events import Event
+from tests.support.waiting import PATIENCE
+
+#: Due for extension a tenth of a second after the receive.
+EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
+QUEUE = "https://sqs/1/q"
+
+
+class ScriptedSqs:
+    """Answers calls as `answer` says and lets tests wait for what was sent."""
+
+    def __init__(self) -> None:
+        self.answer: Callable[[Call], Sequence[Outcome]] = lambda call: (
+            [Outcome.DONE] * len(call.entries)
+        )
+        self._sent: list[tuple[str, str]] = []
+        self._changed = threading.Condition()
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        with self._changed:
+            self._sent += [(e.action.value, e.receipt_handle) for e in call.entries]
+            self._changed.notify_all()
+        return self.answer(call)
+
+    def wait_for(self, *sent: tuple[str, str], times: int = 1) -> None:
+        with self._changed:
+            assert self._changed.wait_for(
+                lambda: all(self._sent.count(each) >= times for each in sent), PATIENCE
+            ), self._sent
+
+
+@pytest.fixture
+def sqs() -> ScriptedSqs:
+    return ScriptedSqs()
+
+
+@pytest.fixture
+def keeper(sqs: ScriptedSqs) -> Iterator[LeaseKeeper]:
+    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper.start()
+    yield keeper
+    keeper.stop()
+
+
+def message(name: str = "a", count: int = 1) -> dict[str, Any]:
+    return {
+        "MessageId": name,
+        "ReceiptHandle": f"{name}-{count}",
+        "Attributes": {"ApproximateReceiveCount": str(count)},
+    }
+
+
+def test_a_held_message_is_extended_and_then_deleted(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
+    with keeper.hold(QUEUE, message()) as lease:
+        assert lease.receive_count == 1
+        sqs.wait_for(("extend", "a-1"))
+        assert len(keeper) == 1
+    assert keeper.flush(PATIENCE)
+    sqs.wait_for(("delete", "a-1"))
+    assert len(keeper) == 0
+
+
+def test_a_message_whose_block_fails_is_released(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
+    with pytest.raises(ZeroDivisionError), keeper.hold(QUEUE, message()):
+        raise ZeroDivisionError
+    sqs.wait_for(("release", "a-1"))
+
+
+def test_the_rest_of_a_batch_is_covered_and_then_held(
+    keeper: LeaseKeeper, sqs: ScriptedSqs
+) -> None:
+    batch = [message("a"), message("b")]
+    for each in batch:
+        assert keeper.receive(QUEUE, each) is Receipt.NEW
+    with keeper.hold(QUEUE, batch[0]):
+        sqs.wait_for(("extend", "a-1"), ("extend", "b-1"))
+    with keeper.hold(QUEUE, batch[1]):
+        pass
+    sqs.wait_for(("delete", "a-1"), ("delete", "b-1"))
+
+
+def test_a_message_that_is_processed_here_already_is_not_held_twice(keeper: LeaseKeeper) -> None:
+    with (
+        keeper.hold(QUEUE, message()),
+        pytest.raises(AlreadyHeld, match="skip it"),
+        keeper.hold(QUEUE, message(count=2)),
+    ):
+        pytest.fail("the block must not run")
+
+
+def test_start_and_stop_may_be_called_again_and_again(sqs: ScriptedSqs) -> None:
+    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper.stop()
+    for name in ("a", "b"):
+        keeper.start()
+        keeper.start()
+        assert keeper.is_alive
+        with keeper.hold(QUEUE, message(name)):
+            pass
+        keeper.stop()
+        keeper.stop()
+        assert not keeper.is_alive
+        assert len(keeper) == 0
+
+
+def test_leases_given_before_the_start_are_kept_from_then_on(sqs: ScriptedSqs) -> None:
+    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper.receive(QUEUE, message())
+    keeper.start()
+    sqs.wait_for(("extend", "a-1"))
+    keeper.stop()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lambda call: 1 / 0, id="it raises"),
+        pytest.param(lambda call: [], id="it says too little"),
+        pytest.param(lambda call: [Outcome.UNKNOWN] * 99, id="it says too much"),
+    ],
+)
+def test_a_faulty_adapter_does_not_end_the_keeper(
+    keeper: LeaseKeeper, sqs: ScriptedSqs, fault: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, sqs.answer = sqs.answer, fault
+    keeper.receive(QUEUE, message())
+    sqs.wait_for(("extend", "a-1"), times=2)
+    sqs.answer = good
+    keeper.done("a-1")
+    assert keeper.flush(PATIENCE)
+
+
+def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
+    def observer(event: Event) -> None:
+        raise ZeroDivisionError
+
+    logging.getLogger("celery_sqs_heartbeat.loop").disabled = True
+    keeper = LeaseKeeper(sqs, terms=EAGER, observer=observer)
+    keeper.start()
+    try:
+        for name in ("a", "b"):
+            with keeper.hold(QUEUE, message(name)):
+                sqs.wait_for(("extend", f"{name}-1"))
+    finally:
+        logging.getLogger("celery_sqs_heartbeat.loop").disabled = False
+        keeper.stop()
+
+
+def test_several_calls_are_in_flight_when_one_connection_is_too_slow(
+    keeper: LeaseKeeper, sqs: ScriptedSqs
+) -> None:
+    all_there = threading.Barrier(4)
+
+    def answer(call: Call) -> Sequence[Outcome]:
+        all_there.wait(PATIENCE)
+        return [Outcome.DONE] * len(call.entries)
+
+    sqs.answer = answer
+    for number in range(40):
+        keeper.receive(QUEUE, message(f"m{number}"))
+    sqs.wait_for(*(("extend", f"m{number}-1") for number in range(40)))
+    assert not all_there.broken
+
+
+def test_the_keeper_wakes_for_what_is_due_before_it_meant_to(sqs: ScriptedSqs) -> None:
+    keeper = LeaseKeeper(sqs, terms=LeaseTerms.of(43_200), interval=3_600)
+    keeper.start()
+    keeper.receive(QUEUE, message("long"))
+    keeper.receive(QUEUE, message("eager"), terms=EAGER)
+    sqs.wait_for(("extend", "eager-1"))
+    keeper.release("long-1")
+    sqs.wait_for(("release", "long-1"))
+    keeper.stop()
+
+
+def test_a_flush_that_takes_too_long_says_so(
+    sqs: ScriptedSqs, caplog: pytest.LogCaptureFixture
+) -> None:
+    sqs.answer = lambda call: [Outcome.UNKNOWN] * len(call.entries)
+    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper.start()
+    with keeper.hold(QUEUE, message()):
+        pass
+    assert not keeper.flush(0.1)
+    assert "1 deletes and releases were not confirmed within 0.1 s" in caplog.text
+    keeper.stop(0.1)
+
+
+def test_a_forked_child_leaves_the_parents_leases_alone(
+    keeper: LeaseKeeper, sqs: ScriptedSqs
+) -> None:
+    keeper.receive(QUEUE, message())
+    with keeper._lock:
+        child = os.fork()
+        if child == 0:
+            # The lock is held by a thread that does not exist here: nothing may wait for it.
+            threading.Timer(PATIENCE, os._exit, (2,)).start()
+            worker = threading.Thread(target=lambda: _use(keeper))
+            worker.start()
+            worker.join()
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert len(keeper) == 1
+
+
+def _use(keeper: LeaseKeeper) -> None:
+    keeper.start()
+    keeper.receive(QUEUE, message("b"))
+    keeper.done("a-1")
+    keeper.release("a-1")
+    keeper.drop("a-1")
+    keeper.find("a-1")
+    keeper.disown("a-1")
+    keeper.is_disowned("a-1")
+    keeper.owns("a-1")
+    keeper.confirm("a-1", PATIENCE)
+    keeper.flush()
+    keeper.stop()
+
+
+def test_a_message_told_of_twice_is_one_lease(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
+    keeper.receive(QUEUE, message())
+    keeper.receive(QUEUE, message())
+    keeper.done("a-1")
+    assert keeper.flush(PATIENCE)
+    assert len(keeper) == keeper.ending == 0
+
+
+def test_the_keeper_survives_that_no_thread_can_be_started(
+    sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper.start()
+    refused = threading.Event()
+
+    def refuse(thread: threading.Thread) -> None:
+        refused.set()
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        keeper.receive(QUEUE, message())
+        assert refused.wait(PATIENCE)
+    sqs.wait_for(("extend", "a-1"))
+    keeper.done("a-1")
+    assert keeper.flush(PATIENCE)
+    keeper.stop()
+    assert "no thread for a call (can't start new thread)" in caplog.text
+
+
+def test_a_stopped_keeper_has_forgotten_its_leases(sqs: ScriptedSqs) -> None:
+    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper.start()
+    keeper.receive(QUEUE, message())
+    keeper.stop()
+    assert not keeper.release("a-1")
+    assert keeper.find("a-1") is None

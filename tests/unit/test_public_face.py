@@ -1,0 +1,56 @@
+"""What the package shows, and what importing it does not drag in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import celery_sqs_heartbeat
+
+HEAVY = {"boto3", "botocore", "celery", "kombu", "django", "flask", "pyspark"}
+CORE = [
+    "celery_sqs_heartbeat",
+    *(
+        f"celery_sqs_heartbeat.core.{name}"
+        for name in (
+            "actions",
+            "agenda",
+            "board",
+            "book",
+            "calls",
+            "events",
+            "recent",
+            "heap",
+            "lane",
+            "lease",
+            "message",
+            "policy",
+            "settle",
+            "view",
+        )
+    ),
+    "celery_sqs_heartbeat.current.sharing",
+    "celery_sqs_heartbeat.settings",
+    "celery_sqs_heartbeat.keeper",
+]
+
+
+@pytest.mark.parametrize("module", CORE)
+def test_the_core_is_imported_without_anything_heavy(module: str) -> None:
+    code = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert not HEAVY & set(loaded)
+
+
+def test_every_public_name_is_sorted_documented_and_found() -> None:
+    names = celery_sqs_heartbeat.__all__
+    assert names == sorted(names)
+    for name in names:
+        assert getattr(celery_sqs_heartbeat, name).__doc__
+    assert set(celery_sqs_heartbeat._HOME) == set(names)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = celery_sqs_heartbeat.nothing

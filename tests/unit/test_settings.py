@@ -1,0 +1,190 @@
+"""Settings: defaults, what goes over what, and every fault told at once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.settings import Settings, read_settings
+
+
+def read(tasks: dict[str, Any] | None = None, leases: int = 0, **values: Any) -> Settings:
+    conf = {f"sqs_heartbeat_{name}": value for name, value in values.items()}
+    return read_settings(conf.get, names=conf, tasks=tasks, leases=leases)
+
+
+def faults(tasks: dict[str, Any] | None = None, leases: int = 0, **values: Any) -> tuple[str, ...]:
+    with pytest.raises(ConfigurationError) as caught:
+        read(tasks, leases, **values)
+    return caught.value.faults
+
+
+def test_nothing_needs_to_be_set() -> None:
+    settings = read()
+    assert not settings.enabled
+    terms = settings.for_queue("q").terms(own_timeout=30)
+    assert terms == LeaseTerms(visibility_timeout=30, threshold=10, max_lease=43_195)
+    assert settings.longest_sleep() == 1.0
+
+
+def test_the_interval_shrinks_with_the_threshold() -> None:
+    assert read(visibility_timeout=3).longest_sleep() == 0.5
+    assert read(visibility_timeout=3, interval=0.2).longest_sleep() == 0.2
+
+
+def test_a_queue_goes_over_all_and_a_task_over_its_queue() -> None:
+    settings = read(
+        visibility_timeout=60,
+        threshold=25,
+        max_lease=3600,
+        queues={"slow": {"visibility_timeout": 300}, "hasty": {"threshold": 50}},
+        tasks={"report": {"max_lease": 600}, "quick": False},
+    )
+    assert settings.for_queue("q").terms(30).threshold == 25
+    # A threshold belongs to the timeout it was said with.
+    assert settings.for_queue("slow").terms(30) == LeaseTerms(
+        visibility_timeout=300, threshold=100, max_lease=3600
+    )
+    assert settings.for_queue("hasty").terms(30).threshold == 50
+    assert settings.for_task("slow", "report").terms(30).max_lease == 600
+    assert not settings.for_task("slow", "quick").terms(30).extend
+    assert settings.for_task("slow", "other").terms(30).extend
+
+
+@pytest.mark.parametrize(
+    ("setting", "count", "expected"),
+    [
+        (None, 1, 0),
+        (7, 5, 7),
+        ([0, 10, 60], 1, 0),
+        ([0, 10, 60], 3, 60),
+        ([0, 10, 60], 9, 60),
+        (lambda count: count * 5, 3, 15),
+    ],
+)
+def test_release_delay(setting: Any, count: int, expected: float) -> None:
+    assert read(release_delay=setting).for_queue("q").delay_after(count) == expected
+
+
+@pytest.mark.parametrize("answer", [-1, 43_201, None, "soon", True])
+def test_a_release_delay_function_must_return_a_visibility_timeout(answer: Any) -> None:
+    with pytest.raises(ValueError, match="release_delay"):
+        read(release_delay=lambda count: answer).for_queue("q").delay_after(1)
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"visibility_timeout": -1}, "visibility_timeout=-1: must be 1 to 43200"),
+        ({"visibility_timeout": 43_201}, "visibility_timeout=43201: must be 1 to 43200"),
+        ({"visibility_timeout": 30.5}, "must be a whole number of seconds, not float"),
+        ({"visibility_timeout": "30"}, "must be a whole number of seconds, not str"),
+        ({"visibility_timeout": True}, "must be a whole number of seconds, not bool"),
+        ({"threshold": 0}, "threshold=0: must be above 0"),
+        ({"threshold": -1}, "threshold=-1: must be above 0"),
+        ({"visibility_timeout": 30, "threshold": 30}, "threshold=30 must be below"),
+        ({"visibility_timeout": 30, "threshold": 31}, "threshold=31 must be below"),
+        ({"interval": 0}, "interval=0: must be above 0"),
+        ({"interval": -1}, "interval=-1: must be above 0"),
+        ({"interval": 10, "visibility_timeout": 30}, "interval=10 must be below threshold=10"),
+        ({"interval": 5, "threshold": 5}, "interval=5 must be below"),
+        ({"max_lease": 43_201}, "max_lease=43201: must be above 0 and at most 43200"),
+        ({"max_lease": 20, "visibility_timeout": 30}, "max_lease=20 must be at least"),
+        ({"ack": "sometimes"}, "ack='sometimes': must be 'batched' or 'inline'"),
+        ({"on_lost": "panic"}, "on_lost='panic': must be one of 'warn', 'revoke', 'terminate'"),
+        ({"enabled": "yes"}, "enabled='yes': must be True or False"),
+        ({"release_delay": -1}, "release_delay=-1: must be 0 to 43200"),
+        ({"release_delay": []}, "must have at least one delay"),
+        ({"release_delay": [0, -1]}, "must be 0 to 43200"),
+        ({"release_delay": "5"}, "must be seconds, a list"),
+        ({"queues": []}, "queues=[]: must be a dict of dicts"),
+        ({"queues": {"q": 5}}, "queues['q']=5: must be a dict"),
+        ({"queues": {"q": {"interval": 5}}}, "queues['q']['interval']: can't be set here"),
+        ({"queues": {"q": {"threshold": 0}}}, "queues['q']['threshold']=0: must be above 0"),
+        ({"treshold": 5}, "did you mean sqs_heartbeat_threshold?"),
+        ({"xyzzy": 5}, "there is no such setting; known are"),
+        ({"tasks": {"t": {"ack": "inline"}}}, "task 't'['ack']: can't be set here"),
+        ({"tasks": {"t": 5}}, "task 't'=5: must be a dict of settings, or False"),
+        (
+            {"tasks": {"t": {"visibility_timeout": 5, "threshold": 6}}},
+            "task 't': threshold=6 must be below",
+        ),
+        (
+            {"leases": 12_000, "visibility_timeout": 30},
+            "asks for 60 calls a second to extend 12000 messages",
+        ),
+    ],
+)
+def test_each_fault_names_setting_value_and_rule(values: dict[str, Any], said: str) -> None:
+    (fault,) = faults(**values)
+    assert said in fault
+
+
+def test_every_fault_is_listed_in_one_error() -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        read(visibility_timeout=-1, threshold="x", ack="no", queues={"q": 3})
+    assert len(caught.value.faults) == 4
+    assert str(caught.value).startswith("sqs-heartbeat: 4 settings are wrong:\n  - ")
+
+
+def test_a_fault_that_a_queue_inherits_is_told_once() -> None:
+    assert len(faults(visibility_timeout=30, threshold=40, queues={"a": {}, "b": {}})) == 1
+
+
+@pytest.mark.parametrize(
+    ("values", "own_timeout", "leases", "said"),
+    [
+        ({"threshold": 40}, 30, 8, "queue 'q': threshold=40 must be below visibility_timeout=30"),
+        ({"interval": 2}, 3, 8, "queue 'q': interval=2 must be below threshold=1"),
+        ({}, 2, 100_000, "calls a second"),
+        ({"tasks": {"t": {"threshold": 35}}}, 30, 8, "task 't' on queue 'q': threshold=35"),
+    ],
+)
+def test_what_depends_on_the_queues_own_timeout_is_checked_once_that_is_known(
+    values: dict[str, Any], own_timeout: int, leases: int, said: str
+) -> None:
+    settings = read(**values)
+    settings.check_queue("q", 600, 8)
+    with pytest.raises(ConfigurationError) as caught:
+        settings.check_queue("q", own_timeout, leases)
+    assert said in caught.value.faults[0]
+
+
+def test_the_longest_visibility_timeout_needs_no_max_lease() -> None:
+    read(visibility_timeout=43_200).check_queue("q", 30, 8)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "fault"),
+    [
+        ("status", "9808", "must be 'HOST:PORT'"),
+        ("status", ":9808", "must be 'HOST:PORT'"),
+        ("status", "::1:9808", "must be 'HOST:PORT'"),
+        ("status", "localhost:99999", "must be 'HOST:PORT'"),
+        ("status", 9808, "must be 'HOST:PORT'"),
+        ("status_token", "short", "at least 16 visible ASCII characters"),
+        ("status_token", "with a blank in it", "at least 16 visible ASCII characters"),
+        ("journal", "", "must be a folder"),
+        ("journal", "s3://", "must be a folder, or s3://BUCKET/PREFIX"),
+        ("journal", 5, "must be a folder"),
+    ],
+)
+def test_where_a_worker_reports_to_is_checked(setting: str, value: Any, fault: str) -> None:
+    (told,) = faults(**{setting: value})
+    assert told.startswith(f"sqs_heartbeat_{setting}={value!r}: ")
+    assert fault in told
+
+
+def test_a_status_page_that_others_can_reach_needs_a_token() -> None:
+    (fault,) = faults(status="0.0.0.0:9808")
+    assert "so it needs sqs_heartbeat_status_token; or bind it to 127.0.0.1" in fault
+    for address in ("127.0.0.1:0", "[::1]:9808", "localhost:9808"):
+        assert read(status=address).status == address
+    assert read(status="0.0.0.0:9808", status_token="x" * 16).status
+
+
+def test_a_token_is_not_shown_with_the_settings() -> None:
+    assert "secret" not in repr(read(status_token="a-secret-of-some-length"))

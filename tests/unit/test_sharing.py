@@ -1,0 +1,186 @@
+"""A worker's table of leases is found by its pool's processes, and by nobody else's."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from celery_sqs_heartbeat import NoLease
+from celery_sqs_heartbeat.core.lease import Standing
+from celery_sqs_heartbeat.current import sharing
+from celery_sqs_heartbeat.current.record import Mark, key_of
+from celery_sqs_heartbeat.current.sharing import (
+    VARIABLE,
+    share_board,
+    shared_table,
+    unshare_board,
+)
+from celery_sqs_heartbeat.worker.forking import forks_pool
+from tests.support.leases import lease_of
+from tests.support.workers import ROOT
+
+#: Reads of a record while it is changed, as fast as that goes.
+READS = 100_000
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Nothing is shared before a test nor after it; files are made in a folder of its own."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv(VARIABLE, raising=False)
+    yield tmp_path
+    unshare_board()
+    assert list(tmp_path.iterdir()) == []
+
+
+def run(script: str, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", script, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_without_a_worker_there_is_no_table() -> None:
+    with pytest.raises(NoLease, match="--heartbeat-sqs"):
+        shared_table()
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_the_table_is_there_until_it_is_taken_back(in_file: bool) -> None:
+    board = share_board(8, in_file=in_file)
+    assert board is not None
+    lease = lease_of("a")
+    board.show(lease)
+    assert shared_table().read(key_of("a")).mark is Mark.HELD
+    unshare_board()
+    unshare_board()
+    with pytest.raises(NoLease):
+        shared_table()
+    # Its keeper's last calls may still be answered.
+    board.show(lease)
+    board.remove(lease)
+
+
+def test_a_second_worker_of_the_process_has_a_table_of_its_own(folder: Path) -> None:
+    first = share_board(8, in_file=True)
+    assert first is not None
+    first.show(lease_of("a"))
+    assert share_board(8, in_file=True) is not None
+    assert shared_table().read(key_of("a")).mark is Mark.GIVEN_BACK
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_the_file_is_the_users_alone(folder: Path) -> None:
+    share_board(8, in_file=True)
+    (file,) = folder.iterdir()
+    assert os.environ[VARIABLE] == str(file)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_a_large_worker_has_room_to_spare() -> None:
+    share_board(100_000, in_file=False)
+    assert shared_table().places >= 400_000
+
+
+def test_a_worker_starts_though_it_can_share_nothing(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(sharing, "mmap", full)
+    assert share_board(8, in_file=True) is None
+    assert "No space left on device" in caplog.text
+    assert VARIABLE not in os.environ
+    with pytest.raises(NoLease):
+        shared_table()
+
+
+def test_a_file_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setenv(VARIABLE, str(folder / "gone"))
+    with pytest.raises(NoLease, match=r"can't be read: .*gone"):
+        shared_table()
+
+
+FORK = """
+import os
+from celery_sqs_heartbeat.current.record import key_of
+from celery_sqs_heartbeat.current.sharing import share_board, shared_table, unshare_board
+from tests.support.leases import lease_of
+
+board = share_board(8, in_file=False)
+begin, go = os.pipe()
+child = os.fork()
+if not child:
+    os.read(begin, 1)
+    unshare_board()  # It is not the child's to take back.
+    print(shared_table().read(key_of("after the fork")).expires_at, flush=True)
+    os._exit(0)
+board.show(lease_of("after the fork", expires_at=42.5))
+os.write(go, b".")
+os.waitpid(child, 0)
+"""
+
+
+def test_a_forked_child_sees_what_is_shown_after_the_fork() -> None:
+    assert run(FORK).communicate()[0] == "42.5\n"
+
+
+HAMMERED = """
+import sys
+from celery_sqs_heartbeat.current.record import key_of
+from celery_sqs_heartbeat.current.sharing import shared_table
+
+table, key, seen, reads = shared_table(), key_of("a"), set(), 0
+while reads < int(sys.argv[1]) or len(seen) < 3:
+    mark, expires_at, visibility_timeout, threshold = table.read(key)
+    assert (visibility_timeout, threshold) == (expires_at // 2, expires_at / 4), expires_at
+    assert mark.name == ("LOST" if expires_at % 2 else "HELD"), expires_at
+    seen.add(expires_at)
+    reads += 1
+"""
+
+
+def test_a_process_that_reads_while_another_writes_never_sees_half_of_it() -> None:
+    board = share_board(8, in_file=True)
+    assert board is not None
+    lease = lease_of("a")
+
+    def change(number: int) -> None:
+        lease.expires_at = float(number)
+        lease.terms = replace(lease.terms, visibility_timeout=number // 2, threshold=number / 4)
+        lease.standing = Standing.LOST if number % 2 else Standing.OURS
+        board.show(lease)
+
+    change(0)
+    with run(HAMMERED, str(READS)) as reader:
+        for number in itertools.count(1):
+            change(number)
+            if number % 1_000 == 0 and reader.poll() is not None:
+                break
+    assert reader.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "billiards_own", "is_forked"),
+    [
+        ({"pool_start_method": "fork"}, "fork", True),
+        ({"pool_start_method": "spawn"}, "fork", False),
+        ({"pool_start_method": "fork"}, "spawn", False),
+        ({"pool_start_method": "fork"}, "forkserver", False),
+        pytest.param({}, "fork", True, id="celery before 5.7"),
+    ],
+)
+def test_only_a_forked_pool_inherits_the_table(
+    monkeypatch: pytest.MonkeyPatch, setting: dict[str, str], billiards_own: str, is_forked: bool
+) -> None:
+    monkeypatch.setattr("billiard.get_start_method", lambda: billiards_own)
+    assert forks_pool(SimpleNamespace(**setting)) is is_forked
