@@ -49,6 +49,7 @@ class Heartbeat:
         prepare_calls: Runs a job where calls to SQS are made.
         leases: The most messages the worker holds at once; 0 for no bound.
         hub: The worker's event loop, where it has one.
+        is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
     """
 
@@ -59,6 +60,7 @@ class Heartbeat:
     prepare_calls: Callable[[Callable[[], object]], None]
     leases: int = 0
     hub: Any = None
+    is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary
     )

@@ -12,6 +12,7 @@ from celery_sqs_heartbeat import clock
 from celery_sqs_heartbeat.core.book import Receipt
 from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.receiving import ReceivingChannel, readable
+from celery_sqs_heartbeat.transport.sending import guard_sending
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +35,13 @@ class PollingChannel(ReceivingChannel):
         self._polls.add(poll)
         answered = transform(self._on_answer, callback, poll)
         answered.on_error = lambda *args: self._on_failed_poll(poll, callback, args[-1])
-        return self.asynsqs(queue=name).receive_message(
+        heartbeat, connection = self._heartbeat, self.asynsqs(queue=name)
+        guard_sending(connection._httpclient, lambda: not heartbeat.is_ending)
+        return connection.receive_message(
             name,
             url,
             number_messages=count,
-            visibility_timeout=self._heartbeat.asked_timeout(queue),
+            visibility_timeout=heartbeat.asked_timeout(queue),
             wait_time_seconds=poll.waits,
             callback=answered,
         )
@@ -74,7 +77,8 @@ class PollingChannel(ReceivingChannel):
             # It was answered well, and failed after that.
             raise error
         self._polls.discard(poll)
-        self._tell_of_polls(poll.queue, error)
+        if not (self._heartbeat and self._heartbeat.is_ending):
+            self._tell_of_polls(poll.queue, error)
         callback(0)
 
     def _schedule_queue(self, queue: str) -> None:
