@@ -4,6 +4,8 @@ In the suite what fails is a message that is lost, left, or deleted without a re
 `SOAK_STRICT` (`make soak`) it is any history that can't be accounted for, and any worker that
 ends by itself or not at all: on a busy machine a few in a thousand are beyond the audit.
 
+The records of a soak are kept in its folder, and `python -m tests.soak RECORDS` audits them again.
+
 `SOAK_SECONDS` says for how long (`make soak`), `SOAK_SEED` with which choices. The same
 seed makes the same choices; but processes are not deterministic, and so what becomes of
 them differs from run to run.
@@ -12,6 +14,7 @@ them differs from run to run.
 from __future__ import annotations
 
 import os
+import pickle
 import random
 import sys
 from pathlib import Path
@@ -46,6 +49,7 @@ def test_every_message_is_accounted_for_after_random_harm(
     with capsys.disabled():
         sys.stdout.write(f"\nsoak for {SECONDS:.0f} s with SOAK_SEED={seed}, in {tmp_path}\n")
     records = soak.run()
+    (tmp_path / "records.pickle").write_bytes(pickle.dumps(records))
     verdicts = audit(records)
     summary = summarize(verdicts, records)
     with capsys.disabled():
