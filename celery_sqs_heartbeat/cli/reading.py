@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import os
-import platform
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import boto3
-import celery
-import kombu
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.cli.facts import AppFacts, TaskFacts
@@ -18,14 +14,8 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.transport import Transport
+from celery_sqs_heartbeat.versions import running_versions
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep, _read_settings
-
-VERSIONS = {
-    "celery": celery.__version__,
-    "kombu": kombu.__version__,
-    "boto3": boto3.__version__,
-    "python": platform.python_version(),
-}
 
 
 class _OfflineChannel(SQS.Channel):
@@ -94,7 +84,7 @@ def read_app(app: Any, *, pool: str | None = None, concurrency: int | None = Non
         concurrency=int(concurrency or 1),
         eta_task_limit=conf.get("worker_eta_task_limit"),
         pool=pool,
-        versions=VERSIONS,
+        versions=running_versions(),
     )
 
 

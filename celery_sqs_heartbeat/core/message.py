@@ -20,3 +20,8 @@ def time_of(message: Mapping[str, Any], attribute: str) -> float | None:
         return int(message["Attributes"][attribute]) / 1000
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
+
+
+def queue_name(queue_url: str) -> str:
+    """Return a queue's name, which its URL ends with."""
+    return queue_url.rstrip("/").rpartition("/")[2]

@@ -9,6 +9,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Outcome
 from celery_sqs_heartbeat.core.events import Event
+from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.journal.events import (
     CALLED,
     HIDING,
@@ -76,11 +77,6 @@ def record_of(event: Event, seq: int, origin: Origin) -> MessageRecord:
         lat_us=microseconds(event.seconds) if is_entry else None,
         err=event.outcome.value if event.outcome and failed and is_entry else None,
     )
-
-
-def queue_name(queue_url: str) -> str:
-    """Return a queue's name, which its URL ends with."""
-    return queue_url.rsplit("/", 1)[-1]
 
 
 def delivery_id(receipt_handle: str) -> str | None:

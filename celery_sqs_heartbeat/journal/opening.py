@@ -15,35 +15,17 @@ from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.mapping import Origin
 from celery_sqs_heartbeat.journal.packing import Opener, require_zstandard
-from celery_sqs_heartbeat.journal.s3 import Destination, new_s3_client
+from celery_sqs_heartbeat.journal.s3 import new_s3_client
 from celery_sqs_heartbeat.journal.scribe import Scribe, wall_clock
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.spool import make_spool_root, spool_folder
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.settings.target import Destination, parse_target
 
 #: Events that wait to be written at the most: some megabytes.
 QUEUE_LIMIT = 10_000
 #: Of a spool, in bytes.
 SPOOL_LIMIT = 1 << 30
-_S3 = "s3://"
-
-
-def parse_target(target: str) -> Path | Destination:
-    """Return the folder or the S3 prefix that a setting names.
-
-    Raises:
-        ConfigurationError: It names neither.
-    """
-    if not target.startswith(_S3):
-        if not target or "://" in target:
-            raise _fault(target)
-        return Path(target).expanduser()
-    bucket, _, prefix = target.removeprefix(_S3).rstrip("/").partition("/")
-    parts = (bucket, *prefix.split("/")) if prefix else (bucket,)
-    # Each is the name of a folder in the spool, too.
-    if not all(part.strip(".") for part in parts):
-        raise _fault(target)
-    return Destination(bucket=bucket, prefix=prefix)
 
 
 def open_journal(
@@ -75,7 +57,10 @@ def open_journal(
     Raises:
         ConfigurationError: The target is none, or the zstandard library is missing.
     """
-    place = parse_target(target)
+    try:
+        place = parse_target(target)
+    except ValueError as error:
+        raise ConfigurationError([f"sqs_heartbeat_journal={target!r}: {error}"]) from None
     require_zstandard()
     shipper = None
     prepare: Callable[[], None] = _nothing
@@ -106,9 +91,3 @@ def open_journal(
 
 def _nothing() -> None:
     """Prepare nothing: the folder is made with its first segment."""
-
-
-def _fault(target: str) -> ConfigurationError:
-    return ConfigurationError(
-        [f"sqs_heartbeat_journal is {target!r}: it must be a folder or s3://bucket/prefix"]
-    )

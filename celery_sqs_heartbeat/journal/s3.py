@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 #: Of a call, in seconds: it must not outlast the worker's end for long.
 _TIMEOUT = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Destination:
-    """Where segments go to: `key/dt=.../worker=.../seg-N.jsonl.zst`, the same each time."""
-
-    bucket: str
-    prefix: str
-
-    def key(self, path: Path, spool: Path) -> str:
-        """Return the key of a spooled segment."""
-        return "/".join(filter(None, (self.prefix, path.relative_to(spool).as_posix())))
 
 
 def new_s3_client() -> Any:

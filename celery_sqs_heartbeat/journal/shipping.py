@@ -15,9 +15,10 @@ from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.journal import locks
 from celery_sqs_heartbeat.journal.layout import closed_segments
-from celery_sqs_heartbeat.journal.s3 import Destination, new_s3_client
+from celery_sqs_heartbeat.journal.s3 import new_s3_client
 from celery_sqs_heartbeat.journal.spool import Spooled, shrink
 from celery_sqs_heartbeat.journal.trouble import Trouble
+from celery_sqs_heartbeat.settings.target import Destination
 
 logger = logging.getLogger(__name__)
 

@@ -6,10 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from celery_sqs_heartbeat.core.lease import Standing, State
+from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.journal.stats import JournalStats
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.observe import catalogue
-from celery_sqs_heartbeat.observe.measuring import Measurement, queue_name
+from celery_sqs_heartbeat.observe.measuring import Measurement
 
 
 class Gauges:

@@ -9,6 +9,7 @@ from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.core.actions import CALL_KIND
 from celery_sqs_heartbeat.core.calls import Action
 from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.catalogue import Metric
@@ -54,11 +55,6 @@ class Measurement(NamedTuple):
     metric: Metric
     labels: tuple[str, ...]
     value: float = 1.0
-
-
-def queue_name(queue_url: str) -> str:
-    """Return the last part of a queue's URL."""
-    return queue_url.rstrip("/").rpartition("/")[2]
 
 
 def sqs_action(action: Action) -> str:

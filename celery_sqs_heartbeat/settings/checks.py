@@ -8,12 +8,15 @@ from typing import Any
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.core.policy import implied_calls_per_second
 from celery_sqs_heartbeat.settings.address import parse_address
+from celery_sqs_heartbeat.settings.target import parse_target
 
 #: Batches a second that extend the leases of one queue without strain: four calls in
 #: flight of 0.1 s each, several times what SQS takes within a region.
 CALLS_PER_SECOND = 40.0
 #: Fewer characters can be guessed by trying.
 SHORTEST_TOKEN = 16
+#: Settings whose values are shown to nobody.
+SECRETS = frozenset({"status_token"})
 
 
 def number_fault(value: Any, *, above: float | None = None, low: float = 0) -> str | None:
@@ -63,13 +66,11 @@ def _flag(value: Any) -> str | None:
 
 
 def _journal(value: Any) -> str | None:
-    way_out = "must be a folder, or s3://BUCKET/PREFIX"
-    if not isinstance(value, str) or not value.strip():
-        return way_out
-    return way_out if value.startswith("s3://") and not value[5:].split("/")[0] else None
+    return _parse_fault(parse_target, value, "must be a folder, or s3://BUCKET/PREFIX")
 
 
-def _token(value: Any) -> str | None:
+def token_fault(value: Any) -> str | None:
+    """Check a text that is to be sent in a header and to be known to few."""
     sendable = isinstance(value, str) and all("!" <= character <= "~" for character in value)
     if not sendable or len(value) < SHORTEST_TOKEN:
         return f"must be at least {SHORTEST_TOKEN} visible ASCII characters that nobody can guess"
@@ -77,10 +78,14 @@ def _token(value: Any) -> str | None:
 
 
 def _address(value: Any) -> str | None:
+    return _parse_fault(parse_address, value, "must be 'HOST:PORT', as '127.0.0.1:9808'")
+
+
+def _parse_fault(parse: Callable[[str], object], value: Any, way_out: str) -> str | None:
     if not isinstance(value, str):
-        return "must be 'HOST:PORT', as '127.0.0.1:9808'"
+        return way_out
     try:
-        parse_address(value)
+        parse(value)
     except ValueError as error:
         return str(error)
     return None
@@ -93,7 +98,7 @@ WORKER_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "journal": _journal,
     "otel": _flag,
     "status": _address,
-    "status_token": _token,
+    "status_token": token_fault,
 }
 #: What can be set for all queues.
 GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {

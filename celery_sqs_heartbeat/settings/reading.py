@@ -11,6 +11,7 @@ from celery_sqs_heartbeat.settings.address import is_loopback, parse_address
 from celery_sqs_heartbeat.settings.checks import (
     GLOBAL_CHECKS,
     QUEUE_CHECKS,
+    SECRETS,
     TASK_CHECKS,
     load_faults,
     order_faults,
@@ -77,7 +78,8 @@ def _checked(
         if name not in checks:
             faults.append(f"{label(str(name))}: can't be set here; known are {', '.join(checks)}")
         elif value is not None and (fault := checks[name](value)):
-            faults.append(f"{label(name)}={value!r}: {fault}")
+            shown = "..." if name in SECRETS else repr(value)
+            faults.append(f"{label(name)}={shown}: {fault}")
         else:
             values[name] = value
     return values

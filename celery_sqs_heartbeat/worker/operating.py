@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import fields
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
-from platform import python_version
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.binding import Heartbeat
@@ -17,12 +15,11 @@ from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.server import StatusServer
 from celery_sqs_heartbeat.observers import Observer
 from celery_sqs_heartbeat.settings import PREFIX, Settings
+from celery_sqs_heartbeat.versions import running_versions
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.observe.metrics import Metrics
     from celery_sqs_heartbeat.observe.otel import OtelObserver
-
-_PACKAGES = ("celery-sqs-heartbeat", "celery", "kombu", "boto3")
 
 
 class Operating:
@@ -123,13 +120,5 @@ def _describe(worker: Any, settings: Settings) -> WorkerInfo:
         pool=type(worker.pool).__module__.rpartition(".")[2],
         concurrency=worker.concurrency,
         settings=said,
-        versions={"python": python_version(), **{name: _version(name) for name in _PACKAGES}},
+        versions=running_versions(),
     )
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        # Run from a checkout, say.
-        return "unknown"

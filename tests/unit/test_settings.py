@@ -165,10 +165,10 @@ def test_the_longest_visibility_timeout_needs_no_max_lease() -> None:
         ("status", "::1:9808", "must be 'HOST:PORT'"),
         ("status", "localhost:99999", "must be 'HOST:PORT'"),
         ("status", 9808, "must be 'HOST:PORT'"),
-        ("status_token", "short", "at least 16 visible ASCII characters"),
-        ("status_token", "with a blank in it", "at least 16 visible ASCII characters"),
         ("journal", "", "must be a folder"),
         ("journal", "s3://", "must be a folder, or s3://BUCKET/PREFIX"),
+        ("journal", "s3://bucket/../prefix", "must be a folder, or s3://BUCKET/PREFIX"),
+        ("journal", "gs://bucket", "must be a folder, or s3://BUCKET/PREFIX"),
         ("journal", 5, "must be a folder"),
     ],
 )
@@ -184,6 +184,13 @@ def test_a_status_page_that_others_can_reach_needs_a_token() -> None:
     for address in ("127.0.0.1:0", "[::1]:9808", "localhost:9808"):
         assert read(status=address).status == address
     assert read(status="0.0.0.0:9808", status_token="x" * 16).status
+
+
+@pytest.mark.parametrize("token", ["secret", "with a secret in it", "sécret" * 4])
+def test_a_token_that_others_could_guess_or_not_send_is_told_of_and_not_shown(token: str) -> None:
+    (fault,) = faults(status_token=token)
+    assert fault.startswith("sqs_heartbeat_status_token=...: ")
+    assert "at least 16 visible ASCII characters" in fault
 
 
 def test_a_token_is_not_shown_with_the_settings() -> None:

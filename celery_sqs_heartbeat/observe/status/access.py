@@ -5,33 +5,24 @@ from __future__ import annotations
 import hmac
 
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request
+from celery_sqs_heartbeat.settings import checks
 from celery_sqs_heartbeat.settings.address import is_loopback, parse_address
 
 #: These tell nothing of messages: the page's own files, which hold no data, and whether the
 #: keeper lives, so that a probe needs no secret.
 OPEN = frozenset({"/", "/page.css", "/page.js", "/icon.svg", "/healthz"})
 
-_LEAST_CHARACTERS = 16
-
 
 def token_fault(host: str, token: str | None) -> str | None:
     """Return what is wrong with a token for a server that listens at that host, or None."""
-    if token is None:
-        return (
-            None
-            if is_loopback(host)
-            else (
-                f"must be set, as {host} is reached by other machines: set it to a long random "
-                "text, or serve the page on 127.0.0.1"
-            )
-        )
-    is_sendable = token.isascii() and token.isprintable() and token == token.strip()
-    if len(token) < _LEAST_CHARACTERS or not is_sendable:
-        return (
-            f"must be at least {_LEAST_CHARACTERS} ASCII characters with no blanks around them, "
-            "as it is sent in a header: set it to a long random text"
-        )
-    return None
+    if token is not None:
+        return checks.token_fault(token)
+    if is_loopback(host):
+        return None
+    return (
+        f"must be set, as {host} is reached by other machines: set it to a long random "
+        "text, or serve the page on 127.0.0.1"
+    )
 
 
 class Guard:

@@ -7,9 +7,9 @@ from typing import Any
 
 from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.core.lease import State
+from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.core.view import LeaseView
 from celery_sqs_heartbeat.keeper import LeaseKeeper
-from celery_sqs_heartbeat.observe.measuring import queue_name
 from celery_sqs_heartbeat.observe.recorder import Recorder
 
 #: Leases that are told of at once: those that end first. A page of more is no help.

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.core.calls import Action, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.journal.events import (
     EVENTS,
     KEEPER_LATE,
@@ -34,7 +35,6 @@ from celery_sqs_heartbeat.journal.lines import line_of, parse, slim
 from celery_sqs_heartbeat.journal.mapping import (
     delivery_id,
     microseconds,
-    queue_name,
     record_of,
 )
 from tests.unit.journal.making import ORIGIN, STARTED, answered, event_of

@@ -18,8 +18,7 @@ from celery_sqs_heartbeat import ConfigurationError, native
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.journal import Journal, WorkerInfo, open_journal, read_journal
 from celery_sqs_heartbeat.journal import journal as journals
-from celery_sqs_heartbeat.journal.opening import parse_target
-from celery_sqs_heartbeat.journal.s3 import Destination
+from celery_sqs_heartbeat.settings.target import Destination, parse_target
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.journal.making import DAY, ORIGIN, Clocks, Disk, event_of, files_in
 
@@ -331,7 +330,7 @@ def test_a_target_is_a_folder_or_a_prefix(target: str, place: object) -> None:
 
 @pytest.mark.parametrize("target", ["", "s3://", "s3:///a", "gs://a/b", "s3://a/../b", "s3://a//b"])
 def test_any_other_target_is_wrong(target: str) -> None:
-    with pytest.raises(ConfigurationError, match="must be a folder or s3://bucket/prefix"):
+    with pytest.raises(ConfigurationError, match="must be a folder, or s3://BUCKET/PREFIX"):
         open_journal(target)
 
 

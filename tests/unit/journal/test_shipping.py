@@ -14,9 +14,9 @@ import zstandard
 from botocore.exceptions import ClientError, EndpointConnectionError
 
 from celery_sqs_heartbeat.journal import locks, spool
-from celery_sqs_heartbeat.journal.s3 import Destination
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.spool import make_spool_root, shrink, spool_folder, spool_root
+from celery_sqs_heartbeat.settings.target import Destination
 from tests.support.waiting import wait_until
 from tests.unit.journal.making import DAY, Clocks, files_in
 
