@@ -53,9 +53,12 @@ class LaterDispatcher(ThreadDispatcher):
     def dispatch(self, call: Call, settle: Settle) -> None:
         self.waiting.append(functools.partial(self._perform, call, settle))
 
-    def make_calls(self) -> None:
-        while self.waiting:
-            self.waiting.pop(0)()
+    def make_calls(self) -> bool:
+        """Make all that wait; return whether there were any."""
+        calls, self.waiting = self.waiting, []
+        for call in calls:
+            call()
+        return bool(calls)
 
 
 class Keeping:
@@ -84,8 +87,8 @@ class Keeping:
         steps = 0
         while self.clock() <= end:
             due = self.keeper.step()
-            self.dispatcher.make_calls()
             # An answer wakes the thread; without one it sleeps.
-            self.clock.advance(max(0.0, due - self.clock()))
+            if not self.dispatcher.make_calls():
+                self.clock.advance(max(0.0, due - self.clock()))
             steps += 1
             assert steps < 100 * seconds + 100, "the keeper spins"

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import given
+from botocore.exceptions import ParamValidationError
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.core.lease import Standing, State
@@ -27,6 +28,8 @@ def _quiet() -> Iterator[None]:
 
 
 @FUZZ
+# Each alone from then on, so more calls than are made at once.
+@example(4, [ParamValidationError(report="x")], set(), set(), 25.0)
 @given(
     count=st.integers(1, 12),
     script=st.lists(answers | exceptions, max_size=12),
