@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from celery_sqs_heartbeat.core import policy
 from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
@@ -69,7 +70,8 @@ class Heartbeat:
     _lease_urls: dict[str, str] = field(default_factory=dict)
     _terms: dict[tuple[str, str | None, int], LeaseTerms] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
-    _settled: set[str] = field(default_factory=set)
+    # Bounded: an ack or reject never gets to a channel that was lost.
+    _settled: RecentKeys[str] = field(default_factory=RecentKeys)
 
     def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
         """Make a queue ready to be consumed from. Blocks on SQS once per queue.

@@ -36,7 +36,7 @@ class CallerThreads:
     def __init__(self, size: int, name: str, *, apart: bool = False) -> None:
         self._size = size
         self._name = name
-        self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
         self._lock = native.RLock()
         self._threads = 0
         self._unfinished = 0
@@ -46,7 +46,7 @@ class CallerThreads:
         # A greenlet must not wait for a job: its hub would stand still, and another is cheap.
         self._linger = 0.0 if self._home else _LINGER
 
-    def submit(self, job: Callable[[], None]) -> None:
+    def submit(self, job: Callable[[], object]) -> None:
         """Run `job` soon. It should not raise: its error would only be logged.
 
         Not at all when this is closed.

@@ -55,7 +55,7 @@ class ThreadDispatcher:
         Raises:
             RuntimeError: There is no thread, and the system grants none.
         """
-        self._threads.submit(functools.partial(_discard, job))
+        self._threads.submit(job)
 
     def close(self) -> None:
         """Let the threads end after the calls they are in; others make the next calls."""
@@ -75,7 +75,3 @@ class ThreadDispatcher:
             # Also when the thread ends by it: leases must not wait for an answer for ever.
             missing = len(call.entries) - len(outcomes)
             settle((outcomes + [Outcome.UNKNOWN] * missing)[: len(call.entries)])
-
-
-def _discard(job: Callable[[], object]) -> None:
-    job()

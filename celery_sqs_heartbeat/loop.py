@@ -100,7 +100,7 @@ class KeeperLoop:
                 self._settle(book, call, [Outcome.UNKNOWN] * len(call.entries))
 
     def _next_step(self, now: float) -> float:
-        if self._book.has_events:
+        if self._book.has_news:
             return now
         due = self._book.next_due(now) if self._in_flight < MAX_CALLS else math.inf
         return min(due, now + self._interval)

@@ -16,6 +16,9 @@ from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms, Standing, State
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.core.settle import Settler
 
+#: For the record only, and so frequent that they are not worth a wake-up.
+_NO_NEWS = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.TASK_STARTED})
+
 
 class Receipt(enum.Enum):
     """What a received message means to its receiver."""
@@ -49,6 +52,7 @@ class LeaseBook:
         self._disowned = RecentKeys[str]()
         self._ending = 0
         self._events: list[Event] = []
+        self._has_news = False
         self._agenda = Agenda(self._due_entry)
         self._settler = Settler(self, jitter)
 
@@ -235,13 +239,13 @@ class LeaseBook:
         return self._agenda.next_due(now)
 
     @property
-    def has_events(self) -> bool:
-        """Whether `take_events` would return any."""
-        return bool(self._events)
+    def has_news(self) -> bool:
+        """Whether `take_events` would return any that somebody waits for."""
+        return self._has_news
 
     def take_events(self) -> list[Event]:
         """Return what has happened since the last call of this."""
-        events, self._events = self._events, []
+        events, self._events, self._has_news = self._events, [], False
         return events
 
     def forget(self, lease: Lease) -> None:
@@ -270,6 +274,7 @@ class LeaseBook:
     ) -> None:
         """Note an event for `take_events`."""
         self._events.append(Event.of(kind, lease, now, answer, cause))
+        self._has_news = self._has_news or kind not in _NO_NEWS
 
     def _want_done(self, lease: Lease, now: float) -> None:
         lease.want(State.DONE, now, due=now + policy.GATHER_SECONDS)

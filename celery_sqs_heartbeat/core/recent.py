@@ -32,3 +32,7 @@ class RecentKeys(Generic[Key]):
         self._keys.move_to_end(key)
         if len(self._keys) > self._capacity:
             self._keys.popitem(last=False)
+
+    def discard(self, key: Key) -> None:
+        """Forget a key, if it is remembered."""
+        self._keys.pop(key, None)

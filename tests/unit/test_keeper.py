@@ -271,3 +271,20 @@ def test_a_stopped_keeper_has_forgotten_its_leases(sqs: ScriptedSqs) -> None:
     keeper.stop()
     assert not keeper.release("a-1")
     assert keeper.find("a-1") is None
+
+
+def test_a_receive_is_reported_in_the_next_round_and_wakes_nobody_for_that(
+    sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[str] = []
+    woken: list[str] = []
+    keeper = LeaseKeeper(sqs, observer=lambda event: told.append(event.kind.value))
+    monkeypatch.setattr(keeper._rounds, "wake", lambda: woken.append("woken"))
+    keeper.step()
+    keeper.receive(QUEUE, message())
+    keeper.note_start("a-1")
+    assert woken == told == []
+    keeper.step()
+    assert told == ["message-received", "task-started"]
+    keeper.release("a-1")
+    assert woken == ["woken"]
