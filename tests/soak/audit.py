@@ -66,7 +66,9 @@ def _judge_runs(
         if earlier.count == later.count:
             verdict.faults.append(f"receive {earlier.count} was run twice")
             continue
-        if earlier.worker == later.worker and not _was_over(earlier, later, lives):
+        is_refused = earlier.outcome == "unsent" and message.queue.max_receive_count is not None
+        was_over = is_refused or _was_over(earlier, later, lives)
+        if earlier.worker == later.worker and not was_over:
             verdict.faults.append(f"{earlier.worker} ran it again, which knew of it")
         # The first of these took the message away from the earlier run; a receive that
         # went on with the earlier one's lease did not.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 
 from celery_sqs_heartbeat.core.policy import MARGIN_PARTS, poison_delay
-from celery_sqs_heartbeat.sqs.clients import MIN_TIMEOUT
+from tests.soak.belief import belief_of, why_not_released
 from tests.soak.lives import Block, Life, after, foremost, free
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.releases import BY_DESIGN, GRACE, HASTE, why_released, why_released_late
@@ -18,6 +18,9 @@ from tests.soak.tenure import Run, Tenure
 
 #: How long a worker that ends goes on trying deletes (`KeeperService.stop`).
 FLUSH_SECONDS = 5.0
+#: How seldom a prefork worker that ends looks for results (celery/concurrency/asynpool.py,
+#: `ResultHandler.on_stop_not_started`).
+RESULT_SECONDS = 1.0
 
 
 def cause_of(tenure: Tenure, lives: dict[str, Life]) -> str | None:
@@ -50,18 +53,22 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
         # Rejected for good, which kombu leaves to the dead letters.
         return "its retry could not be sent"
     blocks = [*life.blocks, life.end, *_on_the_way(tenure), *_refused(tenure)]
-    if why := _why_given_up(tenure, life, blocks):
+    if why := _why_given_up(tenure, life, blocks) or why_not_released(tenure, life, blocks):
         return why
-    due = max(tenure.receive.done, tenure.visible_at - tenure.queue.threshold)
-    if free(due, tenure.visible_at, blocks) > GRACE:
+    # Tries come seldom once it is over, which the worker may take it for before it is.
+    end = min(tenure.visible_at, belief_of(tenure).ends)
+    due = max(tenure.receive.done, end - tenure.queue.threshold)
+    if free(due, end, blocks) > GRACE:
         return None
     run = tenure.run
     if run is not None and run.is_closed:
         # Time enough to delete it, and it was not?
         until = min(tenure.visible_at, life.info.ended)
-        if free(max(run.ended, tenure.receive.done), until, blocks) > GRACE:
+        # A worker that ends looks once a second for what its pool has done.
+        grace = GRACE + RESULT_SECONDS * bool(life.stops(run.ended))
+        if free(max(run.ended, tenure.receive.done), until, blocks) > grace:
             return None
-    block = foremost(due, tenure.visible_at, blocks)
+    block = foremost(due, end, blocks)
     if block is None:
         return None
     if block == life.end and run is not None and run.count == tenure.count:
@@ -121,7 +128,8 @@ def _why_given_up(tenure: Tenure, life: Life, blocks: list[Block]) -> str | None
         return None
     last = max(call.ended for call in mine)
     tried_for = last - max(run.ended, stops[0].at)
-    if free(run.ended, last, blocks) < GRACE and tried_for > FLUSH_SECONDS - GRACE:
+    # Pauses double: after half of the time the next try may be due when it is over.
+    if free(run.ended, last, blocks) < GRACE and tried_for > FLUSH_SECONDS / 2:
         return "SQS took no delete of it for as long as a worker tries at its end"
     return None
 
@@ -135,18 +143,19 @@ def _on_the_way(tenure: Tenure) -> list[Block]:
 
 def _refused(tenure: Tenure) -> list[Block]:
     """Return when calls for it were under way that did not succeed, or too late."""
-    patience = max(tenure.queue.threshold / 2, MIN_TIMEOUT)
-    pause = tenure.queue.visibility_timeout / MARGIN_PARTS
+    haste, over = tenure.queue.visibility_timeout / MARGIN_PARTS, belief_of(tenure).ends
     return [
         Block(
             why="SQS refused or lost its calls",
             start=call.started,
-            # The client gives up after its timeout, and pauses before the next try.
-            end=min(call.ended, call.started + patience) + pause,
+            # The client gives up after its timeout, and pauses before the next try: once the
+            # lease is over, for twice as long each time.
+            end=min(call.ended, call.started + tenure.patience)
+            + max(haste, 2 * (call.started - over)),
         )
         for call, entry in [*tenure.changes, *tenure.deletes]
         if call.worker == tenure.worker
-        and (not entry.done or not _was_in_time(tenure, call, entry))
+        and (not tenure.is_known(call, entry) or not _was_in_time(tenure, call, entry))
     ]
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from tests.soak.lives import Block, Life, free
 from tests.soak.tenure import Run, Tenure
 
@@ -35,7 +33,8 @@ def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
         return "its pool process was killed"
     if stops and _was_unsettled(run, stops[0].at, life):
         return f"it ran in a {stops[0].what} shutdown"
-    if life.info.cancels and life.lost_connection(run.start, at) and run.ended == math.inf:
+    # One that ends while it is cancelled is cancelled all the same.
+    if life.info.cancels and life.lost_connection(run.start, min(at, run.ended)):
         return "it was cancelled with its lost connection, as was set"
     return None
 

@@ -53,10 +53,18 @@ class Story:
         return self._call(RECEIVE, worker, at, entry)
 
     def hide(
-        self, worker: str, count: int, at: float, seconds: int = TIMEOUT, *, fails: bool = False
+        self,
+        worker: str,
+        count: int,
+        at: float,
+        seconds: int = TIMEOUT,
+        *,
+        fails: bool = False,
+        told: bool = True,
     ) -> Story:
-        """A worker extends its lease, or releases it."""
-        entry = Entry(handle=f"h{count}", timeout=seconds, done=not fails, told=not fails)
+        """A worker extends its lease, or releases it; the answer may be lost."""
+        is_told = told and not fails
+        entry = Entry(handle=f"h{count}", timeout=seconds, done=not fails, told=is_told)
         return self._call(CHANGE, worker, at, entry)
 
     def delete(self, worker: str, count: int, at: float, *, fails: bool = False) -> Story:

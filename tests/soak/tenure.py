@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from celery_sqs_heartbeat.sqs.clients import MIN_TIMEOUT
 from tests.soak.model import Call, Entry, Note, Queue
 
 #: Ends of a task after which its message is deleted; of other tasks only "end".
@@ -68,6 +69,15 @@ class Tenure:
     run: Run | None = None
     next: Tenure | None = None
     previous: Tenure | None = None
+
+    @property
+    def patience(self) -> float:
+        """How long its worker's clients wait for an answer to a call for it, in seconds."""
+        return max(self.queue.threshold / 2, MIN_TIMEOUT)
+
+    def is_known(self, call: Call, entry: Entry) -> bool:
+        """Return whether its worker was told in time that a call was done."""
+        return entry.told and call.ended - call.started < self.patience
 
     @property
     def worker(self) -> str:

@@ -48,6 +48,10 @@ def ended_undeleted() -> Story:
             released(3.0, math.inf).cancels("a").harm("break", "a", 2.0),
             "it was cancelled with its lost connection, as was set",
         ),
+        (
+            released(3.0, 2.1).cancels("a").harm("break", "a", 2.0),
+            "it was cancelled with its lost connection, as was set",
+        ),
     ],
 )
 def test_a_cause_in_time_that_concerns_its_worker_explains_it(story: Story, cause: str) -> None:
@@ -112,6 +116,41 @@ def test_deletes_that_fail_until_the_worker_gives_up_explain_a_duplicate() -> No
     verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.causes == ["SQS took no delete of it for as long as a worker tries at its end"]
+
+
+def extended_and_failed(extended: float, failed: float, *, told: bool = True) -> Story:
+    """Worker a's task fails, and its message comes back by itself, for b."""
+    story = Story(task="flaky").receive("a", 1, 1.0).run("a", 1, 1.5, failed, "fail")
+    story.hide("a", 1, extended, told=told)
+    until = extended + 6.2
+    return story.receive("b", 2, until).run("b", 2, until, until + 1).delete("b", 2, until + 1.1)
+
+
+@pytest.mark.parametrize(
+    ("story", "why"),
+    [
+        (extended_and_failed(6.95, 8.0), "after an extension that was confirmed too late"),
+        (
+            extended_and_failed(5.0, 7.5, told=False),
+            "and by what it knew its lease was over",
+        ),
+    ],
+)
+def test_what_may_be_anybodys_is_not_given_back(story: Story, why: str) -> None:
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == [f"it failed by design, {why}"]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(extended_and_failed(5.0, 8.0), id="it was extended in time"),
+        pytest.param(extended_and_failed(5.0, 5.5, told=False), id="its lease still went on"),
+    ],
+)
+def test_what_is_nobody_elses_is(story: Story) -> None:
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
 
 
 def test_a_message_that_its_worker_never_saw_may_come_back() -> None:

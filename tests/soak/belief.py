@@ -1,0 +1,57 @@
+"""What a worker could know of its lease, which may be less than SQS had granted.
+
+An extension whose answer was lost or late counts for nothing, or makes it unknowable whose the
+message is. Then a worker that is to give it back leaves it to its timeout: a release by a
+stale handle would break the lease of whoever has it by now.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tests.soak.lives import Block, Life, free
+from tests.soak.model import CHANGE
+from tests.soak.releases import GRACE, HASTE, why_released
+from tests.soak.tenure import Tenure
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Belief:
+    """When the lease was over as far as its worker knew, and whether it was sure of that."""
+
+    ends: float
+    is_certain: bool
+
+
+def belief_of(tenure: Tenure) -> Belief:
+    """Return what the worker of a receive had been told by the end of the lease."""
+    timeout = tenure.queue.visibility_timeout
+    ends, is_certain = tenure.receive.started + timeout, True
+    told = [
+        call
+        for call, entry in tenure.changes
+        if call.operation == CHANGE
+        and call.worker == tenure.worker
+        and tenure.is_known(call, entry)
+        and entry.timeout >= timeout
+    ]
+    for call in sorted(told, key=lambda call: call.ended):
+        is_certain = is_certain and call.ended + HASTE < ends
+        ends = max(ends, call.started + timeout)
+    return Belief(ends=ends, is_certain=is_certain)
+
+
+def why_not_released(tenure: Tenure, life: Life, blocks: list[Block]) -> str | None:
+    """Return why a message that was to be given back was left to its timeout, if it was."""
+    why = why_released(tenure, life, min(tenure.visible_at, life.info.ended))
+    belief = belief_of(tenure)
+    if why is None:
+        return None
+    if not belief.is_certain:
+        return f"{why}, after an extension that was confirmed too late"
+    if life.info.ended <= belief.ends:
+        return None
+    had_reason = why_released(tenure, life, belief.ends - GRACE) is not None
+    if had_reason and free(belief.ends - GRACE, belief.ends, blocks) > HASTE:
+        return None
+    return f"{why}, and by what it knew its lease was over"
