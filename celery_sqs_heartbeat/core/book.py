@@ -323,7 +323,11 @@ class LeaseBook:
 
     def _worth_a_late_extension(self, lease: Lease, now: float) -> bool:
         self.note_expiry(lease, now)
-        if now < lease.expires_at + lease.terms.visibility_timeout:
+        timeout = lease.terms.visibility_timeout
+        # For less than it was received for, it would cut short the lease of whoever has the
+        # message by now: on a standard queue a stale handle still counts.
+        is_cut = 0 < policy.next_timeout(lease, now) < timeout
+        if now < lease.expires_at + timeout and not is_cut:
             return True
         # Nobody can tell any more whose it is: a late extension would not save the
         # message and might disturb its new owner.

@@ -335,3 +335,18 @@ def test_a_lease_that_was_extended_for_the_last_time_is_near_its_end(booking: Bo
     booking.now += 20
     booking.settle(booking.one_call(), Outcome.DONE)
     assert booking.kinds()[-1] is EventKind.LEASE_CAP_NEAR
+
+
+def test_a_late_extension_that_is_cut_by_max_lease_is_not_sent(booking: Booking) -> None:
+    # It would cut short the lease of whoever has received the message since.
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=50))
+    booking.now = 1031.0
+    assert booking.plan() == []
+    assert booking.lease("a").standing is Standing.LOST
+    assert booking.kinds()[-2:] == [EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST]
+
+
+def test_a_late_extension_in_full_is_sent(booking: Booking) -> None:
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=70))
+    booking.now = 1031.0
+    assert summary(booking.one_call()) == [("a", "extend", 30)]
