@@ -3,18 +3,20 @@ PYTHON ?= python3
 VENV ?= .venv
 OLDEST_VENV ?= .venv-oldest
 HOURS ?= 1000
+FLEET ?= build/fleet
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 # Each has servers, ports and files of its own. Together they cover tests/, whatever is added to it.
-GROUPS := test-core test-servers test-workers test-oldest
+GROUPS := test-core test-servers test-workers test-oldest test-pipeline
 SOAK := tests/soak/test_soak.py
 SERVERS := tests/integration tests/operating tests/conformance/servers $(SOAK)
 WORKERS := tests/acceptance
+PIPELINE := tests/pipeline
 # So many tests at a time, each process with a server and a proxy of its own.
 SPREAD := --dist worksteal --numprocesses
 
-.PHONY: help demo test $(GROUPS) test-quick lint docs soak simulate benchmark clean
+.PHONY: help demo fleet test $(GROUPS) test-quick lint docs soak simulate benchmark clean
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -24,7 +26,7 @@ $(BIN)/python $(OLDEST_VENV)/bin/python: %/bin/python:
 	$@ -m pip install --quiet --upgrade 'pip>=25.1'
 
 $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[demo]'
+	$(BIN)/python -m pip install --quiet --editable '.[demo,journal,pipeline]'
 	touch $@
 
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
@@ -35,8 +37,11 @@ $(OLDEST_VENV)/test.stamp: pyproject.toml | $(OLDEST_VENV)/bin/python
 	$(OLDEST_VENV)/bin/python -m pip install --quiet --editable . --group test-oldest
 	touch $@
 
-demo: $(VENV)/demo.stamp  ## Run the same work under a stock worker and under ours (a minute)
+demo: $(VENV)/demo.stamp  ## Run the same work under a stock worker and under ours, and report (two minutes)
 	@$(BIN)/python -m demo
+
+fleet: $(VENV)/demo.stamp  ## Simulate a fleet's journals in FLEET, with the truth about their duplicates beside them
+	$(BIN)/python -m fleet $(FLEET)
 
 lint: $(VENV)/test.stamp  ## Check style and types
 	$(BIN)/ruff check .
@@ -47,16 +52,19 @@ test-quick: $(VENV)/test.stamp  ## Run the tests that need no worker process (tw
 	$(PYTEST) tests/unit tests/integration
 
 test: lint  ## Run all checks and tests, side by side (ten minutes)
-	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(GROUPS)
+	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target $(GROUPS)
 
 test-core: $(VENV)/test.stamp  ## Run what needs neither server nor worker: rules, models, simulations
-	$(PYTEST) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS))
+	$(PYTEST) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE))
 
 test-servers: $(VENV)/test.stamp  ## Run what needs SQS servers, show how these differ from AWS, and soak
 	$(PYTEST) $(SERVERS)
 
 test-workers: $(VENV)/test.stamp  ## Run what needs real workers, three at a time: they mostly wait
 	$(PYTEST) $(SPREAD) 3 $(WORKERS)
+
+test-pipeline: $(VENV)/test.stamp  ## Run what needs Spark
+	$(PYTEST) $(PIPELINE)
 
 test-oldest: $(OLDEST_VENV)/test.stamp  ## Run what holds on the oldest Celery and kombu, too
 	$(OLDEST_VENV)/bin/python -m pytest $(SPREAD) 2 -m oldest tests/integration $(WORKERS)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -19,8 +20,9 @@ from rich.console import Console
 from demo import report
 from demo.phase import Phase, Result
 from demo.progress import Display
+from demo.proj import JOURNAL
 from demo.server import EmbeddedSqs
-from demo.worker import WorkerFailed
+from demo.worker import ROOT, WorkerFailed
 
 #: For this process and its workers: nothing may reach a real account, or a web proxy.
 ENVIRONMENT = {
@@ -45,6 +47,7 @@ def main() -> int:
         signal.signal(hangup, _interrupt)
     console = Console()
     folder = Path(tempfile.mkdtemp(prefix="sqs-heartbeat-demo-"))
+    os.environ[JOURNAL] = str(folder / "journal")
     try:
         stock, heartbeat = _run(console, folder)
     except WorkerFailed as failure:
@@ -56,6 +59,7 @@ def main() -> int:
         return 130
     console.print(report.table(stock, heartbeat))
     console.print(report.verdict(stock, heartbeat), markup=False)
+    _write_report(Path(os.environ[JOURNAL]))
     if report.twice(heartbeat) or report.lost(heartbeat):
         console.print(f"Logs and ledgers are in {folder}", markup=False)
         return 1
@@ -76,6 +80,15 @@ def _run(console: Console, folder: Path) -> list[Result]:
             ).run()
             for title, options in KINDS.items()
         ]
+
+
+def _write_report(journal: Path) -> None:
+    """Have the journal of our workers told as a page, by the command that users have."""
+    page = ROOT / "build" / "demo-report.html"
+    page.parent.mkdir(exist_ok=True)
+    command = [sys.executable, "-m", "celery", "-A", "demo.proj", "sqs-heartbeat", "report"]
+    # Its error, if there is one, tells what it needs; the demo has shown the rest by now.
+    subprocess.run([*command, str(journal), "--out", str(page)], cwd=ROOT, check=False)  # noqa: S603
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> None:

@@ -24,6 +24,8 @@ COMPRESSORS = {"zlib": zlib.compress, "bz2": bz2.compress, "lzma": lzma.compress
 NICENESS = 10
 #: Environment variable with the demo's process id; without it a worker stays until it is ended.
 PARENT = "DEMO_PID"
+#: Environment variable with the folder of the workers' journal, if they are to write one.
+JOURNAL = "DEMO_JOURNAL"
 
 app = install(Celery("demo"))
 app.conf.update(
@@ -40,6 +42,8 @@ app.conf.update(
     task_acks_on_failure_or_timeout=False,
     task_ignore_result=True,
     worker_prefetch_multiplier=4,
+    # Only our worker knows what that is.
+    sqs_heartbeat_journal=os.environ.get(JOURNAL),
     # Its queue would be polled too, and show up among the calls.
     worker_enable_remote_control=False,
 )

@@ -6,7 +6,9 @@ import click
 
 from celery_sqs_heartbeat.cli.doctor import doctor
 from celery_sqs_heartbeat.cli.iam import iam
+from celery_sqs_heartbeat.cli.report import report
 from celery_sqs_heartbeat.cli.status import status
+from celery_sqs_heartbeat.cli.tune import tune
 
 
 @click.group("sqs-heartbeat")
@@ -14,5 +16,5 @@ def sqs_heartbeat() -> None:
     """Look into the SQS heartbeat."""
 
 
-for _command in (doctor, iam, status):
+for _command in (doctor, iam, report, status, tune):
     sqs_heartbeat.add_command(_command)

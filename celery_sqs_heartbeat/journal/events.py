@@ -34,8 +34,12 @@ CALLED = frozenset(
         EventKind.DELETE_ABANDONED,
     )
 )
-#: Those that ask SQS to hide the message. What a release asks for is its delay.
-HIDING = RECEIVED | {EventKind.LEASE_EXTENDED.value, EventKind.EXTENSION_FAILED.value}
+#: Those that ask SQS to hide the message for so long.
+HIDING = RECEIVED | {
+    EventKind.LEASE_EXTENDED.value,
+    EventKind.EXTENSION_FAILED.value,
+    EventKind.MESSAGE_RELEASED.value,
+}
 
 
 def _about(
@@ -124,7 +128,8 @@ class MessageRecord(Record):
         default=None, metadata=_about("bigint", "us", "when it was first received", RECEIVED)
     )
     vt: int | None = field(
-        default=None, metadata=_about("int", "s", "visibility timeout asked for", HIDING)
+        default=None,
+        metadata=_about("int", "s", "visibility timeout asked for; of a release its delay", HIDING),
     )
     slack_us: int | None = field(
         default=None, metadata=_about("bigint", "us", "left of the lease; negative when it is over")

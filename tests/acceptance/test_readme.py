@@ -14,15 +14,18 @@ from typing import Any
 import pytest
 from celery import Celery
 
+from celery_sqs_heartbeat.journal import read_journal
 from tests.acceptance.scene import StartWorker
 from tests.support.markdown import ROOT, blocks, commands, languages
 from tests.support.proxy import FaultProxy
+from tests.support.waiting import wait_until
 from tests.support.workers import SAFE_ENV, ProcessWorker
 
 README = "README.md"
 INSTALL = "pip install celery-sqs-heartbeat"
 WORKER = "celery -A proj worker --heartbeat-sqs"
 LOOK = [f"celery -A proj sqs-heartbeat {command}" for command in ("doctor", "status", "iam")]
+READ = [f"celery -A proj sqs-heartbeat {name} /var/log/proj/sqs" for name in ("report", "tune")]
 PROJ, SETTINGS, OPERATE = range(3)
 
 Start = Callable[..., ProcessWorker]
@@ -47,7 +50,7 @@ def start_proj(tmp_path: Path, start_worker: StartWorker) -> Start:
 
 def test_nothing_in_the_readme_goes_untested() -> None:
     told = [command.split("  #")[0].rstrip() for command in commands(README)]
-    assert told == [INSTALL, WORKER, *LOOK]
+    assert told == [INSTALL, WORKER, *LOOK, *READ]
     assert languages(README) == {"console", "python", "json"}
     assert len(blocks(README, "python")) == 3
     assert len(blocks(README, "json")) == 1
@@ -94,18 +97,23 @@ def test_the_commands_of_the_readme_look_at_its_worker(
 ) -> None:
     worker = start_proj(PROJ, OPERATE)
     (page,) = re.findall(r"status page at (http://\S+)/", worker.logs())
+    Celery("sender", broker=proxy.broker_url).signature("proj.add", (2, 2)).apply_async()
+    folder = tmp_path / "journal"
+    wait_until(lambda: any(line["ev"] == "message-deleted" for line in read_journal(folder)))
     env = {**os.environ, **SAFE_ENV, "CELERY_BROKER_URL": proxy.broker_url}
     doctor, status, iam = LOOK
+    report, tune = READ
     told = []
-    for command in (doctor, f"{status} --url {page}", iam):
-        run = [sys.executable, "-m", *command.split()]
+    for command in (doctor, f"{status} --url {page}", iam, report, tune):
+        run = [sys.executable, "-m", *command.replace("/var/log/proj/sqs", str(folder)).split()]
         shown = subprocess.run(run, cwd=tmp_path, env=env, capture_output=True, text=True)
         assert shown.returncode == 0, shown.stdout + shown.stderr
         told.append(shown.stdout)
     assert "0 errors" in told[0]
     assert "worker1@localhost" in told[1]
     assert "sqs:ChangeMessageVisibility" in json.loads(told[2])["Statement"][0]["Action"]
-    assert list((tmp_path / "journal").rglob("seg-*"))
+    assert "proj.add" in (tmp_path / "report.html").read_text()
+    assert "sqs_heartbeat_queues" in told[4]
 
 
 def test_the_worker_shows_the_flag_in_its_help(tmp_path: Path) -> None:
@@ -126,6 +134,10 @@ def test_make_demo_shows_no_duplicate_and_no_loss_under_the_heartbeat() -> None:
     assert rows["of which duplicates"][1] == rows["tasks lost"][1] == "0"
     stock, ours = map(float, rows["seconds from failure to next try"])
     assert ours < stock
+    page = ROOT / "build" / "demo-report.html"
+    assert f"Wrote {page}" in shown.stdout
+    told = page.read_text()
+    assert all(task in told for task in ("demo.proj.archive", "demo.proj.flaky"))
 
 
 def _table(output: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from _socket import SHUT_RDWR, SHUT_WR
-from _socket import socket as Socket  # noqa: N812
+from _socket import socket as Socket
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.observe.status.http import (

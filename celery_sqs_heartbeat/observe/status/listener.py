@@ -11,7 +11,7 @@ import contextlib
 import logging
 import os
 import time
-from _socket import socket as Socket  # noqa: N812
+from _socket import socket as Socket
 from collections.abc import Callable
 from weakref import WeakSet
 

@@ -81,8 +81,15 @@ GOLDEN: dict[EventKind, tuple[Event, str]] = {
     ),
     K.LEASE_CAP_NEAR: (event_of(K.LEASE_CAP_NEAR), f"{MESSAGE}{LEASE}"),
     K.MESSAGE_RELEASED: (
-        answered(K.MESSAGE_RELEASED, A.RELEASE, OUT.DONE, ended_for=0.25, cause="failed"),
-        f'{MESSAGE}{LEASE},"ended_us":250000,"cause":"failed",{CALL}',
+        answered(
+            K.MESSAGE_RELEASED,
+            A.RELEASE,
+            OUT.DONE,
+            visibility_timeout=0,
+            ended_for=0.25,
+            cause="failed",
+        ),
+        f'{MESSAGE}"vt":0,{LEASE},"ended_us":250000,"cause":"failed",{CALL}',
     ),
     K.MESSAGE_LAPSING: (
         event_of(K.MESSAGE_LAPSING, ended_for=0.0, cause="shutdown"),

@@ -1,0 +1,93 @@
+"""A fleet's events, multiplied: each copy has messages and workers of its own, over a day."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from pathlib import Path
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION
+from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from fleet.making import make_fleet
+
+EVEN, HOT = "even", "hot"
+SHAPES = (EVEN, HOT)
+#: Percent of the messages in the one hot queue.
+HOT_PART = 95
+#: Queues of each name where they are even.
+QUEUES = 8
+
+#: Two million lines, so that their multiples are about as many as asked for.
+_FLEET = {"workers": 20, "hours": 3.8, "seed": 7, "copies": 12}
+_DAY = datetime.datetime(2026, 3, 2, tzinfo=datetime.timezone.utc)
+#: From the first copy's start to the last's: the fleet lives for the rest of the day.
+_SPREAD_US = 20 * 3600 * 1_000_000
+
+
+class Data:
+    """Journals and events in a folder, made when they are first asked for."""
+
+    def __init__(self, spark: SparkSession, folder: Path) -> None:
+        self._spark = spark
+        self._folder = folder
+
+    def journal(self) -> Path:
+        """Return the journal of the fleet, compressed JSON Lines."""
+        fleet = self._folder / "fleet"
+        if not (fleet / "truth.jsonl").exists():
+            make_fleet(fleet, **_FLEET)  # type: ignore[arg-type]
+        return fleet / "journal"
+
+    def events(self, size: int, shape: str) -> Path:
+        """Return a warehouse with at least so many events."""
+        path = self._folder / f"{shape}-{size}"
+        done = path / "_DONE"
+        if not done.exists():
+            base = self._base()
+            warehouse = Warehouse(self._spark, str(path))
+            count, begin = base.agg(F.count("*"), F.min("ts")).collect()[0]
+            copies = math.ceil(size * 0.98 / count)
+            for number in range(copies):
+                offset = round(_DAY.timestamp() * 1e6) - begin + _SPREAD_US * number // copies
+                copy = _copy(base, number, offset, is_hot=shape == HOT)
+                (
+                    copy.repartition(2, F.col("wid"))
+                    .sortWithinPartitions("wid", "seq")
+                    .write.mode("append")
+                    .option("compression", "zstd")
+                    .partitionBy(PARTITION)
+                    .parquet(str(path / EVENTS.name))
+                )
+            assert warehouse.read(EVENTS).count() == copies * count
+            done.touch()
+        return path
+
+    def _base(self) -> DataFrame:
+        path = str(self._folder / "base")
+        if not Path(path, "_SUCCESS").exists():
+            lines = read_lines(self._spark, str(self.journal()))
+            events_of(lines).write.mode("overwrite").parquet(path)
+        return self._spark.read.parquet(path)
+
+
+def _copy(events: DataFrame, number: int, offset: int, *, is_hot: bool) -> DataFrame:
+    """Return the events with other ids, so many microseconds later."""
+
+    def own(name: str) -> Column:
+        # Of the same length, as the size of the ids is most of what is shuffled.
+        return F.concat(F.lit(f"{number:03x}"), F.substring(name, 4, 100)).alias(name)
+
+    queue = F.concat("queue", F.lit("-"), F.pmod(F.xxhash64("msg"), F.lit(QUEUES)))
+    if is_hot:
+        part = F.pmod(F.xxhash64("msg", F.lit(1)), F.lit(100))
+        queue = F.when(part < HOT_PART, "hot").otherwise(queue)
+    columns = {name: own(name) for name in ("wid", "msg", "dlv", "task_id")}
+    columns |= {name: F.col(name) + offset for name in ("ts", "sent", "first")}
+    columns["queue"] = F.when(F.col("queue").isNotNull(), queue)
+    moved = events.withColumns(columns)
+    return moved.withColumn(PARTITION, day_of(F.col("ts"))).select(*EVENTS.names)

@@ -1,0 +1,92 @@
+"""The command `tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib.util import find_spec
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.core.lease import LeaseTerms
+
+#: A running setting is worse than the recommended one.
+WORSE = 1
+
+
+@click.command()
+@click.argument("source", metavar="WAREHOUSE_OR_JOURNAL")
+@click.option("--check", is_flag=True, help="Exit with 1 when the app's settings are worse.")
+@click.option("--json", "as_json", is_flag=True, help="Print the recommendations as JSON.")
+@click.pass_context
+def tune(context: click.Context, source: str, check: bool, as_json: bool) -> None:
+    """Recommend settings for each queue, from what the workers' journals measured.
+
+    Settings are worse when they lose more leases than one in 10,000 messages, when they cost
+    1.5 times what the recommended ones do, or when max_lease is too short. Where data is thin,
+    that is said, and nothing counts as worse.
+    """
+    if find_spec("pyspark") is None:
+        raise click.ClickException(
+            "it needs Spark: pip install 'celery-sqs-heartbeat[pipeline]', and Java 17 or later"
+        )
+    if "://" not in source and not Path(source).is_dir():
+        raise click.BadParameter(f"there is no folder {source}", param_hint="WAREHOUSE_OR_JOURNAL")
+    # Not at the top: every `celery` command imports this module.
+    from celery_sqs_heartbeat.cli.pasting import as_settings, as_text
+    from celery_sqs_heartbeat.pipeline import tuning
+    from celery_sqs_heartbeat.pipeline.errors import PipelineError
+    from celery_sqs_heartbeat.pipeline.options import progress_line
+    from celery_sqs_heartbeat.pipeline.recommending import RECOMMENDED, RUNNING, recommend
+    from celery_sqs_heartbeat.pipeline.replay import Worth
+    from celery_sqs_heartbeat.pipeline.session import new_session
+
+    names, terms_of = _of_app(context.obj.app)
+    progress = progress_line()
+    progress("starting Spark")
+    try:
+        spark = new_session("celery-sqs-heartbeat tune")
+        progress(f"measuring what {source} tells")
+        found = tuning.survey_source(spark, source)
+        progress("")
+    except PipelineError as error:
+        raise click.ClickException(str(error)) from None
+    rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
+    if not rows:
+        raise click.ClickException(
+            f"{source} tells of no message yet: let workers run with sqs_heartbeat_journal"
+        )
+    verdicts = list(tuning.check(found, terms_of, Worth())) if check else []
+    if as_json:
+        told = {
+            "recommendations": [asdict(row) for row in rows],
+            **({"checks": [asdict(each) for each in verdicts]} if check else {}),
+        }
+        click.echo(dumps(told, indent=2))
+    else:
+        click.echo(as_settings(rows, names))
+        if check:
+            click.echo(as_text(verdicts))
+    context.exit(WORSE if any(each.fault for each in verdicts) else 0)
+
+
+def _of_app(app: Any) -> tuple[dict[str, str], Callable[[str, str | None, int], LeaseTerms]]:
+    """Return Celery's names of queues by those that SQS has, and what the app's settings say."""
+    from celery_sqs_heartbeat.cli.reading import Broker, queue_names, read_app
+
+    facts = read_app(app)
+    if facts.faults:
+        raise click.ClickException("the app's settings are faulty: " + "; ".join(facts.faults))
+    names = {}
+    if facts.is_sqs and not facts.broken_broker:
+        broker = Broker.of_app(app)
+        names = {broker.sqs_name(name): name for name in queue_names(app)}
+
+    def terms_of(queue: str, task: str | None, own_timeout: int) -> LeaseTerms:
+        return facts.settings.for_task(names.get(queue, queue), task).terms(own_timeout)
+
+    return names, terms_of

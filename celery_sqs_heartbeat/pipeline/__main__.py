@@ -1,0 +1,123 @@
+"""The jobs: `python -m celery_sqs_heartbeat.pipeline run` and `stream`."""
+
+from __future__ import annotations
+
+import datetime
+
+import click
+
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.pipeline.options import (
+    check_days,
+    from_option,
+    progress_line,
+    require_pyspark,
+    to_option,
+)
+
+_PROG = "python -m celery_sqs_heartbeat.pipeline"
+
+_journal = click.option(
+    "--journal", required=True, help="Folder or URL that sqs_heartbeat_journal names."
+)
+_warehouse = click.option("--warehouse", required=True, help="Folder or URL of the tables.")
+_lookback = click.option(
+    "--lookback",
+    type=click.IntRange(1, 30),
+    default=4,
+    show_default=True,
+    help="Days before and after a day that a message's other receives are looked for in.",
+)
+
+
+@click.group()
+def main() -> None:
+    """Make tables of the workers' journals."""
+    require_pyspark()
+
+
+@main.command()
+@_journal
+@_warehouse
+@from_option
+@to_option
+@_lookback
+def run(
+    journal: str,
+    warehouse: str,
+    first: datetime.date | None,
+    last: datetime.date | None,
+    lookback: int,
+) -> None:
+    """Build the tables from the journal's days, all of them if not told otherwise."""
+    check_days(first, last)
+    # Not at the top: the help needs no Spark.
+    from celery_sqs_heartbeat.pipeline.jobs import build
+    from celery_sqs_heartbeat.pipeline.session import new_session
+    from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+    from celery_sqs_heartbeat.pipeline.written import text_of, written
+
+    progress = progress_line()
+    try:
+        spark = new_session("sqs-heartbeat run")
+        days = build(spark, journal, warehouse, first, last, lookback=lookback, progress=progress)
+        progress("")
+        if days is None:
+            click.echo(f"The journal at {journal} has no segments of these days.")
+            return
+        click.echo(f"Read the journal from {days.first} to {days.last}. The tables now hold:")
+        around = days.grown(1 + lookback, lookback)
+        click.echo(text_of(written(Warehouse(spark, warehouse), around)))
+    except SqsHeartbeatError as error:
+        raise click.ClickException(str(error)) from None
+
+
+@main.command()
+@_journal
+@_warehouse
+@click.option("--checkpoint", required=True, help="Folder or URL of what was done already.")
+@click.option("--once", is_flag=True, help="Take in what there is, then end.")
+@click.option("--every", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds.")
+@click.option(
+    "--late",
+    type=click.IntRange(1, 365),
+    default=30,
+    show_default=True,
+    help="Days: segments closed longer than that before the newest are left to the daily job.",
+)
+@_lookback
+def stream(
+    journal: str,
+    warehouse: str,
+    checkpoint: str,
+    once: bool,
+    every: float,
+    late: int,
+    lookback: int,
+) -> None:
+    """Keep attempts, in_flight and duplicates fresh as segments are closed.
+
+    Prints each new duplicate as a line of JSON.
+    """
+    # Not at the top: the help needs no Spark.
+    from celery_sqs_heartbeat.pipeline.session import new_session
+    from celery_sqs_heartbeat.pipeline.stream import start
+
+    try:
+        query = start(
+            new_session("sqs-heartbeat stream"),
+            journal,
+            warehouse,
+            checkpoint,
+            every=None if once else every,
+            tell=click.echo,
+            lookback=lookback,
+            late=late,
+        )
+        query.awaitTermination()
+    except SqsHeartbeatError as error:
+        raise click.ClickException(str(error)) from None
+
+
+if __name__ == "__main__":
+    main(prog_name=_PROG)

@@ -1,0 +1,110 @@
+"""Chooses settings from what the replay says of the candidates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.pipeline.confidence import ENOUGH, why_not_high
+from celery_sqs_heartbeat.pipeline.measured import Measured
+from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, candidates, replay
+
+#: Of a lost lease, for one message: settings beyond it are passed over.
+RISK_CAP = 1e-4
+#: A lease may last this many times what all but one of 1,000 messages take.
+MAX_LEASE_SAFETY = 3.0
+#: No `max_lease` below it is worth its trouble, in seconds.
+LEAST_MAX_LEASE = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What is recommended.
+
+    Attributes:
+        curve: Candidates that no other beats in both calls and recovery, fewest calls first.
+    """
+
+    best: Expected
+    curve: Sequence[Expected]
+    max_lease: float
+    reason: str
+
+
+def choose(measured: Measured, worth: Worth) -> Choice:
+    """Return the candidate with the least objective among those below the cap of risk."""
+    tried = [replay(measured, terms, worth) for terms in candidates(measured)]
+    safe = [each for each in tried if each.risk <= RISK_CAP]
+    best = min(safe, key=_objective) if safe else min(tried, key=_risk)
+    max_lease = max_lease_of(measured, best.visibility_timeout)
+    return Choice(
+        best=best,
+        curve=pareto(safe or [best]),
+        max_lease=max_lease,
+        reason=_reason(measured, best, max_lease, is_safe=bool(safe)),
+    )
+
+
+def pareto(tried: Sequence[Expected]) -> list[Expected]:
+    """Return those that none beats in both calls and recovery, fewest calls first."""
+    front: list[Expected] = []
+    for each in sorted(tried, key=lambda one: (one.calls_per_1000, one.recovery_s, one.objective)):
+        if not front or each.recovery_s < front[-1].recovery_s:
+            front.append(each)
+    return front
+
+
+def max_lease_of(measured: Measured, visibility_timeout: int) -> float:
+    """Return after how many seconds a task is taken to hang: never, where data is thin."""
+    longest = measured.held.quantile(0.999)
+    if longest is None or sum(measured.held.spans.values()) < ENOUGH:
+        return DEFAULT_MAX_LEASE_SECONDS
+    seconds = max(longest / 1e6 * MAX_LEASE_SAFETY, LEAST_MAX_LEASE, visibility_timeout)
+    return min(60.0 * math.ceil(seconds / 60), DEFAULT_MAX_LEASE_SECONDS)
+
+
+def needs_its_own(task: Measured, queue: Choice) -> bool:
+    """Return whether a task's messages take more than twice as long, or less than half."""
+    if sum(task.held.spans.values()) < ENOUGH:
+        return False
+    own = max_lease_of(task, LEAST_MAX_LEASE)
+    return not 0.5 <= own / queue.max_lease <= 2
+
+
+def terms_of(each: Expected) -> LeaseTerms:
+    """Return the settings that something is expected of."""
+    return LeaseTerms.of(each.visibility_timeout, each.threshold)
+
+
+def _objective(each: Expected) -> tuple[float, int]:
+    return each.objective, each.visibility_timeout
+
+
+def _risk(each: Expected) -> tuple[float, float]:
+    return each.risk, each.objective
+
+
+def _reason(measured: Measured, best: Expected, max_lease: float, *, is_safe: bool) -> str:
+    middle, longest = (measured.held.quantile(part) for part in (0.5, 0.999))
+    told = [
+        f"messages are held for {_seconds(middle)}, all but one of 1,000 at most "
+        f"{_seconds(longest)}: {best.calls_per_1000:,.0f} extension calls for 1,000, visible "
+        f"{best.recovery_s:,.0f} s after a crash, a lease lost in {_one_in(best.risk)}"
+    ]
+    if max_lease < DEFAULT_MAX_LEASE_SECONDS:
+        told.append(f"max_lease is {MAX_LEASE_SAFETY:g} times what all but one of 1,000 take")
+    if not is_safe:
+        told.append(f"no candidate loses less than {_one_in(RISK_CAP)}: this one loses least")
+    if lack := why_not_high(measured):
+        told.append(lack)
+    return "; ".join(told)
+
+
+def _seconds(us: float | None) -> str:
+    return "an unknown time" if us is None else f"{us / 1e6:,.3g} s"
+
+
+def _one_in(chance: float) -> str:
+    return f"1 message of {1 / chance:,.0f}" if chance > 1e-12 else "none"

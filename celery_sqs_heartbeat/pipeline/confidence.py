@@ -1,0 +1,32 @@
+"""How far figures can be trusted."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.pipeline.measured import Measured
+
+#: Messages, and calls, from which a quantile of 99.9 % has ten or more beyond it.
+MANY = 10_000
+#: Those from which it has one.
+ENOUGH = 1_000
+
+
+def confidence_of(measured: Measured) -> str:
+    """Return `high`, `medium` or `low`: by messages with a known end, and by calls."""
+    ended = sum(measured.held.spans.values())
+    if ended < ENOUGH or ended < measured.messages / 2:
+        return "low"
+    calls = measured.latency.count
+    return "high" if ended >= MANY and calls >= ENOUGH else "medium"
+
+
+def why_not_high(measured: Measured) -> str:
+    """Return what the data lacks for `high`; empty where it lacks nothing."""
+    ended = sum(measured.held.spans.values())
+    calls = measured.latency.count
+    if confidence_of(measured) == "high":
+        return ""
+    if ended < measured.messages / 2:
+        return f"only {ended:,} of {measured.messages:,} messages were seen to their end"
+    if ended < MANY:
+        return f"thin data: {ended:,} messages, {MANY:,} would be enough"
+    return f"thin data: {calls:,} extensions, {ENOUGH:,} would be enough"

@@ -1,0 +1,120 @@
+"""Builds the tables from the journal: reads, transforms, writes whole days.
+
+A run repeated changes nothing. Runs in pieces, in the order of the days, end with what one run
+over all of them gives: each run writes again every day that its part of the journal tells of.
+
+| table | a run over the journal's days F to L writes | made of |
+|---|---|---|
+| rejects | F to L | the journal's F to L |
+| events | F-1 to L+1 | the journal's F-2 to L+2: a line may be in a folder next to its day's |
+| workers | F-B to L+1 | events of F-2B to L+1+B |
+| attempts | F-1 to L+1 | events of F-2 to L+2 |
+| duplicates | F-1 to L+B | attempts of F-1-B to L+B, events of a day more |
+| recoveries | F-1-B to L+1 | attempts of F-2-B to L+1+B |
+| durations | F-1 to L+1 | attempts of the same days |
+| in_flight | F-1 to L+1 | attempts of F-2 to L+1 |
+| calls | F-1 to L+1 | events of the same days |
+| recommendations | L | durations, attempts and events of L-B to L |
+
+B is the lookback, 4 days by default: the longest that may lie between two receives of a message
+for the tables to see them together. An attempt ends on the day of its receive or on the next:
+SQS keeps no message invisible for more than 12 hours. What is older than a run writes comes from
+earlier runs. Late lines are picked up by a run over the day of their folder; the journal must
+then still hold two days before it and after it.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+
+from pyspark.sql import DataFrame, SparkSession
+
+from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.making import MAKERS, Sources
+from celery_sqs_heartbeat.pipeline.schema import Table
+from celery_sqs_heartbeat.pipeline.segments import journal_days
+from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines, rejects_of
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, between
+
+#: Days before and after a day that a message's other receives are looked for in.
+LOOKBACK_DAYS = 4
+
+#: The days that the run is over and the lookback, to the days that it writes.
+_WRITES: Mapping[Table, Callable[[Days, int], Days]] = {
+    schema.WORKERS: lambda run, back: run.grown(back, 1),
+    schema.DUPLICATES: lambda run, back: run.grown(1, back),
+    schema.RECOVERIES: lambda run, back: run.grown(1 + back, 1),
+    schema.RECOMMENDATIONS: lambda run, back: Days.of(run.last),
+}
+
+#: The journal's lines of the days from the first to the last, and of one more on either side.
+Lines = Callable[[datetime.date, datetime.date], DataFrame]
+
+
+def build(
+    spark: SparkSession,
+    journal: str,
+    warehouse: str,
+    first: datetime.date | None = None,
+    last: datetime.date | None = None,
+    *,
+    lookback: int = LOOKBACK_DAYS,
+    progress: Callable[[str], None] = lambda _: None,
+) -> Days | None:
+    """Build all tables from the journal's days between the first and the last.
+
+    Args:
+        journal: Folder or URL of the journal.
+        warehouse: Folder or URL of the tables.
+        first: The first day; None for the journal's own first.
+        last: The last day, likewise.
+        lookback: In days, as the module tells.
+        progress: Is told each table when its turn comes.
+
+    Returns:
+        The journal's days that were read; None if it has none of these.
+
+    Raises:
+        PipelineError: There is no such journal.
+    """
+    progress("looking for the journal's days")
+    run = journal_days(spark, journal, first, last)
+    if run is None:
+        return None
+    lines = partial(read_lines, spark, journal)
+    refresh(Warehouse(spark, warehouse), lines, run, lookback=lookback, progress=progress)
+    return run
+
+
+def refresh(
+    warehouse: Warehouse,
+    lines: Lines,
+    run: Days,
+    *,
+    lookback: int = LOOKBACK_DAYS,
+    tables: Collection[Table] = tuple(MAKERS),
+    progress: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Write again what the journal's days of a run are part of.
+
+    Args:
+        lines: Gives the journal's lines.
+        tables: Those to write, besides `events` and `rejects`. What they are made of must be
+            among them.
+    """
+    sources = Sources(warehouse, lookback)
+    progress("events")
+    around = run.grown(1, 1)
+    events = events_of(lines(around.first, around.last))
+    warehouse.write(schema.EVENTS, events, around.first, around.last)
+    rejects = rejects_of(lines(run.first, run.last))
+    warehouse.write(schema.REJECTS, rejects, run.first, run.last)
+    for table, make in MAKERS.items():
+        if table in tables:
+            progress(table.name.replace("_", " "))
+            days = _WRITES[table](run, lookback) if table in _WRITES else around
+            rows = between(make(sources, days), days.first, days.last)
+            warehouse.write(table, rows, days.first, days.last)

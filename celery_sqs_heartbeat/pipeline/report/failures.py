@@ -1,0 +1,131 @@
+"""The sections of the report on duplicates and on recovery."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.pipeline.report.charts import beam
+from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.markup import (
+    Html,
+    folded,
+    join,
+    moment,
+    note,
+    number,
+    plural,
+    span,
+    table,
+    text,
+)
+from celery_sqs_heartbeat.pipeline.report.queries import SHOWN
+
+#: Root causes of duplicates, for people.
+_CAUSES = {
+    "keeper-starved": "the thread that extends was held up",
+    "sqs-slow": "SQS answered too late",
+    "network": "SQS was out of reach",
+    "died-after-success": "the worker died between the task's success and the delete",
+    "died-while-running": "the worker died in the middle of the task",
+    "capped": "the task took longer than a message may be kept",
+    "released-while-running": "the message was given back under a running task",
+    "no-heartbeat": "the first worker did not extend",
+    "second-delivery": "SQS delivered it twice by itself",
+    "unknown": "the journal does not tell",
+}
+
+
+def duplicates(found: Findings) -> Html:
+    """Return the duplicates by cause, and the worst of them with the evidence."""
+    if not found.causes:
+        return note("No message was executed twice.")
+    most = max(row["pairs"] for row in found.causes)
+    by_cause = table(
+        "Duplicates by root cause",
+        ("cause", "which means", "", "pairs", "both succeeded", "overlap"),
+        [
+            (
+                f"<strong>{text(row['cause'])}</strong>",
+                text(_CAUSES.get(row["cause"], "")),
+                beam(
+                    row["pairs"] / most,
+                    label=f"{text(row['cause'])}: {plural(row['pairs'], 'pair')}",
+                ),
+                number(row["pairs"]),
+                number(row["both_succeeded"]),
+                span(row["overlap_us"]),
+            )
+            for row in found.causes
+        ],
+        numbers=3,
+    )
+    pairs = sum(row["pairs"] for row in found.causes)
+    shown = table(
+        "Pairs of executions, the longest overlap first",
+        ("started again", "queue", "task", "message", "cause", "evidence", "workers", "overlap"),
+        [
+            (
+                moment(row["second_started"]),
+                text(row["queue"]),
+                text(row["task"]),
+                f"<code>{text(row['msg'])}</code>",
+                text(row["cause"]),
+                text(row["evidence"]),
+                f"{text(row['first_wid'])} → {text(row['second_wid'])}",
+                span(row["overlap_us"]),
+            )
+            for row in found.duplicates
+        ],
+        numbers=1,
+    )
+    summary = (
+        plural(pairs, "pair") + " with evidence"
+        if pairs <= SHOWN
+        else f"The first {SHOWN} of {plural(pairs, 'pair')} with evidence"
+    )
+    return join((by_cause, folded(summary, shown)))
+
+
+def recoveries(found: Findings) -> Html:
+    """Return how long failed and abandoned messages took to come back."""
+    if not found.recoveries:
+        return note("No attempt ended without its message done: there was nothing to recover.")
+    sums = table(
+        "Until the next receive, on average",
+        ("queue", "ended", "attempts", "not back yet", "promised", "took", "longest"),
+        [
+            (
+                text(row["queue"]),
+                text(row["ended_as"]),
+                number(row["attempts"]),
+                number(row["censored"]),
+                span(row["promised_us"]),
+                span(row["recovery_us"]),
+                span(row["longest_us"]),
+            )
+            for row in found.recoveries
+        ],
+        numbers=5,
+    )
+    slowest = table(
+        "Attempts, the furthest behind the promise first",
+        ("ended at", "queue", "task", "message", "ended", "promised", "took", "excess"),
+        [
+            (
+                moment(row["failed"]),
+                text(row["queue"]),
+                text(row["task"]),
+                f"<code>{text(row['msg'])}</code>",
+                text(row["ended_as"]),
+                span(row["promised_us"]),
+                span(row["recovery_us"]) + (" and more" if row["is_censored"] else ""),
+                span(row["excess_us"]),
+            )
+            for row in found.slowest
+        ],
+        numbers=3,
+    )
+    words = (
+        "From an attempt's end to its message's next receive, against what the settings promise: "
+        "the release delay, or what was left of the lease. A full queue adds the wait in it. Below "
+        "zero: another worker had received the message before this one knew that it was lost."
+    )
+    return join((note(words), sums, folded("The slowest ones", slowest)))

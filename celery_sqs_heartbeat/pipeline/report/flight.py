@@ -1,0 +1,96 @@
+"""The section of the report on messages in flight."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from celery_sqs_heartbeat.pipeline.report import charts
+from celery_sqs_heartbeat.pipeline.report.charts import Label
+from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.markup import (
+    Html,
+    folded,
+    join,
+    moment,
+    note,
+    number,
+    span,
+    table,
+    text,
+)
+from celery_sqs_heartbeat.pipeline.report.queries import Rows
+
+
+def in_flight(found: Findings) -> Html:
+    """Return the messages in flight over time, by queue."""
+    if not found.in_flight:
+        return note("No message was in flight.")
+    words = (
+        "Messages received and not yet ended. SQS allows 120,000 of a standard queue. Where "
+        "there are more than slots for tasks, workers hold messages that wait."
+    )
+    legend = Html(
+        '<p class="legend"><span><i class="key peak"></i>peak</span>'
+        '<span><i class="key mean"></i>mean</span>'
+        '<span><i class="key limit"></i>slots</span></p>'
+    )
+    queues = groupby(found.in_flight, key=lambda row: row["queue"])
+    return join((note(words), legend, *(_queue(queue, list(rows)) for queue, rows in queues)))
+
+
+def _queue(queue: str, rows: Rows) -> Html:
+    step = rows[0]["step_us"]
+    begin, end = rows[0]["at"], rows[-1]["at"] + step
+    peak = max(row["peak"] for row in rows)
+    slots = max((row["slots"] or 0 for row in rows), default=0)
+    # Slots far above are told in words: drawn, they would flatten the rest.
+    top = max(peak, slots if slots <= 3 * peak else 0, 1)
+
+    def steps(name: str) -> list[tuple[float, float]]:
+        points: list[tuple[float, float]] = []
+        known = {row["at"]: row[name] for row in rows}
+        for at in range(begin, end, step):
+            value = known.get(at, 0) / top
+            points += [((each - begin) / (end - begin), value) for each in (at, at + step)]
+        return points
+
+    name = text(queue)
+    shapes = [
+        charts.area(steps("peak"), title=f"peak: {number(peak)} at most", kind="peak"),
+        charts.line(steps("mean"), title="mean", kind="mean"),
+    ]
+    if slots and slots <= top:
+        limit = [(0.0, slots / top), (1.0, slots / top)]
+        shapes.append(charts.line(limit, title=f"{slots} slots", kind="limit"))
+    highest = max(rows, key=lambda row: row["peak"])
+    told = (
+        f"At most {number(peak)} at once, at {moment(highest['at'])} UTC: "
+        f"{_share(highest['quota_share'] or 0)} of the quota"
+        + (f", {peak / slots:.1f} for each of the {number(slots)} slots." if slots else ".")
+    )
+    listed = table(
+        f"In flight of {name}, by {span(step)}",
+        ("from (UTC)", "peak", "mean", "slots"),
+        [
+            (moment(row["at"]), number(row["peak"]), number(row["mean"]), number(row["slots"]))
+            for row in rows
+        ],
+        numbers=3,
+    )
+    shares = (0.0, 0.5, 1.0) if end - begin > step else (0.0, 1.0)
+    ticks = [Label(share, _clock(begin + share * (end - begin))) for share in shares]
+    picture = charts.plot(
+        f"Messages in flight of {name}: {told}",
+        shapes,
+        across=ticks,
+        up=[Label(0, Html("0")), Label(1, number(top))],
+    )
+    return join((f"<h3>{name}</h3>", picture, note(told), folded("As a table", listed)))
+
+
+def _clock(at: float) -> Html:
+    return Html(moment(at)[5:16])
+
+
+def _share(share: float) -> Html:
+    return Html("less than 0.01%") if share < 0.0001 else Html(f"{share:.2%}")

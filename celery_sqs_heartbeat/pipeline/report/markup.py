@@ -1,0 +1,120 @@
+"""Text, numbers and tables as HTML. Whatever comes from a journal goes through `text`."""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import Any, NewType
+
+#: HTML that is safe to put into the page.
+Html = NewType("Html", str)
+
+_DASH = Html("&ndash;")
+_UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+_MICROSECONDS = 1_000_000
+#: Less is nothing to anybody.
+_LEAST_DOLLARS = 0.0001
+_LEAST_SECONDS = 10e-6
+
+
+def text(value: object) -> Html:
+    """Return a value as HTML text that is also safe in a quoted attribute."""
+    return _DASH if value is None else Html(escape(_printable(str(value))))
+
+
+def join(parts: Iterable[str]) -> Html:
+    """Return the parts, each HTML, as one."""
+    return Html("".join(parts))
+
+
+def number(value: float | None) -> Html:
+    """Return a number for people: 1,234,567 or 0.012."""
+    if value is None:
+        return _DASH
+    if value == int(value) or abs(value) >= 1000:
+        return Html(f"{value:,.0f}")
+    return Html(f"{value:,.3g}")
+
+
+def dollars(value: float | None) -> Html:
+    """Return an amount of money."""
+    if value is None:
+        return _DASH
+    if 0 < value < _LEAST_DOLLARS:
+        return Html(f"&lt; ${_LEAST_DOLLARS}")
+    return Html(f"${value:,.2f}" if abs(value) >= 1 or not value else f"${value:.2g}")
+
+
+def span(microseconds: float | None) -> Html:
+    """Return a span of time with its unit."""
+    if microseconds is None:
+        return _DASH
+    seconds = abs(microseconds) / _MICROSECONDS
+    if 0 < seconds < _LEAST_SECONDS:
+        return Html("&lt; 10 µs")
+    size, unit = next((each for each in _UNITS if seconds >= each[0]), (1.0, "s"))
+    sign = "&minus;" if microseconds < 0 else ""
+    return Html(f"{sign}{_short(seconds / size)} {unit}")
+
+
+def moment(microseconds: float | None) -> Html:
+    """Return a time in UTC, to the second."""
+    if microseconds is None:
+        return _DASH
+    at = datetime.datetime.fromtimestamp(microseconds // _MICROSECONDS, datetime.timezone.utc)
+    return Html(f"{at:%Y-%m-%d %H:%M:%S}")
+
+
+def plural(count: int, noun: str, nouns: str = "") -> Html:
+    """Return "1 message" or "2 messages"."""
+    return Html(f"{count:,} {noun if count == 1 else nouns or noun + 's'}")
+
+
+def table(
+    caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]], *, numbers: int = 0
+) -> Html:
+    """Return a table that scrolls sideways by itself where it is too wide.
+
+    Args:
+        head: Names of the columns.
+        rows: Of cells that are HTML.
+        numbers: How many of the columns, the last ones, hold numbers.
+    """
+    left = len(head) - numbers
+    classes = ["" if index < left else ' class="number"' for index in range(len(head))]
+    cells = join(f'<th scope="col"{c}>{h}</th>' for c, h in zip(classes, head, strict=True))
+    body = join(
+        "<tr>" + join(f"<td{c}>{cell}</td>" for c, cell in zip(classes, row, strict=True)) + "</tr>"
+        for row in rows
+    )
+    return Html(
+        f'<div class="wide" tabindex="0" role="region" aria-label="{caption}"><table>'
+        f"<caption>{caption}</caption><thead><tr>{cells}</tr></thead><tbody>{body}</tbody>"
+        "</table></div>"
+    )
+
+
+def folded(summary: str, inner: Html) -> Html:
+    """Return what is shown when its summary is opened."""
+    return Html(f"<details><summary>{summary}</summary>{inner}</details>")
+
+
+def note(inner: str) -> Html:
+    """Return a quiet paragraph."""
+    return Html(f'<p class="quiet">{inner}</p>')
+
+
+def _short(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if math.isfinite(value) else "∞"
+
+
+def _printable(value: str) -> str:
+    # Control characters are not allowed in HTML, and lone surrogates can't be encoded.
+    return "".join(
+        char if (char >= " " or char == "\n") and not "\ud800" <= char <= "\udfff" else "\ufffd"
+        for char in value
+    )

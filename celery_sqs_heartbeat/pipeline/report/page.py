@@ -1,0 +1,42 @@
+"""Puts the report together as one file of HTML."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from celery_sqs_heartbeat.pipeline.report import failures, flight, money, sections, spans
+from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.markup import Html, join
+
+#: Each section's id, title and content.
+_SECTIONS = (
+    ("overview", "What happened", sections.overview),
+    ("duplicates", "Duplicates", failures.duplicates),
+    ("recoveries", "Recovery", failures.recoveries),
+    ("durations", "Durations", spans.durations),
+    ("in-flight", "In flight", flight.in_flight),
+    ("costs", "Calls and their price", money.costs),
+    ("recommendations", "Recommended settings", money.recommendations),
+    ("losses", "What the journal lacks", sections.losses),
+)
+
+
+def render(findings: Findings) -> str:
+    """Return the page. It loads nothing and runs no script, and says so to the browser."""
+    contents = join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in _SECTIONS)
+    body = join(_section(name, title, make(findings)) for name, title, make in _SECTIONS)
+    page = _asset("report.html")
+    for mark, inner in (("style", _asset("report.css")), ("contents", contents), ("body", body)):
+        page = page.replace(f"<!--{mark}-->", inner, 1)
+    return page
+
+
+def _section(name: str, title: str, inner: Html) -> str:
+    return (
+        f'<section id="{name}" aria-labelledby="{name}-title">'
+        f'<h2 id="{name}-title">{title}</h2>{inner}</section>\n'
+    )
+
+
+def _asset(name: str) -> str:
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")

@@ -1,0 +1,146 @@
+"""The report's questions to the tables: sums, and the worst few."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.schema import PARTITION
+
+Rows = Sequence[Mapping[str, Any]]
+
+#: Duplicates, recoveries and files that are shown one by one.
+SHOWN = 50
+#: Tasks whose durations are drawn.
+TASKS = 8
+#: Quantiles that are shown.
+PARTS = (0.5, 0.9, 0.99, 0.999)
+#: Queues whose calls and recommendations are shown.
+QUEUES = 30
+
+
+_CALL_SUMS = ("calls", "entries", "failed", "cost_usd", "saved_usd")
+
+
+def overview(attempts: DataFrame) -> DataFrame:
+    """Return how many there were, and when."""
+    return attempts.agg(
+        F.count("*").alias("attempts"),
+        F.approx_count_distinct("msg", 0.01).alias("messages"),
+        F.countDistinct("wid").alias("workers"),
+        F.countDistinct("queue").alias("queues"),
+        F.countDistinct("task").alias("tasks"),
+        F.min("received").alias("begin"),
+        F.max("last_event").alias("end"),
+        F.sum("extensions").alias("extensions"),
+        F.sum("failures").alias("failures"),
+    )
+
+
+def ends(attempts: DataFrame) -> DataFrame:
+    """Return how attempts ended."""
+    return attempts.groupBy("ended_as").agg(F.count("*").alias("attempts"))
+
+
+def worker_sums(workers: DataFrame) -> DataFrame:
+    """Return what the workers tell of themselves."""
+    return workers.agg(
+        F.count("*").alias("starts"),
+        F.count("stopped").alias("stopped"),
+        F.sum("lines").alias("lines"),
+        F.sum("missing").alias("missing"),
+        F.sum("late_count").alias("late_count"),
+        F.max("late_max_us").alias("late_max_us"),
+    )
+
+
+def causes(duplicates: DataFrame) -> DataFrame:
+    """Return the duplicates by root cause."""
+    return (
+        duplicates.groupBy("cause")
+        .agg(
+            F.count("*").alias("pairs"),
+            F.sum("overlap_us").alias("overlap_us"),
+            F.count_if("both_succeeded").alias("both_succeeded"),
+        )
+        .orderBy(F.desc("pairs"), "cause")
+    )
+
+
+def recovery_sums(recoveries: DataFrame) -> DataFrame:
+    """Return recovery times by queue and end."""
+    is_known = ~F.col("is_censored")
+    return (
+        recoveries.groupBy("queue", "ended_as")
+        .agg(
+            F.count("*").alias("attempts"),
+            F.count_if("is_censored").alias("censored"),
+            F.avg(F.when(is_known, F.col("recovery_us"))).alias("recovery_us"),
+            F.max(F.when(is_known, F.col("recovery_us"))).alias("longest_us"),
+            F.avg("promised_us").alias("promised_us"),
+        )
+        .orderBy(F.desc("attempts"), "queue", "ended_as")
+        .limit(QUEUES)
+    )
+
+
+def tasks(durations: DataFrame) -> DataFrame:
+    """Return the tasks that took the most time."""
+    runs = durations.where(F.col("measure") == "run")
+    return (
+        runs.groupBy("queue", "task")
+        .agg(
+            F.sum("censored").alias("censored"),
+            F.sum("sum_us").alias("sum_us"),
+        )
+        .orderBy(F.desc("sum_us"), "queue", "task")
+        .limit(TASKS)
+    )
+
+
+def of(durations: DataFrame, tasks: Rows) -> DataFrame:
+    """Return the histograms of some tasks."""
+    is_shown = F.lit(False)
+    for task in tasks:
+        is_shown = is_shown | (
+            F.col("queue").eqNullSafe(F.lit(task["queue"]))
+            & F.col("task").eqNullSafe(F.lit(task["task"]))
+        )
+    return durations.where(is_shown)
+
+
+def bins(durations: DataFrame) -> DataFrame:
+    """Return run times as one histogram for each task."""
+    return (
+        durations.where(F.col("measure") == "run")
+        .groupBy("queue", "task", "bin")
+        .agg(F.sum(F.col("spans") + F.col("censored")).alias("runs"))
+        .orderBy("queue", "task", "bin")
+    )
+
+
+def calls(calls: DataFrame) -> DataFrame:
+    """Return calls by queue and kind."""
+    sums = [F.sum(name).alias(name) for name in _CALL_SUMS]
+    return calls.groupBy("queue", "kind").agg(*sums).orderBy(F.desc("cost_usd"), "queue", "kind")
+
+
+def latest(recommendations: DataFrame) -> DataFrame:
+    """Return the newest recommendations."""
+    newest = recommendations.agg(F.max(PARTITION).alias(PARTITION))
+    return recommendations.join(F.broadcast(newest), PARTITION).orderBy(
+        F.desc("messages"), "queue", F.asc_nulls_first("task"), "calls_per_1000"
+    )
+
+
+def rejects(rejects: DataFrame) -> DataFrame:
+    """Return the files with the most rejects."""
+    return (
+        rejects.groupBy("reason", "file")
+        .agg(F.sum("lines").alias("lines"))
+        .orderBy(F.desc("lines"), "file")
+        .limit(SHOWN)
+    )

@@ -1,0 +1,108 @@
+"""The first and the last section of the report: what happened, and what nobody knows."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.markup import (
+    Html,
+    join,
+    moment,
+    note,
+    number,
+    plural,
+    span,
+    table,
+    text,
+)
+
+#: How an attempt ended, for people.
+_ENDS = {
+    "deleted": "done, its message deleted",
+    "released": "given back",
+    "lapsed": "left to become visible by itself",
+    "lost": "lost: SQS said that it was not ours any more",
+    "capped": "kept for as long as may be, then let go",
+    "continued": "received again by the same worker, which went on",
+    "abandoned": "no event tells of its end: its worker died",
+    "running": "still running at the end of the journal",
+}
+#: Above this a count of messages is an estimate.
+_EXACT = 1_000
+
+
+def overview(found: Findings) -> Html:
+    """Return what happened, in words and figures."""
+    seen = found.overview
+    attempts = seen["attempts"]
+    if not attempts:
+        return note("No message was received in these days, as far as the journal tells.")
+    messages = plural(seen["messages"], "message")
+    about = "about " if seen["messages"] > _EXACT else ""
+    pairs = sum(row["pairs"] for row in found.causes)
+    words = (
+        f"In {span(seen['end'] - seen['begin'])}, from {moment(seen['begin'])} to "
+        f"{moment(seen['end'])} UTC, {plural(seen['workers'], 'worker')} received "
+        f"{about}{messages} "
+        f"{plural(attempts, 'time')}, from {plural(seen['queues'], 'queue')} for "
+        f"{plural(seen['tasks'], 'task')}. "
+        + (f"{plural(pairs, 'execution')} came twice." if pairs else "Nothing was executed twice.")
+    )
+    figures = (
+        ("Messages", f"{about.replace('about ', '≈ ')}{number(seen['messages'])}"),
+        ("Attempts", number(attempts)),
+        ("Workers", number(seen["workers"])),
+        ("Duplicates", number(pairs)),
+        ("Extensions", number(seen["extensions"])),
+        ("Failed tries", number(seen["failures"])),
+        ("Keeper late", number(found.workers["late_count"] or 0)),
+    )
+    ends = sorted(found.ends, key=lambda row: -row["attempts"])
+    return join(
+        (
+            f"<p>{words}</p>",
+            '<dl class="figures">',
+            join(f"<div><dt>{name}</dt><dd>{figure}</dd></div>" for name, figure in figures),
+            "</dl>",
+            table(
+                "How attempts ended",
+                ("ended", "which means", "attempts", "share"),
+                [
+                    (
+                        text(row["ended_as"]),
+                        text(_ENDS.get(row["ended_as"], "")),
+                        number(row["attempts"]),
+                        f"{row['attempts'] / attempts:.1%}",
+                    )
+                    for row in ends
+                ],
+                numbers=2,
+            ),
+        )
+    )
+
+
+def losses(found: Findings) -> Html:
+    """Return what of the journal could not be read."""
+    missing = found.workers["missing"] or 0
+    if missing:
+        told = (
+            f"The gaps in the workers' line numbers say that {plural(missing, 'line')} of the "
+            "journal are missing: figures are too small by what was in them."
+        )
+    else:
+        told = "The workers' line numbers have no gaps."
+    unfinished = (found.workers["starts"] or 0) - (found.workers["stopped"] or 0)
+    if unfinished:
+        told += (
+            f" {plural(unfinished, 'worker has', 'workers have')} no last line: still running, "
+            "or killed."
+        )
+    if not found.rejects:
+        return note(f"Every line could be read. {told}")
+    listed = table(
+        "What could not be read",
+        ("file", "reason", "lines"),
+        [(text(row["file"]), text(row["reason"]), number(row["lines"])) for row in found.rejects],
+        numbers=1,
+    )
+    return join((note(told), listed))

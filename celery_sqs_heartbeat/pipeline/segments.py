@@ -1,0 +1,59 @@
+"""Finds a journal's segments without reading them."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Collection
+
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
+
+#: Of Spark's format `binaryFile`, and of the journal's folders. The content is never asked for.
+SCHEMA = (
+    "path string, modificationTime timestamp, length bigint, content binary, dt date, worker string"
+)
+CLOSED = "seg-*.jsonl.zst"
+_ALL = "seg-*.jsonl.{zst,open}"
+
+
+def journal_path(journal: str) -> str:
+    """Return the journal's path as Spark has it: `s3a:` for `s3:`."""
+    return journal.replace("s3://", "s3a://", 1) if journal.startswith("s3://") else journal
+
+
+def journal_days(
+    spark: SparkSession,
+    journal: str,
+    first: datetime.date | None = None,
+    last: datetime.date | None = None,
+) -> Days | None:
+    """Return the range of the days between first and last that the journal has segments of.
+
+    Raises:
+        PipelineError: There is no such journal.
+    """
+    read_lines(spark, journal)
+    segments = (
+        spark.read.format("binaryFile")
+        .schema(SCHEMA)
+        .option("pathGlobFilter", _ALL)
+        .load(journal_path(journal))
+    )
+    found = [row["dt"] for row in segments.select("dt").distinct().collect()]
+    return days_between(found, first, last)
+
+
+def days_between(
+    days: Collection[datetime.date | None],
+    first: datetime.date | None = None,
+    last: datetime.date | None = None,
+) -> Days | None:
+    """Return the range of those days that are between first and last; None for none."""
+    wanted = [
+        day
+        for day in days
+        if day is not None and (first is None or first <= day) and (last is None or day <= last)
+    ]
+    return Days(min(wanted), max(wanted)) if wanted else None

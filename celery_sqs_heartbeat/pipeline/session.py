@@ -1,0 +1,73 @@
+"""Starts Spark on this machine, with what such small data needs, or takes the one it is given."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.pipeline.java import use_java
+
+#: What the jobs rely on, wherever they run.
+_JOBS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.sources.partitionOverwriteMode": "dynamic",
+}
+#: A user of `report` sees no log lines of Spark's but errors.
+_LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
+#: The serial collector and smaller partitions gain a tenth each on two cores.
+_LOCAL = {
+    "spark.master": "local[*]",
+    "spark.ui.enabled": "false",
+    # The commands show a progress of their own.
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.memory": "2g",
+    "spark.driver.extraJavaOptions": (
+        f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING}"
+    ),
+    "spark.sql.files.maxPartitionBytes": "32m",
+    # Enough for some ten million events on one machine; 200, the default, is slow for few.
+    "spark.sql.shuffle.partitions": "16",
+}
+
+
+def new_session(name: str, conf: Mapping[str, str] | None = None) -> SparkSession:
+    """Return a Spark session.
+
+    That is one on this machine, unless `spark-submit` has started this program, or
+    `SPARK_REMOTE` names a Spark Connect server: then everything that is about the machines, as
+    the master and the memory, stays as it is there.
+
+    Args:
+        conf: Wins over everything.
+
+    Raises:
+        PipelineError: Spark would start here, and there is no Java for it.
+    """
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    remote = os.environ.get("SPARK_REMOTE", "")
+    is_here = not remote or remote.startswith("local")
+    if is_here and not _is_submitted():
+        use_java()
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    if remote or _is_submitted():
+        return _configured(SparkSession.builder, {**_JOBS, **(conf or {})}).getOrCreate()
+    builder = SparkSession.builder.appName(name)
+    return _configured(builder, {**_LOCAL, **_JOBS, **(conf or {})}).getOrCreate()
+
+
+def _is_submitted() -> bool:
+    """Return whether a JVM that `spark-submit` configured is there, or is going to be."""
+    submit_args = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in submit_args
+
+
+def _configured(builder: SparkSession.Builder, settings: Mapping[str, str]) -> SparkSession.Builder:
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder

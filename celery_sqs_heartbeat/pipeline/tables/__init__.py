@@ -1,0 +1,1 @@
+"""The tables, one a file: pure functions from frames to frames."""

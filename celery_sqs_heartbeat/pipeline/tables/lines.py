@@ -1,0 +1,118 @@
+"""Reads the lines of a journal's segments, and finds the segments that can't be read whole.
+
+A segment that was cut or damaged after it was written reads in two ways. What Spark's reader
+meets as the end of the file is a line without an end. What it meets as an error ends the file
+with `ignoreCorruptFiles`, and says nothing. So each closed segment is unpacked once more as one
+text: one that gives none, or one without an end of line at its end, is torn. Of one
+that was cut exactly between two frames, or to nothing, nothing shows but the gap in `seq`, which
+`workers` counts.
+"""
+
+from __future__ import annotations
+
+import datetime
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.journal.fields import FIELDS
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+
+CORRUPT, FILE, DAY, TORN = "_corrupt", "_file", "_day", "_torn"
+#: The first and the last day that are wanted, or null: on every line, as a constant.
+FIRST, LAST = "_first", "_last"
+
+_SEGMENTS = "seg-*.jsonl.{zst,open}"
+_CLOSED = "seg-*.jsonl.zst"
+#: The path of a segment below its journal's folder.
+_RELATIVE = r"dt=[^/]+/worker=[^/]+/[^/]+$"
+_FIELDS = ", ".join(f"`{field.name}` {field.type}" for field in FIELDS)
+_SCHEMA = f"{_FIELDS}, `{CORRUPT}` string, dt date, worker string"
+_ONE_DAY = datetime.timedelta(days=1)
+
+
+def read_lines(
+    spark: SparkSession,
+    journal: str,
+    first: datetime.date | None = None,
+    last: datetime.date | None = None,
+) -> DataFrame:
+    """Return the lines of a journal, and a line marked `_torn` for each torn segment.
+
+    Only the folders of the days that are wanted are read, and of one more on either side: a
+    line that was late at midnight is in the next, and a clock that is wrong may have put it
+    into either. `events_of` keeps the days that are wanted.
+
+    Args:
+        journal: A folder, or a URL that Spark can read: `file:`, `s3a:`, or `s3:` for that.
+        first: The first day that is wanted; None for all.
+        last: The last one.
+
+    Raises:
+        PipelineError: There is no such journal.
+    """
+    path = journal.replace("s3://", "s3a://", 1) if journal.startswith("s3://") else journal
+    try:
+        lines = _read_json(spark, path)
+        torn = _read_torn(spark, path)
+        # Where Spark is remote, a missing folder shows only when it is asked.
+        lines.schema  # noqa: B018
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise PipelineError(
+            f"there is no journal at {journal!r}: give the folder or URL that "
+            "sqs_heartbeat_journal names, in which there are folders dt=YYYY-MM-DD"
+        ) from None
+    if torn is not None:
+        lines = lines.unionByName(torn, allowMissingColumns=True)
+    if first is not None:
+        lines = lines.where(F.col(DAY) >= F.lit(first - _ONE_DAY))
+    if last is not None:
+        lines = lines.where(F.col(DAY) <= F.lit(last + _ONE_DAY))
+    return lines.withColumns(
+        {FIRST: F.lit(first).cast("date"), LAST: F.lit(last).cast("date")},
+    )
+
+
+def _read_json(spark: SparkSession, path: str) -> DataFrame:
+    return (
+        spark.read.schema(_SCHEMA)
+        .option("mode", "PERMISSIVE")
+        .option("columnNameOfCorruptRecord", CORRUPT)
+        .option("ignoreCorruptFiles", "true")
+        .option("ignoreMissingFiles", "true")
+        .option("pathGlobFilter", _SEGMENTS)
+        .json(path)
+        .select(
+            *(field.name for field in FIELDS),
+            CORRUPT,
+            _relative_path(),
+            F.col("dt").alias(DAY),
+            F.lit(False).alias(TORN),
+        )
+    )
+
+
+def _read_torn(spark: SparkSession, path: str) -> DataFrame | None:
+    """Return the closed segments that can't be unpacked to their end; None if none is closed."""
+    all_closed = spark.read.format("binaryFile").option("pathGlobFilter", _CLOSED).load(path)
+    if "dt" not in all_closed.columns:
+        return None
+    whole = (
+        spark.read.option("ignoreCorruptFiles", "true")
+        .option("ignoreMissingFiles", "true")
+        .option("pathGlobFilter", _CLOSED)
+        .text(path, wholetext=True)
+        .where(F.col("value").endswith("\n"))
+    )
+    day = F.col("dt").cast("date").alias(DAY)
+    torn = all_closed.select(_relative_path(), day).join(
+        whole.select(_relative_path(), day), [FILE, DAY], "left_anti"
+    )
+    return torn.withColumn(TORN, F.lit(True))
+
+
+def _relative_path() -> Column:
+    return F.regexp_extract("_metadata.file_path", _RELATIVE, 0).alias(FILE)

@@ -1,0 +1,55 @@
+"""Recoveries: how long a message whose attempt came to nothing waited for the next receive."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.schema import PARTITION, RECOVERIES
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
+
+_SECOND = 1_000_000
+#: Ends after which the message has to be received again.
+FRUITLESS = ("released", "lapsed", "lost", "capped", "abandoned")
+
+
+def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
+    """Return a row for each attempt that ended without its message done.
+
+    Promised is the delay that a release asked for, else what the lease had left, by the last
+    confirmed timeout.
+    """
+    end = workers.agg(F.max("last_seen").alias("data_end"))
+    failed = F.when(F.col("ended_as") == "abandoned", F.col("last_event")).otherwise(
+        F.coalesce("ended", "last_event")
+    )
+    receives = Window.partitionBy("queue", "msg").orderBy("rc", "received", "dlv")
+    next_receives = (
+        _that_concern(attempts)
+        .withColumn("next_received", F.lead("received").over(receives))
+        .withColumn("next_wid", F.lead("wid").over(receives))
+        .where(F.col("ended_as").isin(*FRUITLESS))
+        .withColumn("failed", failed)
+    )
+    confirmed = F.coalesce("last_extended", "received")
+    timeout = F.when(F.col("last_extended").isNull(), F.col("vt")).otherwise(F.col("last_vt"))
+    left = F.greatest(confirmed + timeout * _SECOND - F.col("failed"), F.lit(0))
+    delay = F.col("last_vt") * _SECOND
+    promised = F.when(F.col("ended_as") == "released", delay).otherwise(left)
+    recovery = F.coalesce("next_received", "data_end") - F.col("failed")
+    return shape(
+        next_receives.crossJoin(F.broadcast(end))
+        .withColumn("is_censored", F.col("next_received").isNull())
+        .withColumn("recovery_us", recovery)
+        .withColumn("promised_us", promised)
+        .withColumn("excess_us", F.col("recovery_us") - F.col("promised_us"))
+        .withColumn(PARTITION, day_of(F.col("failed"))),
+        RECOVERIES,
+    )
+
+
+def _that_concern(attempts: DataFrame) -> DataFrame:
+    """Return all attempts of the messages of which one came to nothing."""
+    fruitless = attempts.where(F.col("ended_as").isin(*FRUITLESS))
+    hashes = fruitless.select(F.xxhash64("msg").alias("hash")).distinct()
+    return attempts.join(F.broadcast(hashes), F.xxhash64("msg") == F.col("hash"), "left_semi")

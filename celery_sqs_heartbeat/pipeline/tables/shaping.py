@@ -1,0 +1,19 @@
+"""Brings a frame into the shape that the contract asks for."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
+
+
+def day_of(ts: Column) -> Column:
+    """Return the UTC day of a time in microseconds. It needs a session in UTC."""
+    return F.to_date(F.timestamp_micros(ts))
+
+
+def shape(frame: DataFrame, table: Table) -> DataFrame:
+    """Return exactly the table's columns, in order and of its types, `dt` last."""
+    columns = [F.col(column.name).cast(column.type).alias(column.name) for column in table.columns]
+    return frame.select(*columns, F.col(PARTITION).cast("date").alias(PARTITION))

@@ -1,0 +1,48 @@
+"""A worker that nobody hears of: no heartbeat, no journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fleet.profile import QueueProfile
+from fleet.truth import Execution, Receive
+
+if TYPE_CHECKING:
+    from fleet.world import World
+
+
+class BareWorker:
+    """A worker with neither heartbeat nor journal: one task at a time."""
+
+    wid = None
+    is_up = True
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self._is_busy = False
+
+    @property
+    def room(self) -> int:
+        """How many more messages it takes."""
+        return 0 if self._is_busy else 1
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether it holds nothing: of what it holds no journal tells."""
+        return not self._is_busy
+
+    def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:
+        """Run the message's task, then delete it."""
+        self._is_busy = True
+        execution = Execution(None, self.world.clock())
+        receive.execution, receive.is_new, receive.mark = execution, True, "no-heartbeat"
+
+        def finish() -> None:
+            self._is_busy = False
+            execution.ended_at, execution.succeeded = self.world.clock(), True
+            self.world.sqs.delete_message(
+                QueueUrl=self.world.urls[queue.name], ReceiptHandle=message["ReceiptHandle"]
+            )
+
+        self.world.clock.at(self.world.clock() + queue.run_time(self.world.random), finish)

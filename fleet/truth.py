@@ -1,0 +1,93 @@
+"""What really happened to each message, as only the simulation can know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+
+@dataclass(eq=False, slots=True)
+class Execution:
+    """One run of a task. Times in seconds of the world; None of `wid` is a bare worker.
+
+    Attributes:
+        ended_at: None for as long as it runs.
+        is_cut_off: Its worker was killed, or gave the message back, while it ran: no
+            journal tells of its end.
+    """
+
+    wid: str | None
+    started_at: float
+    ended_at: float | None = None
+    succeeded: bool = False
+    is_cut_off: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Receive:
+    """One delivery of a message.
+
+    Attributes:
+        mark: What would be to blame if the message were delivered again now.
+        cause: What was to blame when it was; None where it was not.
+    """
+
+    wid: str | None
+    count: int
+    execution: Execution | None = None
+    is_new: bool = False
+    mark: str | None = None
+    cause: str | None = None
+
+
+@dataclass(eq=False, slots=True)
+class History:
+    """The receives of one message, in their order."""
+
+    message_id: str
+    queue: str
+    receives: list[Receive] = field(default_factory=list)
+
+    def deliver(self, wid: str | None, count: int, *, is_second: bool) -> Receive:
+        """Note a delivery, and what brought it about."""
+        if self.receives:
+            last = self.receives[-1]
+            last.cause = "second-delivery" if is_second else last.mark or "unknown"
+        receive = Receive(wid, count)
+        self.receives.append(receive)
+        return receive
+
+    def pairs(self, end: float) -> Iterator[dict[str, object]]:
+        """Return the duplicates that journals can tell of, the world having ended at `end`."""
+        first: Receive | None = None
+        for receive in self.receives:
+            second = receive.execution
+            if second is None:
+                continue
+            if first is not None and receive.is_new and receive.wid is not None:
+                row = self._pair(first, second, end)
+                if row is not None:
+                    yield row
+            first = receive
+
+    def _pair(self, first: Receive, second: Execution, end: float) -> dict[str, object] | None:
+        one = first.execution
+        assert one is not None
+        ends = [end if each.ended_at is None else each.ended_at for each in (one, second)]
+        overlap = min(ends) - max(one.started_at, second.started_at)
+        both = one.succeeded and second.succeeded
+        if overlap <= 0 and not both and not one.is_cut_off:
+            return None
+        return {
+            "msg": self.message_id,
+            "first_wid": one.wid,
+            "second_wid": second.wid,
+            "overlap": round(max(0.0, overlap), 3),
+            "both_succeeded": both,
+            "cause": first.cause,
+        }
+
+
+def pairs_of(histories: Iterable[History], end: float) -> list[dict[str, object]]:
+    """Return the duplicates of all messages, the world having ended at `end`."""
+    return [pair for history in histories for pair in history.pairs(end)]

@@ -1,0 +1,293 @@
+"""A worker of the fleet: the real keeper, fed and told as the transport does."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.core.lease import State
+from celery_sqs_heartbeat.dispatch import Settle
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from fleet import profile
+from fleet.network import Network
+from fleet.profile import QueueProfile, Trouble
+from fleet.recorder import Recorder
+from fleet.truth import Execution, Receive
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.world import World
+
+#: Longest sleep of the keeper: it is woken for whatever is due.
+_LONG = 1e9
+#: How long a kill waits, in seconds, for a moment that a journal can tell of.
+_KILL_POLL = 0.2
+#: How much longer a task runs, in seconds, that would end while a call for it is under way.
+_ANSWER_POLL = 0.2
+#: What a journal can show of calls that went wrong.
+_BLAMED = {Trouble.SLOW: "sqs-slow", Trouble.REFUSED: "sqs-slow", Trouble.LOST: "network"}
+
+
+@dataclass(slots=True)
+class _Held:
+    """A message that is not ended here. `receive` is the latest of it here."""
+
+    receive: Receive
+    handle: str
+    profile: QueueProfile
+
+
+class Worker:
+    """One process of a worker with a keeper and a journal."""
+
+    def __init__(self, world: World, recorder: Recorder) -> None:
+        self.world = world
+        self.recorder = recorder
+        self.troubled_at = world.clock()
+        self.is_up = True
+        self.is_stopping = False
+        self.network = Network(world.clock, world.adapter, world.random, world.is_stale)
+        self.keeper = LeaseKeeper(
+            world.adapter,
+            interval=_LONG,
+            clock=world.clock,
+            jitter=world.random.random,
+            observer=self._observe,
+            dispatcher=self,
+        )
+        self._held: dict[str, _Held] = {}
+        self._receives: dict[str, Receive] = {}
+        self._queued: deque[str] = deque()
+        self._running = 0
+        self._stalled_until = 0.0
+        self._step_at: float | None = None
+
+    @property
+    def wid(self) -> str | None:
+        """Its id in the journal."""
+        return self.recorder.wid
+
+    @property
+    def room(self) -> int:
+        """How many more messages it takes."""
+        if not self.is_up or self.is_stopping or self._is_stalled():
+            return 0
+        return profile.PREFETCH - len(self._queued) - self._running
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether all that it holds is its own for certain."""
+        now = self.world.clock()
+        return (
+            self.network.trouble is None
+            and not self._is_stalled()
+            and all(each.certain and now < each.expires_at for each in self.keeper._book.leases())
+        )
+
+    def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:
+        """Take in a message that was just received."""
+        message_id, handle = message["MessageId"], message["ReceiptHandle"]
+        leases = len(self.keeper)
+        receipt = self.keeper.receive(
+            self.world.urls[queue.name],
+            message,
+            terms=queue.terms,
+            sent_at=self.world.clock() - self.network.latency(),
+            task=queue.task,
+            task_id=f"t-{message_id[:13]}",
+        )
+        held = self._held.get(message_id)
+        if receipt is Receipt.NEW:
+            self._held[message_id] = _Held(receive, handle, queue)
+            self._queued.append(message_id)
+        elif len(self.keeper) == leases:
+            # Its lease goes on, be it for its delete only: so does its one execution.
+            receive.execution = self._receives[message_id].execution
+            if held is not None:
+                held.receive, held.handle = receive, handle
+        self._receives[message_id] = receive
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Start what can be started, and let the keeper work."""
+        if not self.is_up or self._is_stalled():
+            return
+        while self._queued and self._running < profile.CONCURRENCY and not self.is_stopping:
+            self._begin(self._queued.popleft())
+        due = self.keeper.step()
+        if due < _LONG / 2 and (self._step_at is None or due < self._step_at):
+            self._step_at = due
+            self.world.clock.at(due, partial(self._step, due))
+
+    # -- The keeper's dispatcher -----------------------------------------------------------
+
+    def dispatch(self, call: Call, settle: Settle) -> None:
+        """Carry a call of the keeper's through the network."""
+        if self.network.hinders(call) and self.network.trouble in _BLAMED:
+            for entry in call.entries:
+                self._blame(entry.lease.message_id, _BLAMED[self.network.trouble])
+        self.network.carry(call, partial(self._settle, settle))
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    # -- What disturbs it -----------------------------------------------------------------
+
+    def meet(self, trouble: Trouble) -> None:
+        """Let something happen to it."""
+        self.troubled_at = self.world.clock()
+        if trouble is Trouble.STARVED:
+            self._stall()
+        elif trouble is Trouble.SOFT_SHUTDOWN:
+            self.stop(is_soft=True)
+        elif trouble is Trouble.KILLED:
+            self._kill()
+        elif trouble is Trouble.KILLED_AFTER_SUCCESS:
+            self.network.trouble = trouble
+            self._kill(after_success=True)
+        else:
+            self.network.trouble = trouble
+            self._later(profile.SPELL, self._recover)
+
+    def stop(self, *, is_soft: bool = False) -> None:
+        """Begin no more; when soft, give back what runs, and let that go on."""
+        self.is_stopping = True
+        while self._queued:
+            self.keeper.release(self._held.pop(self._queued.popleft()).handle, 0, "shutdown")
+        for message_id, held in list(self._held.items()) if is_soft else ():
+            execution = held.receive.execution
+            if execution is not None and execution.ended_at is None:
+                execution.is_cut_off = True
+                self._blame(message_id, "released-while-running")
+                self.keeper.release(held.handle, 0, "shutdown")
+                del self._held[message_id]
+        self.go_on()
+        self._end_when_idle()
+
+    def _end_when_idle(self) -> None:
+        if not self.is_up:
+            return
+        if len(self.keeper) or self._is_stalled() or self._held:
+            self._later(1.0, self._end_when_idle)
+            return
+        self.recorder.stop()
+        self._end()
+
+    def _stall(self) -> None:
+        self._stalled_until = self.world.clock() + profile.STALL
+        for lease in self.keeper._book.leases():
+            self._blame(lease.message_id, "keeper-starved")
+        self._later(profile.STALL, self._wake)
+
+    def _wake(self) -> None:
+        self.recorder.note_late(profile.STALL)
+        self.go_on()
+
+    def _recover(self) -> None:
+        self.network.trouble = None
+
+    def _kill(self, *, after_success: bool = False) -> None:
+        """Die at once, unless something has ended of which the journal says nothing yet.
+
+        The two are the same in it: a worker that died before its task had ended, and one
+        that died within the moment between that and SQS's answer.
+        """
+        ending = [lease for lease in self.keeper._book.leases() if lease.state is not State.HELD]
+        untold = any(lease.state is State.BACK or not lease.attempts for lease in ending)
+        if untold or (after_success and not ending):
+            self._later(_KILL_POLL, lambda: self._kill(after_success=after_success))
+            return
+        for lease in ending:
+            self._blame(lease.message_id, "died-after-success")
+        for message_id, held in self._held.items():
+            self._blame(message_id, "died-while-running")
+            execution = held.receive.execution
+            if execution is not None:
+                execution.ended_at, execution.is_cut_off = self.world.clock(), True
+        self._end()
+
+    def _end(self) -> None:
+        self.is_up = False
+        self.recorder.close()
+        self.world.ended(self)
+
+    # -- Its life ----------------------------------------------------------------------------
+
+    def _begin(self, message_id: str) -> None:
+        held = self._held[message_id]
+        if not self.keeper.owns(held.handle):
+            self.keeper.disown(held.handle)
+            del self._held[message_id]
+            return
+        self.keeper.note_start(held.handle)
+        execution = Execution(self.wid, self.world.clock())
+        held.receive.execution, held.receive.is_new = execution, True
+        self._running += 1
+        seconds = held.profile.run_time(self.world.random)
+        self._later(seconds, lambda: self._finish(message_id, execution))
+
+    def _finish(self, message_id: str, execution: Execution) -> None:
+        if self.is_up and self._is_stalled():
+            self.world.clock.at(self._stalled_until, lambda: self._finish(message_id, execution))
+            return
+        if self.is_up and self._has_call_under_way(message_id):
+            self._later(_ANSWER_POLL, lambda: self._finish(message_id, execution))
+            return
+        if execution.ended_at is None:
+            execution.ended_at = self.world.clock()
+        self._running -= 1
+        if not self.is_up or execution.is_cut_off:
+            return
+        held = self._held.pop(message_id)
+        if self.world.random.random() < profile.FAILING:
+            self.keeper.release(held.handle, 5, "failed")
+        else:
+            execution.succeeded = True
+            self.keeper.done(held.handle)
+        self.go_on()
+
+    def _has_call_under_way(self, message_id: str) -> bool:
+        """Return whether SQS is being asked something of a message.
+
+        A task that ends meanwhile could keep a slow answer out of the journal.
+        """
+        held = self._held.get(message_id)
+        lease = self.keeper._book.get(held.handle) if held is not None else None
+        return lease is not None and lease.call is not None
+
+    def _is_stalled(self) -> bool:
+        return self.world.clock() < self._stalled_until
+
+    def _later(self, seconds: float, job: Any) -> None:
+        self.world.clock.at(self.world.clock() + seconds, job)
+
+    def _step(self, due: float) -> None:
+        if due == self._step_at:
+            self._step_at = None
+            self.go_on()
+
+    def _settle(self, settle: Settle, outcomes: Sequence[Outcome]) -> None:
+        if not self.is_up:
+            return
+        if self._is_stalled():
+            self.world.clock.at(self._stalled_until, lambda: self._settle(settle, outcomes))
+            return
+        settle(outcomes)
+        self.go_on()
+
+    def _observe(self, event: Event) -> None:
+        self.recorder(event)
+        if event.kind is EventKind.LEASE_CAPPED:
+            self._blame(event.message_id, "capped")
+        elif event.kind is EventKind.LEASE_EXTENDED and event.slack > 0:
+            self._blame(event.message_id, None)
+
+    def _blame(self, message_id: str, cause: str | None) -> None:
+        self._receives[message_id].mark = cause

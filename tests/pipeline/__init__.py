@@ -1,0 +1,1 @@
+"""What the pipeline makes of journals."""

@@ -1,0 +1,193 @@
+from __future__ import annotations
+
+import datetime
+import json
+import random
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.journal.events import WORKER_STARTED, Record, WorkerStarted
+from celery_sqs_heartbeat.journal.lines import line_of, slim
+from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.schema import EVENTS
+from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines, rejects_of
+from tests.pipeline.builders import DAY, SECOND, message
+from tests.unit.journal.making import ORIGIN, event_of
+
+Line = dict[str, Any]
+FIRST = datetime.date(2026, 3, 14)
+NEXT = FIRST + datetime.timedelta(days=1)
+ONE_DAY = 86_400 * SECOND
+STARTED_RECORD = WorkerStarted(
+    **ORIGIN.stamp(WORKER_STARTED, ORIGIN.started_at, 1),
+    host="h1",
+    pid=7,
+    boot="b1",
+    node="celery@h1",
+    pool="prefork",
+    concurrency=4,
+    settings={"threshold": "20"},
+    versions={"celery": "5.6"},
+)
+
+
+def lines(count: int, wid: str = "w1", **fields: Any) -> list[Line]:
+    return [
+        {"v": 1, "mono": n, "seq": n, "wid": wid, **message("task-started", n), **fields}
+        for n in range(1, count + 1)
+    ]
+
+
+def encoded(rows: Iterable[Line | str]) -> bytes:
+    texts = [
+        row if isinstance(row, str) else json.dumps(row, separators=(",", ":")) for row in rows
+    ]
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def frame(data: bytes) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=True).compress(data)
+
+
+def put(journal: Path, name: str, data: bytes, wid: str = "w1", day: object = FIRST) -> None:
+    path = journal / f"dt={day}" / f"worker={wid}" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def numbers(spark: SparkSession, journal: Path) -> list[tuple[str, int]]:
+    events = events_of(read_lines(spark, str(journal)))
+    return sorted((row["wid"], row["seq"]) for row in events.select("wid", "seq").collect())
+
+
+def rejects(spark: SparkSession, journal: Path) -> set[tuple[str, str, int]]:
+    rows = rejects_of(read_lines(spark, str(journal))).collect()
+    return {(Path(row["file"]).name, row["reason"], row["lines"]) for row in rows}
+
+
+def test_what_is_no_event_is_counted_by_segment_and_reason(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    good = lines(2000)
+    newer, new_event = good[0] | {"v": 2}, good[1] | {"ev": "unheard-of"}
+    whole = frame(encoded(good[:1000]))
+    cut = frame(encoded(lines(2000)))
+    put(tmp_path, "seg-1.jsonl.zst", whole)
+    put(tmp_path, "seg-2.jsonl.zst", frame(encoded([newer, newer, new_event, "what}", "{}"])))
+    put(tmp_path, "seg-3.jsonl.open", encoded(good[1000:1100]) + b'{"v":1,"ts":17')
+    put(tmp_path, "seg-4.jsonl.zst", cut[: len(cut) // 2])
+    put(tmp_path, "seg-5.jsonl.zst", frame(encoded(good[1100:1200])) + cut[: len(cut) // 2])
+    put(tmp_path, "seg-6.jsonl.zst", b"no zstd" * 9)
+    put(tmp_path, ".seg-7.jsonl.zst", b"not whole yet")
+    assert rejects(spark, tmp_path) == {
+        ("seg-2.jsonl.zst", "unknown version", 2),
+        ("seg-2.jsonl.zst", "unknown event", 1),
+        ("seg-2.jsonl.zst", "corrupt line", 2),
+        ("seg-3.jsonl.open", "torn segment", 1),
+        ("seg-4.jsonl.zst", "torn segment", 1),
+        ("seg-5.jsonl.zst", "torn segment", 1),
+        ("seg-6.jsonl.zst", "torn segment", 1),
+    }
+    assert {("w1", n) for n in range(1, 1201)} <= set(numbers(spark, tmp_path))
+    path = rejects_of(read_lines(spark, str(tmp_path))).select("file").first()
+    assert path is not None
+    assert path["file"].startswith("dt=2026-03-14/worker=w1/seg-")
+
+
+def test_a_missing_journal_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(PipelineError, match=r"no journal at .*nowhere"):
+        read_lines(spark, str(tmp_path / "nowhere"))
+
+
+def test_an_empty_journal_has_no_events_and_no_rejects(spark: SparkSession, tmp_path: Path) -> None:
+    assert numbers(spark, tmp_path) == []
+    assert rejects(spark, tmp_path) == set()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_shuffling_splitting_and_doubling_lines_changes_nothing(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    chance = random.Random(seed)
+    all_lines = [*lines(60, "w1"), *lines(40, "w2")]
+    pieces: dict[tuple[str, str], list[Line]] = {}
+    for line in [*all_lines, *chance.sample(all_lines, 30)]:
+        name = f"seg-{chance.randrange(3)}.jsonl.{chance.choice(['open', 'zst'])}"
+        pieces.setdefault((line["wid"], name), []).append(line)
+    for (wid, name), piece in pieces.items():
+        chance.shuffle(piece)
+        data = encoded(piece)
+        put(tmp_path, name, frame(data) if name.endswith("zst") else data, wid)
+    expected = sorted((line["wid"], line["seq"]) for line in all_lines)
+    assert numbers(spark, tmp_path) == expected
+
+
+def test_only_the_wanted_days_are_read_with_what_was_late_at_midnight(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    late, far, before = lines(3)
+    put(tmp_path, "seg-1.jsonl.open", encoded([before | {"ts": DAY - 1}, late]))
+    put(tmp_path, "seg-2.jsonl.open", encoded([far]) + b'{"v":1,', day=NEXT)
+    put(tmp_path, "seg-3.jsonl.open", b"corrupt}\n", day=NEXT + (NEXT - FIRST))
+    wanted = read_lines(spark, str(tmp_path), FIRST, FIRST)
+    rows = events_of(wanted).select("seq", "dt").collect()
+    assert {tuple(row) for row in rows} == {(late["seq"], FIRST), (far["seq"], FIRST)}
+    assert rejects_of(wanted).collect() == []
+
+
+def test_a_wrong_clock_is_set_by_the_times_that_sqs_tells(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def receives(wid: str, ahead: int) -> list[Line]:
+        rows = lines(9, wid, ev="message-received")
+        for row in rows:
+            row["first"] = row["ts"] - 20_000
+            row["ts"] += ahead
+        rows[4]["first"] -= 600 * SECOND
+        return rows
+
+    # One whose process had been stopped does not count, nor one that somebody else received.
+    not_first = lines(1, "w1", ev="message-received", rc=2, first=0, seq=10, ts=DAY + 9 * SECOND)[0]
+    put(tmp_path, "seg-1.jsonl.open", encoded([*receives("w1", 7 * SECOND), not_first]))
+    put(tmp_path, "seg-1.jsonl.open", encoded(receives("w2", 30_000)), wid="w2")
+    put(tmp_path, "seg-1.jsonl.open", encoded(receives("w3", -ONE_DAY)), wid="w3")
+    rows = events_of(read_lines(spark, str(tmp_path))).collect()
+    assert {(row["wid"], row["skew_us"]) for row in rows} == {
+        ("w1", 7 * SECOND + 20_000),
+        ("w2", 0),
+        ("w3", -ONE_DAY + 20_000),
+    }
+    assert {row["dt"] for row in rows} == {FIRST}
+    assert {row["ts"] for row in rows if row["wid"] == "w1" and row["seq"] == 1} == {
+        DAY + SECOND - 20_000
+    }
+
+
+def test_what_a_worker_wrote_is_read_back_field_by_field(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    records: list[Record] = [
+        STARTED_RECORD,
+        *(record_of(event_of(kind), seq, ORIGIN) for seq, kind in enumerate(EventKind, 2)),
+    ]
+    writer = SegmentWriter(tmp_path, ORIGIN.wid, Rotation(), clock=lambda: 0.0)
+    half = len(records) // 2
+    writer.write((record.ts, line_of(record)) for record in records[:half])
+    writer.rotate()
+    writer.write((record.ts, line_of(record)) for record in records[half:])
+    found = {
+        row["seq"]: row.asDict() for row in events_of(read_lines(spark, str(tmp_path))).collect()
+    }
+    nothing = dict.fromkeys(EVENTS.names)
+    assert found == {
+        record.seq: {**nothing, **slim(record), "skew_us": 0, "dt": FIRST} for record in records
+    }
+    assert rejects(spark, tmp_path) == set()

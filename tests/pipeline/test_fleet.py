@@ -1,0 +1,151 @@
+"""The pipeline finds in a fleet's journals what the simulation knows, and nothing else."""
+
+from __future__ import annotations
+
+import collections
+import json
+import random
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from pyspark.sql import Row, SparkSession
+
+from celery_sqs_heartbeat.journal import read_journal
+from celery_sqs_heartbeat.journal.layout import closed_path, closed_segments, segment_path
+from celery_sqs_heartbeat.journal.packing import unpack
+from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.jobs import refresh
+from celery_sqs_heartbeat.pipeline.running import running_terms
+from celery_sqs_heartbeat.pipeline.segments import journal_days
+from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
+from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
+from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines
+from celery_sqs_heartbeat.pipeline.tables.workers import workers_of
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from fleet.making import JOURNAL, TRUTH, make_fleet
+from fleet.profile import QUEUES
+from tests.pipeline.builders import SECOND
+from tests.pipeline.journals import rows_in
+
+#: Two clocks, each corrected to within the way of an answer.
+TOLERANCE_US = 5_000
+TABLES = (schema.WORKERS, schema.ATTEMPTS, schema.DUPLICATES)
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("fleet")
+    make_fleet(out, workers=4, hours=1.1, seed=24)
+    return out
+
+
+@pytest.fixture(scope="module")
+def truth(fleet: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
+    pairs = [json.loads(line) for line in (fleet / TRUTH).read_text().splitlines()]
+    return {(pair["msg"], pair["first_wid"], pair["second_wid"]): pair for pair in pairs}
+
+
+@pytest.fixture(scope="module")
+def found(
+    spark: SparkSession, fleet: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[list[Row]]:
+    """The duplicates, of all days at once."""
+    journal = mangle(fleet / JOURNAL, 1, tmp_path_factory.mktemp("mangled"))
+    events = events_of(read_lines(spark, str(journal))).cache()
+    workers = workers_of(events).cache()
+    attempts = attempts_of(events, workers).cache()
+    yield duplicates_of(attempts, events, workers).collect()
+    for frame in (events, workers, attempts):
+        frame.unpersist()
+
+
+def mangle(journal: Path, seed: int, into: Path) -> Path:
+    """Write a journal again: its lines in any order, in other segments, a tenth of them twice."""
+    chance = random.Random(seed)
+    lines = collections.defaultdict(list)
+    for segment in closed_segments(journal):
+        lines[segment.parent.relative_to(journal)] += list(unpack(segment))
+    for folder, told in lines.items():
+        day, wid = (part.partition("=")[2] for part in folder.parts)
+        told += chance.sample(told, len(told) // 10)
+        chance.shuffle(told)
+        pieces = chance.randint(1, 3)
+        for number in range(pieces):
+            path = closed_path(segment_path(into, day, wid, number + 1))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(zstandard.compress(b"".join(told[number::pieces])))
+    return into
+
+
+def test_every_cause_occurs_in_the_fleet(truth: dict[Any, dict[str, Any]]) -> None:
+    assert {pair["cause"] for pair in truth.values()} == set(schema.CAUSES) - {"unknown"}
+
+
+def test_each_duplicate_is_found_with_its_cause_and_no_other(
+    truth: dict[Any, dict[str, Any]], found: list[Row]
+) -> None:
+    causes = {(row.msg, row.first_wid, row.second_wid): row.cause for row in found}
+    assert len(found) == len(causes)
+    assert causes == {key: pair["cause"] for key, pair in truth.items()}
+
+
+def test_what_both_executions_came_to_is_found(
+    truth: dict[Any, dict[str, Any]], found: list[Row]
+) -> None:
+    """Of those whose end a journal tells."""
+    for row in found:
+        pair = truth[row.msg, row.first_wid, row.second_wid]
+        if row.overlap_us is not None and row.second_finished is not None:
+            assert abs(row.overlap_us - pair["overlap"] * SECOND) < TOLERANCE_US, row
+        if row.both_succeeded is not None:
+            assert row.both_succeeded == pair["both_succeeded"], row
+
+
+def test_day_by_day_the_same_is_found_wherever_the_lines_are(
+    spark: SparkSession, fleet: Path, found: list[Row], tmp_path: Path
+) -> None:
+    journal = str(mangle(fleet / JOURNAL, 2, tmp_path / "journal"))
+    days = journal_days(spark, journal)
+    assert days is not None
+    assert days.first < days.last
+    warehouse = tmp_path / "warehouse"
+    for day in (days.first, days.last):
+        lines = partial(read_lines, spark, journal)
+        refresh(Warehouse(spark, str(warehouse)), lines, Days(day, day), tables=TABLES)
+    expected = [{**row.asDict(), "dt": str(row.dt)} for row in found]
+    assert rows_in(warehouse, [schema.DUPLICATES]) == {
+        "duplicates": sorted(str(sorted(row.items())) for row in expected)
+    }
+
+
+def test_the_first_lines_say_the_settings_that_the_fleet_runs_with(fleet: Path) -> None:
+    for line in read_journal(fleet / JOURNAL):
+        if line["ev"] == "worker-started":
+            for queue in QUEUES:
+                terms = running_terms(line["settings"], queue.name, queue.visibility_timeout)
+                assert terms == queue.terms
+            assert set(line["versions"]) > {"celery", "celery-sqs-heartbeat"}
+
+
+def test_a_copy_of_the_fleet_has_messages_workers_and_duplicates_of_its_own(
+    tmp_path: Path,
+) -> None:
+    one = make_fleet(tmp_path / "one", workers=2, hours=0.3, seed=3)
+    two = make_fleet(tmp_path / "two", workers=2, hours=0.3, seed=3, copies=2)
+    assert (two.messages, two.lines, two.workers) == tuple(
+        2 * count for count in (one.messages, one.lines, one.workers)
+    )
+    lines = list(read_journal(tmp_path / "two" / JOURNAL))
+    assert len(lines) == two.lines
+    assert len({line["wid"] for line in lines}) == two.workers
+    causes = collections.Counter(pair["cause"] for pair in one.pairs)
+    assert collections.Counter(pair["cause"] for pair in two.pairs) == {
+        cause: 2 * count for cause, count in causes.items()
+    }
+    assert len({pair["msg"] for pair in two.pairs}) == 2 * len({p["msg"] for p in one.pairs}) > 0
+    assert {pair["msg"] for pair in two.pairs} <= {line.get("msg") for line in lines}

@@ -1,0 +1,134 @@
+"""Messages in flight by minute. All queues are counted in one go: each tells of one rule."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
+from tests.pipeline.builders import DAY, MINUTE, SECOND, attempts_frame, workers_frame
+
+_END_OF_DATA = 86_400 + 90
+
+#: Minute of the first day -> peak, mean, quota share, slots, day.
+Minutes = Mapping[int, tuple[Any, ...]]
+
+
+def _stay(queue: str, begin: float, end: float | None, **fields: Any) -> dict[str, Any]:
+    last = DAY + round((begin if end is None else end) * SECOND)
+    return {
+        "queue": queue,
+        "received": DAY + round(begin * SECOND),
+        "ended": None if end is None else last,
+        "last_event": last,
+        "ended_as": "deleted" if end is not None else "running",
+        "vt": 30,
+        "last_vt": 30,
+        **fields,
+    }
+
+
+def _abandoned(queue: str, begin: float, extended: float) -> dict[str, Any]:
+    last = DAY + round(extended * SECOND)
+    return _stay(queue, begin, None, ended_as="abandoned", last_extended=last, last_event=last)
+
+
+def _random_stays(seed: int) -> list[dict[str, Any]]:
+    chance = random.Random(seed)
+    stays = []
+    for _ in range(150):
+        begin = round(chance.uniform(0, 300), chance.choice((1, 6)))
+        stays.append(_stay(f"random-{seed}", begin, round(begin + chance.expovariate(0.2), 6)))
+    return stays
+
+
+_SEEDS = range(4)
+_STAYS = [
+    _stay("long", 30, 210),
+    _stay("idle", 0, 6),
+    _stay("idle", 180, 192),
+    *(_stay("one by one", *span) for span in ((1.1, 1.2), (1.3, 1.4), (1.4, 1.5))),
+    *(_stay("together", *span) for span in ((1.1, 1.6), (1.2, 1.5), (1.3, 1.4))),
+    _abandoned("abandoned", 0, 20),
+    _stay("midnight", 86_400 - 30, 86_400 + 30),
+    _stay("running", 86_400 + 30, None),
+    _stay("end", 86_400 + 60, _END_OF_DATA),
+    *(_stay("two workers", 0, 10, wid=wid) for wid in ("w1", "w2")),
+    _stay("unknown worker", 0, 10, wid="w3"),
+    *(stay for seed in _SEEDS for stay in _random_stays(seed)),
+]
+
+
+@pytest.fixture(scope="module")
+def minutes(spark: SparkSession) -> dict[str, dict[int, tuple[Any, ...]]]:
+    workers = workers_frame(
+        spark, *({"wid": wid, "concurrency": size} for wid, size in (("w1", 4), ("w2", 8)))
+    )
+    found: dict[str, dict[int, tuple[Any, ...]]] = {}
+    for row in in_flight_of(attempts_frame(spark, *_STAYS), workers).collect():
+        values = (row.peak, round(row.mean, 9), row.quota_share, row.slots, str(row.dt))
+        found.setdefault(row.queue, {})[(row.minute - DAY) // MINUTE] = values
+    return found
+
+
+def _levels(minutes: Mapping[int, tuple[Any, ...]]) -> dict[int, tuple[int, float]]:
+    return {minute: values[:2] for minute, values in minutes.items()}
+
+
+@pytest.mark.parametrize(
+    ("queue", "expected"),
+    [
+        pytest.param(
+            "long", {0: (1, 0.5), 1: (1, 1.0), 2: (1, 1.0), 3: (1, 0.5)}, id="held over minutes"
+        ),
+        pytest.param("idle", {0: (1, 0.1), 3: (1, 0.2)}, id="no row of a minute with nothing"),
+        pytest.param("one by one", {0: (1, 0.005)}, id="one leaves before the next comes"),
+        pytest.param("together", {0: (3, 0.015)}, id="three at once within a second"),
+        pytest.param("abandoned", {0: (1, 0.833333333)}, id="until the abandoned lease is over"),
+        pytest.param("running", {1440: (1, 0.5), 1441: (1, 0.5)}, id="until the data ends"),
+    ],
+)
+def test_a_minute_has_its_peak_and_mean(
+    minutes: dict[str, Minutes], queue: str, expected: dict[int, tuple[int, float]]
+) -> None:
+    assert _levels(minutes[queue]) == expected
+
+
+def test_slots_are_those_of_the_workers_with_messages_of_the_queue(
+    minutes: dict[str, Minutes],
+) -> None:
+    assert minutes["two workers"][0][2:4] == (2 / 120_000, 12)
+    assert minutes["unknown worker"][0][3] is None
+
+
+def test_a_message_held_over_midnight_is_in_both_days(minutes: dict[str, Minutes]) -> None:
+    assert {values[3:] for values in minutes["midnight"].values()} == {
+        (4, "2026-03-14"),
+        (4, "2026-03-15"),
+    }
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_peaks_are_those_of_a_walk_through_all_events(
+    minutes: dict[str, Minutes], seed: int
+) -> None:
+    peaks = {minute: values[0] for minute, values in minutes[f"random-{seed}"].items()}
+    assert peaks == _walk(_random_stays(seed))
+
+
+def _walk(stays: list[dict[str, Any]]) -> dict[int, int]:
+    steps = sorted(
+        (at, step) for stay in stays for at, step in ((stay["received"], 1), (stay["ended"], -1))
+    )
+    peaks: dict[int, int] = {}
+    level, last = 0, (steps[0][0] - DAY) // MINUTE
+    for at, step in steps:
+        for minute in range(last, (at - DAY) // MINUTE + 1):
+            peaks[minute] = max(peaks.get(minute, 0), level)
+        level, last = level + step, (at - DAY) // MINUTE
+        peaks[last] = max(peaks[last], level)
+    return {minute: peak for minute, peak in peaks.items() if peak}

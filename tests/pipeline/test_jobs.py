@@ -1,0 +1,123 @@
+"""The job that builds the tables: in pieces, again, and from the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import date, timedelta
+from functools import partial
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.pipeline import schema, submit
+from celery_sqs_heartbeat.pipeline.__main__ import main
+from celery_sqs_heartbeat.pipeline.days import Days, stretches
+from celery_sqs_heartbeat.pipeline.jobs import build, refresh
+from celery_sqs_heartbeat.pipeline.making import MAKERS
+from celery_sqs_heartbeat.pipeline.reference import markdown
+from celery_sqs_heartbeat.pipeline.segments import journal_days
+from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from tests.pipeline.builders import DAY
+from tests.pipeline.conftest import CHEAP
+from tests.pipeline.journals import Worker, rows_in, some_workers, write_all, write_segment
+from tests.support.markdown import ROOT
+
+FIRST = date(2026, 3, 14)
+ONE_DAY = timedelta(days=1)
+#: Recommendations are of a run's last day: they are not the same for each run, and the dearest.
+TABLES = tuple(table for table in MAKERS if table is not schema.RECOMMENDATIONS)
+ALL = (schema.EVENTS, schema.REJECTS, *TABLES)
+SEEDS = (1, 2, 3)
+
+
+def test_runs_in_pieces_and_again_give_what_one_run_gives(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journal = str(tmp_path / "journal")
+    for seed in SEEDS:
+        write_all(tmp_path / "journal", some_workers(seed, days=2))
+    for day in range(3):
+        write_segment(tmp_path / "journal", str(FIRST + day * ONE_DAY), "torn", [], "what}\n")
+    days = journal_days(spark, journal)
+    assert days == Days(FIRST, FIRST + 2 * ONE_DAY)
+    whole, pieces = tmp_path / "whole", tmp_path / "pieces"
+
+    def run(warehouse: Path, first: date, last: date) -> None:
+        lines = partial(read_lines, spark, journal)
+        refresh(Warehouse(spark, str(warehouse)), lines, Days(first, last), tables=TABLES)
+
+    run(whole, days.first, days.last)
+    expected = rows_in(whole, ALL)
+    run(pieces, FIRST, FIRST)
+    run(pieces, FIRST + ONE_DAY, days.last)
+    run(pieces, FIRST, FIRST)
+    assert all(expected.values())
+    assert rows_in(pieces, ALL) == expected
+
+
+def test_stretches_are_days_without_a_gap() -> None:
+    days = [FIRST + n * ONE_DAY for n in (4, 0, 1, 1, 9, 5)]
+    assert [(each.first - FIRST, each.last - FIRST) for each in stretches(days)] == [
+        (0 * ONE_DAY, ONE_DAY),
+        (4 * ONE_DAY, 5 * ONE_DAY),
+        (9 * ONE_DAY, 9 * ONE_DAY),
+    ]
+    assert stretches([]) == []
+
+
+def test_days_without_a_journal_build_nothing(spark: SparkSession, tmp_path: Path) -> None:
+    journal = str(write_all(tmp_path / "journal", some_workers(1, days=1)[:1]))
+    assert build(spark, journal, str(tmp_path / "w"), date(2020, 1, 1), date(2020, 1, 2)) is None
+    assert not (tmp_path / "w").exists()
+
+
+def test_spark_submit_builds_every_table_and_prints_their_rows(tmp_path: Path) -> None:
+    worker = Worker("w1", DAY)
+    worker.attempt("m1", 1, DAY, 20, "message-deleted")
+    journal = write_all(tmp_path / "journal", [worker])
+    spark_submit = Path(sys.executable).with_name("spark-submit")
+    conf = [part for name, value in CHEAP.items() for part in ("--conf", f"{name}={value}")]
+    command = [str(spark_submit), *conf, str(submit.__file__), "run"]
+    command += ["--journal", str(journal), "--warehouse", str(tmp_path / "tables")]
+    run = subprocess.run(
+        command,
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "Read the journal from 2026-03-14" in run.stdout
+    for table in schema.TABLES:
+        assert table in run.stdout
+    assert set(MAKERS) | {schema.EVENTS, schema.REJECTS} == set(schema.TABLES.values())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--from", "2026-03-02", "--to", "2026-03-01"], "is after --to"),
+        (["--from", "March"], "does not match the format"),
+        (["--lookback", "0"], "--lookback"),
+    ],
+)
+def test_wrong_options_are_told_before_spark_starts(arguments: list[str], fault: str) -> None:
+    result = CliRunner().invoke(main, ["run", "--journal", "j", "--warehouse", "w", *arguments])
+    assert result.exit_code == 2
+    assert fault in result.output
+
+
+def test_a_missing_journal_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    arguments = ["run", "--journal", str(tmp_path / "no"), "--warehouse", str(tmp_path)]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert "there is no journal at" in result.output
+
+
+def test_the_documents_show_the_tables_as_they_are() -> None:
+    assert markdown() in (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")

@@ -1,0 +1,90 @@
+"""How long messages wait after an attempt that came to nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
+from celery_sqs_heartbeat.pipeline.tables.recoveries import recoveries_of
+from tests.pipeline.builders import (
+    DAY,
+    SECOND,
+    attempts_frame,
+    events_frame,
+    message,
+    rows_of,
+    workers_frame,
+)
+
+
+def at(seconds: float) -> int:
+    return DAY + round(seconds * SECOND)
+
+
+FIRST = {"received": at(0), "vt": 30, "last_vt": 30, "last_event": at(10), "ended": None}
+NEXT = {
+    "dlv": "d2", "rc": 2, "wid": "w2", "received": at(45), "ended_as": "deleted", "ended": at(50),
+    "last_event": at(50),
+}  # fmt: skip
+
+CASES: list[tuple[str, dict[str, Any], int, int]] = [
+    ("abandoned", {}, 35, 20),
+    ("abandoned", {"last_extended": at(10)}, 35, 30),
+    ("released", {"ended": at(12), "cause": "failed", "last_vt": 25}, 33, 25),
+    ("released", {"ended": at(12), "cause": "shutdown", "last_vt": 0}, 33, 0),
+    ("lapsed", {"ended": at(12)}, 33, 18),
+    ("lost", {"ended": at(31)}, 14, 0),
+    ("capped", {"ended": at(20)}, 25, 10),
+]
+
+
+def test_what_was_promised_is_what_the_lease_had_left(spark: SparkSession) -> None:
+    attempts = []
+    for number, (ended_as, first, _, _) in enumerate(CASES):
+        own = {"msg": f"m{number}"}
+        attempts += [{**FIRST, **first, "ended_as": ended_as, **own}, {**NEXT, **own}]
+    frame = recoveries_of(
+        attempts_frame(spark, *attempts), workers_frame(spark, {"last_seen": at(100)})
+    )
+    assert rows_of(frame, "msg", "next_wid", "recovery_us", "promised_us", "is_censored") == {
+        (f"m{number}", "w2", recovery * SECOND, promised * SECOND, False)
+        for number, (_, _, recovery, promised) in enumerate(CASES)
+    }
+
+
+def test_one_that_is_not_received_again_is_censored_at_the_end_of_the_data(
+    spark: SparkSession,
+) -> None:
+    attempts = attempts_frame(spark, {**FIRST, "ended_as": "abandoned"})
+    frame = recoveries_of(attempts, workers_frame(spark, {"last_seen": at(100)}))
+    assert rows_of(frame, "next_received", "recovery_us", "is_censored") == {
+        (None, 90 * SECOND, True)
+    }
+
+
+def test_a_release_promises_the_delay_that_it_asked_for(spark: SparkSession) -> None:
+    """Without one, as in lines of old, it promises that the message is visible at once."""
+    ends = {
+        "delayed": ("message-released", {"vt": 5, "cause": "failed"}),
+        "at once": ("message-released", {"vt": 0, "cause": "shutdown"}),
+        "old line": ("message-released", {"cause": "failed"}),
+        "lapsing": ("message-lapsing", {"cause": "failed"}),
+    }
+    told = []
+    for msg, (ev, fields) in ends.items():
+        own = {"msg": msg, "dlv": msg}
+        told += [
+            message("message-received", 0, vt=60, cause="new", **own),
+            message("lease-extended", 20, vt=30, slack_us=SECOND, **own),
+            message(ev, 25, **own, **fields),
+        ]
+    workers = workers_frame(spark, {"last_seen": at(100)})
+    frame = recoveries_of(attempts_of(events_frame(spark, *told), workers), workers)
+    assert rows_of(frame, "msg", "promised_us") == {
+        ("delayed", 5 * SECOND),
+        ("at once", 0),
+        ("old line", 0),
+        ("lapsing", 25 * SECOND),
+    }

@@ -1,0 +1,237 @@
+"""The replay of settings over measured times, without Spark."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.pipeline.bins import bin_of
+from celery_sqs_heartbeat.pipeline.choosing import (
+    RISK_CAP,
+    choose,
+    max_lease_of,
+    needs_its_own,
+    pareto,
+)
+from celery_sqs_heartbeat.pipeline.comparing import compare
+from celery_sqs_heartbeat.pipeline.confidence import confidence_of
+from celery_sqs_heartbeat.pipeline.histogram import Histogram
+from celery_sqs_heartbeat.pipeline.lateness import chance_too_late
+from celery_sqs_heartbeat.pipeline.measured import Fleet, Measured
+from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, candidates, replay
+from celery_sqs_heartbeat.settings.checks import order_faults
+
+WORTH = Worth()
+
+
+def _seconds(spans: Sequence[float], censored: Sequence[float] = ()) -> Histogram:
+    return Histogram(*(Counter(bin_of(each * 1e6) for each in them) for them in (spans, censored)))
+
+
+def _measured(spans: Sequence[float], **fields: Any) -> Measured:
+    base = {
+        "queue": "work",
+        "task": None,
+        "held": _seconds(spans),
+        "run": _seconds(spans),
+        "latency": _seconds([0.05] * 10_000),
+    }
+    return Measured(**{**base, **fields})
+
+
+def _exponential(mean: float, number: int = 10_000) -> list[float]:
+    chance = random.Random(7)
+    return [chance.expovariate(1 / mean) for _ in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("held", "extensions"),
+    [
+        pytest.param(19, 0, id="over before the first"),
+        pytest.param(21, 1, id="just one"),
+        pytest.param(85, 4, id="one for each 20 s"),
+    ],
+)
+def test_an_extension_is_due_once_in_timeout_less_threshold(held: float, extensions: int) -> None:
+    expected = replay(_measured([held]), LeaseTerms.of(30, 10), WORTH)
+    assert expected.calls_per_1000 == pytest.approx(1000 * extensions)
+
+
+def test_entries_that_share_a_call_make_fewer_calls() -> None:
+    expected = replay(_measured([85], entries_per_call=8.0), LeaseTerms.of(30, 10), WORTH)
+    assert expected.calls_per_1000 == pytest.approx(500)
+
+
+@pytest.mark.parametrize("mean", [5.0, 40.0, 400.0])
+def test_recovery_is_what_is_left_of_the_lease_at_a_random_moment(mean: float) -> None:
+    held, chance = _exponential(mean), random.Random(3)
+    crashed = chance.choices(held, weights=held, k=40_000)
+    left = [30 - chance.uniform(0, span) % 20 for span in crashed]
+    expected = replay(_measured(held), LeaseTerms.of(30, 10), WORTH)
+    assert expected.recovery_s == pytest.approx(sum(left) / len(left), rel=0.02)
+
+
+def test_the_risk_compounds_over_the_extensions() -> None:
+    latency = _seconds([0.05] * 9_900 + [20.0] * 100)
+    expected = replay(_measured([85], latency=latency), LeaseTerms.of(30, 10), WORTH)
+    assert expected.risk == pytest.approx(1 - 0.99**4)
+
+
+@pytest.mark.parametrize(
+    ("latency", "threshold", "bound"),
+    [
+        pytest.param([0.1] * 98 + [20.0] * 2, 10, 0.02, id="as often as it was seen"),
+        pytest.param([0.1] * 300, 0.1, 0.01, id="3 / n at the edge of what was seen"),
+        pytest.param([0.1] * 300, 1.0, 0.0001, id="less, the farther out"),
+        pytest.param([], 10.0, 0.0003, id="as if 100 calls had been seen"),
+    ],
+)
+def test_the_chance_of_a_late_call(latency: list[float], threshold: float, bound: float) -> None:
+    measured = _measured([1], latency=_seconds(latency))
+    assert chance_too_late(measured, threshold) == pytest.approx(bound, rel=0.05)
+
+
+def test_a_stalled_keeper_is_late_for_what_is_due_early_in_the_stall() -> None:
+    hour = 3_600_000_000
+    fleet = Fleet(stalls=_seconds([30.0, 30.0, 4.0]), worker_us=hour)
+    calm = chance_too_late(_measured([1]), 10)
+    stalled = chance_too_late(_measured([1], fleet=fleet), 10)
+    assert stalled - calm == pytest.approx(2 * (30 - 10 + 0.05) / 3600, rel=0.02)
+
+
+def test_no_candidate_breaks_a_rule_of_the_settings() -> None:
+    for terms in candidates(_measured([1])):
+        assert not [*order_faults("", terms, min(1.0, terms.threshold / 2))]
+
+
+def test_what_one_keeper_cannot_call_for_is_no_candidate() -> None:
+    crowd = candidates(_measured([1], fleet=Fleet(concurrency=2_000)))
+    assert min(terms.visibility_timeout - terms.threshold for terms in crowd) >= 25
+
+
+def test_no_candidate_on_the_curve_is_beaten_by_another() -> None:
+    measured = _measured(_exponential(60))
+    curve = choose(measured, WORTH).curve
+    tried = [replay(measured, terms, WORTH) for terms in candidates(measured)]
+    assert len(curve) > 5
+    for each in curve:
+        assert not [
+            other
+            for other in tried
+            if other.calls_per_1000 <= each.calls_per_1000 and other.recovery_s < each.recovery_s
+        ]
+    assert pareto(curve) == list(curve)
+
+
+def test_the_choice_has_the_least_objective_of_those_that_are_safe() -> None:
+    measured = _measured(_exponential(60))
+    tried = [replay(measured, terms, WORTH) for terms in candidates(measured)]
+    best = choose(measured, WORTH).best
+    assert best.objective == min(one.objective for one in tried if one.risk <= RISK_CAP)
+
+
+def test_dearer_waiting_shortens_the_timeout_and_longer_tasks_lengthen_it() -> None:
+    minutes, hours = _measured(_exponential(60)), _measured(_exponential(3600))
+    usual = choose(minutes, WORTH).best.visibility_timeout
+    hurried = choose(minutes, replace(WORTH, waiting_second=0.01)).best.visibility_timeout
+    assert hurried < usual < choose(hours, WORTH).best.visibility_timeout
+
+
+def test_crashes_that_were_seen_shorten_the_timeout() -> None:
+    calm, stormy = _measured(_exponential(600)), _measured(_exponential(600), crashes=500)
+    assert (
+        choose(stormy, WORTH).best.visibility_timeout < choose(calm, WORTH).best.visibility_timeout
+    )
+
+
+def test_slow_calls_lead_to_a_threshold_that_outlasts_them() -> None:
+    slow = _measured(_exponential(60), latency=_seconds([0.1] * 9_000 + [12.0] * 1_000))
+    assert choose(slow, WORTH).best.threshold > 12
+
+
+def test_where_nothing_is_safe_the_least_risk_is_chosen_and_it_is_said() -> None:
+    awful = _measured([40_000] * 1_000, latency=_seconds([0.1] * 500 + [25_000.0] * 500))
+    choice = choose(awful, WORTH)
+    assert choice.best.risk == min(replay(awful, terms, WORTH).risk for terms in candidates(awful))
+    assert choice.best.risk > RISK_CAP
+    assert "loses least" in choice.reason
+
+
+@pytest.mark.parametrize(
+    ("held", "expected"),
+    [
+        pytest.param([100.0] * 2_000, 300, id="three times the longest"),
+        pytest.param([1.0] * 2_000, 600, id="never below ten minutes"),
+        pytest.param([40_000.0] * 2_000, DEFAULT_MAX_LEASE_SECONDS, id="SQS's limit"),
+        pytest.param([100.0] * 20, DEFAULT_MAX_LEASE_SECONDS, id="no limit from thin data"),
+    ],
+)
+def test_max_lease_is_some_times_the_longest(held: list[float], expected: float) -> None:
+    found = max_lease_of(_measured(held), 30)
+    assert found == max(600, min(60 * math.ceil(found / 60), DEFAULT_MAX_LEASE_SECONDS))
+    assert found == pytest.approx(max(600, expected), rel=0.02)
+
+
+def test_no_max_lease_where_too_many_never_ended() -> None:
+    unknown = _measured([], held=_seconds([10.0] * 2_000, [500.0] * 100))
+    assert max_lease_of(unknown, 30) == DEFAULT_MAX_LEASE_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("task", "number", "own"),
+    [(3_000.0, 2_000, True), (3_000.0, 20, False), (1_100.0, 2_000, False), (10.0, 2_000, True)],
+)
+def test_a_task_has_its_own_settings_when_it_differs_and_is_known_well(
+    task: float, number: int, own: bool
+) -> None:
+    queue = choose(_measured([1_000.0] * 50_000), WORTH)
+    assert needs_its_own(_measured([task] * number, task="proj.own"), queue) is own
+
+
+@pytest.mark.parametrize(
+    ("ended", "running", "calls", "expected"),
+    [
+        (10_000, 0, 1_000, "high"),
+        (10_000, 0, 0, "medium"),
+        (1_000, 0, 1_000, "medium"),
+        (999, 0, 1_000, "low"),
+        (10_000, 10_001, 1_000, "low"),
+    ],
+)
+def test_confidence_is_by_how_much_was_seen(
+    ended: int, running: int, calls: int, expected: str
+) -> None:
+    held = _seconds([1.0] * ended, [1.0] * running)
+    measured = _measured([], held=held, latency=_seconds([0.1] * calls))
+    assert confidence_of(measured) == expected
+
+
+def test_settings_are_worse_only_by_a_margin_and_on_enough_data() -> None:
+    measured, thin = _measured(_exponential(60)), _measured(_exponential(60, 100))
+    choice = choose(measured, WORTH)
+    best = LeaseTerms.of(choice.best.visibility_timeout, choice.best.threshold)
+    nearly = LeaseTerms.of(best.visibility_timeout + 5, best.threshold)
+    silly = LeaseTerms.of(36_000)
+    assert [compare(measured, terms, choice, WORTH).fault for terms in (best, nearly)] == ["", ""]
+    assert "to recover" in compare(measured, silly, choice, WORTH).fault
+    assert compare(thin, silly, choice, WORTH).fault == ""
+
+
+def test_a_max_lease_that_cuts_tasks_off_is_worse() -> None:
+    measured = _measured(_exponential(60))
+    choice = choose(measured, WORTH)
+    terms = replace(LeaseTerms.of(choice.best.visibility_timeout), max_lease=120.0)
+    assert "max_lease=120" in compare(measured, terms, choice, WORTH).fault
+
+
+def test_nothing_measured_still_gives_a_choice() -> None:
+    choice = choose(_measured([]), WORTH)
+    assert isinstance(choice.best, Expected)
+    assert choice.max_lease == DEFAULT_MAX_LEASE_SECONDS

@@ -1,0 +1,70 @@
+"""The report in a browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.pipeline.report.page import render
+from tests.pipeline.report_tables import findings, named
+from tests.support.browser import chromium, complaints, emulate, require_chromium
+
+PHONE = (390, 800)
+
+
+@pytest.fixture(scope="module")
+def address(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    require_chromium()
+    folder = tmp_path_factory.mktemp("report")
+    file = folder / "report.html"
+    file.write_text(render(named(findings(spark), "a.task." + "name" * 30)))
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def driver(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(Path(tmp_path_factory.mktemp("profile"))) as driver:
+        driver.get(address)
+        yield driver
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_follows_the_colour_scheme_without_complaints(driver: Any, scheme: str) -> None:
+    emulate(driver, scheme=scheme)
+    code = "return getComputedStyle(document.body).backgroundColor"
+    red = int(driver.execute_script(code).removeprefix("rgb(").split(",")[0])
+    assert (red < 60) is (scheme == "dark")
+    assert complaints(driver) == []
+
+
+def test_a_phone_shows_it_without_scrolling_sideways(driver: Any) -> None:
+    emulate(driver, size=PHONE)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= PHONE[0]
+    widths = driver.execute_script(
+        "return [...document.querySelectorAll('.plot svg')].map(e => e.clientWidth)"
+    )
+    assert min(widths) > PHONE[0] * 0.6
+
+
+def test_the_keyboard_reaches_the_tables_and_opens_them(driver: Any) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    emulate(driver, size=(1200, 900))
+    summary = driver.find_element("css selector", "#duplicates summary")
+    driver.execute_script("arguments[0].focus()", summary)
+    summary.send_keys(Keys.ENTER)
+    opened = driver.find_element("css selector", "#duplicates details[open] .wide")
+    assert opened.is_displayed()
+    summary.send_keys(Keys.TAB)
+    assert driver.switch_to.active_element == opened
+
+
+def test_what_is_folded_is_printed(driver: Any) -> None:
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    folded = driver.find_element("css selector", "#recoveries details .wide")
+    assert folded.size["height"] > 0
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

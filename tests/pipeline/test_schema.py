@@ -1,0 +1,27 @@
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.journal.events import EVENTS as RECORDS
+from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES, Table
+from tests.pipeline.builders import frame_of
+
+
+def test_the_events_have_each_field_of_the_journal_with_its_type() -> None:
+    fields = {
+        field.name: field.metadata["type"]
+        for record in RECORDS.values()
+        for field in dataclasses.fields(record)
+    }
+    columns = {column.name: column.type for column in EVENTS.columns}
+    assert columns == {**fields, "skew_us": "bigint"}
+
+
+@pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
+def test_spark_takes_each_table_s_schema(spark: SparkSession, table: Table) -> None:
+    assert tuple(frame_of(spark, table, []).columns) == table.names
+    assert table.names[-1] == PARTITION
+    assert all(column.meaning for column in table.columns)

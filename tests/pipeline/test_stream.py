@@ -1,0 +1,89 @@
+"""The stream gives what the batch job gives, whatever kills it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+from click.testing import CliRunner
+from pyspark.sql import DataFrame, SparkSession
+
+from celery_sqs_heartbeat.pipeline import schema, stream
+from celery_sqs_heartbeat.pipeline.__main__ import main
+from celery_sqs_heartbeat.pipeline.alerts import Alerts
+from celery_sqs_heartbeat.pipeline.jobs import refresh
+from celery_sqs_heartbeat.pipeline.segments import journal_days
+from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from tests.pipeline.builders import DAY, frame_of
+from tests.pipeline.conftest import CHEAP
+from tests.pipeline.journals import rows_in, some_workers, write_all
+from tests.pipeline.report_tables import DT
+from tests.support.markdown import ROOT
+from tests.support.waiting import wait_until
+
+SUBMIT_ARGS = shlex.join(
+    [*(f"--conf={name}={value}" for name, value in CHEAP.items()), "pyspark-shell"]
+)
+
+
+def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journal, tables = tmp_path / "journal", tmp_path / "tables"
+    first, second = some_workers(5, days=1)
+    write_all(journal, [first])
+    arguments = ["stream", "--journal", str(journal), "--warehouse", str(tables)]
+    arguments += ["--checkpoint", str(tmp_path / "checkpoint")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "celery_sqs_heartbeat.pipeline", *arguments, "--every", "1"],
+        cwd=ROOT,
+        stderr=subprocess.DEVNULL,
+        env={**os.environ, "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGS},
+        start_new_session=True,
+    )
+    try:
+        # In the middle of the first batch: it has begun to write its first table.
+        wait_until(lambda: process.poll() is not None or [*tables.glob("events/**/*.parquet")])
+        assert process.poll() is None
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    assert not [*(tmp_path / "checkpoint").glob("stream/commits/0")]
+
+    write_all(journal, [second])
+    result = CliRunner().invoke(main, [*arguments, "--once"])
+    assert result.exit_code == 0, result.output
+
+    batch = tmp_path / "batch"
+    days = journal_days(spark, str(journal))
+    assert days is not None
+    lines = partial(read_lines, spark, str(journal))
+    refresh(Warehouse(spark, str(batch)), lines, days, tables=stream.FRESH)
+    expected = rows_in(batch, stream.FRESH)
+    assert all(expected.values())
+    assert rows_in(tables, stream.FRESH) == expected
+    alerts = [json.loads(line)["msg"] for line in result.stdout.splitlines()]
+    assert len(alerts) == len(expected["duplicates"])
+
+
+def test_each_duplicate_is_told_once_over_restarts(spark: SparkSession, tmp_path: Path) -> None:
+    def duplicates(*messages: str) -> DataFrame:
+        found = [
+            {"queue": "q", "msg": msg, "second_rc": 2, "second_started": DAY, "dt": DT}
+            for msg in messages
+        ]
+        return frame_of(spark, schema.DUPLICATES, found)
+
+    told: list[str] = []
+    Alerts(spark, str(tmp_path / "alerts"), told.append).tell(duplicates("m1"), 0)
+    again = Alerts(spark, str(tmp_path / "alerts"), told.append)
+    again.tell(duplicates("m1", "m2"), 1)
+    again.tell(duplicates("m1", "m2"), 2)
+    assert ['"m1"' in line for line in told] == [True, False]

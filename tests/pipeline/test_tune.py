@@ -1,0 +1,184 @@
+"""The command `tune`."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pytest
+from celery import Celery
+from click.testing import CliRunner, Result
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.cli import tune as module
+from celery_sqs_heartbeat.cli.tune import tune
+from celery_sqs_heartbeat.pipeline import tuning
+from celery_sqs_heartbeat.pipeline.measuring import Survey
+from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, EVENTS, WORKERS
+from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.settings import read_settings
+from tests.pipeline.builders import (
+    DAY,
+    SECOND,
+    attempts_frame,
+    events_frame,
+    message,
+    workers_frame,
+)
+
+
+def _app(**conf: Any) -> Celery:
+    app = Celery("proj", broker="sqs://")
+    app.conf.update(broker_transport_options={"queue_name_prefix": "prod-"}, **conf)
+    app.conf.update(task_default_queue="work")
+    return app
+
+
+def _tune(app: Celery, *arguments: str) -> Result:
+    return CliRunner().invoke(tune, arguments, obj=SimpleNamespace(app=app, no_color=True))
+
+
+def _attempts(number: int) -> list[dict[str, Any]]:
+    chance = random.Random(2)
+    rows = []
+    for _ in range(number):
+        run = round(chance.expovariate(1 / 60) * SECOND)
+        rows.append(
+            {
+                "queue": "prod-work",
+                "received": DAY,
+                "started": DAY,
+                "finished": DAY + run,
+                "wait_us": 0,
+                "run_us": run,
+                "last_event": DAY + run,
+                "ended_as": "deleted",
+                "vt": 1800,
+            }
+        )
+    return rows
+
+
+@pytest.fixture(scope="module")
+def survey_once() -> Iterator[None]:
+    """Measure each source once: what is tested is what is made of it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tuning, "survey_source", functools.cache(tuning.survey_source))
+        yield
+
+
+@pytest.fixture(scope="module")
+def warehouse(
+    survey_once: None, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    path = str(tmp_path_factory.mktemp("warehouse"))
+    attempts = attempts_frame(spark, *_attempts(1_500))
+    found = Warehouse(spark, path)
+    extended = message("lease-extended", 1, queue="prod-work", call=1, batch=1, lat_us=50_000)
+    found.write(DURATIONS, durations_of(attempts))
+    found.write(ATTEMPTS, attempts)
+    found.write(EVENTS, events_frame(spark, *[extended] * 500))
+    found.write(WORKERS, workers_frame(spark, {"last_seen": DAY + SECOND, "concurrency": 4}))
+    return path
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> str:
+    base = {"v": 1, "wid": "w1", "queue": "prod-work", "msg": "m1", "dlv": "d1", "rc": 1}
+    lines = [
+        {"ev": "message-received", "vt": 30, "cause": "new"},
+        {"ev": "task-started"},
+        {"ev": "message-deleted", "call": 1, "batch": 1, "lat_us": 9000, "ended_us": 9000},
+    ]
+    folder = tmp_path / "dt=2026-03-14" / "worker=w1"
+    folder.mkdir(parents=True)
+    with open(folder / "seg-1.jsonl.open", "w") as file:
+        for seq, line in enumerate(lines, 1):
+            times = {"ts": DAY + seq * SECOND, "mono": seq * SECOND, "seq": seq}
+            print(json.dumps({**base, **times, "task": "proj.add", **line}), file=file)
+    return str(tmp_path)
+
+
+def test_what_is_printed_can_be_pasted_and_is_valid(warehouse: str) -> None:
+    result = _tune(_app(), warehouse)
+    assert result.exit_code == 0, result.output
+    (assignment,) = ast.parse(result.output).body
+    assert isinstance(assignment, ast.Assign)
+    queues = ast.literal_eval(assignment.value)
+    settings = read_settings({"sqs_heartbeat_queues": queues}.get)
+    assert list(settings.queues) == ["work"]
+    assert "# messages are held for" in result.output
+    assert "visibility_timeout=1800" in result.output
+
+
+@pytest.mark.parametrize(
+    ("conf", "exit_code", "said"),
+    [
+        pytest.param({}, 1, "WORSE: queue prod-work: ", id="the queue's own timeout, half an hour"),
+        pytest.param(
+            {"sqs_heartbeat_visibility_timeout": 90, "sqs_heartbeat_threshold": 25},
+            0,
+            "OK: queue prod-work: visibility_timeout=90",
+            id="good settings",
+        ),
+        pytest.param(
+            {"sqs_heartbeat_queues": {"work": {"visibility_timeout": 20_000}}},
+            1,
+            "WORSE: queue prod-work: ",
+            id="the queue's settings, by Celery's name",
+        ),
+    ],
+)
+def test_check_tells_when_the_apps_settings_are_worse(
+    warehouse: str, conf: dict[str, Any], exit_code: int, said: str
+) -> None:
+    result = _tune(_app(**conf), warehouse, "--check")
+    assert result.exit_code == exit_code, result.output
+    assert said in result.output
+
+
+def test_a_journal_does_as_well_and_thin_data_is_no_fault(journal: str) -> None:
+    result = _tune(_app(), journal, "--check", "--json")
+    assert result.exit_code == 0, result.output
+    told = json.loads(result.stdout)
+    (recommended,) = [row for row in told["recommendations"] if row["rank"] == 0]
+    assert (recommended["confidence"], recommended["messages"]) == ("low", 1)
+    assert [each["fault"] for each in told["checks"]] == [""]
+
+
+def test_nothing_measured_is_an_error_that_tells_what_to_do(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = Survey(queues=[], tasks={}, settings={})
+    monkeypatch.setattr(tuning, "survey_source", lambda spark, source: nothing)
+    result = _tune(_app(), str(tmp_path))
+    assert result.exit_code == 1
+    assert "sqs_heartbeat_journal" in result.output
+
+
+def test_a_folder_that_is_not_there_is_an_error() -> None:
+    result = _tune(_app(), "/nowhere/at/all")
+    assert result.exit_code == 2
+    assert "there is no folder" in result.output
+
+
+def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    result = _tune(_app(), ".")
+    assert result.exit_code == 1
+    assert "celery-sqs-heartbeat[pipeline]" in result.output
+
+
+def test_faulty_settings_are_told_before_anything_is_read(tmp_path: Path) -> None:
+    result = _tune(_app(sqs_heartbeat_threshold=-1), str(tmp_path))
+    assert isinstance(result.exception, SystemExit)
+    assert result.exit_code == click.ClickException.exit_code
+    assert "sqs_heartbeat_threshold=-1" in result.output
