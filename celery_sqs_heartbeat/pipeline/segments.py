@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 from collections.abc import Collection
 
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
@@ -23,6 +24,17 @@ def journal_path(journal: str) -> str:
     return journal.replace("s3://", "s3a://", 1) if journal.startswith("s3://") else journal
 
 
+def journal_bytes(spark: SparkSession, journal: str) -> int:
+    """Return how large a journal's segments are together.
+
+    Raises:
+        PipelineError: There is no such journal.
+    """
+    read_lines(spark, journal)
+    (row,) = _segments(spark, journal).agg(F.sum("length").alias("bytes")).collect()
+    return row["bytes"] or 0
+
+
 def journal_days(
     spark: SparkSession,
     journal: str,
@@ -35,14 +47,17 @@ def journal_days(
         PipelineError: There is no such journal.
     """
     read_lines(spark, journal)
-    segments = (
+    found = [row["dt"] for row in _segments(spark, journal).select("dt").distinct().collect()]
+    return days_between(found, first, last)
+
+
+def _segments(spark: SparkSession, journal: str) -> DataFrame:
+    return (
         spark.read.format("binaryFile")
         .schema(SCHEMA)
         .option("pathGlobFilter", _ALL)
         .load(journal_path(journal))
     )
-    found = [row["dt"] for row in segments.select("dt").distinct().collect()]
-    return days_between(found, first, last)
 
 
 def days_between(

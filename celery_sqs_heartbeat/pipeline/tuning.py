@@ -12,6 +12,8 @@ from celery_sqs_heartbeat.pipeline.comparing import Verdict, compare
 from celery_sqs_heartbeat.pipeline.measuring import Survey, survey
 from celery_sqs_heartbeat.pipeline.replay import Worth
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, EVENTS, WORKERS
+from celery_sqs_heartbeat.pipeline.segments import journal_bytes
+from celery_sqs_heartbeat.pipeline.session import fit_to
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
 from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
 from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines
@@ -28,8 +30,9 @@ def survey_source(spark: SparkSession, source: str) -> Survey:
     durations = warehouse.read(DURATIONS)
     if not durations.isEmpty():
         return survey(durations, *(warehouse.read(each) for each in (ATTEMPTS, EVENTS, WORKERS)))
+    fit_to(spark, journal_bytes(spark, source))
     events = events_of(read_lines(spark, source)).persist()
-    workers = workers_of(events)
+    workers = workers_of(events).persist()
     attempts = attempts_of(events, workers).persist()
     return survey(durations_of(attempts), attempts, events, workers)
 

@@ -8,14 +8,17 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from celery import Celery
 
 from celery_sqs_heartbeat.journal import read_journal
 from tests.acceptance.scene import StartWorker
+from tests.support.clients import sqs_client
 from tests.support.markdown import ROOT, blocks, commands, languages
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import wait_until
@@ -32,14 +35,19 @@ Start = Callable[..., ProcessWorker]
 
 
 @pytest.fixture
-def start_proj(tmp_path: Path, start_worker: StartWorker) -> Start:
+def start_proj(tmp_path: Path, start_worker: StartWorker, proxy: FaultProxy) -> Start:
     """Start the README's worker on the README's project."""
+    client = sqs_client(proxy.upstream_url)
 
     def start(*snippets: int) -> ProcessWorker:
         source = "\n\n".join(blocks(README, "python")[number] for number in snippets)
         # The reader's folder and port.
         source = source.replace("/var/log/proj/sqs", str(tmp_path / "journal"))
         (tmp_path / "proj.py").write_text(source.replace("127.0.0.1:9808", "127.0.0.1:0"))
+        # The last long poll of another test's worker would still take what is sent to it.
+        with suppress(ClientError):
+            queue_url = client.get_queue_url(QueueName="celery")["QueueUrl"]
+            client.delete_queue(QueueUrl=queue_url)
         arguments = WORKER.removeprefix("celery -A proj worker ").split()
         worker = start_worker("proj", arguments, env={"PYTHONPATH": str(tmp_path)})
         worker.wait_for_log("ready.")

@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.builders import message
@@ -15,7 +14,6 @@ from tests.pipeline.test_events import encoded, frame, put
 
 
 def test_the_tables_are_the_same_through_spark_connect(spark: SparkSession, tmp_path: Path) -> None:
-    pytest.importorskip("grpc")
     rows = [
         message("message-received", 1, vt=30, cause="new", first=0, held_us=0),
         message("task-started", 2),
