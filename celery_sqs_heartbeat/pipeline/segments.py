@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.days import Days
-from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
+from celery_sqs_heartbeat.pipeline.tables.lines import journal_path, read_lines
 
 #: Of Spark's format `binaryFile`, and of the journal's folders. The content is never asked for.
 SCHEMA = (
@@ -17,11 +17,6 @@ SCHEMA = (
 )
 CLOSED = "seg-*.jsonl.zst"
 _ALL = "seg-*.jsonl.{zst,open}"
-
-
-def journal_path(journal: str) -> str:
-    """Return the journal's path as Spark has it: `s3a:` for `s3:`."""
-    return journal.replace("s3://", "s3a://", 1) if journal.startswith("s3://") else journal
 
 
 def journal_bytes(spark: SparkSession, journal: str) -> int:

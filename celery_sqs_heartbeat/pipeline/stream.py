@@ -25,8 +25,8 @@ from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.alerts import Alerts
 from celery_sqs_heartbeat.pipeline.days import Days, stretches
 from celery_sqs_heartbeat.pipeline.jobs import LOOKBACK_DAYS, refresh
-from celery_sqs_heartbeat.pipeline.segments import CLOSED, SCHEMA, journal_path
-from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
+from celery_sqs_heartbeat.pipeline.segments import CLOSED, SCHEMA
+from celery_sqs_heartbeat.pipeline.tables.lines import journal_path, read_lines
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 #: The tables that are kept fresh, besides `events` and `rejects`.

@@ -1,8 +1,21 @@
-"""Has a pool remember what its processes run, whatever becomes of the consumer."""
+"""Has pools bear what a worker's end and lost connections do to them."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
+
+
+def let_signals_stop(pool: Any) -> None:
+    """Have a threads pool stop in a signal's handler, whatever the signal interrupted.
+
+    Celery's cold and soft shutdown stop the pool there. A signal that came while the event
+    loop gave the executor a task, which takes the executor's lock, would wait for ever for
+    the very frame that it interrupted (and does in a stock worker).
+    """
+    executor = getattr(pool, "executor", None)
+    if executor is not None:
+        executor._shutdown_lock = threading.RLock()
 
 
 def remember_running_jobs(pool: Any) -> None:

@@ -31,7 +31,7 @@ from celery_sqs_heartbeat.worker.forking import forks_pool
 from celery_sqs_heartbeat.worker.guards import guard_run, guard_start
 from celery_sqs_heartbeat.worker.losses import Losses
 from celery_sqs_heartbeat.worker.operating import Operating
-from celery_sqs_heartbeat.worker.pools import remember_running_jobs
+from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
 
 logger = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         """Guard how the worker gives tasks to its pool, which is made by now."""
         guard_start(parent)
         guard_run(parent.pool)
+        let_signals_stop(parent.pool)
 
     def start(self, parent: Any) -> None:
         """Start the keeper and have it ended with the worker."""

@@ -52,7 +52,7 @@ def read_lines(
     Raises:
         PipelineError: There is no such journal.
     """
-    path = journal.replace("s3://", "s3a://", 1) if journal.startswith("s3://") else journal
+    path = journal_path(journal)
     try:
         lines = _read_json(spark, path)
         torn = _read_torn(spark, path)
@@ -74,6 +74,11 @@ def read_lines(
     return lines.withColumns(
         {FIRST: F.lit(first).cast("date"), LAST: F.lit(last).cast("date")},
     )
+
+
+def journal_path(journal: str) -> str:
+    """Return the journal's path as Spark has it: `s3a:` for `s3:`."""
+    return journal.replace("s3://", "s3a://", 1) if journal.startswith("s3://") else journal
 
 
 def _read_json(spark: SparkSession, path: str) -> DataFrame:

@@ -1,0 +1,29 @@
+"""What a worker's end does to its pool."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+from celery_sqs_heartbeat.worker.pools import let_signals_stop
+from tests.support.waiting import PATIENCE
+
+
+def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit() -> None:
+    executor = ThreadPoolExecutor(1)
+    let_signals_stop(SimpleNamespace(executor=executor))
+    put, submitted = executor._work_queue.put, list[Future[Any]]()
+
+    def interrupted(item: Any) -> None:
+        put(item)
+        if item is not None:
+            # What the handler of a cold shutdown does, in the frame that submits.
+            executor.shutdown(wait=False)
+
+    executor._work_queue = SimpleNamespace(put=interrupted, get=executor._work_queue.get)
+    thread = Thread(target=lambda: submitted.append(executor.submit(int)), daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert [future.result(PATIENCE) for future in submitted] == [0]
