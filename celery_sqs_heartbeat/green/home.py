@@ -24,6 +24,9 @@ def home() -> Inbox:
     global _inbox, _pid
     if _inbox is None or _pid != os.getpid():
         _inbox, _pid = Inbox(), os.getpid()
+        # A line of the log names its thread; of one that is new to `threading` that takes this
+        # lock. Eventlet's hub breaks when a greenlet is started at that moment.
+        threading._active_limbo_lock = native.RLock()  # type: ignore[attr-defined]
         # A greenlet, where `threading` is replaced.
         threading.Thread(target=_inbox.serve, name="sqs-heartbeat-home", daemon=True).start()
         _leave_logging_to(_inbox)

@@ -35,6 +35,10 @@ def test_the_keepers_threads_leave_log_lines_to_the_hub_whose_handlers_they_are(
     assert run(library, "logs") == {"written": {"apart": True, "here": True}, "threads": 1}
 
 
+def test_threads_of_the_keepers_ask_who_they_are_while_greenlets_start(library: str) -> None:
+    assert run(library, "strangers") == {"told": 300, "greeted": 300}
+
+
 def test_extensions_go_on_while_nothing_yields_and_a_flush_lets_others_run(library: str) -> None:
     result = run(library, "keeping")
     # Every tenth of a second on an idle machine, in two seconds.

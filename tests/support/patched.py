@@ -37,6 +37,7 @@ QUEUE = "https://sqs/1/q"
 #: Due for extension a tenth of a second after each extension.
 EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
 LINES = 200
+STRANGERS = 300
 
 
 def spin(seconds: float) -> None:
@@ -104,6 +105,19 @@ def logs() -> dict[str, Any]:
         for name in ("apart", "here")
     }
     return {"written": written, "threads": len({thread for _, thread in handler.lines})}
+
+
+def strangers() -> dict[str, Any]:
+    """Threads apart ask who they are, as each log line does, while greenlets are started."""
+    sys.setswitchinterval(1e-6)
+    home()
+    told: list[str] = []
+    greeted: list[int] = []
+    for number in range(STRANGERS):
+        native.start_thread(lambda: told.append(threading.current_thread().name), "asks")
+        spawn(lambda number=number: greeted.append(number))  # type: ignore[misc]
+    wait(lambda: len(told) == len(greeted) == STRANGERS)
+    return {"told": len(told), "greeted": len(greeted)}
 
 
 def keeping() -> dict[str, Any]:
@@ -200,6 +214,8 @@ def clients() -> dict[str, Any]:
 
 if __name__ == "__main__":
     assert native.is_green()
-    scenario = {each.__name__: each for each in (logs, keeping, jobs, ending, clients)}[sys.argv[2]]
+    scenario = {each.__name__: each for each in (logs, strangers, keeping, jobs, ending, clients)}[
+        sys.argv[2]
+    ]
     print(json.dumps(scenario()), flush=True)  # noqa: T201
     os._exit(0)
