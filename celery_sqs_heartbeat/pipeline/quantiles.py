@@ -8,6 +8,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.bins import bin_column, middle_column
+from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 
 #: Rounding errors of shares that are sums of logarithms are well below.
 _TINY = 1e-9
@@ -48,7 +49,7 @@ def tails_of(durations: DataFrame, by: Sequence[str] = ("queue", "task", "vt")) 
     """
     runs = durations.where((F.col("measure") == "run") & F.col("vt").isNotNull())
     everything = F.col("spans") + F.col("censored")
-    is_longer = F.col("bin") > bin_column(F.col("vt").cast("bigint") * 1_000_000)
+    is_longer = F.col("bin") > bin_column(us_of(F.col("vt")))
     return (
         runs.groupBy(*by)
         .agg(

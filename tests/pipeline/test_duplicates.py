@@ -104,6 +104,20 @@ def test_the_overlap_is_the_time_in_which_both_ran(spark: SparkSession) -> None:
     assert (row.overlap_us, row.both_succeeded) == (9 * SECOND, True)
 
 
+def test_a_timeout_of_twelve_hours_is_no_more_than_a_number(spark: SparkSession) -> None:
+    hours = 12 * 3600
+    attempts = attempts_frame(
+        spark,
+        {**FIRST, **GONE, "vt": hours},
+        {**SECOND_RUN, "received": at(hours + 5), "started": at(hours + 6), "finished": None},
+    )
+    extended = message("lease-extended", 1, vt=hours, slack_us=SECOND, lat_us=20_000)
+    frame = duplicates_of(
+        attempts, events_frame(spark, extended), workers_frame(spark, {"last_seen": at(2 * hours)})
+    )
+    assert [row.cause for row in frame.collect()] == ["died-while-running"]
+
+
 def test_a_message_received_a_thousand_times_is_one_pair_for_each_next_one(
     spark: SparkSession,
 ) -> None:

@@ -32,7 +32,10 @@ NEXT = {
 CASES: list[tuple[str, dict[str, Any], int, int]] = [
     ("abandoned", {}, 35, 20),
     ("abandoned", {"last_extended": at(10)}, 35, 30),
+    ("abandoned", {"vt": 43_200}, 35, 43_190),
+    ("abandoned", {"last_extended": at(10), "last_vt": 43_200}, 35, 43_200),
     ("released", {"ended": at(12), "cause": "failed", "last_vt": 25}, 33, 25),
+    ("released", {"ended": at(12), "cause": "backoff policy", "last_vt": 43_200}, 33, 43_200),
     ("released", {"ended": at(12), "cause": "shutdown", "last_vt": 0}, 33, 0),
     ("lapsed", {"ended": at(12)}, 33, 18),
     ("lost", {"ended": at(31)}, 14, 0),

@@ -22,7 +22,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.deliveries import deliveries_of
-from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 
 _SECOND = 1_000_000
 
@@ -74,7 +74,7 @@ def _heard_of(workers: DataFrame) -> DataFrame:
 
 def _ended(attempts: DataFrame) -> DataFrame:
     """Decide how each attempt ended, and measure it."""
-    lease_end = F.col("last_event") + F.coalesce("last_vt", F.lit(0)) * _SECOND
+    lease_end = F.col("last_event") + us_of(F.coalesce("last_vt", F.lit(0)))
     is_silent = F.col("data_end") > F.greatest(F.col("last_seen") + SILENT_US, lease_end)
     is_abandoned = F.col("received_again").isNotNull() | F.col("stopped").isNotNull() | is_silent
     ended_as = (

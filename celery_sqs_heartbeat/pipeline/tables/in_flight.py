@@ -1,7 +1,9 @@
-"""Messages in flight by queue and minute, by sums of differences.
+"""Messages in flight by queue and minute.
 
-No event is put in order but in the seconds that may hold a minute's peak, and no window is
-larger than a queue's minutes: one hot queue does not put the work on one core.
+Within each minute the changes are put in order and summed up, the minute's first level being
+taken for 0; then the minutes' nets are summed up by queue. So nothing is put in order that is
+longer than a minute: one hot queue does not put the work on one core. A change is a whole number,
+and a minute's are an array of them: to sort that takes less than a window over rows.
 """
 
 from __future__ import annotations
@@ -16,17 +18,13 @@ from celery_sqs_heartbeat.pipeline.tables.stays import stays_of
 #: Messages in flight on a standard queue, at the most (SQS Developer Guide, "Quotas").
 QUOTA = 120_000
 
-_SECOND = 1_000_000
-_MINUTE = 60 * _SECOND
-_BOUNDS = "array<struct<second: bigint, level: bigint, at_most: bigint>>"
+_MINUTE = 60_000_000
 
 
 def in_flight_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     """Return the peak and the mean of each queue's minutes with messages in flight."""
     stays = stays_of(attempts)
-    changes = _changes_of(stays)
-    minutes = _minutes_of(_seconds_of(changes))
-    every_minute = _fill(_with_peak(minutes, changes))
+    every_minute = _fill(_with_levels(_minutes_of(_changes_of(stays))))
     days = every_minute.withColumn(PARTITION, day_of(F.col("minute"))).withColumn(
         "quota_share", F.col("peak") / F.lit(QUOTA)
     )
@@ -35,100 +33,61 @@ def in_flight_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
 
 
 def _changes_of(stays: DataFrame) -> DataFrame:
-    """Return when each queue had one message more, or one less."""
+    """Return when each queue had one message more, or one less.
+
+    `change` is twice the microseconds since the `minute`, and 1 more where a message came: who
+    leaves at the very microsecond that another arrives has left before.
+    """
     more_and_less = F.array(
-        F.struct(F.col("begin").alias("at"), F.lit(1).alias("step")),
-        F.struct(F.col("end").alias("at"), F.lit(-1).alias("step")),
+        F.struct(F.col("begin").alias("at"), F.lit(1).alias("is_more")),
+        F.struct(F.col("end").alias("at"), F.lit(0).alias("is_more")),
     )
-    return stays.select("queue", F.inline(more_and_less)).withColumn(
-        "second", _floor("at", _SECOND)
+    since = F.pmod("at", F.lit(_MINUTE))
+    return stays.select("queue", F.inline(more_and_less)).select(
+        "queue",
+        (F.col("at") - since).alias("minute"),
+        (since * 2 + F.col("is_more")).cast("int").alias("change"),
     )
 
 
-def _seconds_of(changes: DataFrame) -> DataFrame:
-    """Return what the changes of each second come to.
+def _minutes_of(changes: DataFrame) -> DataFrame:
+    """Return what the changes of each minute come to, from the level before it.
 
-    `area` is what they add, in messages times microseconds, to the rest of their minute.
+    `area` is what they add to the minute, in messages times microseconds.
     """
-    until_next_minute = _floor("second", _MINUTE) + _MINUTE - F.col("at")
+    step = F.pmod("change", F.lit(2)) * 2 - 1
+    until_next_minute = F.lit(_MINUTE) - F.floor(F.col("change") / F.lit(2))
     return (
-        changes.groupBy("queue", "second")
+        changes.groupBy("queue", "minute")
         .agg(
-            F.sum("step").alias("net"),
-            F.count_if(F.col("step") > 0).alias("more"),
-            F.sum(F.col("step") * until_next_minute).alias("area"),
+            F.sum(step).alias("net"),
+            F.sum(step * until_next_minute).alias("area"),
+            F.sort_array(F.collect_list("change")).alias("changes"),
         )
-        .withColumn("minute", _floor("second", _MINUTE))
+        .withColumn("rise", F.aggregate("changes", _level(0, 0), _after)["highest"])
+        .drop("changes")
     )
 
 
-def _minutes_of(seconds: DataFrame) -> DataFrame:
-    """Return the minutes with changes: how many were in flight before and after, and the next.
+def _level(now: Column | int, highest: Column | int) -> Column:
+    both = {"now": now, "highest": highest}
+    return F.struct(*(F.lit(value).cast("int").alias(name) for name, value in both.items()))
 
-    `sums` has what the minute reached for certain, and bounds of what each second may have.
-    """
-    by_minute = seconds.groupBy("queue", "minute").agg(
-        F.sum("net").alias("net"),
-        F.sum("area").alias("area"),
-        F.sort_array(F.collect_list(F.struct("second", "net", "more"))).alias("seconds"),
-    )
+
+def _after(level: Column, change: Column) -> Column:
+    now = level["now"] + F.pmod(change, F.lit(2)) * 2 - 1
+    return _level(now, F.greatest(level["highest"], now))
+
+
+def _with_levels(minutes: DataFrame) -> DataFrame:
+    """Add how many were in flight in each minute and after it, and the next with changes."""
     in_order = Window.partitionBy("queue").orderBy("minute")
+    before = F.col("after") - F.col("net")
     return (
-        by_minute.withColumn("after", F.sum("net").over(in_order))
+        minutes.withColumn("after", F.sum("net").over(in_order))
         .withColumn("next", F.lead("minute").over(in_order))
-        .withColumn("before", F.col("after") - F.col("net"))
-        .withColumn("mean", F.col("before") + F.col("area") / F.lit(_MINUTE))
-        .withColumn("sums", F.aggregate("seconds", _at_first(), _after_second))
-        .select("queue", "minute", "before", "after", "next", "mean", "sums")
-    )
-
-
-def _at_first() -> Column:
-    return F.struct(
-        F.col("before").alias("level"),
-        F.col("before").alias("reached"),
-        F.array().cast(_BOUNDS).alias("bounds"),
-    )
-
-
-def _after_second(sums: Column, second: Column) -> Column:
-    level = sums["level"] + second["net"]
-    bound = F.struct(
-        second["second"].alias("second"),
-        sums["level"].alias("level"),
-        (sums["level"] + second["more"]).alias("at_most"),
-    )
-    return F.struct(
-        level.alias("level"),
-        F.greatest(sums["reached"], level).alias("reached"),
-        F.concat(sums["bounds"], F.array(bound)).alias("bounds"),
-    )
-
-
-def _with_peak(minutes: DataFrame, changes: DataFrame) -> DataFrame:
-    """Add the most at once in each minute.
-
-    Between two seconds the level is known. Within one it is at most the level before and all
-    that came: only where that beats what the minute reached for certain does the order count.
-    """
-    reached = F.col("sums.reached")
-    unclear = (
-        # All columns are needed here as well, so that Spark makes the minutes but once.
-        minutes.where(F.col("mean").isNotNull())
-        .select("queue", "minute", reached.alias("reached"), F.inline("sums.bounds"))
-        .where(F.col("at_most") > F.col("reached"))
-        .select("queue", "second", "level")
-    )
-    # Who leaves at the very microsecond that another arrives has left before.
-    in_order = Window.partitionBy("queue", "second").orderBy("at", "step")
-    exact = (
-        changes.join(F.broadcast(unclear), ["queue", "second"])
-        .withColumn("peak", F.col("level") + F.sum("step").over(in_order))
-        .groupBy("queue", _floor("second", _MINUTE).alias("minute"))
-        .agg(F.max("peak").alias("exact"))
-    )
-    return minutes.join(exact, ["queue", "minute"], "left").withColumn(
-        "peak", F.greatest(reached, "exact")
+        .withColumn("peak", before + F.col("rise"))
+        .withColumn("mean", before + F.col("area") / F.lit(_MINUTE))
     )
 
 
@@ -160,7 +119,3 @@ def _slots_of(stays: DataFrame, workers: DataFrame) -> DataFrame:
         .groupBy("queue", PARTITION)
         .agg(F.sum("concurrency").alias("slots"))
     )
-
-
-def _floor(name: str, unit: int) -> Column:
-    return F.col(name) - F.pmod(F.col(name), F.lit(unit))

@@ -6,9 +6,9 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, RECOVERIES
-from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
+from celery_sqs_heartbeat.pipeline.tables.picking import messages_of, only
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 
-_SECOND = 1_000_000
 #: Ends after which the message has to be received again.
 FRUITLESS = ("released", "lapsed", "lost", "capped", "abandoned")
 
@@ -24,8 +24,9 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         F.coalesce("ended", "last_event")
     )
     receives = Window.partitionBy("queue", "msg").orderBy("rc", "received", "dlv")
+    fruitless = messages_of(attempts.where(F.col("ended_as").isin(*FRUITLESS)))
     next_receives = (
-        _that_concern(attempts)
+        only(fruitless, attempts)
         .withColumn("next_received", F.lead("received").over(receives))
         .withColumn("next_wid", F.lead("wid").over(receives))
         .where(F.col("ended_as").isin(*FRUITLESS))
@@ -33,8 +34,8 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     )
     confirmed = F.coalesce("last_extended", "received")
     timeout = F.when(F.col("last_extended").isNull(), F.col("vt")).otherwise(F.col("last_vt"))
-    left = F.greatest(confirmed + timeout * _SECOND - F.col("failed"), F.lit(0))
-    delay = F.col("last_vt") * _SECOND
+    left = F.greatest(confirmed + us_of(timeout) - F.col("failed"), F.lit(0))
+    delay = us_of(F.col("last_vt"))
     promised = F.when(F.col("ended_as") == "released", delay).otherwise(left)
     recovery = F.coalesce("next_received", "data_end") - F.col("failed")
     return shape(
@@ -46,10 +47,3 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         .withColumn(PARTITION, day_of(F.col("failed"))),
         RECOVERIES,
     )
-
-
-def _that_concern(attempts: DataFrame) -> DataFrame:
-    """Return all attempts of the messages of which one came to nothing."""
-    fruitless = attempts.where(F.col("ended_as").isin(*FRUITLESS))
-    hashes = fruitless.select(F.xxhash64("msg").alias("hash")).distinct()
-    return attempts.join(F.broadcast(hashes), F.xxhash64("msg") == F.col("hash"), "left_semi")

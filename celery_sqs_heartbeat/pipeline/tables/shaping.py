@@ -17,3 +17,8 @@ def shape(frame: DataFrame, table: Table) -> DataFrame:
     """Return exactly the table's columns, in order and of its types, `dt` last."""
     columns = [F.col(column.name).cast(column.type).alias(column.name) for column in table.columns]
     return frame.select(*columns, F.col(PARTITION).cast("date").alias(PARTITION))
+
+
+def us_of(seconds: Column) -> Column:
+    """Return whole seconds in microseconds. As an int, a timeout of 36 minutes would overflow."""
+    return seconds.cast("bigint") * 1_000_000

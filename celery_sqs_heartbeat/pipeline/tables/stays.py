@@ -6,8 +6,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 
-_SECOND = 1_000_000
+_LONGEST_US = MAX_VISIBILITY_SECONDS * 1_000_000
 
 
 def stays_of(attempts: DataFrame) -> DataFrame:
@@ -18,9 +19,7 @@ def stays_of(attempts: DataFrame) -> DataFrame:
     SQS lets it.
     """
     confirmed = F.coalesce("last_extended", "received")
-    lease_end = F.greatest(
-        "last_event", confirmed + F.coalesce("last_vt", "vt", F.lit(0)).cast("bigint") * _SECOND
-    )
+    lease_end = F.greatest("last_event", confirmed + us_of(F.coalesce("last_vt", "vt", F.lit(0))))
     known_end = F.when(F.col("ended_as") == "running", latest_end()).otherwise(
         F.least(lease_end, latest_end())
     )
@@ -41,4 +40,4 @@ def latest_end() -> Column:
 
     Within twelve hours of the receive, so that days which are read later change nothing.
     """
-    return F.least("end_of_data", F.col("received") + MAX_VISIBILITY_SECONDS * _SECOND)
+    return F.least("end_of_data", F.col("received") + _LONGEST_US)
