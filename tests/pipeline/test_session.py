@@ -53,4 +53,5 @@ def test_a_cluster_s_own_settings_stay_as_they_are(
     assert set(asked) == {
         "spark.sql.session.timeZone",
         "spark.sql.sources.partitionOverwriteMode",
+        "spark.sql.codegen.aggregate.map.twolevel.enabled",
     }
