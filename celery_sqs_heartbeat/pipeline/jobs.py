@@ -28,6 +28,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -36,7 +37,12 @@ from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.making import MAKERS, Sources
 from celery_sqs_heartbeat.pipeline.schema import Table
 from celery_sqs_heartbeat.pipeline.segments import journal_days
-from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines, rejects_of
+from celery_sqs_heartbeat.pipeline.tables.events import (
+    Rejected,
+    events_of,
+    read_lines,
+    rejects_of,
+)
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, between
 
 #: Days before and after a day that a message's other receives are looked for in.
@@ -50,8 +56,15 @@ _WRITES: Mapping[Table, Callable[[Days, int], Days]] = {
     schema.RECOMMENDATIONS: lambda run, back: Days.of(run.last),
 }
 
-#: The journal's lines of the days from the first to the last, and of one more on either side.
-Lines = Callable[[datetime.date, datetime.date], DataFrame]
+
+class Lines(Protocol):
+    """Gives a journal's lines, as `read_lines` does of one."""
+
+    def __call__(
+        self, first: datetime.date, last: datetime.date, *, strict: bool = False
+    ) -> DataFrame:
+        """Return those of the days, and of one more on either side."""
+        ...
 
 
 def build(
@@ -106,15 +119,41 @@ def refresh(
             among them.
     """
     sources = Sources(warehouse, lookback)
-    progress("events")
     around = run.grown(1, 1)
-    events = events_of(lines(around.first, around.last))
-    warehouse.write(schema.EVENTS, events, around.first, around.last)
-    rejects = rejects_of(lines(run.first, run.last))
-    warehouse.write(schema.REJECTS, rejects, run.first, run.last)
+    write_lines(warehouse, lines, run, progress)
     for table, make in MAKERS.items():
         if table in tables:
             progress(table.name.replace("_", " "))
             days = _WRITES[table](run, lookback) if table in _WRITES else around
             rows = between(make(sources, days), days.first, days.last)
             warehouse.write(table, rows, days.first, days.last)
+
+
+def write_lines(
+    warehouse: Warehouse, lines: Lines, run: Days, progress: Callable[[str], None]
+) -> None:
+    """Write `events` and `rejects`.
+
+    Nearly always every line is an event, and no segment torn. Then one read in full will do: it
+    is strict, and counts. Else the segments are read again, as far as they can be.
+    """
+    around = run.grown(1, 1)
+    rejected = Rejected()
+    progress("events")
+    try:
+        events = events_of(lines(around.first, around.last, strict=True), rejected)
+        warehouse.write(schema.EVENTS, events, around.first, around.last)
+        is_clean = rejected.count() == 0
+    except Exception as error:
+        # Spark has no class for it: it comes as an error of the JVM's, or of a remote one's.
+        if "FAILED_READ_FILE" not in str(error):
+            raise
+        progress("events, without what can't be read")
+        events = events_of(lines(around.first, around.last))
+        warehouse.write(schema.EVENTS, events, around.first, around.last)
+        is_clean = False
+    rejects = warehouse.nothing(schema.REJECTS)
+    if not is_clean:
+        progress("rejects")
+        rejects = rejects_of(lines(run.first, run.last))
+    warehouse.write(schema.REJECTS, rejects, run.first, run.last)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Collection
+import re
+from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.days import Days
-from celery_sqs_heartbeat.pipeline.tables.lines import journal_path, read_lines
+from celery_sqs_heartbeat.pipeline.tables.lines import journal_path, missing_told
 
 #: Of Spark's format `binaryFile`, and of the journal's folders. The content is never asked for.
 SCHEMA = (
     "path string, modificationTime timestamp, length bigint, content binary, dt date, worker string"
 )
+_DAY = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/").search
 CLOSED = "seg-*.jsonl.zst"
 _ALL = "seg-*.jsonl.{zst,open}"
 
@@ -25,8 +27,8 @@ def journal_bytes(spark: SparkSession, journal: str) -> int:
     Raises:
         PipelineError: There is no such journal.
     """
-    read_lines(spark, journal)
-    (row,) = _segments(spark, journal).agg(F.sum("length").alias("bytes")).collect()
+    with missing_told(journal):
+        (row,) = _segments(spark, journal).agg(F.sum("length").alias("bytes")).collect()
     return row["bytes"] or 0
 
 
@@ -41,9 +43,11 @@ def journal_days(
     Raises:
         PipelineError: There is no such journal.
     """
-    read_lines(spark, journal)
-    found = [row["dt"] for row in _segments(spark, journal).select("dt").distinct().collect()]
-    return days_between(found, first, last)
+    # The list of files is there, and to ask Spark for a column of it would be a job over them.
+    with missing_told(journal):
+        files = _segments(spark, journal).inputFiles()
+    names = {match[1] for file in files if (match := _DAY(file))}
+    return days_between(map(datetime.date.fromisoformat, names), first, last)
 
 
 def _segments(spark: SparkSession, journal: str) -> DataFrame:
@@ -56,7 +60,7 @@ def _segments(spark: SparkSession, journal: str) -> DataFrame:
 
 
 def days_between(
-    days: Collection[datetime.date | None],
+    days: Iterable[datetime.date | None],
     first: datetime.date | None = None,
     last: datetime.date | None = None,
 ) -> Days | None:

@@ -4,6 +4,7 @@ import datetime
 import json
 import random
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,14 @@ from celery_sqs_heartbeat.journal.events import WORKER_STARTED, Record, WorkerSt
 from celery_sqs_heartbeat.journal.lines import line_of, slim
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.schema import EVENTS
+from celery_sqs_heartbeat.pipeline.jobs import write_lines
+from celery_sqs_heartbeat.pipeline.schema import EVENTS, REJECTS
 from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines, rejects_of
+from celery_sqs_heartbeat.pipeline.tables.numbering import workers_in
+from celery_sqs_heartbeat.pipeline.tables.skew import lead
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.builders import DAY, SECOND, message
 from tests.unit.journal.making import ORIGIN, event_of
 
@@ -100,6 +106,62 @@ def test_what_is_no_event_is_counted_by_segment_and_reason(
     path = rejects_of(read_lines(spark, str(tmp_path))).select("file").first()
     assert path is not None
     assert path["file"].startswith("dt=2026-03-14/worker=w1/seg-")
+
+
+HARMED = {
+    "a line": frame(b"what}\n"),
+    "a cut segment": frame(encoded(lines(300)))[:700],
+}
+
+
+@pytest.mark.parametrize("harm", ["none", *HARMED])
+def test_a_job_writes_what_can_be_read_and_counts_the_rest(
+    spark: SparkSession, tmp_path: Path, harm: str
+) -> None:
+    """A job reads a journal strictly first: whatever that meets, its tables tell all."""
+    journal, tables = tmp_path / "journal", tmp_path / "tables"
+    good = encoded(lines(300))
+    put(journal, "seg-1.jsonl.zst", frame(good))
+    put(journal, "seg-2.jsonl.zst", frame(encoded(lines(2, "w2"))), "w2")
+    harmed = {
+        "a line": frame(b"what}\n"),
+        "a cut segment": frame(good)[:700],
+    }
+    if harm in harmed:
+        put(journal, "seg-3.jsonl.zst", harmed[harm])
+    days, told = Days.of(FIRST), []
+    warehouse = Warehouse(spark, str(tables))
+    write_lines(warehouse, partial(read_lines, spark, str(journal)), days, told.append)
+    events = warehouse.read(EVENTS).select("wid", "seq").collect()
+    assert sorted(map(tuple, events)) == numbers(spark, journal)
+    assert len(events) == 302
+    found = warehouse.read(REJECTS).collect()
+    assert {(Path(row["file"]).name, row["reason"], row["lines"]) for row in found} == (
+        rejects(spark, journal)
+    )
+    assert bool(found) == (harm != "none") == (told != ["events"])
+
+
+@pytest.mark.parametrize(
+    ("numbers_read", "is_whole"),
+    [
+        ([1, 2, 3], True),
+        ([7, 5, 6], True),
+        ([1, 2, 2, 3], False),
+        ([1, 2, 4], False),
+        ([1, 2, 2, 4], False),
+        ([1, 3, 3, 5, 3], False),
+        # Their sums are right.
+        ([1, 1, 4, 4, 5], False),
+    ],
+)
+def test_a_worker_is_whole_whose_numbers_are_each_there_once(
+    spark: SparkSession, tmp_path: Path, numbers_read: list[int], is_whole: bool
+) -> None:
+    for place, number in enumerate(numbers_read):
+        put(tmp_path, f"seg-{place}.jsonl.open", encoded([lines(1)[0] | {"seq": number}]))
+    (worker,) = workers_in(read_lines(spark, str(tmp_path)), lead())
+    assert (worker.is_whole, worker.folders) == (is_whole, {"w1"})
 
 
 def test_a_missing_journal_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,30 +1,67 @@
-"""The journal's lines as events: each once, on one clock."""
+"""The journal's lines as events: each once, on one clock.
+
+A line that is there twice, as it was shipped twice or its segment is there open and closed, is
+one event: a worker numbers its lines. To find copies all lines would have to be shuffled; but
+the numbers' count and sums tell of which workers there are none (`numbering`), and hardly any
+worker has some. The same first look at the lines tells whose clock is wrong.
+"""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.lines import DAY, FIRST, LAST, read_lines
+from celery_sqs_heartbeat.pipeline.tables.lines import FIRST, FOLDER, LAST, read_lines
+from celery_sqs_heartbeat.pipeline.tables.numbering import workers_in
 from celery_sqs_heartbeat.pipeline.tables.rejects import reason_against, rejects_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
-from celery_sqs_heartbeat.pipeline.tables.skew import skews_of
+from celery_sqs_heartbeat.pipeline.tables.skew import lead, with_skew
 
-__all__ = ["events_of", "read_lines", "rejects_of"]
+__all__ = ["Rejected", "events_of", "read_lines", "rejects_of"]
+
+#: Folders of workers without copies are told by name up to so many with some.
+_MOST_FOLDERS = 1000
 
 
-def events_of(lines: DataFrame) -> DataFrame:
+class Rejected:
+    """Counts the lines that are no events while `events_of` is written."""
+
+    def __init__(self) -> None:
+        self._observations: list[Observation] = []
+
+    def watch(self, lines: DataFrame) -> DataFrame:
+        """Return the lines, which have a `reason`, to be counted when they are read."""
+        self._observations.append(Observation())
+        rejected = F.count("reason").alias("rejected")
+        return lines.observe(self._observations[-1], rejected)
+
+    def count(self) -> int:
+        """Return how many there were; it waits for the events to be written."""
+        return sum(each.get["rejected"] for each in self._observations)
+
+
+def events_of(lines: DataFrame, rejected: Rejected | None = None) -> DataFrame:
     """Return the events of the days that are wanted.
 
-    A line that is there twice, as it was shipped twice or its segment is there open and
-    closed, is one event: a worker numbers its lines.
+    Args:
+        rejected: Counts the other lines, of one use of the events.
     """
-    valid_lines = lines.where(reason_against().isNull())
-    each_once = valid_lines.dropDuplicates(["wid", "seq"])
+    rejected = rejected or Rejected()
+    workers = workers_in(lines, lead())
+    folders = sorted({folder for each in workers if not each.is_whole for folder in each.folders})
+    in_them = F.col(FOLDER).isin(folders) if len(folders) <= _MOST_FOLDERS else F.lit(True)
+
+    def valid(some: DataFrame) -> DataFrame:
+        judged = rejected.watch(some.withColumn("reason", reason_against()))
+        return judged.where(F.col("reason").isNull())
+
+    each_once = valid(lines.where(~in_them) if folders else lines)
+    if folders:
+        maybe_twice = valid(lines.where(in_them))
+        each_once = each_once.unionByName(maybe_twice.dropDuplicates(["wid", "seq"]))
     on_one_clock = (
-        each_once.join(F.broadcast(skews_of(valid_lines)), "wid", "left")
-        .withColumn("skew_us", F.coalesce(F.col("skews")[F.col(DAY)], "usual", F.lit(0)))
+        with_skew(each_once, workers)
         .withColumn("ts", F.col("ts") - F.col("skew_us"))
         .withColumn(PARTITION, day_of(F.col("ts")))
     )

@@ -1,16 +1,18 @@
 """Reads the lines of a journal's segments, and finds the segments that can't be read whole.
 
 A segment that was cut or damaged after it was written reads in two ways. What Spark's reader
-meets as the end of the file is a line without an end. What it meets as an error ends the file
-with `ignoreCorruptFiles`, and says nothing. So each closed segment is unpacked once more as one
-text: one that gives none, or one without an end of line at its end, is torn. Of one
-that was cut exactly between two frames, or to nothing, nothing shows but the gap in `seq`, which
-`workers` counts.
+meets as the end of the file is a line without an end. What it meets as an error ends the job;
+the lines before it are to be had with `ignoreCorruptFiles`, which says nothing. Then each closed
+segment is unpacked once more as one text: one that gives none, or one without an end of line at
+its end, is torn. Of one that was cut exactly between two frames, or to nothing, nothing shows
+but the gap in `seq`, which `workers` counts.
 """
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -20,6 +22,8 @@ from celery_sqs_heartbeat.journal.fields import FIELDS
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 
 CORRUPT, FILE, DAY, TORN = "_corrupt", "_file", "_day", "_torn"
+#: The worker's folder that the segment is in; empty where there is none.
+FOLDER = "_folder"
 #: The first and the last day that are wanted, or null: on every line, as a constant.
 FIRST, LAST = "_first", "_last"
 
@@ -37,6 +41,8 @@ def read_lines(
     journal: str,
     first: datetime.date | None = None,
     last: datetime.date | None = None,
+    *,
+    strict: bool = False,
 ) -> DataFrame:
     """Return the lines of a journal, and a line marked `_torn` for each torn segment.
 
@@ -48,25 +54,19 @@ def read_lines(
         journal: A folder, or a URL that Spark can read: `file:`, `s3a:`, or `s3:` for that.
         first: The first day that is wanted; None for all.
         last: The last one.
+        strict: Let a torn segment fail the job, which spares to unpack all of them twice.
 
     Raises:
         PipelineError: There is no such journal.
     """
     path = journal_path(journal)
-    try:
-        lines = _read_json(spark, path)
-        torn = _read_torn(spark, path)
+    with missing_told(journal):
+        lines = _read_json(spark, path, strict=strict)
+        torn = None if strict else _read_torn(spark, path)
         # Where Spark is remote, a missing folder shows only when it is asked.
         lines.schema  # noqa: B018
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
-            raise
-        raise PipelineError(
-            f"there is no journal at {journal!r}: give the folder or URL that "
-            "sqs_heartbeat_journal names, in which there are folders dt=YYYY-MM-DD"
-        ) from None
     if torn is not None:
-        lines = lines.unionByName(torn, allowMissingColumns=True)
+        lines = lines.unionByName(torn.withColumn(FOLDER, F.lit("")), allowMissingColumns=True)
     if first is not None:
         lines = lines.where(F.col(DAY) >= F.lit(first - _ONE_DAY))
     if last is not None:
@@ -76,17 +76,35 @@ def read_lines(
     )
 
 
+@contextmanager
+def missing_told(journal: str) -> Iterator[None]:
+    """Tell of a journal that is not there by its name.
+
+    Raises:
+        PipelineError: In place of Spark's error.
+    """
+    try:
+        yield
+    except AnalysisException as error:
+        if error.getCondition() != "PATH_NOT_FOUND":
+            raise
+        raise PipelineError(
+            f"there is no journal at {journal!r}: give the folder or URL that "
+            "sqs_heartbeat_journal names, in which there are folders dt=YYYY-MM-DD"
+        ) from None
+
+
 def journal_path(journal: str) -> str:
     """Return the journal's path as Spark has it: `s3a:` for `s3:`."""
     return journal.replace("s3://", "s3a://", 1) if journal.startswith("s3://") else journal
 
 
-def _read_json(spark: SparkSession, path: str) -> DataFrame:
+def _read_json(spark: SparkSession, path: str, *, strict: bool) -> DataFrame:
     return (
         spark.read.schema(_SCHEMA)
         .option("mode", "PERMISSIVE")
         .option("columnNameOfCorruptRecord", CORRUPT)
-        .option("ignoreCorruptFiles", "true")
+        .option("ignoreCorruptFiles", str(not strict).lower())
         .option("ignoreMissingFiles", "true")
         .option("pathGlobFilter", _SEGMENTS)
         .json(path)
@@ -95,6 +113,7 @@ def _read_json(spark: SparkSession, path: str) -> DataFrame:
             CORRUPT,
             _relative_path(),
             F.col("dt").alias(DAY),
+            F.coalesce("worker", F.lit("")).alias(FOLDER),
             F.lit(False).alias(TORN),
         )
     )
@@ -105,6 +124,7 @@ def _read_torn(spark: SparkSession, path: str) -> DataFrame | None:
     all_closed = spark.read.format("binaryFile").option("pathGlobFilter", _CLOSED).load(path)
     if "dt" not in all_closed.columns:
         return None
+    day = F.col("dt").cast("date").alias(DAY)
     whole = (
         spark.read.option("ignoreCorruptFiles", "true")
         .option("ignoreMissingFiles", "true")
@@ -112,7 +132,6 @@ def _read_torn(spark: SparkSession, path: str) -> DataFrame | None:
         .text(path, wholetext=True)
         .where(F.col("value").endswith("\n"))
     )
-    day = F.col("dt").cast("date").alias(DAY)
     torn = all_closed.select(_relative_path(), day).join(
         whole.select(_relative_path(), day), [FILE, DAY], "left_anti"
     )

@@ -8,11 +8,15 @@ This needs no message that two workers saw, and is closer than comparing two suc
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+import statistics
+from collections.abc import Iterable
+
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.pipeline.tables.lines import DAY
+from celery_sqs_heartbeat.pipeline.tables.numbering import Worker
 
 #: Skew below this is left alone, in microseconds. An answer's way takes 5 to 50 ms, SQS's times
 #: are whole milliseconds, and a machine that keeps its clock by NTP is within a few of them.
@@ -22,25 +26,33 @@ MIN_SKEW_US = 100_000
 _ACCURACY = 1000
 
 
-def skews_of(lines: DataFrame) -> DataFrame:
-    """Return each worker's `wid`, the `skews` of its days by day, and the `usual` one.
+def lead() -> Column:
+    """Return the aggregate of a worker's day that its skew is found by, in microseconds.
 
-    Each is the median: the answers to a process that had been stopped are outliers. What is
-    too little to correct is 0. The usual one is for days on which it received nothing new.
+    It is the median: the answers to a process that had been stopped are outliers.
     """
-    first_receives = lines.where(
-        (F.col("ev") == EventKind.MESSAGE_RECEIVED.value) & (F.col("rc") == 1)
-    )
-    median = F.percentile_approx(F.col("ts") - F.col("first"), 0.5, _ACCURACY)
-    by_day = (
-        first_receives.where(F.col("first").isNotNull())
-        .groupBy("wid", DAY)
-        .agg(median.alias("lead_us"))
-        .withColumn(
-            "skew_us", F.when(F.abs("lead_us") >= MIN_SKEW_US, F.col("lead_us")).otherwise(0)
-        )
-    )
-    return by_day.groupBy("wid").agg(
-        F.map_from_entries(F.collect_list(F.struct(DAY, "skew_us"))).alias("skews"),
-        F.percentile_approx("skew_us", 0.5, _ACCURACY).alias("usual"),
-    )
+    is_first = (F.col("ev") == EventKind.MESSAGE_RECEIVED.value) & (F.col("rc") == 1)
+    return F.percentile_approx(F.when(is_first, F.col("ts") - F.col("first")), 0.5, _ACCURACY)
+
+
+def with_skew(lines: DataFrame, workers: Iterable[Worker]) -> DataFrame:
+    """Add `skew_us`, by which the worker's clock was ahead that day.
+
+    What is too little to correct is 0. On a day on which a worker received nothing new, its
+    usual skew holds: the median of its other days.
+    """
+    rows = []
+    for worker in workers:
+        skews = {
+            day: us if abs(us) >= MIN_SKEW_US else 0
+            for day, us in worker.leads.items()
+            if us is not None
+        }
+        if any(skews.values()):
+            rows.append((worker.wid, skews, statistics.median_low(skews.values())))
+    if not rows:
+        return lines.withColumn("skew_us", F.lit(0))
+    ddl = "wid string, skews map<date, bigint>, usual bigint"
+    skewed = F.broadcast(lines.sparkSession.createDataFrame(rows, ddl))
+    skew = F.coalesce(F.col("skews")[F.col(DAY)], "usual", F.lit(0))
+    return lines.join(skewed, "wid", "left").withColumn("skew_us", skew)

@@ -1,0 +1,83 @@
+"""What the numbers of each worker's lines tell before the lines are read in full."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from operator import xor
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.tables.lines import DAY, FOLDER
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """One worker's lines.
+
+    Attributes:
+        folders: That they are in.
+        is_whole: Whether each number from the first to the last is there once.
+        leads: `lead` by day; None of a day that has none.
+    """
+
+    wid: str
+    folders: frozenset[str]
+    is_whole: bool
+    leads: Mapping[datetime.date, int | None]
+
+
+def workers_in(lines: DataFrame, lead: Column) -> list[Worker]:
+    """Return the workers of the lines: one read of a few of their fields, a row for each day.
+
+    Args:
+        lead: An aggregate to take along of each worker's day.
+    """
+    seq = F.col("seq")
+    days = (
+        lines.where(F.col("wid").isNotNull() & seq.isNotNull())
+        .groupBy("wid", FOLDER, DAY)
+        .agg(
+            F.count(seq).alias("count"),
+            F.min(seq).alias("first"),
+            F.max(seq).alias("last"),
+            F.sum(seq).alias("sum"),
+            F.bit_xor(seq).alias("xor"),
+            lead.alias("lead"),
+        )
+    )
+    of_worker: defaultdict[str, list[Any]] = defaultdict(list)
+    for row in days.orderBy("wid", FOLDER, DAY).collect():
+        of_worker[row["wid"]].append(row)
+    return [
+        Worker(
+            wid=wid,
+            folders=frozenset(row[FOLDER] for row in rows),
+            is_whole=_is_whole(rows),
+            leads={row[DAY]: row["lead"] for row in rows},
+        )
+        for wid, rows in of_worker.items()
+    ]
+
+
+def _is_whole(rows: list[Any]) -> bool:
+    """Return whether no number lacks and none is there twice.
+
+    Were as many to lack as are there twice, their number would not tell, but their sum and
+    their exclusive or do.
+    """
+    first, last = min(row["first"] for row in rows), max(row["last"] for row in rows)
+    count = last - first + 1
+    expected = (count, (first + last) * count // 2, _xor_up_to(last) ^ _xor_up_to(first - 1))
+    counts, sums, xors = zip(*((row["count"], row["sum"], row["xor"]) for row in rows), strict=True)
+    return (sum(counts), sum(sums), reduce(xor, xors)) == expected
+
+
+def _xor_up_to(number: int) -> int:
+    """Return the exclusive or of the whole numbers from 0: it repeats every four."""
+    return (number, 1, number + 1, 0)[number % 4]
