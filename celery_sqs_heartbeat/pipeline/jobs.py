@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
@@ -34,7 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.days import Days
-from celery_sqs_heartbeat.pipeline.making import MAKERS, Sources
+from celery_sqs_heartbeat.pipeline.making import MAKERS, TURNS, Sources
 from celery_sqs_heartbeat.pipeline.schema import Table
 from celery_sqs_heartbeat.pipeline.segments import journal_days
 from celery_sqs_heartbeat.pipeline.tables.events import (
@@ -121,12 +122,17 @@ def refresh(
     sources = Sources(warehouse, lookback)
     around = run.grown(1, 1)
     write_lines(warehouse, lines, run, progress)
-    for table, make in MAKERS.items():
-        if table in tables:
-            progress(table.name.replace("_", " "))
-            days = _WRITES[table](run, lookback) if table in _WRITES else around
-            rows = between(make(sources, days), days.first, days.last)
-            warehouse.write(table, rows, days.first, days.last)
+
+    def write(table: Table) -> None:
+        progress(table.name.replace("_", " "))
+        days = _WRITES[table](run, lookback) if table in _WRITES else around
+        rows = between(MAKERS[table](sources, days), days.first, days.last)
+        warehouse.write(table, rows, days.first, days.last)
+
+    for turn in TURNS:
+        # While one waits for its plan or its last task, another has the cores.
+        with ThreadPoolExecutor() as threads:
+            list(threads.map(write, (table for table in turn if table in tables)))
 
 
 def write_lines(

@@ -98,7 +98,6 @@ def _recommendations(sources: Sources, days: Days) -> DataFrame:
     return recommendations.withColumn(PARTITION, F.lit(days.last))
 
 
-#: In an order in which each table comes after those that it is made of.
 MAKERS: Mapping[Table, Callable[[Sources, Days], DataFrame]] = {
     schema.WORKERS: _workers,
     schema.ATTEMPTS: _attempts,
@@ -109,3 +108,11 @@ MAKERS: Mapping[Table, Callable[[Sources, Days], DataFrame]] = {
     schema.CALLS: _calls,
     schema.RECOMMENDATIONS: _recommendations,
 }
+
+#: Which tables are made side by side: each after those that it is made of.
+TURNS = (
+    (schema.WORKERS,),
+    (schema.ATTEMPTS, schema.CALLS),
+    (schema.DURATIONS, schema.RECOVERIES),
+    (schema.DUPLICATES, schema.IN_FLIGHT, schema.RECOMMENDATIONS),
+)
