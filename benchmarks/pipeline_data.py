@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import datetime
 import math
+import shutil
 from pathlib import Path
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from benchmarks.pipeline_journal import write_journal
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, file_options
 from fleet.making import make_fleet
 
 EVEN, HOT = "even", "hot"
@@ -22,11 +24,30 @@ HOT_PART = 95
 #: Queues of each name where they are even.
 QUEUES = 8
 
-#: Two million lines, so that their multiples are about as many as asked for.
+#: A million and a half lines.
 _FLEET = {"workers": 20, "hours": 3.8, "seed": 7, "copies": 12}
 _DAY = datetime.datetime(2026, 3, 2, tzinfo=datetime.timezone.utc)
 #: From the first copy's start to the last's: the fleet lives for the rest of the day.
 _SPREAD_US = 20 * 3600 * 1_000_000
+#: Of a fleet: for less there is no copy of some of its workers.
+_LITTLE = 0.05
+#: A file beside the events that are all there.
+_DONE = "_DONE"
+
+
+def events_path(folder: Path, size: int, shape: str) -> Path:
+    """Return where the warehouse of events is."""
+    return folder / f"{shape}-{size}"
+
+
+def is_made(events: Path) -> bool:
+    """Return whether a warehouse is there, and whole."""
+    return (events / _DONE).exists()
+
+
+def journal_path(folder: Path, size: int) -> Path:
+    """Return where the journal is."""
+    return folder / f"journal-{size}"
 
 
 class Data:
@@ -36,41 +57,49 @@ class Data:
         self._spark = spark
         self._folder = folder
 
-    def journal(self) -> Path:
-        """Return the journal of the fleet, compressed JSON Lines."""
+    def journal(self, size: int) -> Path:
+        """Return a journal of about so many lines, compressed."""
+        path = journal_path(self._folder, size)
+        if not path.exists():
+            events = Warehouse(self._spark, str(self.events(size, EVEN))).read(EVENTS)
+            write_journal(events, path)
+        return path
+
+    def events(self, size: int, shape: str) -> Path:
+        """Return a warehouse with about so many events."""
+        path = events_path(self._folder, size, shape)
+        if not is_made(path):
+            shutil.rmtree(path, ignore_errors=True)
+            base = self._base()
+            count, begin = base.agg(F.count("*"), F.min("ts")).collect()[0]
+            copies = math.ceil(size / count - _LITTLE)
+            for number in range(copies):
+                offset = round(_DAY.timestamp() * 1e6) - begin + _SPREAD_US * number // copies
+                part = min(size / count - number, 1.0)
+                some = base.where(F.pmod(F.xxhash64("wid"), F.lit(1000)) < round(part * 1000))
+                copy = _copy(some, number, offset, is_hot=shape == HOT)
+                (
+                    copy.repartition(2, F.col("wid"))
+                    .sortWithinPartitions("wid", "seq")
+                    .write.mode("append")
+                    .options(**file_options(EVENTS))
+                    .partitionBy(PARTITION)
+                    .parquet(str(path / EVENTS.name))
+                )
+            (path / _DONE).touch()
+        return path
+
+    def _fleet(self) -> Path:
+        """Return the journal of the fleet."""
         fleet = self._folder / "fleet"
         if not (fleet / "truth.jsonl").exists():
             make_fleet(fleet, **_FLEET)  # type: ignore[arg-type]
         return fleet / "journal"
 
-    def events(self, size: int, shape: str) -> Path:
-        """Return a warehouse with at least so many events."""
-        path = self._folder / f"{shape}-{size}"
-        done = path / "_DONE"
-        if not done.exists():
-            base = self._base()
-            warehouse = Warehouse(self._spark, str(path))
-            count, begin = base.agg(F.count("*"), F.min("ts")).collect()[0]
-            copies = math.ceil(size * 0.98 / count)
-            for number in range(copies):
-                offset = round(_DAY.timestamp() * 1e6) - begin + _SPREAD_US * number // copies
-                copy = _copy(base, number, offset, is_hot=shape == HOT)
-                (
-                    copy.repartition(2, F.col("wid"))
-                    .sortWithinPartitions("wid", "seq")
-                    .write.mode("append")
-                    .option("compression", "zstd")
-                    .partitionBy(PARTITION)
-                    .parquet(str(path / EVENTS.name))
-                )
-            assert warehouse.read(EVENTS).count() == copies * count
-            done.touch()
-        return path
-
     def _base(self) -> DataFrame:
         path = str(self._folder / "base")
         if not Path(path, "_SUCCESS").exists():
-            lines = read_lines(self._spark, str(self.journal()))
+            lines = read_lines(self._spark, str(self._fleet()))
             events_of(lines).write.mode("overwrite").parquet(path)
         return self._spark.read.parquet(path)
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import time
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.jobs import build
+from celery_sqs_heartbeat.pipeline.making import TURNS
 from celery_sqs_heartbeat.pipeline.schema import Table
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
 from celery_sqs_heartbeat.pipeline.tables.calls import calls_of
 from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
 from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
-from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines, rejects_of
 from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
 from celery_sqs_heartbeat.pipeline.tables.recommendations import recommendations_of
 from celery_sqs_heartbeat.pipeline.tables.recoveries import recoveries_of
@@ -40,26 +41,61 @@ TABLES: Mapping[Table, Callable[[Read], DataFrame]] = {
 }
 
 
-def make_tables(spark: SparkSession, events: Path, out: Path) -> dict[str, float]:
-    """Make the tables of a warehouse's events in another; return the seconds of each."""
+def make_tables(
+    spark: SparkSession, events: Path, out: Path, progress: Callable[[str], None]
+) -> None:
+    """Make the tables of a warehouse's events in another.
+
+    Args:
+        progress: Is told each table when its turn comes.
+    """
     source, target = Warehouse(spark, str(events)), Warehouse(spark, str(out))
-    seconds = {}
     for table, make in TABLES.items():
-        began = time.monotonic()
+        progress(table.name)
         target.write(table, make(_reader(source, target)))
-        seconds[table.name] = time.monotonic() - began
-    return seconds
 
 
-def read_journal(spark: SparkSession, journal: Path, out: Path) -> dict[str, float]:
-    """Make `events` and `rejects` of a journal; return the seconds of each."""
-    target = Warehouse(spark, str(out))
-    seconds = {}
-    for table, make in ((schema.EVENTS, events_of), (schema.REJECTS, rejects_of)):
-        began = time.monotonic()
-        target.write(table, make(read_lines(spark, str(journal))))
-        seconds[table.name] = time.monotonic() - began
-    return seconds
+def make_all(
+    spark: SparkSession, journal: Path, out: Path, progress: Callable[[str], None]
+) -> None:
+    """Make `events`, `rejects` and the tables of a journal, as the daily job does.
+
+    Args:
+        progress: Is told of the tables that are made side by side as of one.
+    """
+    side_by_side = {table.name.replace("_", " ") for turn in TURNS[1:] for table in turn}
+    told: set[str] = set()
+
+    def tell(name: str) -> None:
+        title = "side by side" if name in side_by_side else name
+        if title not in told:
+            told.add(title)
+            progress(title)
+
+    build(spark, str(journal), str(out), progress=tell)
+
+
+def writing_cpu(spark: SparkSession, out: Path, cpu: Callable[[], float]) -> float:
+    """Return about how many CPU seconds went into the tables' files.
+
+    The largest of those tables is written again, and read once more without that; of the others
+    as many are assumed for each byte.
+    """
+    bytes_of = {table: _bytes_of(out, table) for table in TABLES}
+    largest = max(TABLES, key=bytes_of.__getitem__)
+    rows = Warehouse(spark, str(out)).read(largest)
+    began = cpu()
+    rows.write.mode("overwrite").format("noop").save()
+    was_read = cpu()
+    again = out / "again"
+    Warehouse(spark, str(again)).write(largest, rows)
+    spent = max(cpu() - was_read - (was_read - began), 0.0)
+    shutil.rmtree(again)
+    return spent * sum(bytes_of.values()) / max(bytes_of[largest], 1)
+
+
+def _bytes_of(warehouse: Path, table: Table) -> int:
+    return sum(path.stat().st_size for path in (warehouse / table.name).rglob("*.parquet"))
 
 
 def _reader(source: Warehouse, target: Warehouse) -> Read:

@@ -1,0 +1,179 @@
+"""The tables in DuckDB, by the steps of the Spark side: from Parquet to Parquet, each read again.
+
+The SQL is in `pipeline_sql*.py`.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from duckdb import DuckDBPyConnection, connect
+
+from benchmarks import pipeline_sql_attempts, pipeline_sql_duplicates
+from benchmarks.pipeline_sql import (
+    CALLS,
+    DURATIONS,
+    MACROS,
+    RECOVERIES,
+    WORKERS,
+    literal,
+    parquet_of,
+    type_of,
+)
+from benchmarks.pipeline_sql_attempts import ATTEMPTS
+from benchmarks.pipeline_sql_duplicates import DUPLICATES
+from benchmarks.pipeline_sql_in_flight import IN_FLIGHT
+from benchmarks.pipeline_sql_survey import CRASHES, FLEET, HISTOGRAMS, LAST_DAY, LATENESSES
+from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.histogram import Histogram
+from celery_sqs_heartbeat.pipeline.measured import Fleet, Measured
+from celery_sqs_heartbeat.pipeline.measuring import Survey
+from celery_sqs_heartbeat.pipeline.recommending import recommend
+from celery_sqs_heartbeat.pipeline.replay import Worth
+from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
+from celery_sqs_heartbeat.pipeline.tables.calls import CALL_PARTS
+
+#: As many as the Spark side's machine has cores.
+THREADS = 2
+
+#: In an order in which each comes after those that it is made of.
+QUERIES: Mapping[Table, str] = {
+    schema.WORKERS: WORKERS,
+    schema.ATTEMPTS: ATTEMPTS,
+    schema.DUPLICATES: DUPLICATES,
+    schema.RECOVERIES: RECOVERIES,
+    schema.DURATIONS: DURATIONS,
+    schema.IN_FLIGHT: IN_FLIGHT,
+    schema.CALLS: CALLS,
+    schema.RECOMMENDATIONS: "FROM recommended",
+}
+_READ_AGAIN = (schema.WORKERS, schema.ATTEMPTS, schema.DURATIONS)
+
+
+def make_tables(events: Path, out: Path, memory_limit: str = "8GB") -> dict[str, float]:
+    """Make the tables of a warehouse's events in another; return the seconds of each."""
+    out.mkdir(parents=True, exist_ok=True)
+    seconds = {}
+    with tempfile.TemporaryDirectory(prefix=".duckdb-", dir=out) as temp, connect() as connection:
+        connection.execute(f"SET threads = {THREADS}")
+        connection.execute(f"SET memory_limit = '{memory_limit}'")
+        connection.execute(f"SET temp_directory = {literal(Path(temp))}")
+        connection.execute("SET preserve_insertion_order = FALSE")
+        connection.execute("SET enable_progress_bar = FALSE")
+        for macros in (MACROS, pipeline_sql_attempts.MACROS, pipeline_sql_duplicates.MACROS):
+            connection.execute(macros)
+        _show(connection, schema.EVENTS, events)
+        for table, query in QUERIES.items():
+            began = time.monotonic()
+            if table is schema.RECOMMENDATIONS:
+                _recommend(connection)
+            _write(connection, table, query, out)
+            seconds[table.name] = time.monotonic() - began
+            if table in _READ_AGAIN:
+                _show(connection, table, out)
+    return seconds
+
+
+def _show(connection: DuckDBPyConnection, table: Table, warehouse: Path) -> None:
+    """Have a table's name stand for its files."""
+    connection.execute(f"CREATE VIEW {table.name} AS FROM {parquet_of(warehouse, table)}")
+
+
+def _write(connection: DuckDBPyConnection, table: Table, query: str, out: Path) -> None:
+    columns = [f'"{each.name}"::{type_of(each)} AS "{each.name}"' for each in table.columns]
+    shaped = f"SELECT {', '.join(columns)}, {PARTITION} FROM ({query})"
+    connection.execute(
+        f"COPY ({shaped}) TO {literal(out / table.name)} "
+        f"(FORMAT parquet, COMPRESSION zstd, PARTITION_BY ({PARTITION}), OVERWRITE)"
+    )
+
+
+def _recommend(connection: DuckDBPyConnection) -> None:
+    """Put into the table `recommended` what the project recommends for what was measured."""
+    columns = [f'"{each.name}" {type_of(each)}' for each in schema.RECOMMENDATIONS.columns]
+    connection.execute(f"CREATE TABLE recommended ({', '.join(columns)}, {PARTITION} DATE)")
+    ((day,),) = connection.execute(LAST_DAY).fetchall()
+    if day is None:
+        return
+    names = schema.RECOMMENDATIONS.names
+    rows = [{**asdict(row), PARTITION: day} for row in recommend(_survey(connection), Worth())]
+    if rows:
+        places = ", ".join("?" for _ in names)
+        values = [tuple(row[name] for name in names) for row in rows]
+        connection.executemany(f"INSERT INTO recommended VALUES ({places})", values)
+
+
+def _survey(connection: DuckDBPyConnection) -> Survey:
+    """Return what was measured, as `measuring.survey` does."""
+    ((worker_us, concurrency, settings),) = connection.execute(FLEET).fetchall()
+    latencies, entries, stalls = _latenesses(connection)
+    fleet = Fleet(stalls=stalls, worker_us=worker_us or 0, concurrency=concurrency or 1)
+    crashes = {
+        (queue, task): number for queue, task, number in connection.execute(CRASHES).fetchall()
+    }
+    bins: defaultdict[tuple[str, str | None], list[Sequence[Any]]] = defaultdict(list)
+    for queue, task, *counts in connection.execute(HISTOGRAMS).fetchall():
+        bins[queue, task].append(counts)
+    queues: list[Measured] = []
+    tasks: defaultdict[str, list[Measured]] = defaultdict(list)
+    for queue, task in sorted(bins, key=lambda key: (key[0], key[1] or "")):
+        counts = bins[queue, task]
+        measured = Measured(
+            queue=queue,
+            task=task,
+            held=_histogram(counts, "held"),
+            run=_histogram(counts, "run"),
+            latency=latencies.get(queue, Histogram()),
+            entries_per_call=entries.get(queue, 1.0),
+            crashes=crashes.get((queue, task), 0),
+            timeouts=_timeouts(counts),
+            fleet=fleet,
+        )
+        (queues if task is None else tasks[queue]).append(measured)
+    return Survey(queues=queues, tasks=tasks, settings=settings or {})
+
+
+def _histogram(counts: Sequence[Sequence[Any]], measure: str) -> Histogram:
+    spans: Counter[int] = Counter()
+    censored: Counter[int] = Counter()
+    for of, _, number, ended, lasting in counts:
+        if of == measure:
+            spans[number] += ended
+            censored[number] += lasting
+    return Histogram(spans, censored)
+
+
+def _timeouts(counts: Sequence[Sequence[Any]]) -> dict[int, int]:
+    timeouts: Counter[int] = Counter()
+    for of, timeout, _, ended, lasting in counts:
+        if of == "held" and timeout:
+            timeouts[timeout] += ended + lasting
+    return dict(timeouts)
+
+
+def _latenesses(
+    connection: DuckDBPyConnection,
+) -> tuple[dict[str, Histogram], dict[str, float], Histogram]:
+    """Return calls by latency and entries in one, of each queue; and the keepers' stalls."""
+    calls: defaultdict[str, Counter[int]] = defaultdict(Counter)
+    parts: Counter[str] = Counter()
+    entries: Counter[str] = Counter()
+    stalls: Counter[int] = Counter()
+    for queue, number, events, shares in connection.execute(LATENESSES).fetchall():
+        if queue is None:
+            stalls[number] = events
+        else:
+            calls[queue][number] = -(-shares // CALL_PARTS)
+            parts[queue] += shares
+            entries[queue] += events
+    return (
+        {queue: Histogram(counts) for queue, counts in calls.items()},
+        {queue: entries[queue] * CALL_PARTS / parts[queue] for queue in calls},
+        Histogram(stalls),
+    )

@@ -1,0 +1,52 @@
+"""Writes events back as a journal: compressed segments of JSON Lines, as workers write them."""
+
+from __future__ import annotations
+
+import math
+import shutil
+from io import FileIO
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.journal.fields import FIELDS
+from celery_sqs_heartbeat.journal.layout import closed_path, hidden, segment_path
+from celery_sqs_heartbeat.journal.packing import pack
+from celery_sqs_heartbeat.pipeline.schema import PARTITION
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of
+
+#: About 3 MB before compression: what a worker with 30 events a second writes in five minutes,
+#: after which a segment is closed.
+SEGMENT_LINES = 10_000
+
+
+def write_journal(events: DataFrame, journal: Path) -> None:
+    """Write a journal that reads as these events.
+
+    The lines of some workers, each of which has written but little, are in one segment.
+    """
+    segments = math.ceil(events.count() / SEGMENT_LINES)
+    # By the clock of the worker, which was wrong.
+    as_written = events.withColumn("ts", F.col("ts") + F.coalesce("skew_us", F.lit(0)))
+    number = F.pmod(F.xxhash64("wid", F.lit(3)), F.lit(segments))
+    lines = (
+        as_written.withColumn(PARTITION, day_of(F.col("ts")))
+        .withColumn("worker", F.format_string("w%011x", number))
+        .repartition(8, PARTITION, "worker")
+        .sortWithinPartitions(PARTITION, "worker", "wid", "seq")
+        .select(F.to_json(F.struct(*(each.name for each in FIELDS))), PARTITION, "worker")
+    )
+    plain, draft = hidden(journal.with_suffix(".plain")), hidden(journal)
+    for path in (plain, draft):
+        shutil.rmtree(path, ignore_errors=True)
+    lines.write.partitionBy(PARTITION, "worker").text(str(plain))
+    for path in plain.glob(f"{PARTITION}=*/worker=*/part-*.txt"):
+        day, worker = (part.partition("=")[2] for part in path.parts[-3:-1])
+        target = closed_path(segment_path(draft, day, worker, 0))
+        target.parent.mkdir(parents=True)
+        with FileIO(path) as source:
+            torn = pack(source, target)
+        assert not torn, path
+    shutil.rmtree(plain)
+    draft.rename(journal)

@@ -1,0 +1,73 @@
+"""Compares what two programs made of the same events: all tables of two warehouses, whole rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from duckdb import DuckDBPyConnection, connect
+
+from benchmarks.pipeline_duckdb import QUERIES
+from benchmarks.pipeline_sql import parquet_of, type_of
+from celery_sqs_heartbeat.pipeline.schema import PARTITION, Column, Table
+
+#: Doubles count as equal where these digits are: sums of them are rounded in any order.
+_DIGITS = 6
+
+
+def mismatches(one: Path, other: Path) -> list[str]:
+    """Return what rows of any table are in but one of the two warehouses; empty if none is."""
+    found: list[str] = []
+    with connect() as connection:
+        connection.execute("SET threads = 2")
+        for table in QUERIES:
+            rows, others = _rows_of(one, table), _rows_of(other, table)
+            if _sums(connection, rows) != _sums(connection, others):
+                found += _missing(connection, table, rows, others, f"in {one}, not in {other}")
+                found += _missing(connection, table, others, rows, f"in {other}, not in {one}")
+    return found
+
+
+def _rows_of(warehouse: Path, table: Table) -> str:
+    """Return a query for a table's rows, all of the contract's types, doubles rounded."""
+    columns = ", ".join([*map(_comparable, table.columns), PARTITION])
+    if any((warehouse / table.name).glob(f"{PARTITION}=*/*.parquet")):
+        return f"SELECT {columns} FROM {parquet_of(warehouse, table)}"
+    nothing = ", ".join(f'NULL AS "{name}"' for name in table.names)
+    return f"SELECT {columns} FROM (SELECT {nothing}) WHERE FALSE"
+
+
+def _comparable(column: Column) -> str:
+    value = f'"{column.name}"::{type_of(column)}'
+    if column.type == "double":
+        # Plus zero, as there is a negative zero, too.
+        value = f"printf('%.{_DIGITS}g', {value} + 0.0)"
+    return f'{value} AS "{column.name}"'
+
+
+def _sums(connection: DuckDBPyConnection, rows: str) -> tuple[Any, ...]:
+    """Return the number of rows and the sum of their hashes, for which no order is needed."""
+    (sums,) = connection.execute(
+        f"SELECT count(*), sum(hash(each)) FROM ({rows}) AS each"
+    ).fetchall()
+    return sums
+
+
+def _missing(
+    connection: DuckDBPyConnection, table: Table, rows: str, others: str, where: str
+) -> list[str]:
+    """Return how many rows the others lack, and one of them, if they lack any.
+
+    Only the hashes are compared: with the texts of millions of rows, no memory would do.
+    """
+    hashes = "SELECT hash(each) AS hash FROM ({}) AS each"
+    ((count, example),) = connection.execute(
+        "SELECT count(*), any_value(hash) "
+        f"FROM ({hashes.format(rows)} EXCEPT ALL {hashes.format(others)})"
+    ).fetchall()
+    if not count:
+        return []
+    ((row,),) = connection.execute(
+        f"SELECT each FROM ({rows}) AS each WHERE hash(each) = ? LIMIT 1", [example]
+    ).fetchall()
+    return [f"{table.name}: rows {where}: {count:,}, such as {row}"]

@@ -1,0 +1,147 @@
+"""Measurements, each in a process of its own: no JVM is warm, no memory is used already."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import ParamSpec, TypeVar
+
+from pyspark.sql import SparkSession
+
+from benchmarks import pipeline_duckdb, pipeline_spark
+from benchmarks.pipeline_data import Data, events_path, is_made, journal_path
+from benchmarks.pipeline_jvm import Watch
+from benchmarks.pipeline_mismatch import mismatches
+from celery_sqs_heartbeat.pipeline.session import new_session
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Run:
+    """What one program took for all tables.
+
+    Attributes:
+        wall: Seconds by table.
+        cpu: CPU seconds of all.
+        reading_cpu: Of them, those until the events were there.
+        kinds: CPU seconds by kinds of Spark's threads.
+        writing_cpu: About how many were for writing Parquet.
+        peak_mb: The most memory that the JVM held.
+        heap_mb: The most that its heap may hold.
+        load: The machine's load at the end.
+    """
+
+    wall: dict[str, float]
+    cpu: float
+    reading_cpu: float = 0.0
+    kinds: dict[str, float] = field(default_factory=dict)
+    writing_cpu: float = 0.0
+    peak_mb: float = 0.0
+    heap_mb: float = 0.0
+    load: float = field(default_factory=lambda: os.getloadavg()[0])
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds for all tables."""
+        return sum(self.wall.values())
+
+
+def fresh(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call a function in a new process that ends afterwards."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(function, *args, **kwargs).result()
+
+
+def events_of(folder: Path, size: int, shape: str) -> Path:
+    """Return a warehouse with events, made if it is not there."""
+    path = events_path(folder, size, shape)
+    if not is_made(path):
+        with _Session() as spark:
+            Data(spark, folder).events(size, shape)
+    return path
+
+
+def journal_of(folder: Path, size: int) -> Path:
+    """Return a journal, made if it is not there."""
+    path = journal_path(folder, size)
+    if not path.exists():
+        with _Session() as spark:
+            Data(spark, folder).journal(size)
+    return path
+
+
+def of_spark(events: Path, out: Path) -> Run:
+    """Make the tables of a warehouse's events with Spark."""
+    with _Session() as spark:
+        return _measure(
+            spark, lambda told: pipeline_spark.make_tables(spark, events, out, told), out
+        )
+
+
+def of_journal(journal: Path, out: Path) -> Run:
+    """Make events and tables of a journal with Spark, as the daily job does."""
+    with _Session() as spark:
+        return _measure(spark, lambda told: pipeline_spark.make_all(spark, journal, out, told), out)
+
+
+def of_duckdb(events: Path, out: Path) -> Run:
+    """Make the tables of a warehouse's events with DuckDB."""
+    began = time.process_time()
+    wall = pipeline_duckdb.make_tables(events, out)
+    return Run(wall, time.process_time() - began)
+
+
+def compare(one: Path, other: Path) -> list[str]:
+    """Return in what the tables of two warehouses differ."""
+    return mismatches(one, other)
+
+
+class _Session:
+    """A Spark session whose JVM has ended when the context has."""
+
+    def __enter__(self) -> SparkSession:
+        self._spark = new_session("benchmark")
+        return self._spark
+
+    def __exit__(self, *_: object) -> None:
+        gateway = self._spark.sparkContext._gateway
+        self._spark.stop()
+        gateway.shutdown()
+        # It ends with its input.
+        gateway.proc.stdin.close()
+        gateway.proc.wait()
+
+
+def _measure(spark: SparkSession, make: Callable[[Callable[[str], None]], None], out: Path) -> Run:
+    jvm = spark.sparkContext._jvm
+    watch = Watch(jvm.java.lang.ProcessHandle.current().pid())
+    turns: list[tuple[str, float, float]] = []
+
+    def told(name: str) -> None:
+        turns.append((name.partition(" for ")[0].replace(" ", "_"), time.monotonic(), watch.cpu()))
+
+    make(told)
+    told("end")
+    kinds, peak = watch.by_kind(), watch.peak_mb()
+    watch.stop()
+    wall = {name: after[1] - began for (name, began, _), after in pairwise(turns)}
+    first_table = next(cpu for name, _, cpu in turns if name == "workers")
+    load = os.getloadavg()[0]
+    return Run(
+        wall=wall,
+        cpu=turns[-1][2],
+        reading_cpu=first_table,
+        kinds=kinds,
+        writing_cpu=pipeline_spark.writing_cpu(spark, out, watch.cpu),
+        peak_mb=peak,
+        heap_mb=jvm.java.lang.Runtime.getRuntime().maxMemory() / 2**20,
+        load=load,
+    )

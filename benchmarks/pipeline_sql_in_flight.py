@@ -1,0 +1,103 @@
+"""`in_flight` in DuckDB's SQL."""
+
+from __future__ import annotations
+
+#: To put all changes in order takes twice as long as to order only those of seconds whose peak
+#: may be above what its minute reached at the end of some second.
+IN_FLIGHT = """
+WITH stays AS (
+    SELECT queue, wid, received AS begin,
+        greatest(
+            coalesce(
+                ended,
+                least(
+                    CASE WHEN ended_as IS DISTINCT FROM 'running' THEN greatest(
+                        last_event,
+                        coalesce(last_extended, received)
+                            + coalesce(last_vt, vt, 0)::BIGINT * 1_000_000
+                    ) END,
+                    (SELECT max(last_event) FROM attempts),
+                    received + 43_200_000_000
+                )
+            ),
+            received
+        ) AS until
+    FROM attempts
+),
+changes AS (
+    SELECT queue, begin AS ts, 1 AS step FROM stays
+    UNION ALL
+    SELECT queue, until, -1 FROM stays
+),
+by_second AS (
+    SELECT queue, ts // 1_000_000 AS second,
+        sum(step) AS net,
+        count(*) FILTER (step > 0) AS more,
+        -- What they add to the rest of their minute, in messages times microseconds.
+        sum(step * (60_000_000 - ts % 60_000_000)) AS area
+    FROM changes
+    GROUP BY ALL
+),
+seconds AS (
+    SELECT *,
+        second // 60 AS number,
+        sum(net) OVER (PARTITION BY queue ORDER BY second) AS after
+    FROM by_second
+),
+by_minute AS (
+    SELECT queue, number, sum(net) AS net, sum(area) AS area, max(after) AS reached
+    FROM seconds
+    GROUP BY ALL
+),
+unclear AS (
+    SELECT queue, second, number, after - seconds.net AS before
+    FROM seconds JOIN by_minute USING (queue, number)
+    WHERE before + more > reached
+),
+exact AS (
+    SELECT queue, number, max(level) AS exact
+    FROM (
+        -- Who leaves at the very microsecond that another arrives has left before.
+        SELECT queue, number, before + sum(step) OVER (
+            PARTITION BY queue, second ORDER BY ts, step ROWS UNBOUNDED PRECEDING
+        ) AS level
+        FROM unclear
+        JOIN (SELECT *, ts // 1_000_000 AS second FROM changes) USING (queue, second)
+    )
+    GROUP BY ALL
+),
+minutes AS (
+    SELECT queue,
+        number * 60_000_000 AS minute,
+        sum(net) OVER in_order AS after,
+        after - net AS before,
+        lead(minute) OVER in_order AS next,
+        greatest(before, reached, exact) AS peak,
+        before + area / 60_000_000 AS mean
+    FROM by_minute LEFT JOIN exact USING (queue, number)
+    WINDOW in_order AS (PARTITION BY queue ORDER BY number)
+),
+every_minute AS (
+    SELECT queue, minute, peak, mean FROM minutes
+    UNION ALL
+    -- Those in which nothing changed while messages were in flight.
+    SELECT queue, unnest(range(minute + 60_000_000, next, 60_000_000)), after, after
+    FROM minutes
+    WHERE after > 0
+),
+slots AS (
+    SELECT queue, dt, sum(concurrency) AS slots
+    FROM (
+        SELECT DISTINCT queue, wid,
+            unnest(generate_series("first", "last", INTERVAL 1 DAY))::DATE AS dt
+        FROM (
+            SELECT DISTINCT queue, wid, day_of(begin) AS "first", day_of(until) AS "last"
+            FROM stays
+        )
+    )
+    JOIN (SELECT wid, max(concurrency) AS concurrency FROM workers GROUP BY wid) USING (wid)
+    GROUP BY ALL
+)
+SELECT *, peak / 120_000 AS quota_share
+FROM (SELECT *, day_of(minute) AS dt FROM every_minute) LEFT JOIN slots USING (queue, dt)
+"""
