@@ -60,14 +60,12 @@ def _segments(spark: SparkSession, journal: str) -> DataFrame:
 
 
 def days_between(
-    days: Iterable[datetime.date | None],
+    days: Iterable[datetime.date],
     first: datetime.date | None = None,
     last: datetime.date | None = None,
 ) -> Days | None:
     """Return the range of those days that are between first and last; None for none."""
     wanted = [
-        day
-        for day in days
-        if day is not None and (first is None or first <= day) and (last is None or day <= last)
+        day for day in days if (first is None or first <= day) and (last is None or day <= last)
     ]
     return Days(min(wanted), max(wanted)) if wanted else None

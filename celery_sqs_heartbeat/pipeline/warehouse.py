@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 
-_IDS = ("msg", "dlv", "task_id", "evidence")
+#: Texts that hardly ever repeat.
+_UNIQUE_TEXTS = ("msg", "dlv", "task_id", "evidence")
 _DAY = re.compile(rf"/{PARTITION}=(\d{{4}}-\d\d-\d\d)/")
 
 
@@ -96,7 +97,7 @@ def file_options(table: Table) -> dict[str, str]:
     plain = {
         f"parquet.enable.dictionary#{column.name}": "false"
         for column in table.columns
-        if column.type == "bigint" or column.name in _IDS
+        if column.type == "bigint" or column.name in _UNIQUE_TEXTS
     }
     return {"compression": "zstd", "parquet.compression.codec.zstd.level": "1", **plain}
 

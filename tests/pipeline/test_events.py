@@ -174,10 +174,16 @@ def test_an_empty_journal_has_no_events_and_no_rejects(spark: SparkSession, tmp_
     assert rejects(spark, tmp_path) == set()
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize(("seed", "most_folders"), [(0, 1000), (1, 1000), (2, 0)])
 def test_shuffling_splitting_and_doubling_lines_changes_nothing(
-    spark: SparkSession, tmp_path: Path, seed: int
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
+    most_folders: int,
 ) -> None:
+    """Nor where too many workers have lines twice to name their folders."""
+    monkeypatch.setattr("celery_sqs_heartbeat.pipeline.tables.events._MOST_FOLDERS", most_folders)
     chance = random.Random(seed)
     all_lines = [*lines(60, "w1"), *lines(40, "w2")]
     pieces: dict[tuple[str, str], list[Line]] = {}

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.lines import FIRST, FOLDER, LAST, read_lines
+from celery_sqs_heartbeat.pipeline.tables.lines import FOLDER, is_wanted, read_lines
 from celery_sqs_heartbeat.pipeline.tables.numbering import workers_in
 from celery_sqs_heartbeat.pipeline.tables.rejects import reason_against, rejects_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
@@ -20,8 +20,10 @@ from celery_sqs_heartbeat.pipeline.tables.skew import lead, with_skew
 
 __all__ = ["Rejected", "events_of", "read_lines", "rejects_of"]
 
-#: Folders of workers without copies are told by name up to so many with some.
+#: So many folders with copies are named in a plan; of more, all lines are shuffled.
 _MOST_FOLDERS = 1000
+#: What a worker gives to one line only.
+_NUMBER = ["wid", "seq"]
 
 
 class Rejected:
@@ -50,22 +52,23 @@ def events_of(lines: DataFrame, rejected: Rejected | None = None) -> DataFrame:
     rejected = rejected or Rejected()
     workers = workers_in(lines, lead())
     folders = sorted({folder for each in workers if not each.is_whole for folder in each.folders})
-    in_them = F.col(FOLDER).isin(folders) if len(folders) <= _MOST_FOLDERS else F.lit(True)
 
     def valid(some: DataFrame) -> DataFrame:
         judged = rejected.watch(some.withColumn("reason", reason_against()))
         return judged.where(F.col("reason").isNull())
 
-    each_once = valid(lines.where(~in_them) if folders else lines)
-    if folders:
-        maybe_twice = valid(lines.where(in_them))
-        each_once = each_once.unionByName(maybe_twice.dropDuplicates(["wid", "seq"]))
+    def each_once() -> DataFrame:
+        if not folders:
+            return valid(lines)
+        if len(folders) > _MOST_FOLDERS:
+            return valid(lines).dropDuplicates(_NUMBER)
+        in_them = F.col(FOLDER).isin(folders)
+        rest = valid(lines.where(~in_them))
+        return rest.unionByName(valid(lines.where(in_them)).dropDuplicates(_NUMBER))
+
     on_one_clock = (
-        with_skew(each_once, workers)
+        with_skew(each_once(), workers)
         .withColumn("ts", F.col("ts") - F.col("skew_us"))
         .withColumn(PARTITION, day_of(F.col("ts")))
     )
-    is_wanted = F.coalesce(F.col(PARTITION) >= F.col(FIRST), F.lit(True)) & F.coalesce(
-        F.col(PARTITION) <= F.col(LAST), F.lit(True)
-    )
-    return shape(on_one_clock.where(is_wanted), EVENTS)
+    return shape(on_one_clock.where(is_wanted(PARTITION)), EVENTS)

@@ -94,6 +94,13 @@ def missing_told(journal: str) -> Iterator[None]:
         ) from None
 
 
+def is_wanted(day: str) -> Column:
+    """Return whether the day in this column is one of those that `read_lines` was asked for."""
+    return F.coalesce(F.col(day) >= F.col(FIRST), F.lit(True)) & F.coalesce(
+        F.col(day) <= F.col(LAST), F.lit(True)
+    )
+
+
 def journal_path(journal: str) -> str:
     """Return the journal's path as Spark has it: `s3a:` for `s3:`."""
     return journal.replace("s3://", "s3a://", 1) if journal.startswith("s3://") else journal

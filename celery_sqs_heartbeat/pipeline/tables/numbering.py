@@ -52,7 +52,8 @@ def workers_in(lines: DataFrame, lead: Column) -> list[Worker]:
         )
     )
     of_worker: defaultdict[str, list[Any]] = defaultdict(list)
-    for row in days.orderBy("wid", FOLDER, DAY).collect():
+    # In order, as a day that is in two folders is to have the same lead each time.
+    for row in sorted(days.collect(), key=lambda row: row[FOLDER]):
         of_worker[row["wid"]].append(row)
     return [
         Worker(

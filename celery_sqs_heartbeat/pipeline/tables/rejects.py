@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.events import EVENTS, VERSION
 from celery_sqs_heartbeat.pipeline.schema import REJECTS
-from celery_sqs_heartbeat.pipeline.tables.lines import CORRUPT, DAY, FILE, FIRST, LAST, TORN
+from celery_sqs_heartbeat.pipeline.tables.lines import CORRUPT, DAY, FILE, TORN, is_wanted
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape
 
 TORN_SEGMENT = "torn segment"
@@ -39,11 +39,8 @@ def rejects_of(lines: DataFrame) -> DataFrame:
 
     They count for the day of their folder: their own time can't be trusted.
     """
-    is_wanted = F.coalesce(F.col(DAY) >= F.col(FIRST), F.lit(True)) & F.coalesce(
-        F.col(DAY) <= F.col(LAST), F.lit(True)
-    )
     lines_by_reason = (
-        lines.where(is_wanted)
+        lines.where(is_wanted(DAY))
         .withColumn("reason", reason_against())
         .where(F.col("reason").isNotNull())
         .groupBy(F.col(FILE).alias("file"), "reason", F.col(DAY).alias("dt"))
