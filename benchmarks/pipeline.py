@@ -101,11 +101,11 @@ def _compare(title: str, pair: Pair, other: str) -> None:
 
     def line(name: str, one: float | None, two: float | None) -> str:
         ratio = f"{one / two:8.2f}" if one and two else ""
-        return f"  {name:16}" + "".join(f"{v:10.1f}" if v else " " * 10 for v in (one, two)) + ratio
+        return f"  {name:33}" + "".join(f"{v:10.1f}" if v else " " * 10 for v in (one, two)) + ratio
 
     _show(f"{title} ({pair.events:,} events, load {os.getloadavg()[0]:.1f})", ())
     one, two = pair.spark, pair.other
-    rows = [f"  {'seconds':16}{'Spark':>10}{other:>10}{'ratio':>8}"]
+    rows = [f"  {'seconds':33}{'Spark':>10}{other:>10}{'ratio':>8}"]
     rows += [line(name, one.wall[name], two.wall.get(name)) for name in one.wall]
     rows += [line("all", one.seconds, two.seconds), line("all, CPU", one.cpu, two.cpu)]
     rows += [line("load", one.load, two.load), line("peak, MB", _peak(one), _peak(two))]

@@ -1,44 +1,23 @@
-"""The tables in Spark, as the job makes them: from Parquet to Parquet, each read again."""
+"""The tables in Spark, as the daily job makes them: from Parquet to Parquet, each read again."""
 
 from __future__ import annotations
 
+import datetime
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.jobs import build
-from celery_sqs_heartbeat.pipeline.making import TURNS
-from celery_sqs_heartbeat.pipeline.schema import Table
-from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
-from celery_sqs_heartbeat.pipeline.tables.calls import calls_of
-from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
-from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
-from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
-from celery_sqs_heartbeat.pipeline.tables.recommendations import recommendations_of
-from celery_sqs_heartbeat.pipeline.tables.recoveries import recoveries_of
-from celery_sqs_heartbeat.pipeline.tables.workers import workers_of
+from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.jobs import build, write_tables
+from celery_sqs_heartbeat.pipeline.making import MAKERS
+from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, WORKERS, Table
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
-Read = Callable[[Table], DataFrame]
-
-#: In an order in which each comes after those that it is made of.
-TABLES: Mapping[Table, Callable[[Read], DataFrame]] = {
-    schema.WORKERS: lambda read: workers_of(read(schema.EVENTS)),
-    schema.ATTEMPTS: lambda read: attempts_of(read(schema.EVENTS), read(schema.WORKERS)),
-    schema.DUPLICATES: lambda read: duplicates_of(
-        read(schema.ATTEMPTS), read(schema.EVENTS), read(schema.WORKERS)
-    ),
-    schema.RECOVERIES: lambda read: recoveries_of(read(schema.ATTEMPTS), read(schema.WORKERS)),
-    schema.DURATIONS: lambda read: durations_of(read(schema.ATTEMPTS)),
-    schema.IN_FLIGHT: lambda read: in_flight_of(read(schema.ATTEMPTS), read(schema.WORKERS)),
-    schema.CALLS: lambda read: calls_of(read(schema.EVENTS), read(schema.WORKERS)),
-    schema.RECOMMENDATIONS: lambda read: recommendations_of(
-        read(schema.DURATIONS), read(schema.ATTEMPTS), read(schema.EVENTS), read(schema.WORKERS)
-    ),
-}
+#: What is shown of each table's seconds, by its name. Those after the workers are made side by
+#: side, each when what it is made of is there, and so shown as one.
+TITLES = {each.name: each.name if each is WORKERS else "the other tables" for each in MAKERS}
 
 
 def make_tables(
@@ -47,32 +26,41 @@ def make_tables(
     """Make the tables of a warehouse's events in another.
 
     Args:
-        progress: Is told each table when its turn comes.
+        progress: Is told each title when its turn comes.
     """
-    source, target = Warehouse(spark, str(events)), Warehouse(spark, str(out))
-    for table, make in TABLES.items():
-        progress(table.name)
-        target.write(table, make(_reader(source, target)))
+    out.mkdir(parents=True)
+    (out / EVENTS.name).symlink_to(events.absolute() / EVENTS.name)
+    days = sorted(
+        datetime.date.fromisoformat(folder.name.partition("=")[2])
+        for folder in (events / EVENTS.name).glob(f"{PARTITION}=*")
+    )
+    run = Days(days[0], days[-1])
+    write_tables(Warehouse(spark, str(out)), run, progress=_titles(progress))
 
 
 def make_all(
     spark: SparkSession, journal: Path, out: Path, progress: Callable[[str], None]
 ) -> None:
-    """Make `events`, `rejects` and the tables of a journal, as the daily job does.
+    """Make `events`, `rejects` and the tables of a journal.
 
     Args:
-        progress: Is told of the tables that are made side by side as of one.
+        progress: Is told each title when its turn comes.
     """
-    side_by_side = {table.name.replace("_", " ") for turn in TURNS[1:] for table in turn}
+    build(spark, str(journal), str(out), progress=_titles(progress))
+
+
+def _titles(progress: Callable[[str], None]) -> Callable[[str], None]:
+    """Return what the job may tell of each table."""
     told: set[str] = set()
 
     def tell(name: str) -> None:
-        title = "side by side" if name in side_by_side else name
+        table = name.replace(" ", "_")
+        title = TITLES.get(table, table)
         if title not in told:
             told.add(title)
             progress(title)
 
-    build(spark, str(journal), str(out), progress=tell)
+    return tell
 
 
 def writing_cpu(spark: SparkSession, out: Path, cpu: Callable[[], float]) -> float:
@@ -81,8 +69,8 @@ def writing_cpu(spark: SparkSession, out: Path, cpu: Callable[[], float]) -> flo
     The largest of those tables is written again, and read once more without that; of the others
     as many are assumed for each byte.
     """
-    bytes_of = {table: _bytes_of(out, table) for table in TABLES}
-    largest = max(TABLES, key=bytes_of.__getitem__)
+    bytes_of = {table: _bytes_of(out, table) for table in MAKERS}
+    largest = max(MAKERS, key=bytes_of.__getitem__)
     rows = Warehouse(spark, str(out)).read(largest)
     began = cpu()
     rows.write.mode("overwrite").format("noop").save()
@@ -96,7 +84,3 @@ def writing_cpu(spark: SparkSession, out: Path, cpu: Callable[[], float]) -> flo
 
 def _bytes_of(warehouse: Path, table: Table) -> int:
     return sum(path.stat().st_size for path in (warehouse / table.name).rglob("*.parquet"))
-
-
-def _reader(source: Warehouse, target: Warehouse) -> Read:
-    return lambda table: (source if table is schema.EVENTS else target).read(table)

@@ -41,25 +41,27 @@ MACROS = f"""
 """
 
 WORKERS = """
-SELECT lives.*, starts.* EXCLUDE (wid), day_of(started) AS dt
+SELECT *
 FROM (
     SELECT
         wid,
-        min(ts) AS started,
+        dt,
+        min(ts) AS first_seen,
         max(ts) AS last_seen,
         max(ts) FILTER (ev = 'worker-stopped') AS stopped,
         count(seq) AS lines,
-        max(seq) - min(seq) + 1 - count(seq) AS missing,
+        min(seq) AS first_seq,
+        max(seq) AS last_seq,
         count(late_us) FILTER (ev = 'keeper-late') AS late_count,
         max(late_us) FILTER (ev = 'keeper-late') AS late_max_us
     FROM events
-    GROUP BY wid
-) AS lives
+    GROUP BY wid, dt
+)
 LEFT JOIN (
-    SELECT wid, host, pid, node, pool, concurrency, settings, versions
+    SELECT wid, dt, host, pid, node, pool, concurrency, settings, versions
     FROM events
     WHERE ev = 'worker-started'
-) AS starts USING (wid)
+) USING (wid, dt)
 """
 
 RECOVERIES = """

@@ -117,6 +117,10 @@ SELECT
     END AS run_us,
     day_of(received) AS dt
 FROM in_order
-LEFT JOIN (SELECT wid, stopped, last_seen, max(last_seen) OVER () AS data_end FROM workers)
-    AS workers USING (wid)
+LEFT JOIN (
+    SELECT wid, max(stopped) AS stopped, max(last_seen) AS last_seen,
+        max(max(last_seen)) OVER () AS data_end
+    FROM workers
+    GROUP BY wid
+) AS workers USING (wid)
 """

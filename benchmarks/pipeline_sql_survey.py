@@ -9,10 +9,18 @@ LAST_DAY = "SELECT max(dt) FROM durations"
 
 FLEET = """
 SELECT
-    sum(last_seen - started)::BIGINT AS worker_us,
+    sum(us)::BIGINT AS worker_us,
     max(concurrency) AS concurrency,
     arg_max(settings, started) FILTER (settings IS NOT NULL) AS settings
-FROM workers
+FROM (
+    SELECT
+        max(last_seen) - min(first_seen) AS us,
+        max(concurrency) AS concurrency,
+        min(first_seen) FILTER (settings IS NOT NULL) AS started,
+        any_value(settings) AS settings
+    FROM workers
+    GROUP BY wid
+)
 """
 
 #: Of queues, and of tasks with enough messages.

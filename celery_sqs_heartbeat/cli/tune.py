@@ -49,7 +49,7 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool) -> Non
     progress = progress_line()
     progress("starting Spark")
     try:
-        spark = new_session("celery-sqs-heartbeat tune")
+        spark = new_session("celery-sqs-heartbeat tune", source=source)
         progress(f"measuring what {source} tells")
         found = tuning.survey_source(spark, source)
         progress("")

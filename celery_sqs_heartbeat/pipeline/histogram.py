@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from celery_sqs_heartbeat.pipeline.bins import bin_of, middle_of
 
@@ -44,10 +45,12 @@ class Histogram:
             alive -= share
             at_risk -= ended + self.censored.get(number, 0)
 
-    def distribution(self) -> list[tuple[float, float]]:
-        """Return spans in microseconds and their shares, which sum to 1.
+    @cached_property
+    def distribution(self) -> Sequence[tuple[float, float]]:
+        """Spans in microseconds and their shares, which sum to 1.
 
-        What outlives the last end that was seen is taken to end where the last was seen.
+        What outlives the last end that was seen is taken to end where the last was seen. A replay
+        looks at them once for each candidate.
         """
         found = [(middle_of(number), share) for number, share in self.shares()]
         rest = 1 - sum(share for _, share in found)
@@ -70,7 +73,7 @@ class Histogram:
 
     def mean(self) -> float:
         """Return the mean span in microseconds; too little where some are censored."""
-        return sum(span * share for span, share in self.distribution())
+        return sum(span * share for span, share in self.distribution)
 
     def beyond(self, span_us: float) -> int:
         """Return how many are in later bins than a span of so many microseconds."""

@@ -7,7 +7,7 @@ over all of them gives: each run writes again every day that its part of the jou
 |---|---|---|
 | rejects | F to L | the journal's F to L |
 | events | F-1 to L+1 | the journal's F-2 to L+2: a line may be in a folder next to its day's |
-| workers | F-B to L+1 | events of F-2B to L+1+B |
+| workers | F-1 to L+1 | events of the same days |
 | attempts | F-1 to L+1 | events of F-2 to L+2 |
 | duplicates | F-1 to L+B | attempts of F-1-B to L+B, events of a day more |
 | recoveries | F-1-B to L+1 | attempts of F-2-B to L+1+B |
@@ -26,8 +26,8 @@ then still hold two days before it and after it.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Protocol
 
@@ -35,7 +35,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.days import Days
-from celery_sqs_heartbeat.pipeline.making import MAKERS, TURNS, Sources
+from celery_sqs_heartbeat.pipeline.making import MAKERS, NEEDS, Sources
 from celery_sqs_heartbeat.pipeline.schema import Table
 from celery_sqs_heartbeat.pipeline.segments import journal_days
 from celery_sqs_heartbeat.pipeline.tables.events import (
@@ -51,7 +51,6 @@ LOOKBACK_DAYS = 4
 
 #: The days that the run is over and the lookback, to the days that it writes.
 _WRITES: Mapping[Table, Callable[[Days, int], Days]] = {
-    schema.WORKERS: lambda run, back: run.grown(back, 1),
     schema.DUPLICATES: lambda run, back: run.grown(1, back),
     schema.RECOVERIES: lambda run, back: run.grown(1 + back, 1),
     schema.RECOMMENDATIONS: lambda run, back: Days.of(run.last),
@@ -119,20 +118,38 @@ def refresh(
         tables: Those to write, besides `events` and `rejects`. What they are made of must be
             among them.
     """
-    sources = Sources(warehouse, lookback)
-    around = run.grown(1, 1)
     write_lines(warehouse, lines, run, progress)
+    write_tables(warehouse, run, lookback=lookback, tables=tables, progress=progress)
 
-    def write(table: Table) -> None:
+
+def write_tables(
+    warehouse: Warehouse,
+    run: Days,
+    *,
+    lookback: int = LOOKBACK_DAYS,
+    tables: Collection[Table] = tuple(MAKERS),
+    progress: Callable[[str], None] = lambda _: None,
+) -> None:
+    """Write the tables that are made of `events`, as `refresh` does once those are there."""
+
+    def write(table: Table, needed: Iterable[Future[None]]) -> None:
+        for other in needed:
+            other.result()
         progress(table.name.replace("_", " "))
-        days = _WRITES[table](run, lookback) if table in _WRITES else around
-        rows = between(MAKERS[table](sources, days), days.first, days.last)
-        warehouse.write(table, rows, days.first, days.last)
+        days = _WRITES[table](run, lookback) if table in _WRITES else run.grown(1, 1)
+        with Sources(warehouse, lookback) as sources:
+            rows = between(MAKERS[table](sources, days), days.first, days.last)
+            warehouse.write(table, rows, days.first, days.last)
 
-    for turn in TURNS:
-        # While one waits for its plan or its last task, another has the cores.
-        with ThreadPoolExecutor() as threads:
-            list(threads.map(write, (table for table in turn if table in tables)))
+    # While one waits for its plan or its last task, another has the cores.
+    with ThreadPoolExecutor(len(MAKERS)) as threads:
+        writes: dict[Table, Future[None]] = {}
+        for table in MAKERS:
+            if table in tables:
+                needed = [writes[other] for other in NEEDS.get(table, ()) if other in writes]
+                writes[table] = threads.submit(write, table, needed)
+    for done in writes.values():
+        done.result()
 
 
 def write_lines(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -18,19 +18,33 @@ from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
 from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
 from celery_sqs_heartbeat.pipeline.tables.recommendations import recommendations_of
 from celery_sqs_heartbeat.pipeline.tables.recoveries import recoveries_of
-from celery_sqs_heartbeat.pipeline.tables.workers import workers_of
+from celery_sqs_heartbeat.pipeline.tables.workers import with_told, workers_of
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
-#: What a worker's first line told, and no other does.
-_TOLD_AT_START = ("host", "pid", "node", "pool", "concurrency", "settings", "versions")
 
-
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Sources:
-    """The tables as the makers read them: some days before and after those that are made."""
+    """What one table is made of: other tables, some days before and after those that are made.
+
+    Attributes:
+        kept: Frames that Spark keeps until the table is written.
+    """
 
     warehouse: Warehouse
     lookback: int
+    kept: list[DataFrame] = field(default_factory=list)
+
+    def __enter__(self) -> Sources:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for frame in self.kept:
+            frame.unpersist()
+
+    def keep(self, frame: DataFrame) -> DataFrame:
+        """Return a frame that is computed once, however often it is read."""
+        self.kept.append(frame.persist())
+        return frame
 
     def read(self, table: Table, days: Days, before: int = 0, after: int = 0) -> DataFrame:
         """Return a table's rows of the days and of those around them."""
@@ -38,20 +52,13 @@ class Sources:
         return self.warehouse.read(table, wider.first, wider.last)
 
     def workers(self, days: Days, before: int = 0, after: int = 0) -> DataFrame:
-        """Return the workers that wrote lines in these days, as far as those tell.
-
-        Of one that started earlier, what it told at its start is from the table of workers.
-        """
-        seen = workers_of(self.read(schema.EVENTS, days, before, after))
-        earlier = self.warehouse.read(schema.WORKERS, last=days.last).groupBy("wid")
-        told = earlier.agg(*(F.any_value(n, True).alias(f"_{n}") for n in _TOLD_AT_START))
-        known = {name: F.coalesce(name, f"_{name}") for name in _TOLD_AT_START}
-        return seen.join(told, "wid", "left").withColumns(known).select(*schema.WORKERS.names)
+        """Return the workers of these days, with what they told at their starts."""
+        seen = self.read(schema.WORKERS, days, before, after)
+        return with_told(seen, self.warehouse.read(schema.WORKERS, last=days.grown(0, after).last))
 
 
 def _workers(sources: Sources, days: Days) -> DataFrame:
-    around = sources.lookback
-    return workers_of(sources.read(schema.EVENTS, days, around, around))
+    return workers_of(sources.read(schema.EVENTS, days))
 
 
 def _attempts(sources: Sources, days: Days) -> DataFrame:
@@ -64,6 +71,7 @@ def _duplicates(sources: Sources, days: Days) -> DataFrame:
         sources.read(schema.ATTEMPTS, days, back),
         sources.read(schema.EVENTS, days, back, 1),
         sources.workers(days, back, 1),
+        sources.keep,
     )
 
 
@@ -98,6 +106,7 @@ def _recommendations(sources: Sources, days: Days) -> DataFrame:
     return recommendations.withColumn(PARTITION, F.lit(days.last))
 
 
+#: In an order in which each comes after those that it needs.
 MAKERS: Mapping[Table, Callable[[Sources, Days], DataFrame]] = {
     schema.WORKERS: _workers,
     schema.ATTEMPTS: _attempts,
@@ -109,10 +118,13 @@ MAKERS: Mapping[Table, Callable[[Sources, Days], DataFrame]] = {
     schema.RECOMMENDATIONS: _recommendations,
 }
 
-#: Which tables are made side by side: each after those that it is made of.
-TURNS = (
-    (schema.WORKERS,),
-    (schema.ATTEMPTS, schema.CALLS),
-    (schema.DURATIONS, schema.RECOVERIES),
-    (schema.DUPLICATES, schema.IN_FLIGHT, schema.RECOMMENDATIONS),
-)
+#: After which tables each is made, besides `events`; one that is not here needs no other.
+NEEDS: Mapping[Table, tuple[Table, ...]] = {
+    schema.ATTEMPTS: (schema.WORKERS,),
+    schema.DUPLICATES: (schema.ATTEMPTS,),
+    schema.RECOVERIES: (schema.ATTEMPTS,),
+    schema.DURATIONS: (schema.ATTEMPTS,),
+    schema.IN_FLIGHT: (schema.ATTEMPTS,),
+    schema.CALLS: (schema.WORKERS,),
+    schema.RECOMMENDATIONS: (schema.DURATIONS,),
+}

@@ -40,14 +40,7 @@ def survey(
     """Return what was measured of each queue and of the tasks with enough messages."""
     crashes = _crashes(attempts)
     latencies, entries, stalls = _latenesses(events)
-    about = workers.agg(
-        F.sum(F.col("last_seen") - F.col("started")).alias("worker_us"),
-        F.max("concurrency").alias("concurrency"),
-        F.max_by("settings", F.when(F.col("settings").isNotNull(), F.col("started"))).alias(
-            "settings"
-        ),
-    ).first()
-    assert about is not None
+    about = _about(workers)
     fleet = Fleet(stalls=stalls, worker_us=about.worker_us or 0, concurrency=about.concurrency or 1)
 
     def measured(queue: str, task: str | None, found: _Found) -> Measured:
@@ -92,6 +85,22 @@ class _Found:
             self.censored[row.measure][row.bin] += row.censored
         if row.measure == "held" and row.vt:
             self.timeouts[row.vt] += row.spans + row.censored
+
+
+def _about(workers: DataFrame) -> Any:
+    """Return for how long the workers lived, the most tasks at once, and the last settings."""
+    started = F.when(F.col("settings").isNotNull(), F.col("first_seen"))
+    lives = workers.groupBy("wid").agg(
+        (F.max("last_seen") - F.min("first_seen")).alias("us"),
+        F.max("concurrency").alias("concurrency"),
+        F.min(started).alias("started"),
+        F.any_value("settings", True).alias("settings"),
+    )
+    return lives.agg(
+        F.sum("us").alias("worker_us"),
+        F.max("concurrency").alias("concurrency"),
+        F.max_by("settings", "started").alias("settings"),
+    ).first()
 
 
 def _histograms(durations: DataFrame, task: Column) -> dict[tuple[str, Any], _Found]:

@@ -77,7 +77,7 @@ def replay(measured: Measured, terms: LeaseTerms, worth: Worth) -> Expected:
     """Return what is expected of the settings, from the measured times."""
     timeout, threshold = terms.visibility_timeout, terms.threshold
     step = timeout - threshold
-    held = [(us / 1e6, share) for us, share in measured.held.distribution()]
+    held = [(us / 1e6, share) for us, share in measured.held.distribution]
     too_late = chance_too_late(measured, threshold)
     extensions = kept = since_extension = 0.0
     for seconds, share in held:

@@ -81,8 +81,8 @@ REJECTS = _table(
 
 WORKERS = _table(
     "workers",
-    "each start of a worker, as far as the days that were read tell",
-    "its first line",
+    "each worker on each day that it wrote lines; what it told at its start is on that day",
+    "the lines",
     """
     wid string: the worker
     host string: host name
@@ -92,11 +92,12 @@ WORKERS = _table(
     concurrency int: tasks at once, at the most
     settings map<string,string>: settings by name
     versions map<string,string>: versions by package
-    started bigint: its first line
-    last_seen bigint: its last line
+    first_seen bigint: its first line of the day
+    last_seen bigint: its last line of the day
     stopped bigint: its worker-stopped line; null while it runs, or when it was killed
     lines bigint: lines that were read
-    missing bigint: lines that the gaps in `seq` say are missing
+    first_seq bigint: number of the first of them
+    last_seq bigint: number of the last: were there no gaps, it would tell how many they are
     late_count bigint: how often its keeper was late
     late_max_us bigint: by how much at the most
     """,

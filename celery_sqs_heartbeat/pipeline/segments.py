@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.tables.lines import journal_path, missing_told
@@ -19,17 +18,6 @@ SCHEMA = (
 _DAY = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/").search
 CLOSED = "seg-*.jsonl.zst"
 _ALL = "seg-*.jsonl.{zst,open}"
-
-
-def journal_bytes(spark: SparkSession, journal: str) -> int:
-    """Return how large a journal's segments are together.
-
-    Raises:
-        PipelineError: There is no such journal.
-    """
-    with missing_told(journal):
-        (row,) = _segments(spark, journal).agg(F.sum("length").alias("bytes")).collect()
-    return row["bytes"] or 0
 
 
 def journal_days(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from itertools import accumulate
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -20,9 +21,11 @@ _JOBS = {
 }
 #: A user of `report` sees no log lines of Spark's but errors.
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
-#: On two cores the serial collector and smaller partitions gain a tenth each, and so does it to
-#: compile only what runs four times as often as Java's default asks for: a query lives for seconds.
-_JAVA = f"-XX:+UseSerialGC -XX:CompileThresholdScaling=4 -Dlog4j2.configurationFile={_LOGGING}"
+_JAVA = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING}"
+#: On two cores the serial collector and smaller partitions gain a tenth each. So does it to compile
+#: only what runs four times as often as Java's default asks for, and to inline less: a query lives
+#: for seconds.
+_COMPILED = "-XX:CompileThresholdScaling=4 -XX:FreqInlineSize=100"
 _LOCAL = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
@@ -31,7 +34,7 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.memory": "2g",
-    "spark.driver.extraJavaOptions": f"{_JAVA} -Duser.timezone=UTC",
+    "spark.driver.extraJavaOptions": f"{_JAVA} {_COMPILED}",
     "spark.sql.files.maxPartitionBytes": "32m",
     # To list a journal's folders by a job, a task for each, is for other disks than this one.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
@@ -41,9 +44,12 @@ _LOCAL = {
     "spark.sql.shuffle.partitions": "16",
 }
 
-#: A journal of no more bytes is small: some hundred thousand events, compressed.
+#: A folder with no more bytes is small: it tells of some hundred thousand events, compressed.
 SMALL_BYTES = 8_000_000
+#: Of a few thousand events the plans cost more than the work: with nothing compiled by Spark, not
+#: much by Java, and nothing planned again between stages, a report takes half the time.
 _FOR_LITTLE = {
+    "spark.driver.extraJavaOptions": f"{_JAVA} -XX:TieredStopAtLevel=1",
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.codegen.wholeStage": "false",
@@ -51,7 +57,9 @@ _FOR_LITTLE = {
 }
 
 
-def new_session(name: str, conf: Mapping[str, str] | None = None) -> SparkSession:
+def new_session(
+    name: str, conf: Mapping[str, str] | None = None, source: str | None = None
+) -> SparkSession:
     """Return a Spark session.
 
     That is one on this machine, unless `spark-submit` has started this program, or
@@ -60,6 +68,8 @@ def new_session(name: str, conf: Mapping[str, str] | None = None) -> SparkSessio
 
     Args:
         conf: Wins over everything.
+        source: Folder or URL of the journal or the tables that it is for. For a small folder a
+            session on this machine plans for little.
 
     Raises:
         PipelineError: Spark would start here, and there is no Java for it.
@@ -73,18 +83,14 @@ def new_session(name: str, conf: Mapping[str, str] | None = None) -> SparkSessio
     if remote or _is_submitted():
         return _configured(SparkSession.builder, {**_JOBS, **(conf or {})}).getOrCreate()
     builder = SparkSession.builder.appName(name)
-    return _configured(builder, {**_LOCAL, **_JOBS, **(conf or {})}).getOrCreate()
+    fitting = _FOR_LITTLE if source is not None and _is_small(Path(source)) else {}
+    return _configured(builder, {**_LOCAL, **_JOBS, **fitting, **(conf or {})}).getOrCreate()
 
 
-def fit_to(spark: SparkSession, journal_bytes: int) -> None:
-    """Have a local session plan for little, where the journal is small.
-
-    Of a few thousand events the plans cost more than the work: with nothing compiled, and
-    nothing planned again between stages, a report takes half the time.
-    """
-    if journal_bytes <= SMALL_BYTES and not os.environ.get("SPARK_REMOTE") and not _is_submitted():
-        for name, value in _FOR_LITTLE.items():
-            spark.conf.set(name, value)
+def _is_small(folder: Path) -> bool:
+    """Return whether it is a folder, with few bytes in its files."""
+    sizes = (path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return folder.is_dir() and all(total <= SMALL_BYTES for total in accumulate(sizes))
 
 
 def _is_submitted() -> bool:

@@ -12,8 +12,6 @@ from celery_sqs_heartbeat.pipeline.comparing import Verdict, compare
 from celery_sqs_heartbeat.pipeline.measuring import Survey, survey
 from celery_sqs_heartbeat.pipeline.replay import Worth
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, EVENTS, WORKERS
-from celery_sqs_heartbeat.pipeline.segments import journal_bytes
-from celery_sqs_heartbeat.pipeline.session import fit_to
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
 from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
 from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines
@@ -30,7 +28,6 @@ def survey_source(spark: SparkSession, source: str) -> Survey:
     durations = warehouse.read(DURATIONS)
     if not durations.isEmpty():
         return survey(durations, *(warehouse.read(each) for each in (ATTEMPTS, EVENTS, WORKERS)))
-    fit_to(spark, journal_bytes(spark, source))
     events = events_of(read_lines(spark, source)).persist()
     workers = workers_of(events).persist()
     attempts = attempts_of(events, workers).persist()

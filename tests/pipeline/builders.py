@@ -19,7 +19,7 @@ SECOND = 1_000_000
 MINUTE = 60 * SECOND
 
 #: Whose day a row's `dt` is, where it is not given.
-_DAY_OF = {"events": "ts", "attempts": "received", "workers": "started"}
+_DAY_OF = {"events": "ts", "attempts": "received", "workers": "first_seen"}
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -66,7 +66,7 @@ def attempts_frame(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
 
 def workers_frame(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
     """Return workers, `w1` from midnight on where nothing else is said."""
-    base = {"wid": "w1", "started": DAY, "lines": 1, "missing": 0, "late_count": 0}
+    base = {"wid": "w1", "first_seen": DAY, "lines": 1, "first_seq": 1, "last_seq": 1}
     return frame_of(spark, WORKERS, [{**base, **row} for row in rows])
 
 

@@ -88,7 +88,17 @@ def _rows(task: str) -> dict[str, list[dict[str, Any]]]:
             {**attempt, "msg": f"m{n}", "wid": f"w{n % 3}", "ended_as": end}
             for n, end in enumerate(["deleted"] * 7 + ["abandoned", "released", "lost"])
         ],
-        "workers": [{"wid": "w1", "started": DAY, "lines": 90, "missing": 3, "late_count": 1}],
+        "workers": [
+            {"wid": "w1", "first_seen": DAY, "first_seq": 1, "last_seq": 50, "lines": 48},
+            {
+                "wid": "w1",
+                "first_seen": DAY + 1,
+                "first_seq": 52,
+                "last_seq": 93,
+                "lines": 42,
+                "late_count": 1,
+            },
+        ],
         "duplicates": [
             {**duplicate, "cause": cause}
             for cause in ["keeper-starved"] * 3 + ["died-after-success", "released-while-running"]

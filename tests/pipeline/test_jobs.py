@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline import schema, submit
+from celery_sqs_heartbeat.pipeline import jobs, schema, submit
 from celery_sqs_heartbeat.pipeline.__main__ import main
 from celery_sqs_heartbeat.pipeline.days import Days, stretches
 from celery_sqs_heartbeat.pipeline.jobs import build, refresh
-from celery_sqs_heartbeat.pipeline.making import MAKERS
+from celery_sqs_heartbeat.pipeline.making import MAKERS, NEEDS
 from celery_sqs_heartbeat.pipeline.reference import markdown
 from celery_sqs_heartbeat.pipeline.segments import journal_days
 from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
@@ -58,6 +58,35 @@ def test_runs_in_pieces_and_again_give_what_one_run_gives(
     run(pieces, FIRST, FIRST)
     assert all(expected.values())
     assert rows_in(pieces, ALL) == expected
+
+
+def test_nothing_is_kept_in_memory_once_the_tables_are_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    journal = str(write_all(tmp_path / "journal", some_workers(1, days=1)))
+    build(spark, journal, str(tmp_path / "w"))
+    assert Warehouse(spark, str(tmp_path / "w")).read(schema.DUPLICATES).count() > 0
+    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
+
+
+def test_each_table_comes_after_those_that_it_needs() -> None:
+    order = list(MAKERS)
+    for table, needed in NEEDS.items():
+        assert all(order.index(other) < order.index(table) for other in needed)
+
+
+def test_a_table_that_fails_ends_the_run_with_its_error(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no attempts today")
+
+    monkeypatch.setattr(jobs, "MAKERS", {**MAKERS, schema.ATTEMPTS: fail})
+    journal = str(write_all(tmp_path / "journal", some_workers(1, days=1)))
+    with pytest.raises(RuntimeError, match="no attempts today"):
+        build(spark, journal, str(tmp_path / "w"))
+    made = {path.name for path in (tmp_path / "w").iterdir()}
+    assert made == {"events", "rejects", "workers", "calls"}
 
 
 def test_stretches_are_days_without_a_gap() -> None:

@@ -73,7 +73,7 @@ def test_months_combine_by_adding_bins() -> None:
 
 def test_an_empty_histogram_has_no_quantiles() -> None:
     nothing = Histogram()
-    assert (nothing.quantile(0.5), nothing.distribution(), nothing.longest()) == (None, [], 0.0)
+    assert (nothing.quantile(0.5), nothing.distribution, nothing.longest()) == (None, [], 0.0)
 
 
 def _rows(task: str, histogram: Histogram, **fields: Any) -> list[dict[str, Any]]:

@@ -87,10 +87,15 @@ def _tables(spark: SparkSession) -> tuple[Any, ...]:
         events_frame(spark, *events),
         workers_frame(
             spark,
-            {"wid": "w1", "last_seen": DAY + 3600 * SECOND, "concurrency": 8},
+            {"wid": "w1", "last_seen": DAY + 600 * SECOND, "concurrency": 8},
+            {
+                "wid": "w1",
+                "first_seen": DAY + 3000 * SECOND,
+                "last_seen": DAY + 3600 * SECOND,
+            },
             {
                 "wid": "w2",
-                "started": DAY + SECOND,
+                "first_seen": DAY + SECOND,
                 "last_seen": DAY + SECOND,
                 "concurrency": 2,
                 "settings": _SETTINGS,

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,6 +34,32 @@ def test_alone_it_is_local_and_what_the_caller_asks_for_wins(asked: dict[str, st
     assert asked["spark.master"] == "local[*]"
     assert asked["spark.driver.memory"] == "1g"
     assert asked["java"] == "sought"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "is_small"),
+    [((), True), ((5_000_000, 3_000_000), True), ((5_000_000, 3_000_001), False)],
+)
+def test_for_a_small_folder_it_plans_for_little(
+    asked: dict[str, str], tmp_path: Path, sizes: tuple[int, ...], is_small: bool
+) -> None:
+    for number, size in enumerate(sizes):
+        segment = tmp_path / f"worker={number}" / "seg-1.jsonl.zst"
+        segment.parent.mkdir()
+        with segment.open("wb") as file:
+            file.truncate(size)
+    session.new_session("tests", {"spark.master": "local[1]"}, str(tmp_path))
+    assert (asked.get("spark.sql.adaptive.enabled") == "false") is is_small
+    assert ("TieredStopAtLevel=1" in asked["spark.driver.extraJavaOptions"]) is is_small
+    assert asked["spark.master"] == "local[1]"
+
+
+@pytest.mark.parametrize("source", [None, "s3://bucket/journal", "no/such/folder"])
+def test_of_what_is_no_folder_here_it_plans_for_much(
+    asked: dict[str, str], source: str | None
+) -> None:
+    session.new_session("tests", source=source)
+    assert "spark.sql.adaptive.enabled" not in asked
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,15 @@ import datetime
 
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.tables.workers import workers_of
-from tests.pipeline.builders import DAY, SECOND, events_frame, message
+from celery_sqs_heartbeat.pipeline.report.queries import worker_sums
+from celery_sqs_heartbeat.pipeline.tables.workers import with_told, workers_of
+from tests.pipeline.builders import DAY, SECOND, events_frame, message, rows_of, workers_frame
+
+NEXT_DAY = DAY + 24 * 3600 * SECOND
+TODAY, TOMORROW = datetime.date(2026, 3, 14), datetime.date(2026, 3, 15)
 
 
-def test_a_worker_is_told_by_its_first_and_last_lines(spark: SparkSession) -> None:
+def test_a_worker_is_told_by_its_first_and_last_lines_of_the_day(spark: SparkSession) -> None:
     started = {
         "ev": "worker-started",
         "ts": DAY,
@@ -32,23 +36,58 @@ def test_a_worker_is_told_by_its_first_and_last_lines(spark: SparkSession) -> No
     assert worker.asDict() == {
         **{name: value for name, value in started.items() if name not in ("ev", "ts")},
         "wid": "w1",
-        "started": DAY,
+        "first_seen": DAY,
         "last_seen": DAY + 9 * SECOND,
         "stopped": DAY + 9 * SECOND,
         "lines": 5,
-        "missing": 3,
+        "first_seq": 1,
+        "last_seq": 8,
         "late_count": 2,
         "late_max_us": 300,
-        "dt": datetime.date(2026, 3, 14),
+        "dt": TODAY,
     }
 
 
-def test_a_worker_of_an_earlier_day_lacks_nothing_but_what_its_start_told(
+def test_each_day_of_a_worker_has_a_row_of_that_day_alone(spark: SparkSession) -> None:
+    events = events_frame(
+        spark,
+        {"ev": "worker-started", "ts": DAY, "host": "h1"},
+        {"ev": "worker-stopped", "ts": NEXT_DAY, "seq": 4},
+    )
+    assert rows_of(workers_of(events), "dt", "host", "first_seq", "last_seq", "stopped") == {
+        (TODAY, "h1", 1, 1, None),
+        (TOMORROW, None, 4, 4, NEXT_DAY),
+    }
+
+
+def test_what_a_worker_told_at_its_start_is_known_on_later_days(spark: SparkSession) -> None:
+    days = workers_frame(
+        spark,
+        {"host": "h1", "settings": {"threshold": "20"}},
+        {"first_seen": NEXT_DAY, "last_seen": NEXT_DAY},
+        {"wid": "w2", "first_seen": NEXT_DAY},
+    )
+    told = with_told(days.where(f"dt = '{TOMORROW}'"), days)
+    assert {(row.wid, row.host, str(row.settings), row.last_seen) for row in told.collect()} == {
+        ("w1", "h1", "{'threshold': '20'}", NEXT_DAY),
+        ("w2", None, "None", None),
+    }
+
+
+def test_lines_are_missing_within_days_and_between_them_but_not_before_the_first(
     spark: SparkSession,
 ) -> None:
-    events = events_frame(
-        spark, message("task-started", 1, seq=100), message("task-started", 2, seq=101)
+    days = workers_frame(
+        spark,
+        {"first_seq": 100, "last_seq": 110, "lines": 9},
+        {
+            "first_seen": NEXT_DAY,
+            "first_seq": 114,
+            "last_seq": 120,
+            "lines": 7,
+            "stopped": NEXT_DAY,
+        },
+        {"wid": "w2", "first_seq": 1, "last_seq": 5, "lines": 5, "late_count": 2},
     )
-    (worker,) = workers_of(events).collect()
-    assert (worker["host"], worker["stopped"], worker["missing"]) == (None, None, 0)
-    assert worker["started"] == DAY + SECOND
+    (sums,) = worker_sums(days).collect()
+    assert sums.asDict() == {"starts": 2, "stopped": 1, "missing": 5, "late_count": 2}

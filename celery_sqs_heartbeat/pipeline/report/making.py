@@ -9,8 +9,7 @@ from celery_sqs_heartbeat.pipeline.jobs import build
 from celery_sqs_heartbeat.pipeline.options import progress_line
 from celery_sqs_heartbeat.pipeline.report.data import collect
 from celery_sqs_heartbeat.pipeline.report.page import render
-from celery_sqs_heartbeat.pipeline.segments import journal_bytes
-from celery_sqs_heartbeat.pipeline.session import fit_to, new_session
+from celery_sqs_heartbeat.pipeline.session import new_session
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 
@@ -27,10 +26,9 @@ def page_of(
     """
     progress = progress_line()
     progress("starting Spark")
-    spark = new_session("sqs-heartbeat report")
+    spark = new_session("sqs-heartbeat report", source=journal or warehouse)
     with tempfile.TemporaryDirectory(prefix="sqs-heartbeat-report-") as folder:
         if journal is not None:
-            fit_to(spark, journal_bytes(spark, journal))
             build(spark, journal, folder, first, last, progress=progress)
         page = render(collect(Warehouse(spark, warehouse or folder), first, last, progress))
     progress("")

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
+from celery_sqs_heartbeat.pipeline.tables.workers import missing
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -47,13 +48,16 @@ def ends(attempts: DataFrame) -> DataFrame:
 
 def worker_sums(workers: DataFrame) -> DataFrame:
     """Return what the workers tell of themselves."""
-    return workers.agg(
+    lives = workers.groupBy("wid").agg(
+        F.max("stopped").alias("stopped"),
+        missing().alias("missing"),
+        F.sum("late_count").alias("late_count"),
+    )
+    return lives.agg(
         F.count("*").alias("starts"),
         F.count("stopped").alias("stopped"),
-        F.sum("lines").alias("lines"),
         F.sum("missing").alias("missing"),
         F.sum("late_count").alias("late_count"),
-        F.max("late_max_us").alias("late_max_us"),
     )
 
 

@@ -68,8 +68,10 @@ def _in_order(deliveries: DataFrame) -> DataFrame:
 
 def _heard_of(workers: DataFrame) -> DataFrame:
     """Return when each worker was heard of, and when any was: the end of the data."""
-    end = workers.agg(F.max("last_seen").alias("data_end"))
-    return workers.select("wid", "stopped", "last_seen").crossJoin(end)
+    lives = workers.groupBy("wid").agg(
+        F.max("stopped").alias("stopped"), F.max("last_seen").alias("last_seen")
+    )
+    return lives.crossJoin(workers.agg(F.max("last_seen").alias("data_end")))
 
 
 def _ended(attempts: DataFrame) -> DataFrame:

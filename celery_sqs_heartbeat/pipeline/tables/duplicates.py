@@ -19,20 +19,32 @@ from celery_sqs_heartbeat.pipeline.tables.causes import (
     was_released_while_running,
 )
 from celery_sqs_heartbeat.pipeline.tables.evidence import with_evidence
-from celery_sqs_heartbeat.pipeline.tables.picking import messages_of, only
-from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
+from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, as_it_is
+from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
 
 _OF_FIRST = (
     "wid", "rc", "dlv", "received", "started", "finished", "ended", "ended_as", "cause", "vt",
-    "last_event",
+    "last_event", "last_extended", "min_slack_us", "max_latency_us",
+)  # fmt: skip
+#: Of both, and of the second execution.
+_OF_PAIR = (
+    "queue", "msg", "task", "task_id", "wid", "rc", "started", "finished", "ended_as",
+    "first", "has_gap", "next_received", "next_rc", "overlap_us", "both_succeeded", PARTITION,
 )  # fmt: skip
 
 
-def duplicates_of(attempts: DataFrame, events: DataFrame, workers: DataFrame) -> DataFrame:
-    """Return the pairs with their causes."""
-    again = messages_of(attempts.where(F.col("rc") > 1))
-    pairs = _pairs(_in_order(only(again, attempts)), workers)
-    judged = with_evidence(pairs, again, events).withColumn("judged", first_that_holds(rules()))
+def duplicates_of(
+    attempts: DataFrame, events: DataFrame, workers: DataFrame, keep: Keep = as_it_is
+) -> DataFrame:
+    """Return the pairs with their causes.
+
+    Args:
+        keep: Is given what is read more than once.
+    """
+    again = keys_of(attempts.where(F.col("rc") > 1), "msg")
+    pairs = keep(_pairs(_in_order(again.only(attempts)), workers))
+    judged = with_evidence(pairs, events, keep).withColumn("judged", first_that_holds(rules()))
     return shape(judged.withColumns(_told()), DUPLICATES)
 
 
@@ -86,9 +98,8 @@ def _pairs(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         .withColumn(
             "next_rc", F.when(F.col("has_gap"), F.col("rc")).otherwise(F.col("first.next_rc"))
         )
-        .withColumn("first_dlv", F.coalesce("first.dlv", F.lit("")))
-        .withColumn("vt_us", us_of(F.col("first.vt")))
         .withColumn(PARTITION, day_of(F.col("started")))
+        .select(*_OF_PAIR)
     )
 
 

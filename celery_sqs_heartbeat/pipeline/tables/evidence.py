@@ -1,127 +1,116 @@
-"""What the journals say of the lease of each pair's first execution, for `causes` to judge."""
+"""What the journals say of the lease of each pair's first execution, for `causes` to judge.
+
+The calls for a lease are looked at twice: once for the last extension in time, then for what
+became of the calls since. So no pair carries a list of its calls, which may be thousands, and
+nothing but the pairs' own deliveries gets beyond the scan of the events.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.core.calls import Outcome
 from celery_sqs_heartbeat.core.events import EventKind as Kind
 from celery_sqs_heartbeat.journal.events import CALLED, KEEPER_LATE
 from celery_sqs_heartbeat.pipeline.tables.causes import SLOW_PART
-from celery_sqs_heartbeat.pipeline.tables.picking import only
+from celery_sqs_heartbeat.pipeline.tables.keeping import Keep
+from celery_sqs_heartbeat.pipeline.tables.picking import MOST_BROADCAST
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 
 _SECOND = 1_000_000
 _REFUSED = (Outcome.THROTTLED.value, Outcome.FAILED.value)
 
-_Test = Callable[[Column], Column]
+#: A lease: the first's delivery, until the next receive of the message.
+_LEASE = ("first_dlv", "next_received")
 
 
-def with_evidence(pairs: DataFrame, messages: DataFrame, events: DataFrame) -> DataFrame:
+def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
     """Add to each pair what became of the calls for its first attempt, up to the next receive.
 
     Args:
-        messages: Those of the pairs, as of `picking.messages_of`.
+        pairs: Are read several times: let that be cheap.
+        keep: Is given what is read more than once.
     """
-    judged = (
-        pairs.join(_calls(messages, events), "first_dlv", "left")
-        .withColumn("good", F.filter("calls", _all(_extends, _is_before, _is_in_time)))
-        .withColumn("good_at", _max("good", _ts))
-        .withColumn("since", F.filter("calls", _is_since))
-        .withColumns(_told())
+    is_small = pairs.count() <= MOST_BROADCAST
+
+    def beside(leases: DataFrame) -> DataFrame:
+        return F.broadcast(leases) if is_small else leases
+
+    named = pairs.withColumn("first_dlv", F.col("first.dlv"))
+    leases = named.where(~F.col("has_gap")).select(
+        *_LEASE,
+        F.col("first.wid").alias("first_wid"),
+        F.col("first.received").alias("first_received"),
+        us_of(F.col("first.vt")).alias("vt_us"),
     )
-    return _with_late(judged, events)
-
-
-def _calls(messages: DataFrame, events: DataFrame) -> DataFrame:
-    """Return what the journal tells of the calls for each delivery of the messages."""
-    kinds = [*CALLED, Kind.LEASE_CAPPED.value]
-    told = F.struct("ev", "ts", "vt", "slack_us", "lat_us", "err")
-    of_them = only(messages, events.where(F.col("ev").isin(kinds)))
-    return of_them.groupBy(F.col("dlv").alias("first_dlv")).agg(F.collect_list(told).alias("calls"))
-
-
-def _told() -> dict[str, Column]:
-    """Return what the good extensions tell, and the calls since the last of them."""
-    good_until = _max("good", lambda call: _planned(call) + us_of(call["vt"]))
-    capped = F.filter("calls", _all(_is_cap, _is_before))
-    refused = F.filter("since", lambda call: call["err"].isin(*_REFUSED))
-    unknown = F.filter("since", lambda call: call["err"] == Outcome.UNKNOWN.value)
-    slow = F.filter("since", lambda call: call["lat_us"] > F.col("vt_us") * SLOW_PART)
-    late = F.filter("since", lambda call: _extends(call) & (call["slack_us"] <= 0))
-    return {
-        "sure_until": F.coalesce(good_until, F.col("first.received") + F.col("vt_us")),
-        "capped_at": _max(capped, _ts),
-        "refused_at": _max(refused, _ts),
-        "refusals": F.size(refused),
-        "unknown_at": _max(unknown, _ts),
-        "unknowns": F.size(unknown),
-        "slow_us": _max(slow, lambda call: call["lat_us"]),
-        "extended_late_us": _max(late, lambda call: -call["slack_us"]),
-    }
-
-
-def _is_since(call: Column) -> Column:
-    """Return whether a call was planned after the last good one, before the next receive."""
-    planned = _planned(call)
-    return (planned >= F.coalesce("good_at", F.lit(0))) & (planned < F.col("next_received"))
-
-
-def _is_in_time(call: Column) -> Column:
-    return call["slack_us"] > 0
-
-
-def _is_cap(call: Column) -> Column:
-    return call["ev"] == Kind.LEASE_CAPPED.value
-
-
-def _ts(call: Column) -> Column:
-    return call["ts"]
-
-
-def _planned(call: Column) -> Column:
-    return call["ts"] - F.coalesce(call["lat_us"], F.lit(0))
-
-
-def _extends(call: Column) -> Column:
-    return call["ev"] == Kind.LEASE_EXTENDED.value
-
-
-def _is_before(call: Column) -> Column:
-    return call["ts"] <= F.col("next_received")
-
-
-def _all(*tests: _Test) -> _Test:
-    def hold(call: Column) -> Column:
-        held = tests[0](call)
-        for test in tests[1:]:
-            held = held & test(call)
-        return held
-
-    return hold
-
-
-def _max(calls: Column | str, value: Callable[[Column], Column]) -> Column:
-    """Return the largest value of the calls; null where there is none."""
-    return F.array_max(F.transform(calls, value))
-
-
-def _with_late(pairs: DataFrame, events: DataFrame) -> DataFrame:
-    """Add for how long the first's keeper stood still when its lease ran out."""
-    late = events.where(F.col("ev") == KEEPER_LATE)
-    of_worker = late.groupBy(F.col("wid").alias("late_wid")).agg(
-        F.collect_list(F.struct("ts", "late_us")).alias("lates")
+    calls = events.where(F.col("ev").isin(*CALLED, Kind.LEASE_CAPPED.value)).withColumn(
+        "planned", F.col("ts") - F.coalesce("lat_us", F.lit(0))
     )
+    good = _good_extensions(beside(leases), calls)
+    sure_until = F.coalesce("good_until", F.col("first_received") + F.col("vt_us"))
+    sure = keep(
+        leases.join(beside(good), [*_LEASE], "left")
+        .withColumn("sure_until", sure_until)
+        .drop("first_received", "good_until")
+    )
+    told = (
+        sure.join(beside(_since(beside(sure), calls)), [*_LEASE], "left")
+        .join(beside(_late(sure, events)), [*_LEASE], "left")
+        .drop("first_wid", "vt_us")
+    )
+    return named.join(beside(told), [*_LEASE], "left")
 
-    def is_while_it_ran_out(line: Column) -> Column:
-        return (line["ts"] >= F.col("sure_until") - _SECOND) & (
-            line["ts"] - line["late_us"] < F.col("next_received")
+
+def _good_extensions(leases: DataFrame, calls: DataFrame) -> DataFrame:
+    """Return the last extension of each lease that was in time, and until when it was sure."""
+    is_in_time = (F.col("ev") == Kind.LEASE_EXTENDED.value) & (F.col("slack_us") > 0)
+    good = calls.where(is_in_time).select("dlv", "ts", "planned", "vt")
+    return (
+        good.join(leases, F.col("dlv") == F.col("first_dlv"))
+        .where(F.col("ts") <= F.col("next_received"))
+        .groupBy(*_LEASE)
+        .agg(
+            F.max("ts").alias("good_at"),
+            F.max(F.col("planned") + us_of(F.col("vt"))).alias("good_until"),
         )
+    )
 
-    stood = F.filter("lates", is_while_it_ran_out)
-    return pairs.join(
-        F.broadcast(of_worker), F.col("first.wid") == F.col("late_wid"), "left"
-    ).withColumn("late_us", F.array_max(F.transform(stood, lambda line: line["late_us"])))
+
+def _since(leases: DataFrame, calls: DataFrame) -> DataFrame:
+    """Return what became of the calls planned after the last good one of each lease."""
+    err, ts = F.col("err"), F.col("ts")
+    good_at = F.coalesce("good_at", F.lit(0))
+    is_since = (F.col("planned") >= good_at) & (F.col("planned") < F.col("next_received"))
+    is_cap = (F.col("ev") == Kind.LEASE_CAPPED.value) & (ts <= F.col("next_received"))
+    refused, unknown = is_since & err.isin(*_REFUSED), is_since & (err == Outcome.UNKNOWN.value)
+    is_slow = is_since & (F.col("lat_us") > F.col("vt_us") * SLOW_PART)
+    late = is_since & (F.col("ev") == Kind.LEASE_EXTENDED.value) & (F.col("slack_us") <= 0)
+    return (
+        calls.select("ev", "dlv", "ts", "planned", "slack_us", "lat_us", "err")
+        .join(leases, F.col("dlv") == F.col("first_dlv"))
+        .where(is_since | is_cap)
+        .groupBy(*_LEASE)
+        .agg(
+            F.max(F.when(is_cap, ts)).alias("capped_at"),
+            F.max(F.when(refused, ts)).alias("refused_at"),
+            F.count_if(refused).alias("refusals"),
+            F.max(F.when(unknown, ts)).alias("unknown_at"),
+            F.count_if(unknown).alias("unknowns"),
+            F.max(F.when(is_slow, F.col("lat_us"))).alias("slow_us"),
+            F.max(F.when(late, -F.col("slack_us"))).alias("extended_late_us"),
+        )
+    )
+
+
+def _late(leases: DataFrame, events: DataFrame) -> DataFrame:
+    """Return for how long the keeper stood still when each lease ran out."""
+    late = events.where(F.col("ev") == KEEPER_LATE).select("wid", "ts", "late_us")
+    ran_out = (F.col("ts") >= F.col("sure_until") - _SECOND) & (
+        F.col("ts") - F.col("late_us") < F.col("next_received")
+    )
+    return (
+        leases.join(F.broadcast(late), (F.col("wid") == F.col("first_wid")) & ran_out)
+        .groupBy(*_LEASE)
+        .agg(F.max("late_us").alias("late_us"))
+    )

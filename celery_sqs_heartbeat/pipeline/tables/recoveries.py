@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, RECOVERIES
-from celery_sqs_heartbeat.pipeline.tables.picking import messages_of, only
+from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 
 #: Ends after which the message has to be received again.
@@ -24,9 +24,9 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         F.coalesce("ended", "last_event")
     )
     receives = Window.partitionBy("queue", "msg").orderBy("rc", "received", "dlv")
-    fruitless = messages_of(attempts.where(F.col("ended_as").isin(*FRUITLESS)))
+    fruitless = keys_of(attempts.where(F.col("ended_as").isin(*FRUITLESS)), "msg")
     next_receives = (
-        only(fruitless, attempts)
+        fruitless.only(attempts)
         .withColumn("next_received", F.lead("received").over(receives))
         .withColumn("next_wid", F.lead("wid").over(receives))
         .where(F.col("ended_as").isin(*FRUITLESS))
