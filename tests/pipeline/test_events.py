@@ -22,7 +22,7 @@ from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.jobs import write_lines
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, REJECTS
 from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines, rejects_of
-from celery_sqs_heartbeat.pipeline.tables.numbering import workers_in
+from celery_sqs_heartbeat.pipeline.tables.numbering import folders_with_copies, workers_in
 from celery_sqs_heartbeat.pipeline.tables.skew import lead
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.builders import DAY, SECOND, message
@@ -143,25 +143,32 @@ def test_a_job_writes_what_can_be_read_and_counts_the_rest(
 
 
 @pytest.mark.parametrize(
-    ("numbers_read", "is_whole"),
+    ("numbers_read", "is_whole", "has_copies"),
     [
-        ([1, 2, 3], True),
-        ([7, 5, 6], True),
-        ([1, 2, 2, 3], False),
-        ([1, 2, 4], False),
-        ([1, 2, 2, 4], False),
-        ([1, 3, 3, 5, 3], False),
+        ([1, 2, 3], True, False),
+        ([7, 5, 6], True, False),
+        ([1, 2, 2, 3], False, True),
+        ([1, 2, 4], False, False),
+        ([1, 2, 2, 4], False, True),
+        ([1, 3, 3, 5, 3], False, True),
         # Their sums are right.
-        ([1, 1, 4, 4, 5], False),
+        ([1, 1, 4, 4, 5], False, True),
     ],
 )
 def test_a_worker_is_whole_whose_numbers_are_each_there_once(
-    spark: SparkSession, tmp_path: Path, numbers_read: list[int], is_whole: bool
+    spark: SparkSession,
+    tmp_path: Path,
+    numbers_read: list[int],
+    is_whole: bool,
+    has_copies: bool,
 ) -> None:
+    """And has copies where one is there twice, whatever else lacks."""
     for place, number in enumerate(numbers_read):
         put(tmp_path, f"seg-{place}.jsonl.open", encoded([lines(1)[0] | {"seq": number}]))
-    (worker,) = workers_in(read_lines(spark, str(tmp_path)), lead())
+    all_lines = read_lines(spark, str(tmp_path))
+    (worker,) = workers_in(all_lines, lead())
     assert (worker.is_whole, worker.folders) == (is_whole, {"w1"})
+    assert folders_with_copies(all_lines, [worker]) == (["w1"] if has_copies else [])
 
 
 def test_a_missing_journal_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -183,7 +190,9 @@ def test_shuffling_splitting_and_doubling_lines_changes_nothing(
     most_folders: int,
 ) -> None:
     """Nor where too many workers have lines twice to name their folders."""
-    monkeypatch.setattr("celery_sqs_heartbeat.pipeline.tables.events._MOST_FOLDERS", most_folders)
+    for module in ("events", "numbering"):
+        name = f"celery_sqs_heartbeat.pipeline.tables.{module}.MOST_FOLDERS"
+        monkeypatch.setattr(name, most_folders)
     chance = random.Random(seed)
     all_lines = [*lines(60, "w1"), *lines(40, "w2")]
     pieces: dict[tuple[str, str], list[Line]] = {}

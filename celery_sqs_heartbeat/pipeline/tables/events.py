@@ -2,8 +2,8 @@
 
 A line that is there twice, as it was shipped twice or its segment is there open and closed, is
 one event: a worker numbers its lines. To find copies all lines would have to be shuffled; but
-the numbers' count and sums tell of which workers there are none (`numbering`), and hardly any
-worker has some. The same first look at the lines tells whose clock is wrong.
+the numbers tell of which workers there are none (`numbering`), and hardly any worker has some.
+The same first look at the lines tells whose clock is wrong.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.lines import FOLDER, is_wanted, read_lines
-from celery_sqs_heartbeat.pipeline.tables.numbering import workers_in
+from celery_sqs_heartbeat.pipeline.tables.numbering import (
+    MOST_FOLDERS,
+    folders_with_copies,
+    workers_in,
+)
 from celery_sqs_heartbeat.pipeline.tables.rejects import reason_against, rejects_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
 from celery_sqs_heartbeat.pipeline.tables.skew import lead, with_skew
 
 __all__ = ["Rejected", "events_of", "read_lines", "rejects_of"]
 
-#: So many folders with copies are named in a plan; of more, all lines are shuffled.
-_MOST_FOLDERS = 1000
 #: What a worker gives to one line only.
 _NUMBER = ["wid", "seq"]
 
@@ -51,7 +53,7 @@ def events_of(lines: DataFrame, rejected: Rejected | None = None) -> DataFrame:
     """
     rejected = rejected or Rejected()
     workers = workers_in(lines, lead())
-    folders = sorted({folder for each in workers if not each.is_whole for folder in each.folders})
+    folders = folders_with_copies(lines, workers)
 
     def valid(some: DataFrame) -> DataFrame:
         judged = rejected.watch(some.withColumn("reason", reason_against()))
@@ -60,7 +62,7 @@ def events_of(lines: DataFrame, rejected: Rejected | None = None) -> DataFrame:
     def each_once() -> DataFrame:
         if not folders:
             return valid(lines)
-        if len(folders) > _MOST_FOLDERS:
+        if len(folders) > MOST_FOLDERS:
             return valid(lines).dropDuplicates(_NUMBER)
         in_them = F.col(FOLDER).isin(folders)
         rest = valid(lines.where(~in_them))

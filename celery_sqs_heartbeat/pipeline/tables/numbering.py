@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from operator import xor
@@ -14,6 +14,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.tables.lines import DAY, FOLDER
+
+#: So many folders are named in a plan; of more, all lines are read, or shuffled.
+MOST_FOLDERS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,24 @@ def workers_in(lines: DataFrame, lead: Column) -> list[Worker]:
         )
         for wid, rows in of_worker.items()
     ]
+
+
+def folders_with_copies(lines: DataFrame, workers: Iterable[Worker]) -> list[str]:
+    """Return the folders of the workers that have given a number to two lines.
+
+    Whose lines are whole has none. Of the others, nearly all lack some lines: their numbers are
+    read once more, and counted.
+    """
+    folders_of = {worker.wid: worker.folders for worker in workers if not worker.is_whole}
+    folders = sorted(set().union(*folders_of.values()))
+    if not folders:
+        return []
+    theirs = lines.where(F.col(FOLDER).isin(folders)) if len(folders) <= MOST_FOLDERS else lines
+    numbers = theirs.groupBy("wid").agg(
+        F.count("seq").alias("lines"), F.count_distinct("seq").alias("numbers")
+    )
+    copied = [row["wid"] for row in numbers.where("lines > numbers").collect()]
+    return sorted({folder for wid in copied for folder in folders_of.get(wid, ())})
 
 
 def _is_whole(rows: list[Any]) -> bool:
