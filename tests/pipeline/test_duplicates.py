@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.pipeline.tables import evidence
 from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
 from tests.pipeline.builders import (
     DAY,
@@ -65,8 +67,15 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
 ]
 
 
-def test_the_first_rule_that_holds_names_the_cause(spark: SparkSession) -> None:
-    """All cases in one run, each a message and a first worker of its own."""
+@pytest.mark.parametrize("most_broadcast", [evidence.MOST_BROADCAST, 0])
+def test_the_first_rule_that_holds_names_the_cause(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most_broadcast: int
+) -> None:
+    """All cases in one run, each a message and a first worker of its own.
+
+    So it does where there are too many pairs to broadcast.
+    """
+    monkeypatch.setattr(evidence, "MOST_BROADCAST", most_broadcast)
     attempts, events, workers = [], [message("task-started", 0, msg="other", dlv="other")], []
     for number, (_, first, second, told) in enumerate(CASES):
         own = {"msg": f"m{number}", "dlv": f"d{number}", "wid": f"w1-{number}"}
@@ -87,6 +96,28 @@ def test_the_first_rule_that_holds_names_the_cause(spark: SparkSession) -> None:
         f"m{number}": cause for number, (cause, *_) in enumerate(CASES)
     }
     assert all(row.evidence for row in rows)
+
+
+def test_only_calls_since_the_last_extension_in_time_and_before_the_next_receive_count(
+    spark: SparkSession,
+) -> None:
+    refused = {"lat_us": 20_000, "err": "throttled"}
+    events = events_frame(
+        spark,
+        message("extension-failed", 9, **refused),
+        message("lease-extended", 10, vt=30, slack_us=20 * SECOND, lat_us=20_000),
+        message("extension-failed", 30, **refused),
+        message("extension-failed", 35, **refused),
+        message("lease-extended", 48, vt=30, slack_us=-8 * SECOND, lat_us=20_000),
+        message("extension-failed", 49, **refused),
+    )
+    second = {**SECOND_RUN, "received": at(45), "started": at(45)}
+    workers = workers_frame(spark, {"last_seen": at(200)})
+    (row,) = duplicates_of(attempts_frame(spark, FIRST, second), events, workers).collect()
+    assert (row.cause, row.evidence) == (
+        "sqs-slow",
+        "2 calls refused since the last extension",
+    )
 
 
 def test_an_execution_after_one_that_failed_is_no_duplicate(spark: SparkSession) -> None:

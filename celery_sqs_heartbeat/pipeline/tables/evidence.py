@@ -15,12 +15,13 @@ from celery_sqs_heartbeat.core.events import EventKind as Kind
 from celery_sqs_heartbeat.journal.events import CALLED, KEEPER_LATE
 from celery_sqs_heartbeat.pipeline.tables.causes import SLOW_PART
 from celery_sqs_heartbeat.pipeline.tables.keeping import Keep
-from celery_sqs_heartbeat.pipeline.tables.picking import MOST_BROADCAST
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 
 _SECOND = 1_000_000
 _REFUSED = (Outcome.THROTTLED.value, Outcome.FAILED.value)
 
+#: Leases that are broadcast, at the most: some 200 bytes of each. Of more, the events are shuffled.
+MOST_BROADCAST = 250_000
 #: A lease: the first's delivery, until the next receive of the message.
 _LEASE = ("first_dlv", "next_received")
 
