@@ -39,11 +39,16 @@ def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
         return F.broadcast(leases) if is_small else leases
 
     named = pairs.withColumn("first_dlv", F.col("first.dlv"))
-    leases = named.where(~F.col("has_gap")).select(
-        *_LEASE,
-        F.col("first.wid").alias("first_wid"),
-        F.col("first.received").alias("first_received"),
-        us_of(F.col("first.vt")).alias("vt_us"),
+    leases = (
+        named.where(~F.col("has_gap"))
+        .select(
+            *_LEASE,
+            F.col("first.wid").alias("first_wid"),
+            F.col("first.received").alias("first_received"),
+            us_of(F.col("first.vt")).alias("vt_us"),
+        )
+        # Were two pairs of one lease, each would be there twice.
+        .dropDuplicates(list(_LEASE))
     )
     calls = events.where(F.col("ev").isin(*CALLED, Kind.LEASE_CAPPED.value)).withColumn(
         "planned", F.col("ts") - F.coalesce("lat_us", F.lit(0))
