@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
@@ -96,9 +96,9 @@ def of_journal(journal: Path, out: Path) -> Run:
 def of_duckdb(events: Path, out: Path) -> Run:
     """Make the tables of a warehouse's events with DuckDB."""
     began = time.process_time()
-    wall: Counter[str] = Counter()
+    wall: defaultdict[str, float] = defaultdict(float)
     for table, seconds in pipeline_duckdb.make_tables(events, out).items():
-        wall[pipeline_spark.TITLES[table]] += seconds  # type: ignore[assignment]
+        wall[pipeline_spark.TITLES[table]] += seconds
     return Run(dict(wall), time.process_time() - began)
 
 

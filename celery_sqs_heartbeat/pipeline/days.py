@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 _ONE_DAY = datetime.timedelta(days=1)
+#: The folder of a day, in a journal and below a table.
+_FOLDER = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +31,12 @@ class Days:
     def __iter__(self) -> Iterator[datetime.date]:
         for offset in range((self.last - self.first).days + 1):
             yield self.first + datetime.timedelta(days=offset)
+
+
+def day_of_file(path: str) -> datetime.date | None:
+    """Return the day whose folder a file is in; None where it is in none."""
+    match = _FOLDER.search(path)
+    return datetime.date.fromisoformat(match[1]) if match else None
 
 
 def stretches(days: Iterable[datetime.date]) -> list[Days]:

@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
 from celery_sqs_heartbeat.pipeline.tables.recommendations import recommendations_of
 from celery_sqs_heartbeat.pipeline.tables.recoveries import recoveries_of
 from celery_sqs_heartbeat.pipeline.tables.workers import with_told, workers_of
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, between
 
 
 @dataclass(slots=True)
@@ -53,8 +53,9 @@ class Sources:
 
     def workers(self, days: Days, before: int = 0, after: int = 0) -> DataFrame:
         """Return the workers of these days, with what they told at their starts."""
-        seen = self.read(schema.WORKERS, days, before, after)
-        return with_told(seen, self.warehouse.read(schema.WORKERS, last=days.grown(0, after).last))
+        wider = days.grown(before, after)
+        until_then = self.warehouse.read(schema.WORKERS, last=wider.last)
+        return with_told(between(until_then, first=wider.first), until_then)
 
 
 def _workers(sources: Sources, days: Days) -> DataFrame:

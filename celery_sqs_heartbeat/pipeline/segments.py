@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
-from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.days import Days, day_of_file
 from celery_sqs_heartbeat.pipeline.tables.lines import journal_path, missing_told
 
 #: Of Spark's format `binaryFile`, and of the journal's folders. The content is never asked for.
 SCHEMA = (
     "path string, modificationTime timestamp, length bigint, content binary, dt date, worker string"
 )
-_DAY = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/").search
 CLOSED = "seg-*.jsonl.zst"
 _ALL = "seg-*.jsonl.{zst,open}"
 
@@ -34,8 +32,8 @@ def journal_days(
     # The list of files is there, and to ask Spark for a column of it would be a job over them.
     with missing_told(journal):
         files = _segments(spark, journal).inputFiles()
-    names = {match[1] for file in files if (match := _DAY(file))}
-    return days_between(map(datetime.date.fromisoformat, names), first, last)
+    days = {day for file in files if (day := day_of_file(file))}
+    return days_between(days, first, last)
 
 
 def _segments(spark: SparkSession, journal: str) -> DataFrame:

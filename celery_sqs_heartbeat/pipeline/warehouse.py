@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime
-import re
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.pipeline.days import day_of_file
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 
 #: Texts that hardly ever repeat.
 _UNIQUE_TEXTS = ("msg", "dlv", "task_id", "evidence")
-_DAY = re.compile(rf"/{PARTITION}=(\d{{4}}-\d\d-\d\d)/")
 
 
 class Warehouse:
@@ -78,8 +77,8 @@ class Warehouse:
     def _files_by_day(self, table: Table) -> dict[datetime.date, set[str]]:
         files: dict[datetime.date, set[str]] = {}
         for file in self.read(table).inputFiles():
-            if match := _DAY.search(file):
-                files.setdefault(datetime.date.fromisoformat(match[1]), set()).add(file)
+            if day := day_of_file(file):
+                files.setdefault(day, set()).add(file)
         return files
 
     def _empty(self, table: Table, day: datetime.date) -> None:

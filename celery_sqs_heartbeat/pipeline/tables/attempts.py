@@ -23,6 +23,7 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.deliveries import deliveries_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
+from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
 _SECOND = 1_000_000
 
@@ -71,7 +72,7 @@ def _heard_of(workers: DataFrame) -> DataFrame:
     lives = workers.groupBy("wid").agg(
         F.max("stopped").alias("stopped"), F.max("last_seen").alias("last_seen")
     )
-    return lives.crossJoin(workers.agg(F.max("last_seen").alias("data_end")))
+    return lives.crossJoin(data_end(workers))
 
 
 def _ended(attempts: DataFrame) -> DataFrame:

@@ -22,10 +22,11 @@ from celery_sqs_heartbeat.pipeline.tables.evidence import with_evidence
 from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, as_it_is
 from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
+from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
 _OF_FIRST = (
     "wid", "rc", "dlv", "received", "started", "finished", "ended", "ended_as", "cause", "vt",
-    "last_event", "last_extended", "min_slack_us", "max_latency_us",
+    "last_event",
 )  # fmt: skip
 #: Of both, and of the second execution.
 _OF_PAIR = (
@@ -81,7 +82,6 @@ def _pairs(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         F.coalesce(F.col("received_as") == "new", F.lit(True))
         | (F.col("started") >= F.col("received"))
     )
-    end = workers.agg(F.max("last_seen").alias("data_end"))
     overlap = F.least(_end("first."), _end("")) - F.greatest("first.started", "started")
     is_cut_off = was_released_while_running("first") | (
         (F.col("first.ended_as") == "abandoned") & F.col("first.finished").isNull()
@@ -90,7 +90,7 @@ def _pairs(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     both = _succeeded("first.") & _succeeded("")
     candidates = attempts.where(is_new & (F.col("has_gap") | F.col("first").isNotNull()))
     return (
-        candidates.crossJoin(F.broadcast(end))
+        candidates.crossJoin(F.broadcast(data_end(workers)))
         .withColumn("overlap_us", F.when(is_known, F.greatest(overlap, F.lit(0))))
         .withColumn("both_succeeded", F.when(~F.col("has_gap"), both & ~is_cut_off))
         .where(F.col("has_gap") | is_cut_off | (F.col("overlap_us") > 0) | F.col("both_succeeded"))

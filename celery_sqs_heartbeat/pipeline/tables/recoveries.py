@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, RECOVERIES
 from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
+from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
 #: Ends after which the message has to be received again.
 FRUITLESS = ("released", "lapsed", "lost", "capped", "abandoned")
@@ -19,7 +20,6 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     Promised is the delay that a release asked for, else what the lease had left, by the last
     confirmed timeout.
     """
-    end = workers.agg(F.max("last_seen").alias("data_end"))
     failed = F.when(F.col("ended_as") == "abandoned", F.col("last_event")).otherwise(
         F.coalesce("ended", "last_event")
     )
@@ -39,7 +39,7 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     promised = F.when(F.col("ended_as") == "released", delay).otherwise(left)
     recovery = F.coalesce("next_received", "data_end") - F.col("failed")
     return shape(
-        next_receives.crossJoin(F.broadcast(end))
+        next_receives.crossJoin(F.broadcast(data_end(workers)))
         .withColumn("is_censored", F.col("next_received").isNull())
         .withColumn("recovery_us", recovery)
         .withColumn("promised_us", promised)

@@ -42,6 +42,11 @@ def with_told(workers: DataFrame, earlier: DataFrame) -> DataFrame:
     return workers.drop(*TOLD_AT_START).join(told, "wid", "left").select(*WORKERS.names)
 
 
+def data_end(workers: DataFrame) -> DataFrame:
+    """Return one row: `data_end`, when any worker was heard of last."""
+    return workers.agg(F.max("last_seen").alias("data_end"))
+
+
 def missing() -> Column:
     """Return the aggregate of one worker's rows that tells how many lines its gaps say are lost."""
     return F.max("last_seq") - F.min("first_seq") + 1 - F.sum("lines")
