@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
@@ -50,6 +50,7 @@ class Heartbeat:
         prepare_calls: Runs a job where calls to SQS are made.
         leases: The most messages the worker holds at once; 0 for no bound.
         hub: The worker's event loop, where it has one.
+        can_stop_tasks: Whether the pool can stop a task that runs.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
     """
@@ -61,6 +62,7 @@ class Heartbeat:
     prepare_calls: Callable[[Callable[[], object]], None]
     leases: int = 0
     hub: Any = None
+    can_stop_tasks: bool = False
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary
@@ -137,7 +139,11 @@ class Heartbeat:
         key = (queue, task if task in self.settings.tasks else None, own_timeout)
         terms = self._terms.get(key)
         if terms is None:
-            terms = self._terms[key] = self.settings.for_task(queue, task).terms(own_timeout)
+            rules = self.settings.for_task(queue, task)
+            terms = rules.terms(own_timeout)
+            if self.can_stop_tasks and rules.on_lost == "terminate":
+                terms = replace(terms, extend_late=False)
+            self._terms[key] = terms
         return terms
 
     def acks_inline(self, lease: Lease) -> bool:

@@ -327,7 +327,9 @@ class LeaseBook:
         # For less than it was received for, it would cut short the lease of whoever has the
         # message by now: on a standard queue a stale handle still counts.
         is_cut = 0 < policy.next_timeout(lease, now) < timeout
-        if now < lease.expires_at + timeout and not is_cut:
+        # A message that is being deleted is done: nobody else need have it.
+        may_be_late = lease.terms.extend_late or lease.state is State.DONE
+        if may_be_late and now < lease.expires_at + timeout and not is_cut:
             return True
         # Nobody can tell any more whose it is: a late extension would not save the
         # message and might disturb its new owner.

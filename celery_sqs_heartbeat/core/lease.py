@@ -47,12 +47,18 @@ class Standing(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """The rules one lease is kept by. All values in seconds."""
+    """The rules one lease is kept by. All values in seconds.
+
+    Attributes:
+        extend_late: Whether it is extended when it has expired, while its task runs or waits.
+            Not so where the task is stopped then: the message would be hidden for nobody.
+    """
 
     visibility_timeout: int
     threshold: float
     max_lease: float = DEFAULT_MAX_LEASE_SECONDS
     extend: bool = True
+    extend_late: bool = True
 
     @classmethod
     def of(cls, visibility_timeout: int, threshold: float | None = None) -> LeaseTerms:

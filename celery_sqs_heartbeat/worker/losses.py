@@ -55,8 +55,10 @@ class Losses:
             pool: The worker's pool.
             call_soon: Calls a function on the worker's event loop.
         """
+        assert self._heartbeat is not None
         self._pool, self._call_soon = pool, call_soon
-        if self._heartbeat and self._heartbeat.settings.may_terminate() and not _stops_tasks(pool):
+        self._heartbeat.can_stop_tasks = _stops_tasks(pool)
+        if self._heartbeat.settings.may_terminate() and not self._heartbeat.can_stop_tasks:
             logger.warning(
                 "sqs-heartbeat: sqs_heartbeat_on_lost='terminate' can't stop running tasks in "
                 "pool %s: they go on; only tasks that have not started are dropped",
@@ -96,7 +98,8 @@ class Losses:
 
     def _terminate(self, event: Event) -> None:
         request = self._request(event)
-        if request is not None and _stops_tasks(self._pool):
+        assert self._heartbeat is not None
+        if request is not None and self._heartbeat.can_stop_tasks:
             request.stop_lost_task(self._pool)
 
 

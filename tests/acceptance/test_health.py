@@ -59,6 +59,34 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
     assert asked == {(theirs, VISIBILITY_TIMEOUT)}
 
 
+def test_a_message_whose_task_is_stopped_for_a_standstill_is_there_for_the_next_at_once(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene()
+    # With one task at a time, nothing is asked for while it stands still.
+    arguments = ("-c", "1", "--prefetch-multiplier", "1")
+    frozen = scene.worker(*arguments, conf={"sqs_heartbeat_on_lost": "terminate"})
+    scene.send("slow_once", "a", 200)
+    scene.wait_until(lambda: any(call.answered_at for call in scene.calls(CHANGE)))
+    frozen.kill(signal.SIGSTOP)
+    scene.wait_until(lambda: scene.counts() == (1, 0))
+    woken_at = time.monotonic()
+    frozen.kill(signal.SIGCONT)
+    frozen.wait_for_log("stopping task")
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a", "a"]
+    stale, _ = handles(scene)
+    late = [
+        call
+        for call in scene.calls(CHANGE)
+        if call.started_at > woken_at
+        for entry in call.entries
+        if entry["ReceiptHandle"] == stale
+    ]
+    assert late == []
+
+
 def test_processes_that_are_replaced_after_each_task_run_each_once(new_scene: NewScene) -> None:
     scene = new_scene()
     for key in KEYS:

@@ -54,7 +54,7 @@ def _check_lease(lease: Lease, held: Held, world: World, now: float) -> None:
     assert lease.receipt_handle == held.handle
     terms = held.terms
     if lease.standing is Standing.LOST:
-        is_over = now >= held.expires_at + terms.visibility_timeout
+        is_over = now >= held.expires_at + terms.visibility_timeout * terms.extend_late
         # A late extension that is cut would shorten someone else's lease.
         is_cut = now >= held.expires_at and held.limit - now < terms.visibility_timeout
         assert held.lost or is_over or is_cut
@@ -125,6 +125,7 @@ def _check_extension(entry: Entry, held: Held, world: World, now: float) -> None
         assert held.wanted == "done"
         assert held.handle in held.deletes_sent or held.troubled
     assert held.terms.extend
+    assert held.terms.extend_late or held.wanted == "done" or now < held.expires_at
     assert not held.lost
     assert entry.receipt_handle not in world.released, "an extension follows a release"
     assert not world.is_under_way(held, Action.DELETE)

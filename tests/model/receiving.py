@@ -14,6 +14,7 @@ TERMS = (
     LeaseTerms(visibility_timeout=30, threshold=10),
     LeaseTerms(visibility_timeout=30, threshold=29.9),
     LeaseTerms(visibility_timeout=30, threshold=10, extend=False),
+    LeaseTerms(visibility_timeout=30, threshold=10, extend_late=False),
     LeaseTerms(visibility_timeout=30, threshold=10, max_lease=50),
     LeaseTerms(visibility_timeout=1, threshold=0.3),
     LeaseTerms(visibility_timeout=43_200, threshold=14_400, max_lease=43_200),

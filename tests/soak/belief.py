@@ -36,6 +36,9 @@ def belief_of(tenure: Tenure) -> Belief:
         and entry.timeout >= timeout
     ]
     for call in sorted(told, key=lambda call: call.ended):
+        if call.ended >= ends and _was_stopped_by(tenure, call.ended + HASTE):
+            # It saved nothing: the task was stopped for what was known before it.
+            break
         is_certain = is_certain and call.ended + HASTE < ends
         ends = max(ends, call.started + timeout)
     return Belief(ends=ends, is_certain=is_certain)
@@ -55,3 +58,9 @@ def why_not_released(tenure: Tenure, life: Life, blocks: list[Block]) -> str | N
     if had_reason and free(belief.ends - GRACE, belief.ends, blocks) > HASTE:
         return None
     return f"{why}, and by what it knew its lease was over"
+
+
+def _was_stopped_by(tenure: Tenure, at: float) -> bool:
+    """Return whether its worker had stopped the task for its lost lease by then."""
+    run = tenure.run
+    return run is not None and run.outcome == "stop" and run.ended <= at

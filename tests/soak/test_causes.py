@@ -208,6 +208,29 @@ def test_a_task_that_was_stopped_for_its_lost_lease_may_be_begun_again() -> None
     assert verdict.causes == ["its worker stood still"]
 
 
+def stopped_after_a_late_extension(stopped: float) -> Story:
+    """Worker a stands still, extends its lease when it has expired, and stops the task.
+
+    Meanwhile x, by its stale handle, has kept the message hidden.
+    """
+    story = Story().receive("x", 1, 1.0).run("x", 1, 1.5, 14.0).harm("pause", "x", 2.0, 7.5)
+    story.receive("a", 2, 7.2).run("a", 2, 7.3).harm("pause", "a", 8.0, 14.0)
+    story.hide("x", 1, 7.6).hide("x", 1, 11.6).delete("x", 1, 14.1)
+    story.hide("a", 2, 14.05).note("a", "stop", 2, stopped, pid=99)
+    return story.receive("b", 3, 20.2).run("b", 3, 20.3, 21.0).delete("b", 3, 21.1)
+
+
+def test_a_lease_that_is_extended_while_its_task_is_stopped_may_lapse() -> None:
+    verdict = stopped_after_a_late_extension(stopped=14.07).verdict()
+    assert verdict.faults == []
+    assert verdict.causes == ["its worker stood still", "its worker stood still"]
+
+
+def test_a_task_may_not_be_stopped_once_its_lease_is_regained() -> None:
+    faults = stopped_after_a_late_extension(stopped=16.0).verdict().faults
+    assert faults == ["came back after receive 2 without a cause"]
+
+
 def test_an_answer_that_is_read_later_than_its_timeout_allows_is_no_ones_message() -> None:
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 0.5, 6.9)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)

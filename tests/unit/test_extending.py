@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from celery_sqs_heartbeat.core.book import Receipt
@@ -344,6 +347,28 @@ def test_a_late_extension_that_is_cut_by_max_lease_is_not_sent(booking: Booking)
     assert booking.plan() == []
     assert booking.lease("a").standing is Standing.LOST
     assert booking.kinds()[-2:] == [EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST]
+
+
+def test_a_lease_whose_task_is_stopped_when_it_expires_is_not_extended_late(
+    booking: Booking,
+) -> None:
+    # The message would stay hidden though nobody works on it.
+    booking.receive("a", terms=replace(TERMS, extend_late=False))
+    booking.now = 1030.0
+    assert booking.plan() == []
+    assert booking.lease("a").standing is Standing.LOST
+    assert booking.kinds()[-2:] == [EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST]
+    assert booking.book.next_due(booking.now) == math.inf
+
+
+def test_it_is_extended_late_while_its_delete_is_repeated(booking: Booking) -> None:
+    booking.receive("a", terms=replace(TERMS, extend_late=False))
+    booking.now = 1019.0
+    booking.book.done("a", booking.now)
+    booking.now += 0.05
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.now = 1030.5
+    assert summary(booking.one_call()) == [("a", "extend", 30)]
 
 
 def test_a_late_extension_in_full_is_sent(booking: Booking) -> None:
