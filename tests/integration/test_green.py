@@ -52,7 +52,7 @@ def test_other_jobs_run_with_the_tasks_in_order(library: str) -> None:
 
 
 def test_a_keeper_that_has_ended_leaves_nothing_open(library: str) -> None:
-    assert run(library, "ending") == {"files": 0, "calls": 6}
+    assert run(library, "ending") == {"files": 0, "named": [], "calls": 6}
 
 
 def test_each_thread_has_clients_of_its_own(library: str) -> None:
