@@ -1,40 +1,80 @@
-"""Prints a journal: `python -m celery_sqs_heartbeat.journal FOLDER`."""
+"""Prints a journal: `python -m celery_sqs_heartbeat.journal JOURNAL`."""
 
 from __future__ import annotations
 
+import datetime
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import click
 
-from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.journal.fetching import fetched
+from celery_sqs_heartbeat.journal.layout import day_of
 from celery_sqs_heartbeat.journal.packing import require_zstandard
 from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.journal.reading import read_journal
+from celery_sqs_heartbeat.settings.target import S3
+
+#: A line may be in the folder of the day before its own, or after it.
+_AROUND = 1
 
 
 @click.command(name="python -m celery_sqs_heartbeat.journal")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("journal")
 @click.option("--message", help="Only what concerns this message id, or ids that begin so.")
 @click.option("--queue", help="Only this queue, by its name at SQS.")
 @click.option("--task", help="Only this task, by its name or its id.")
-def main(folder: Path, message: str | None, queue: str | None, task: str | None) -> None:
-    """Print the lines of the journal in FOLDER by time, those of live workers too."""
-    try:
-        require_zstandard()
-    except ConfigurationError as error:
-        raise click.ClickException(str(error)) from None
+@from_option
+@to_option
+def main(
+    journal: str,
+    message: str | None,
+    queue: str | None,
+    task: str | None,
+    first: datetime.date | None,
+    last: datetime.date | None,
+) -> None:
+    """Print the lines of JOURNAL by time, those of live workers too.
+
+    It is a folder, or s3://BUCKET/PREFIX, of which the days that are wanted are copied first.
+    """
+    check_days(first, last)
+    days = (str(first or datetime.date.min), str(last or datetime.date.max))
 
     def is_wanted(fields: dict[str, Any]) -> bool:
         return (
             (message is None or str(fields.get("msg", "")).startswith(message))
             and (queue is None or fields.get("queue") == queue)
             and (task is None or task in (fields.get("task"), fields.get("task_id")))
+            and days[0] <= day_of(fields["ts"]) <= days[1]
         )
 
-    for fields in sorted(filter(is_wanted, read_journal(folder)), key=itemgetter("ts", "seq")):
+    try:
+        require_zstandard()
+        with _folder_of(journal, first, last) as folder:
+            lines = sorted(filter(is_wanted, read_journal(folder)), key=itemgetter("ts", "seq"))
+    except SqsHeartbeatError as error:
+        raise click.ClickException(str(error)) from None
+    for fields in lines:
         click.echo(text_of(fields))
+
+
+@contextmanager
+def _folder_of(
+    journal: str, first: datetime.date | None, last: datetime.date | None
+) -> Iterator[Path]:
+    if journal.startswith(S3):
+        with fetched(journal, first, last, _AROUND) as folder:
+            yield folder
+    elif Path(journal).is_dir():
+        yield Path(journal)
+    else:
+        raise click.BadParameter(f"{journal!r} is no folder", param_hint="JOURNAL")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.mapping import Origin
 from celery_sqs_heartbeat.journal.packing import Opener, require_zstandard
-from celery_sqs_heartbeat.journal.s3 import new_s3_client
+from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.scribe import Scribe, wall_clock
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.spool import make_spool_root, spool_folder
@@ -38,7 +38,7 @@ def open_journal(
     clock: Callable[[], float] = clocks.now,
     wall: Callable[[], int] = wall_clock,
     opener: Opener = FileIO,
-    new_client: Callable[[], Any] = new_s3_client,
+    new_client: Callable[[], Any] = new_shipping_client,
 ) -> Journal:
     """Return a journal that begins with its `start`. Makes no file and no call yet.
 

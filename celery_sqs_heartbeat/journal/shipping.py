@@ -15,7 +15,7 @@ from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.journal import locks
 from celery_sqs_heartbeat.journal.layout import closed_segments
-from celery_sqs_heartbeat.journal.s3 import new_s3_client
+from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import Spooled, shrink
 from celery_sqs_heartbeat.journal.trouble import Trouble
 from celery_sqs_heartbeat.settings.target import Destination
@@ -48,7 +48,7 @@ class Shipper:
         *,
         limit: int,
         clock: Callable[[], float],
-        new_client: Callable[[], Any] = new_s3_client,
+        new_client: Callable[[], Any] = new_shipping_client,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._spool = spool

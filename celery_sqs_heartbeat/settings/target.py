@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-_S3 = "s3://"
+#: How a place on S3 begins, as people write it.
+S3 = "s3://"
 _WAY_OUT = "must be a folder, or s3://BUCKET/PREFIX"
 
 
@@ -27,11 +28,11 @@ def parse_target(target: str) -> Path | Destination:
     Raises:
         ValueError: It names neither; the message tells how it is written.
     """
-    if not target.startswith(_S3):
+    if not target.startswith(S3):
         if not target.strip() or "://" in target:
             raise ValueError(_WAY_OUT)
         return Path(target).expanduser()
-    bucket, _, prefix = target.removeprefix(_S3).rstrip("/").partition("/")
+    bucket, _, prefix = target.removeprefix(S3).rstrip("/").partition("/")
     parts = (bucket, *prefix.split("/")) if prefix else (bucket,)
     # Each is the name of a folder in the spool, too.
     if not all(part.strip(".") for part in parts):

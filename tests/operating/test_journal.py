@@ -8,7 +8,6 @@ import random
 import signal
 import subprocess
 import sys
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from celery_sqs_heartbeat.journal import journal as journals
 from celery_sqs_heartbeat.journal.layout import closed_segments, open_segments
 from celery_sqs_heartbeat.journal.writer import Rotation
 from tests.support.markdown import blocks
+from tests.support.s3 import environment, new_server
 from tests.support.servers import free_port
 from tests.support.waiting import PATIENCE
 from tests.support.workers import ROOT
@@ -134,26 +134,16 @@ def test_the_documented_snippet_finds_what_came_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def credentials(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    return monkeypatch
-
-
-def new_server(port: int) -> ThreadedMotoServer:
-    server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
-    server.start()
-    # All servers of a process share what they hold.
-    urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/reset", data=b"").close()
-    boto3.client("s3").create_bucket(Bucket="journals")
-    return server
+def port(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Where boto3 looks for S3, and may not find it yet."""
+    port = free_port()
+    for name, value in environment(port).items():
+        monkeypatch.setenv(name, value)
+    return port
 
 
 @pytest.fixture
-def server(credentials: pytest.MonkeyPatch) -> Iterator[ThreadedMotoServer]:
-    port = free_port()
-    credentials.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
+def server(port: int) -> Iterator[ThreadedMotoServer]:
     server = new_server(port)
     yield server
     server.stop()
@@ -188,10 +178,9 @@ def test_a_journal_is_in_s3_when_its_worker_has_ended(
 
 
 def test_what_a_killed_worker_left_without_s3_is_shipped_by_the_next(
-    credentials: pytest.MonkeyPatch, tmp_path: Path
+    port: int, tmp_path: Path
 ) -> None:
-    port, spool = free_port(), tmp_path / "spool"
-    credentials.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{port}")
+    spool = tmp_path / "spool"
     written = killed_writer("s3://journals/prod/eu", 400, random.Random(7), str(spool))
     assert closed_segments(spool)
     (dead,) = {line["wid"] for line in read_journal(spool)}

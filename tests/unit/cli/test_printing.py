@@ -135,3 +135,4 @@ def test_other_celery_commands_pay_nothing_for_these() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     ).stdout.split()
     assert not {"boto3", "celery", "kombu", "rich", "django", "flask"} & set(loaded)
+    assert not [name for name in loaded if name.startswith("celery_sqs_heartbeat.journal")]

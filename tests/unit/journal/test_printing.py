@@ -74,6 +74,9 @@ def test_it_is_one_line_an_event_by_time(folder: Path) -> None:
         (["--task", "proj.add"], [RECEIVED, DELETED]),
         (["--task", "t-1", "--message", "m-1"], [RECEIVED, DELETED]),
         (["--task", "t-1", "--queue", "other"], []),
+        (["--queue", "other", "--from", "2026-03-14", "--to", "2026-03-14"], [OTHER]),
+        (["--from", "2026-03-15"], []),
+        (["--to", "2026-03-13"], []),
     ],
 )
 def test_it_can_be_narrowed_down(folder: Path, options: list[str], events: list[Event]) -> None:
@@ -84,4 +87,4 @@ def test_it_can_be_narrowed_down(folder: Path, options: list[str], events: list[
 def test_a_folder_that_is_not_there_is_told() -> None:
     result = CliRunner().invoke(main, ["/nowhere"])
     assert result.exit_code == 2
-    assert "does not exist" in result.output
+    assert "is no folder" in result.output

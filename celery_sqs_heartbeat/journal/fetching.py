@@ -1,0 +1,127 @@
+"""Copies a journal that was shipped to S3 back into a folder, for what reads folders.
+
+Considered for the pipeline: Hadoop's connector, which comes from no Python package and is 600 MB
+with what it needs; and Sail's own, which has credentials of its own. boto3 is there, as the workers
+ship by it, and a segment is read once. Only the segments of the days that are wanted are copied.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from boto3.exceptions import Boto3Error
+from boto3.s3.transfer import TransferConfig
+from botocore.exceptions import BotoCoreError, ClientError
+
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
+from celery_sqs_heartbeat.journal.s3 import new_s3_client
+from celery_sqs_heartbeat.settings.target import Destination, parse_target
+
+#: Objects that are copied at a time.
+_THREADS = 16
+#: The key of a shipped segment below its journal's prefix.
+_SEGMENT = re.compile(rf"dt=(\d{{4}}-\d\d-\d\d)/worker=[^/]+/seg-[^/]+{re.escape(CLOSED_SUFFIX)}")
+
+
+class FetchError(SqsHeartbeatError):
+    """A journal can't be copied from S3. The message names the way out."""
+
+
+@contextmanager
+def fetched(
+    journal: str, first: datetime.date | None, last: datetime.date | None, around: int
+) -> Iterator[Path]:
+    """Give a folder with a copy of the journal's days, until the context ends.
+
+    Arguments and errors are those of `fetch`.
+
+    Args:
+        around: Days before and after these to copy, too: their folders may tell of them.
+    """
+    with TemporaryDirectory(prefix="sqs-heartbeat-journal-") as folder:
+        fetch(journal, Path(folder), _moved(first, -around), _moved(last, around))
+        yield Path(folder)
+
+
+def fetch(
+    journal: str,
+    folder: Path,
+    first: datetime.date | None = None,
+    last: datetime.date | None = None,
+    client: Any = None,
+) -> int:
+    """Copy the segments of the days from first to last; return how many there were.
+
+    Args:
+        journal: `s3://BUCKET/PREFIX`.
+        first: The first day; None for the journal's own first.
+        last: The last one, likewise.
+        client: For S3; that of boto3's own configuration, if None.
+
+    Raises:
+        FetchError: S3 does not give them out, the folder takes no more, or that is no such URL.
+    """
+    try:
+        source = parse_target(journal)
+    except ValueError as error:
+        raise FetchError(f"the journal {journal!r} {error}") from None
+    assert isinstance(source, Destination)
+    try:
+        s3 = client or new_s3_client(max_pool_connections=_THREADS, retries={"mode": "standard"})
+        keys = list(_keys(s3, source, first, last))
+        with ThreadPoolExecutor(_THREADS) as threads:
+            for _ in threads.map(lambda key: _copy(s3, source, key, folder), keys):
+                pass
+    except (Boto3Error, BotoCoreError, ClientError) as error:
+        raise FetchError(
+            f"the journal {journal!r} can't be read: {error}. Region and credentials are boto3's "
+            "own (environment, profile or role); they need s3:ListBucket and s3:GetObject"
+        ) from None
+    except OSError as error:
+        raise FetchError(
+            f"the journal {journal!r} can't be copied to {str(folder)!r}: {error}; TMPDIR names "
+            "another place for temporary folders"
+        ) from None
+    return len(keys)
+
+
+def _keys(
+    s3: Any, source: Destination, first: datetime.date | None, last: datetime.date | None
+) -> Iterator[str]:
+    """Yield the keys of the segments of these days. S3 lists keys in their order."""
+    below = f"{source.prefix}/" if source.prefix else ""
+    # Before the first of the day's keys, and after all of the day before.
+    start = f"{below}dt={first}" if first else below
+    pages = s3.get_paginator("list_objects_v2").paginate(
+        Bucket=source.bucket, Prefix=f"{below}dt=", StartAfter=start
+    )
+    for page in pages:
+        for found in page.get("Contents", ()):
+            match = _SEGMENT.fullmatch(found["Key"].removeprefix(below))
+            if match is None:
+                continue
+            if last and match[1] > last.isoformat():
+                return
+            yield found["Key"]
+
+
+def _moved(day: datetime.date | None, by: int) -> datetime.date | None:
+    """Return the day that is so many days later; None for none, and past the calendar's ends."""
+    try:
+        return day and day + datetime.timedelta(days=by)
+    except OverflowError:
+        return None
+
+
+def _copy(s3: Any, source: Destination, key: str, folder: Path) -> None:
+    path = folder / key.removeprefix(source.prefix).lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    s3.download_file(source.bucket, key, str(path), Config=TransferConfig(use_threads=False))
