@@ -2,17 +2,21 @@
 PYTHON ?= python3
 VENV ?= .venv
 OLDEST_VENV ?= .venv-oldest
+SAIL_VENV ?= .venv-sail
 HOURS ?= 1000
 FLEET ?= build/fleet
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 
 # Each has servers, ports and files of its own. Together they cover tests/, whatever is added to it.
-GROUPS := test-core test-servers test-workers test-oldest test-pipeline
+GROUPS := test-core test-servers test-workers test-oldest test-pipeline test-sail test-pipeline-long
 SOAK := tests/soak/test_soak.py
 SERVERS := tests/integration tests/operating tests/conformance/servers $(SOAK)
 WORKERS := tests/acceptance
 PIPELINE := tests/pipeline
+# What starts a Spark of its own, or reads a whole fleet: in one row with the rest it would end last.
+PIPELINE_LONG := $(patsubst %,tests/pipeline/test_%.py,connect fleet java stream)
+SAIL := tests/sail
 # So many tests at a time, each process with a server and a proxy of its own.
 SPREAD := --dist worksteal --numprocesses
 
@@ -21,20 +25,25 @@ SPREAD := --dist worksteal --numprocesses
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-$(BIN)/python $(OLDEST_VENV)/bin/python: %/bin/python:
+# Nothing is compiled when it is installed, which takes a minute: most of it is never imported.
+$(BIN)/python $(OLDEST_VENV)/bin/python $(SAIL_VENV)/bin/python: %/bin/python:
 	$(PYTHON) -m venv $*
 	$@ -m pip install --quiet --upgrade 'pip>=25.1'
 
 $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable '.[demo,journal,pipeline]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[demo,journal,pipeline]'
 	touch $@
 
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --editable . --group test
+	$(BIN)/python -m pip install --quiet --no-compile --editable . --group test
 	touch $@ $(VENV)/demo.stamp
 
 $(OLDEST_VENV)/test.stamp: pyproject.toml | $(OLDEST_VENV)/bin/python
-	$(OLDEST_VENV)/bin/python -m pip install --quiet --editable . --group test-oldest
+	$(OLDEST_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-oldest
+	touch $@
+
+$(SAIL_VENV)/test.stamp: pyproject.toml | $(SAIL_VENV)/bin/python
+	$(SAIL_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-sail
 	touch $@
 
 demo: $(VENV)/demo.stamp  ## Run the same work under a stock worker and under ours, and report (two minutes)
@@ -52,10 +61,10 @@ test-quick: $(VENV)/test.stamp  ## Run the tests that need no worker process (tw
 	$(PYTEST) tests/unit tests/integration
 
 test: lint  ## Run all checks and tests, side by side (ten minutes)
-	@$(MAKE) --no-print-directory --jobs 5 --output-sync=target $(GROUPS)
+	@$(MAKE) --no-print-directory --jobs 6 --output-sync=target $(GROUPS)
 
 test-core: $(VENV)/test.stamp  ## Run what needs neither server nor worker: rules, models, simulations
-	$(PYTEST) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE))
+	$(PYTEST) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE) $(SAIL))
 
 test-servers: $(VENV)/test.stamp  ## Run what needs SQS servers, show how these differ from AWS, and soak
 	$(PYTEST) $(SERVERS)
@@ -64,7 +73,13 @@ test-workers: $(VENV)/test.stamp  ## Run what needs real workers, three at a tim
 	$(PYTEST) $(SPREAD) 3 $(WORKERS)
 
 test-pipeline: $(VENV)/test.stamp  ## Run what needs Spark
-	$(PYTEST) $(PIPELINE)
+	$(PYTEST) $(PIPELINE) $(patsubst %,--ignore=%,$(PIPELINE_LONG))
+
+test-pipeline-long: $(VENV)/test.stamp  ## Run what needs Spark for long, once another group has ended
+	$(PYTEST) $(PIPELINE_LONG)
+
+test-sail: $(SAIL_VENV)/test.stamp $(VENV)/test.stamp  ## Run the pipeline on Sail, and compare with Spark
+	SPARK_PYTHON=$(BIN)/python $(SAIL_VENV)/bin/python -m pytest $(SAIL)
 
 test-oldest: $(OLDEST_VENV)/test.stamp  ## Run what holds on the oldest Celery and kombu, too
 	$(OLDEST_VENV)/bin/python -m pytest $(SPREAD) 2 -m oldest tests/integration $(WORKERS)
@@ -82,4 +97,4 @@ benchmark: $(VENV)/test.stamp  ## Compare throughput with a stock worker, side b
 	$(BIN)/python -m benchmarks.throughput
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) $(OLDEST_VENV) .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST_VENV) $(SAIL_VENV) .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -2,10 +2,11 @@
 
 python -m benchmarks.pipeline --events 10000000 30000000 --shape even hot --lines 1000000 2000000
 
-Each measurement has a JVM of its own; its start is not timed. `hot` has 95 % of the messages in
-one queue. From Parquet, the tables of both programs are compared: where they differ, this ends
-with status 1. At last, all is made of compressed JSON Lines. The data is made once, in a folder
-that later runs use again.
+Each measurement has a process of its own; its start is not timed. `hot` has 95 % of the messages
+in one queue. From Parquet, the tables of Spark and of Sail are compared with DuckDB's: where they
+differ, this ends with status 1. At last, all is made of compressed JSON Lines, of workers whose
+clocks are wrong, or right. The data is made once, in a folder that later runs use again. Sail has
+an environment of its own: make .venv-sail/test.stamp.
 """
 
 from __future__ import annotations
@@ -20,19 +21,21 @@ from pathlib import Path
 from duckdb import connect
 
 from benchmarks.pipeline_data import EVEN, SHAPES, events_path
+from benchmarks.pipeline_figures import Run
 from benchmarks.pipeline_projection import difference, projection
 from benchmarks.pipeline_runs import (
-    Run,
     compare,
     events_of,
     fresh,
     journal_of,
     of_duckdb,
     of_journal,
+    of_sail,
     of_spark,
 )
 from benchmarks.pipeline_sql import parquet_of
 from benchmarks.pipeline_verdict import Pair, verdicts
+from celery_sqs_heartbeat.pipeline.options import SAIL, SPARK
 from celery_sqs_heartbeat.pipeline.schema import EVENTS
 
 
@@ -42,6 +45,10 @@ def main() -> None:
     parser.add_argument("--events", type=int, nargs="+", default=[10_000_000, 30_000_000])
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--lines", type=int, nargs="*", default=[1_000_000, 2_000_000])
+    parser.add_argument(
+        "--right-clocks", action="store_true", help="In the journals; else each is wrong."
+    )
+    parser.add_argument("--sail-python", default=".venv-sail/bin/python")
     parser.add_argument("--folder", type=Path, default=Path("build/pipeline-benchmark"))
     options = parser.parse_args()
     folder = options.folder.resolve()
@@ -51,52 +58,75 @@ def main() -> None:
         for size in options.events
         for shape in options.shape
     }
-    journals = {size: fresh(journal_of, folder, size) for size in options.lines}
-    out = folder / "tables"
-    pairs = {}
-    for (size, shape), events in sources.items():
-        pairs[size, shape] = _from_parquet(events, out, f"{size:,} events, {shape}")
-    lines = {
-        size: _from_lines(journal, out, _count(events_path(folder, size, EVEN)))
-        for size, journal in journals.items()
+    journals = {
+        size: fresh(journal_of, folder, size, with_skew=not options.right_clocks)
+        for size in options.lines
     }
-    _show("targets", verdicts(pairs, lines))
-    evens = [key for key in sorted(pairs) if key[1] == EVEN]
+    out = folder / "tables"
+    pairs: dict[str, dict[tuple[int, str], Pair]] = {SPARK: {}, SAIL: {}}
+    for (size, shape), events in sources.items():
+        title = f"{size:,} events, {shape}"
+        for engine, pair in _from_parquet(events, out, title, options.sail_python).items():
+            pairs[engine][size, shape] = pair
+    lines: dict[str, dict[int, Pair]] = {SPARK: {}, SAIL: {}}
+    for size, journal in journals.items():
+        written = _count(events_path(folder, size, EVEN))
+        for engine, pair in _from_lines(journal, out, written, options.sail_python).items():
+            lines[engine][size] = pair
+    for engine in (SPARK, SAIL):
+        _show(f"targets, {engine}", verdicts(pairs[engine], lines[engine]))
+    evens = [key for key in sorted(pairs[SPARK]) if key[1] == EVEN]
     for key in evens:
-        _show(f"where the time goes, {key[0]:,} events, even", difference(pairs[key]))
-    _show("a billion events a day", projection(pairs, lines))
+        title = f"where the time goes, {key[0]:,} events, even"
+        _show(title, difference(pairs[SPARK][key], pairs[SAIL][key].own))
+    for engine in (SPARK, SAIL):
+        _show(f"a billion events a day, {engine}", projection(pairs[engine], lines[engine]))
     shutil.rmtree(out)
 
 
-def _from_parquet(events: Path, out: Path, title: str) -> Pair:
-    """Measure Spark and DuckDB; end with status 1 if they have made different tables."""
+def _from_parquet(events: Path, out: Path, title: str, python: str) -> dict[str, Pair]:
+    """Measure the engines and DuckDB; end with status 1 if they have made different tables."""
     shutil.rmtree(out, ignore_errors=True)
-    spark = fresh(of_spark, events, out / "spark")
-    pair = Pair(_count(events), spark, fresh(of_duckdb, events, out / "duckdb"))
-    _compare(title, pair, "DuckDB")
-    _end_if(fresh(compare, out / "spark", out / "duckdb"))
+    runs = {
+        SPARK: fresh(of_spark, events, out / SPARK),
+        SAIL: of_sail(python, "make_tables", events, out / SAIL),
+    }
+    duckdb = fresh(of_duckdb, events, out / "duckdb")
+    pairs = {engine: Pair(_count(events), run, duckdb) for engine, run in runs.items()}
+    for engine, pair in pairs.items():
+        _compare(title, pair, engine, "duckdb")
+        _end_if(fresh(compare, out / engine, out / "duckdb"))
     _show("  the tables are the same", ())
-    return pair
+    return pairs
 
 
-def _from_lines(journal: Path, out: Path, written: int) -> Pair:
-    """Measure Spark from a journal, and from the events that it has made of that.
+def _from_lines(journal: Path, out: Path, written: int, python: str) -> dict[str, Pair]:
+    """Measure the engines from a journal, and from the events that they have made of that.
 
     It ends with status 1 if those are not as many as were written.
     """
     shutil.rmtree(out, ignore_errors=True)
     segments = list(journal.glob("dt=*/worker=*/seg-*"))
-    all_of = fresh(of_journal, journal, out / "all")
-    pair = Pair(_count(out / "all"), all_of, fresh(of_spark, out / "all", out / "tables"))
     kb = sum(path.stat().st_size for path in segments) / max(len(segments), 1) / 1000
     title = f"{written:,} lines of JSON in {len(segments):,} segments of {kb:,.0f} KB"
-    _compare(title, pair, "Parquet")
-    if pair.events != written:
-        _end_if([f"{journal}: {written:,} lines, but {pair.events:,} events"])
-    return pair
+    all_of = {
+        SPARK: fresh(of_journal, journal, out / SPARK),
+        SAIL: of_sail(python, "make_all", journal, out / SAIL),
+    }
+    from_parquet = {
+        SPARK: fresh(of_spark, out / SPARK, out / "tables"),
+        SAIL: of_sail(python, "make_tables", out / SAIL, out / "sail-tables"),
+    }
+    pairs = {}
+    for engine, run in all_of.items():
+        pairs[engine] = Pair(_count(out / engine), run, from_parquet[engine])
+        _compare(title, pairs[engine], engine, "Parquet")
+        if pairs[engine].events != written:
+            _end_if([f"{journal}: {written:,} lines, but {pairs[engine].events:,} events"])
+    return pairs
 
 
-def _compare(title: str, pair: Pair, other: str) -> None:
+def _compare(title: str, pair: Pair, engine: str, other: str) -> None:
     """Show the seconds for each table, and of both the load of the machine."""
 
     def line(name: str, one: float | None, two: float | None) -> str:
@@ -104,8 +134,8 @@ def _compare(title: str, pair: Pair, other: str) -> None:
         return f"  {name:33}" + "".join(f"{v:10.1f}" if v else " " * 10 for v in (one, two)) + ratio
 
     _show(f"{title} ({pair.events:,} events, load {os.getloadavg()[0]:.1f})", ())
-    one, two = pair.spark, pair.other
-    rows = [f"  {'seconds':33}{'Spark':>10}{other:>10}{'ratio':>8}"]
+    one, two = pair.own, pair.other
+    rows = [f"  {'seconds':33}{engine:>10}{other:>10}{'ratio':>8}"]
     rows += [line(name, one.wall[name], two.wall.get(name)) for name in one.wall]
     rows += [line("all", one.seconds, two.seconds), line("all, CPU", one.cpu, two.cpu)]
     rows += [line("load", one.load, two.load), line("peak, MB", _peak(one), _peak(two))]

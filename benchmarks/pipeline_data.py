@@ -45,9 +45,9 @@ def is_made(events: Path) -> bool:
     return (events / _DONE).exists()
 
 
-def journal_path(folder: Path, size: int) -> Path:
+def journal_path(folder: Path, size: int, *, with_skew: bool) -> Path:
     """Return where the journal is."""
-    return folder / f"journal-{size}"
+    return folder / (f"journal-{size}" if with_skew else f"journal-{size}-right-clocks")
 
 
 class Data:
@@ -57,12 +57,12 @@ class Data:
         self._spark = spark
         self._folder = folder
 
-    def journal(self, size: int) -> Path:
+    def journal(self, size: int, *, with_skew: bool) -> Path:
         """Return a journal of about so many lines, compressed."""
-        path = journal_path(self._folder, size)
+        path = journal_path(self._folder, size, with_skew=with_skew)
         if not path.exists():
             events = Warehouse(self._spark, str(self.events(size, EVEN))).read(EVENTS)
-            write_journal(events, path)
+            write_journal(events, path, with_skew=with_skew)
         return path
 
     def events(self, size: int, shape: str) -> Path:

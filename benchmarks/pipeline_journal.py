@@ -21,14 +21,17 @@ from celery_sqs_heartbeat.pipeline.tables.shaping import day_of
 SEGMENT_LINES = 10_000
 
 
-def write_journal(events: DataFrame, journal: Path) -> None:
+def write_journal(events: DataFrame, journal: Path, *, with_skew: bool) -> None:
     """Write a journal that reads as these events.
 
     The lines of some workers, each of which has written but little, are in one segment.
+
+    Args:
+        with_skew: By the workers' clocks, which were wrong.
     """
     segments = math.ceil(events.count() / SEGMENT_LINES)
-    # By the clock of the worker, which was wrong.
-    as_written = events.withColumn("ts", F.col("ts") + F.coalesce("skew_us", F.lit(0)))
+    skew = F.coalesce("skew_us", F.lit(0)) if with_skew else F.lit(0)
+    as_written = events.withColumn("ts", F.col("ts") + skew)
     number = F.pmod(F.xxhash64("wid", F.lit(3)), F.lit(segments))
     lines = (
         as_written.withColumn(PARTITION, day_of(F.col("ts")))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from benchmarks.pipeline_data import EVEN
+from benchmarks.pipeline_figures import Run
 from benchmarks.pipeline_jvm import EXECUTORS
-from benchmarks.pipeline_runs import Run
 from benchmarks.pipeline_verdict import Pair, Pairs
 from celery_sqs_heartbeat.pipeline.prices import COMPUTE_SECOND_USD
 
@@ -19,11 +19,14 @@ EFFICIENCY = 0.7
 DAYS_READ = 3
 
 
-def difference(pair: Pair) -> Iterator[str]:
-    """Return lines that tell what Spark's CPU time is for, beside DuckDB's."""
-    spark, duckdb = pair.spark, pair.other
-    yield f"  CPU: Spark {spark.cpu:.1f} s, DuckDB {duckdb.cpu:.1f} s"
-    yield f"  cores busy: Spark {_busy(spark):.2f}, DuckDB {_busy(duckdb):.2f}"
+def difference(pair: Pair, sail: Run) -> Iterator[str]:
+    """Return lines that tell what Spark's CPU time is for, beside DuckDB's and Sail's."""
+    spark, duckdb = pair.own, pair.other
+    yield f"  CPU: Spark {spark.cpu:.1f} s, Sail {sail.cpu:.1f} s, DuckDB {duckdb.cpu:.1f} s"
+    yield (
+        f"  cores busy: Spark {_busy(spark):.2f}, Sail {_busy(sail):.2f}, "
+        f"DuckDB {_busy(duckdb):.2f}"
+    )
     for kind, seconds in spark.kinds.items():
         yield f"  {kind:12} {seconds:7.1f} s  {seconds / max(spark.cpu, 1e-9):4.0%}"
     executors = spark.kinds.get(EXECUTORS, 0.0)
@@ -42,8 +45,8 @@ def projection(pairs: Pairs, journals: Mapping[int, Pair]) -> Iterator[str]:
     evens = {size: pair for (size, shape), pair in pairs.items() if shape == EVEN}
     if not evens:
         return
-    tables = _marginal({pair.events: pair.spark.cpu for pair in evens.values()})
-    reading = _marginal({pair.events: pair.spark.reading_cpu for pair in journals.values()})
+    tables = _marginal({pair.events: pair.own.cpu for pair in evens.values()})
+    reading = _marginal({pair.events: pair.own.reading_cpu for pair in journals.values()})
     yield (
         f"  CPU seconds a million events: tables {tables:.2f} (from {_sizes(evens)} events), "
         f"reading JSON {reading:.2f} (from {_sizes(journals) or 'no'} lines)"

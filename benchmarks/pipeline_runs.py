@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
+import subprocess
 import time
 from collections import defaultdict
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -17,42 +18,13 @@ from pyspark.sql import SparkSession
 
 from benchmarks import pipeline_duckdb, pipeline_spark
 from benchmarks.pipeline_data import Data, events_path, is_made, journal_path
+from benchmarks.pipeline_figures import Run
 from benchmarks.pipeline_jvm import Watch
 from benchmarks.pipeline_mismatch import mismatches
 from celery_sqs_heartbeat.pipeline.session import new_session
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class Run:
-    """What one program took for all tables.
-
-    Attributes:
-        wall: Seconds by table.
-        cpu: CPU seconds of all.
-        reading_cpu: Of them, those until the events were there.
-        kinds: CPU seconds by kinds of Spark's threads.
-        writing_cpu: About how many were for writing Parquet.
-        peak_mb: The most memory that the JVM held.
-        heap_mb: The most that its heap may hold.
-        load: The machine's load at the end.
-    """
-
-    wall: dict[str, float]
-    cpu: float
-    reading_cpu: float = 0.0
-    kinds: dict[str, float] = field(default_factory=dict)
-    writing_cpu: float = 0.0
-    peak_mb: float = 0.0
-    heap_mb: float = 0.0
-    load: float = field(default_factory=lambda: os.getloadavg()[0])
-
-    @property
-    def seconds(self) -> float:
-        """Return the seconds for all tables."""
-        return sum(self.wall.values())
 
 
 def fresh(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -70,12 +42,12 @@ def events_of(folder: Path, size: int, shape: str) -> Path:
     return path
 
 
-def journal_of(folder: Path, size: int) -> Path:
+def journal_of(folder: Path, size: int, *, with_skew: bool) -> Path:
     """Return a journal, made if it is not there."""
-    path = journal_path(folder, size)
+    path = journal_path(folder, size, with_skew=with_skew)
     if not path.exists():
         with _Session() as spark:
-            Data(spark, folder).journal(size)
+            Data(spark, folder).journal(size, with_skew=with_skew)
     return path
 
 
@@ -100,6 +72,19 @@ def of_duckdb(events: Path, out: Path) -> Run:
     for table, seconds in pipeline_duckdb.make_tables(events, out).items():
         wall[pipeline_spark.TITLES[table]] += seconds
     return Run(dict(wall), time.process_time() - began)
+
+
+def of_sail(python: str, make: str, source: Path, out: Path) -> Run:
+    """Make tables with Sail, in the environment that it needs.
+
+    Args:
+        python: Of that environment.
+        make: The name of a function of `pipeline_spark`.
+    """
+    command = [python, "-m", "benchmarks.pipeline_sail", make, str(source), str(out)]
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True, check=True)
+    return Run(**json.loads(done.stdout))
 
 
 def compare(one: Path, other: Path) -> list[str]:

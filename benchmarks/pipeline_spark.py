@@ -1,4 +1,4 @@
-"""The tables in Spark, as the daily job makes them: from Parquet to Parquet, each read again."""
+"""The tables as the daily job makes them: from Parquet to Parquet, each read again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.days import Days
-from celery_sqs_heartbeat.pipeline.jobs import build, write_tables
+from celery_sqs_heartbeat.pipeline.engines import engine_of
+from celery_sqs_heartbeat.pipeline.jobs import write_tables
 from celery_sqs_heartbeat.pipeline.making import MAKERS
+from celery_sqs_heartbeat.pipeline.options import SPARK
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, WORKERS, Table
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
@@ -21,7 +23,11 @@ TITLES = {each.name: each.name if each is WORKERS else "the other tables" for ea
 
 
 def make_tables(
-    spark: SparkSession, events: Path, out: Path, progress: Callable[[str], None]
+    spark: SparkSession,
+    events: Path,
+    out: Path,
+    progress: Callable[[str], None],
+    engine: str = SPARK,
 ) -> None:
     """Make the tables of a warehouse's events in another.
 
@@ -35,18 +41,22 @@ def make_tables(
         for folder in (events / EVENTS.name).glob(f"{PARTITION}=*")
     )
     run = Days(days[0], days[-1])
-    write_tables(Warehouse(spark, str(out)), run, progress=_titles(progress))
+    write_tables(engine_of(engine).warehouse(spark, str(out)), run, progress=_titles(progress))
 
 
 def make_all(
-    spark: SparkSession, journal: Path, out: Path, progress: Callable[[str], None]
+    spark: SparkSession,
+    journal: Path,
+    out: Path,
+    progress: Callable[[str], None],
+    engine: str = SPARK,
 ) -> None:
     """Make `events`, `rejects` and the tables of a journal.
 
     Args:
         progress: Is told each title when its turn comes.
     """
-    build(spark, str(journal), str(out), progress=_titles(progress))
+    engine_of(engine).build(spark, str(journal), str(out), progress=_titles(progress))
 
 
 def _titles(progress: Callable[[str], None]) -> Callable[[str], None]:

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from benchmarks.pipeline_data import EVEN, HOT
-from benchmarks.pipeline_runs import Run
+from benchmarks.pipeline_figures import Run
 
 #: Seconds for all tables of so many even events from Parquet, after the session has started.
 SECONDS = {10_000_000: 35.0, 30_000_000: 65.0}
-#: Spark's time by DuckDB's, at this size.
+#: The engine's time by DuckDB's, at this size.
 DUCKDB_SIZE, DUCKDB_RATIO = 30_000_000, 2.5
 #: Hot by even.
 HOT_RATIO = 1.3
 #: All from compressed JSON Lines, by the tables from the Parquet of the same events.
 JSON_SIZE, JSON_RATIO = 2_000_000, 2.0
-#: The driver's JVM.
+#: The process of the driver, or of all of Sail.
 DRIVER_MB = 2048
 
 
@@ -26,23 +26,23 @@ class Pair:
 
     Attributes:
         events: How many there are.
-        spark: For a journal, events and tables of its lines.
-        other: DuckDB; for a journal, Spark's tables of its events.
+        own: The engine's; for a journal, events and tables of its lines.
+        other: DuckDB's; for a journal, the engine's tables of its events.
     """
 
     events: int
-    spark: Run
+    own: Run
     other: Run
 
     @property
     def ratio(self) -> float:
-        """Return how many times the other's seconds Spark needs."""
-        return self.spark.seconds / self.other.seconds
+        """Return how many times the other's seconds the engine needs."""
+        return self.own.seconds / self.other.seconds
 
     @property
     def per_million(self) -> float:
-        """Return Spark's seconds for a million events."""
-        return self.spark.seconds / self.events * 1e6
+        """Return the engine's seconds for a million events."""
+        return self.own.seconds / self.events * 1e6
 
 
 #: By the size asked for and the shape.
@@ -53,7 +53,7 @@ def verdicts(pairs: Pairs, journals: Mapping[int, Pair]) -> Iterator[str]:
     """Return a line for each target."""
     for size, limit in SECONDS.items():
         pair = pairs.get((size, EVEN))
-        value = pair.spark.seconds if pair else None
+        value = pair.own.seconds if pair else None
         yield _verdict(f"{size:,} events, even, seconds", value, limit)
     pair = pairs.get((DUCKDB_SIZE, EVEN))
     value = pair.ratio if pair else None
@@ -66,8 +66,8 @@ def verdicts(pairs: Pairs, journals: Mapping[int, Pair]) -> Iterator[str]:
     lines = journals.get(JSON_SIZE)
     value = lines.ratio if lines else None
     yield _verdict(f"{JSON_SIZE:,} lines of JSON by from Parquet", value, JSON_RATIO)
-    runs = [pair.spark for pair in pairs.values()]
-    runs += [run for pair in journals.values() for run in (pair.spark, pair.other)]
+    runs = [pair.own for pair in pairs.values()]
+    runs += [run for pair in journals.values() for run in (pair.own, pair.other)]
     # Of less data it would say nothing.
     is_full = any(size in SECONDS for size, _ in pairs)
     peak, heap = (
@@ -75,9 +75,10 @@ def verdicts(pairs: Pairs, journals: Mapping[int, Pair]) -> Iterator[str]:
         for values in ([r.peak_mb for r in runs], [r.heap_mb for r in runs])
     )
     yield _verdict(
-        "driver memory (peak of the JVM, resident), MB", peak if is_full else None, DRIVER_MB
+        "memory of the process (peak, resident), MB", peak if is_full else None, DRIVER_MB
     )
-    yield f"  of which the heap may have {heap:,.0f} MB; peak of all runs {peak:,.0f} MB"
+    if heap:
+        yield f"  of which the heap may have {heap:,.0f} MB; peak of all runs {peak:,.0f} MB"
     for size, shape in sorted(pairs):
         yield f"  {size:,} {shape}: {pairs[size, shape].per_million:.2f} s for a million events"
     for size in sorted({size for size, _ in pairs}):
@@ -88,7 +89,7 @@ def verdicts(pairs: Pairs, journals: Mapping[int, Pair]) -> Iterator[str]:
 
 def _hot_by_even(pairs: Pairs, size: int) -> float | None:
     hot, even = pairs.get((size, HOT)), pairs.get((size, EVEN))
-    return hot.spark.seconds / even.spark.seconds if hot and even else None
+    return hot.own.seconds / even.own.seconds if hot and even else None
 
 
 def _more_lines(journals: Mapping[int, Pair]) -> Iterator[str]:
@@ -98,7 +99,7 @@ def _more_lines(journals: Mapping[int, Pair]) -> Iterator[str]:
     few, many = journals[min(journals)], journals[max(journals)]
     parquet = many.other.cpu - few.other.cpu
     if parquet > 0:
-        ratio = (many.spark.cpu - few.spark.cpu) / parquet
+        ratio = (many.own.cpu - few.own.cpu) / parquet
         yield f"  of one more line, CPU time from JSON by from Parquet: {ratio:.2f}"
 
 

@@ -7,12 +7,8 @@ from pathlib import Path
 
 import click
 
-from celery_sqs_heartbeat.pipeline.options import (
-    check_days,
-    from_option,
-    require_pyspark,
-    to_option,
-)
+from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
+from celery_sqs_heartbeat.pipeline.options import engine_option, require_pyspark
 
 
 @click.command()
@@ -27,12 +23,14 @@ from celery_sqs_heartbeat.pipeline.options import (
 @click.option("--warehouse", help="Tables that are there already, instead of a journal.")
 @from_option
 @to_option
+@engine_option
 def report(
     journal: str | None,
     out: Path,
     warehouse: str | None,
     first: datetime.date | None,
     last: datetime.date | None,
+    engine: str,
 ) -> None:
     """Write a page on what happened, from JOURNAL: a folder or URL of the workers' journals."""
     if (journal is None) is (warehouse is None):
@@ -44,7 +42,7 @@ def report(
     from celery_sqs_heartbeat.pipeline.report.making import page_of
 
     try:
-        page = page_of(journal, warehouse, first, last)
+        page = page_of(journal, warehouse, first, last, engine)
     except SqsHeartbeatError as error:
         raise click.ClickException(str(error)) from None
     out.write_text(page, encoding="utf-8")

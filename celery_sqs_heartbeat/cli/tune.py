@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict
-from importlib.util import find_spec
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from celery_sqs_heartbeat.pipeline.options import engine_option, progress_line, require_pyspark
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.core.lease import LeaseTerms
@@ -22,38 +23,33 @@ WORSE = 1
 @click.argument("source", metavar="WAREHOUSE_OR_JOURNAL")
 @click.option("--check", is_flag=True, help="Exit with 1 when the app's settings are worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print the recommendations as JSON.")
+@engine_option
 @click.pass_context
-def tune(context: click.Context, source: str, check: bool, as_json: bool) -> None:
+def tune(context: click.Context, source: str, check: bool, as_json: bool, engine: str) -> None:
     """Recommend settings for each queue, from what the workers' journals measured.
 
     Settings are worse when they lose more leases than one in 10,000 messages, when they cost
     1.5 times what the recommended ones do, or when max_lease is too short. Where data is thin,
     that is said, and nothing counts as worse.
     """
-    if find_spec("pyspark") is None:
-        raise click.ClickException(
-            "it needs Spark: pip install 'celery-sqs-heartbeat[pipeline]', and Java 17 or later"
-        )
+    require_pyspark()
     if "://" not in source and not Path(source).is_dir():
         raise click.BadParameter(f"there is no folder {source}", param_hint="WAREHOUSE_OR_JOURNAL")
     # Not at the top: every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.pasting import as_settings, as_text
+    from celery_sqs_heartbeat.errors import SqsHeartbeatError
     from celery_sqs_heartbeat.pipeline import tuning
-    from celery_sqs_heartbeat.pipeline.errors import PipelineError
-    from celery_sqs_heartbeat.pipeline.options import progress_line
+    from celery_sqs_heartbeat.pipeline.engines import engine_of
     from celery_sqs_heartbeat.pipeline.recommending import RECOMMENDED, RUNNING, recommend
     from celery_sqs_heartbeat.pipeline.replay import Worth
-    from celery_sqs_heartbeat.pipeline.session import new_session
 
     names, terms_of = _of_app(context.obj.app)
     progress = progress_line()
-    progress("starting Spark")
+    progress(f"measuring what {source} tells")
     try:
-        spark = new_session("celery-sqs-heartbeat tune", source=source)
-        progress(f"measuring what {source} tells")
-        found = tuning.survey_source(spark, source)
+        found = tuning.survey_source(engine_of(engine), source)
         progress("")
-    except PipelineError as error:
+    except SqsHeartbeatError as error:
         raise click.ClickException(str(error)) from None
     rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
     if not rows:

@@ -1,4 +1,4 @@
-"""The jobs: `python -m celery_sqs_heartbeat.pipeline run` and `stream`."""
+"""The jobs: `python -m celery_sqs_heartbeat.pipeline run`, `events` and `stream`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import datetime
 
 import click
 
+from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.pipeline.options import (
-    check_days,
-    from_option,
+    SPARK,
+    engine_option,
     progress_line,
     require_pyspark,
-    to_option,
 )
 
 _PROG = "python -m celery_sqs_heartbeat.pipeline"
@@ -42,34 +42,62 @@ def main() -> None:
 @from_option
 @to_option
 @_lookback
+@engine_option
 def run(
     journal: str,
     warehouse: str,
     first: datetime.date | None,
     last: datetime.date | None,
     lookback: int,
+    engine: str,
 ) -> None:
     """Build the tables from the journal's days, all of them if not told otherwise."""
     check_days(first, last)
     # Not at the top: the help needs no Spark.
-    from celery_sqs_heartbeat.pipeline.jobs import build
-    from celery_sqs_heartbeat.pipeline.session import new_session
-    from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+    from celery_sqs_heartbeat.pipeline.engines import engine_of
     from celery_sqs_heartbeat.pipeline.written import text_of, written
 
     progress = progress_line()
     try:
-        spark = new_session("sqs-heartbeat run")
-        days = build(spark, journal, warehouse, first, last, lookback=lookback, progress=progress)
+        by = engine_of(engine)
+        spark = by.start("sqs-heartbeat run")
+        days = by.build(
+            spark, journal, warehouse, first, last, lookback=lookback, progress=progress
+        )
         progress("")
         if days is None:
             click.echo(f"The journal at {journal} has no segments of these days.")
             return
         click.echo(f"Read the journal from {days.first} to {days.last}. The tables now hold:")
         around = days.grown(1 + lookback, lookback)
-        click.echo(text_of(written(Warehouse(spark, warehouse), around)))
+        click.echo(text_of(written(by.warehouse(spark, warehouse), around)))
     except SqsHeartbeatError as error:
         raise click.ClickException(str(error)) from None
+
+
+@main.command()
+@_journal
+@_warehouse
+@from_option
+@to_option
+def events(
+    journal: str, warehouse: str, first: datetime.date | None, last: datetime.date | None
+) -> None:
+    """Write `events` and `rejects` alone, by Spark."""
+    check_days(first, last)
+    # Not at the top: the help needs no Spark.
+    from celery_sqs_heartbeat.pipeline.engines import engine_of
+
+    progress = progress_line()
+    try:
+        by = engine_of(SPARK)
+        spark = by.start("sqs-heartbeat events", source=journal)
+        days = by.read_journal(spark, journal, warehouse, first, last, progress=progress)
+    except SqsHeartbeatError as error:
+        raise click.ClickException(str(error)) from None
+    progress("")
+    read = f"from {days.first} to {days.last}" if days else "no segments of these days"
+    click.echo(f"Read the journal: {read}.")
 
 
 @main.command()

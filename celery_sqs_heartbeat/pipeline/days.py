@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+
 _ONE_DAY = datetime.timedelta(days=1)
 #: The folder of a day, in a journal and below a table.
 _FOLDER = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/")
@@ -34,9 +36,23 @@ class Days:
 
 
 def day_of_file(path: str) -> datetime.date | None:
-    """Return the day whose folder a file is in; None where it is in none."""
+    """Return the day whose folder a file is in; None where it is in none.
+
+    Raises:
+        PipelineError: The folder's name is no day of the calendar.
+    """
     match = _FOLDER.search(path)
-    return datetime.date.fromisoformat(match[1]) if match else None
+    if match is None:
+        return None
+    try:
+        return datetime.date.fromisoformat(match[1])
+    except ValueError:
+        raise no_day(path, match[1]) from None
+
+
+def no_day(path: str, day: str) -> PipelineError:
+    """Return the error about a path in or below which there is a folder of no day."""
+    return PipelineError(f"{path!r} has a folder dt={day}, which is no day: move it away")
 
 
 def stretches(days: Iterable[datetime.date]) -> list[Days]:

@@ -67,38 +67,23 @@ class Lines(Protocol):
         ...
 
 
-def build(
+def take_in(
     spark: SparkSession,
     journal: str,
     warehouse: str,
-    first: datetime.date | None = None,
-    last: datetime.date | None = None,
-    *,
-    lookback: int = LOOKBACK_DAYS,
-    progress: Callable[[str], None] = lambda _: None,
+    first: datetime.date | None,
+    last: datetime.date | None,
+    progress: Callable[[str], None],
 ) -> Days | None:
-    """Build all tables from the journal's days between the first and the last.
+    """Write `events` and `rejects`, of which all other tables are made.
 
-    Args:
-        journal: Folder or URL of the journal.
-        warehouse: Folder or URL of the tables.
-        first: The first day; None for the journal's own first.
-        last: The last day, likewise.
-        lookback: In days, as the module tells.
-        progress: Is told each table when its turn comes.
-
-    Returns:
-        The journal's days that were read; None if it has none of these.
-
-    Raises:
-        PipelineError: There is no such journal.
+    Arguments, result and errors are those of `Engine.build`.
     """
     progress("looking for the journal's days")
     run = journal_days(spark, journal, first, last)
-    if run is None:
-        return None
-    lines = partial(read_lines, spark, journal)
-    refresh(Warehouse(spark, warehouse), lines, run, lookback=lookback, progress=progress)
+    if run is not None:
+        lines = partial(read_lines, spark, journal)
+        write_lines(Warehouse(spark, warehouse), lines, run, progress)
     return run
 
 
@@ -137,7 +122,8 @@ def write_tables(
             other.result()
         progress(table.name.replace("_", " "))
         days = _WRITES[table](run, lookback) if table in _WRITES else run.grown(1, 1)
-        with Sources(warehouse, lookback) as sources:
+        with warehouse.kept() as kept:
+            sources = Sources(warehouse, lookback, kept)
             rows = between(MAKERS[table](sources, days), days.first, days.last)
             warehouse.write(table, rows, days.first, days.last)
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.kept import Kept
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
 from celery_sqs_heartbeat.pipeline.tables.calls import calls_of
+from celery_sqs_heartbeat.pipeline.tables.deliveries import deliveries_of
 from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
 from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
 from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
@@ -22,29 +24,13 @@ from celery_sqs_heartbeat.pipeline.tables.workers import with_told, workers_of
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, between
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Sources:
-    """What one table is made of: other tables, some days before and after those that are made.
-
-    Attributes:
-        kept: Frames that Spark keeps until the table is written.
-    """
+    """What one table is made of: other tables, some days before and after those that are made."""
 
     warehouse: Warehouse
     lookback: int
-    kept: list[DataFrame] = field(default_factory=list)
-
-    def __enter__(self) -> Sources:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for frame in self.kept:
-            frame.unpersist()
-
-    def keep(self, frame: DataFrame) -> DataFrame:
-        """Return a frame that is computed once, however often it is read."""
-        self.kept.append(frame.persist())
-        return frame
+    kept: Kept
 
     def read(self, table: Table, days: Days, before: int = 0, after: int = 0) -> DataFrame:
         """Return a table's rows of the days and of those around them."""
@@ -63,7 +49,12 @@ def _workers(sources: Sources, days: Days) -> DataFrame:
 
 
 def _attempts(sources: Sources, days: Days) -> DataFrame:
-    return attempts_of(sources.read(schema.EVENTS, days, 1, 1), sources.workers(days, 1, 1))
+    events, workers = sources.read(schema.EVENTS, days, 1, 1), sources.workers(days, 1, 1)
+
+    def fold(rows: DataFrame) -> DataFrame:
+        return sources.kept.in_parts(deliveries_of, rows, workers)
+
+    return attempts_of(events, workers, fold)
 
 
 def _duplicates(sources: Sources, days: Days) -> DataFrame:
@@ -72,7 +63,7 @@ def _duplicates(sources: Sources, days: Days) -> DataFrame:
         sources.read(schema.ATTEMPTS, days, back),
         sources.read(schema.EVENTS, days, back, 1),
         sources.workers(days, back, 1),
-        sources.keep,
+        sources.kept.keep,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -11,29 +10,14 @@ import click
 
 INSTALL = "pip install 'celery-sqs-heartbeat[pipeline]'"
 
-
-def _day(
-    context: click.Context, parameter: click.Parameter, value: datetime.datetime | None
-) -> datetime.date | None:
-    del context, parameter
-    return None if value is None else value.date()
-
-
-_DAY = click.DateTime(["%Y-%m-%d"])
-from_option = click.option(
-    "--from", "first", type=_DAY, callback=_day, help="First day of the journal, in UTC."
+SPARK, SAIL = "spark", "sail"
+engine_option = click.option(
+    "--engine",
+    type=click.Choice([SPARK, SAIL]),
+    default=SPARK,
+    show_default=True,
+    help="What runs it. Sail is quicker, for tables on one machine.",
 )
-to_option = click.option("--to", "last", type=_DAY, callback=_day, help="Last day of the journal.")
-
-
-def check_days(first: datetime.date | None, last: datetime.date | None) -> None:
-    """Refuse days in the wrong order.
-
-    Raises:
-        click.UsageError: The first is after the last.
-    """
-    if first is not None and last is not None and first > last:
-        raise click.UsageError(f"--from {first} is after --to {last}: give the earlier day first")
 
 
 def require_pyspark() -> None:

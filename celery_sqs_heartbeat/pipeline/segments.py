@@ -8,14 +8,16 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.pipeline.days import Days, day_of_file
-from celery_sqs_heartbeat.pipeline.tables.lines import journal_path, missing_told
+from celery_sqs_heartbeat.pipeline.places import spark_path
+from celery_sqs_heartbeat.pipeline.tables.lines import (
+    ANY_SEGMENT,
+    faults_told,
+)
 
 #: Of Spark's format `binaryFile`, and of the journal's folders. The content is never asked for.
 SCHEMA = (
     "path string, modificationTime timestamp, length bigint, content binary, dt date, worker string"
 )
-CLOSED = "seg-*.jsonl.zst"
-_ALL = "seg-*.jsonl.{zst,open}"
 
 
 def journal_days(
@@ -30,7 +32,7 @@ def journal_days(
         PipelineError: There is no such journal.
     """
     # The list of files is there, and to ask Spark for a column of it would be a job over them.
-    with missing_told(journal):
+    with faults_told(journal):
         files = _segments(spark, journal).inputFiles()
     days = {day for file in files if (day := day_of_file(file))}
     return days_between(days, first, last)
@@ -40,8 +42,8 @@ def _segments(spark: SparkSession, journal: str) -> DataFrame:
     return (
         spark.read.format("binaryFile")
         .schema(SCHEMA)
-        .option("pathGlobFilter", _ALL)
-        .load(journal_path(journal))
+        .option("pathGlobFilter", ANY_SEGMENT)
+        .load(spark_path(journal))
     )
 
 

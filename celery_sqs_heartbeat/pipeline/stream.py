@@ -25,8 +25,9 @@ from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.alerts import Alerts
 from celery_sqs_heartbeat.pipeline.days import Days, stretches
 from celery_sqs_heartbeat.pipeline.jobs import LOOKBACK_DAYS, refresh
-from celery_sqs_heartbeat.pipeline.segments import CLOSED, SCHEMA
-from celery_sqs_heartbeat.pipeline.tables.lines import journal_path, read_lines
+from celery_sqs_heartbeat.pipeline.places import refuse_out_of_reach, spark_path
+from celery_sqs_heartbeat.pipeline.segments import SCHEMA
+from celery_sqs_heartbeat.pipeline.tables.lines import CLOSED, read_lines
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 #: The tables that are kept fresh, besides `events` and `rejects`.
@@ -52,22 +53,24 @@ def start(
         checkpoint: Folder or URL where it is kept what was done; of this stream alone.
         every: Seconds between two looks at the journal; None to take in what there is and end.
         tell: Is told each new duplicate, as a line of JSON.
-        lookback: In days, as for `jobs.build`.
+        lookback: In days, as for `Engine.build`.
         late: In days, the watermark, as the module tells.
 
     Raises:
-        PipelineError: There is no such journal.
+        PipelineError: There is no such journal, or it or the warehouse is on S3 and Spark is not.
     """
+    refuse_out_of_reach(spark, journal, "journal")
     read_lines(spark, journal)
+    checkpoint = spark_path(checkpoint)
     segments = (
         spark.readStream.format("binaryFile")
         .schema(SCHEMA)
         .option("pathGlobFilter", CLOSED)
         .option("maxFileAge", f"{late}d")
-        .load(journal_path(journal))
+        .load(spark_path(journal))
         .select("dt")
     )
-    alerts = Alerts(spark, f"{checkpoint.rstrip('/')}/alerts", tell)
+    alerts = Alerts(spark, f"{checkpoint}/alerts", tell)
     tables = Warehouse(spark, warehouse)
 
     def take_in(batch: DataFrame, number: int) -> None:
@@ -81,7 +84,7 @@ def start(
             alerts.tell(tables.read(schema.DUPLICATES, written.first, written.last), number)
 
     writer = segments.writeStream.foreachBatch(take_in)
-    writer = writer.option("checkpointLocation", f"{checkpoint.rstrip('/')}/stream")
+    writer = writer.option("checkpointLocation", f"{checkpoint}/stream")
     if every is None:
         return writer.trigger(availableNow=True).start()
     return writer.trigger(processingTime=f"{every} seconds").start()

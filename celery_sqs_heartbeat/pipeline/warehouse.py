@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.days import day_of_file
+from celery_sqs_heartbeat.pipeline.kept import Kept
+from celery_sqs_heartbeat.pipeline.places import refuse_out_of_reach, spark_path
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 
 #: Texts that hardly ever repeat.
@@ -16,11 +18,20 @@ _UNIQUE_TEXTS = ("msg", "dlv", "task_id", "evidence")
 
 
 class Warehouse:
-    """The tables below one path: a folder, or whatever Spark can write to, as `s3a://`."""
+    """The tables below one path: a folder, or whatever Spark can write to, as `s3a://`.
+
+    Raises:
+        PipelineError: They are on S3, and Spark is on this machine.
+    """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
+        refuse_out_of_reach(spark, path, "warehouse")
         self._spark = spark
-        self._path = path.rstrip("/")
+        self.path = spark_path(path)
+
+    def kept(self) -> Kept:
+        """Return what keeps frames while one of the tables is written."""
+        return Kept()
 
     def write(
         self,
@@ -72,7 +83,7 @@ class Warehouse:
         return self._spark.createDataFrame([], table.ddl)
 
     def _folder(self, table: Table) -> str:
-        return f"{self._path}/{table.name}"
+        return f"{self.path}/{table.name}"
 
     def _files_by_day(self, table: Table) -> dict[datetime.date, set[str]]:
         files: dict[datetime.date, set[str]] = {}

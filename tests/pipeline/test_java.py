@@ -10,6 +10,7 @@ import pytest
 from celery_sqs_heartbeat.pipeline import java
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.jdk_shim import shimmed_home
+from tests.support.waiting import PATIENCE
 
 JOB = """
 import os, sys
@@ -111,7 +112,7 @@ def test_pip_alone_is_enough_for_spark(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         env=environ,
-        timeout=240,
+        timeout=5 * PATIENCE,
     )
     assert "sum 45" in done.stdout, done.stderr[-3000:]
     assert f"java {tmp_path}" in done.stdout

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from datetime import date, timedelta
 from functools import partial
 from pathlib import Path
@@ -13,19 +10,22 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline import jobs, schema, submit
+from celery_sqs_heartbeat.pipeline import jobs, schema
 from celery_sqs_heartbeat.pipeline.__main__ import main
 from celery_sqs_heartbeat.pipeline.days import Days, stretches
-from celery_sqs_heartbeat.pipeline.jobs import build, refresh
+from celery_sqs_heartbeat.pipeline.engines import engine_of
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.jobs import refresh
 from celery_sqs_heartbeat.pipeline.making import MAKERS, NEEDS
+from celery_sqs_heartbeat.pipeline.options import SPARK
 from celery_sqs_heartbeat.pipeline.reference import markdown
 from celery_sqs_heartbeat.pipeline.segments import journal_days
 from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
-from tests.pipeline.builders import DAY
-from tests.pipeline.conftest import CHEAP
-from tests.pipeline.journals import Worker, rows_in, some_workers, write_all, write_segment
+from tests.pipeline.journals import rows_in, some_workers, write_all, write_segment
 from tests.support.markdown import ROOT
+
+build = engine_of(SPARK).build
 
 FIRST = date(2026, 3, 14)
 ONE_DAY = timedelta(days=1)
@@ -61,11 +61,9 @@ def test_runs_in_pieces_and_again_give_what_one_run_gives(
 
 
 def test_nothing_is_kept_in_memory_once_the_tables_are_written(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, built: tuple[Path, Path]
 ) -> None:
-    journal = str(write_all(tmp_path / "journal", some_workers(1, days=1)))
-    build(spark, journal, str(tmp_path / "w"))
-    assert Warehouse(spark, str(tmp_path / "w")).read(schema.DUPLICATES).count() > 0
+    assert Warehouse(spark, str(built[1])).read(schema.DUPLICATES).count() > 0
     assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
 
 
@@ -99,32 +97,16 @@ def test_stretches_are_days_without_a_gap() -> None:
     assert stretches([]) == []
 
 
+def test_a_folder_of_no_day_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    write_segment(tmp_path, "2026-13-45", "w1", [])
+    with pytest.raises(PipelineError, match="dt=2026-13-45, which is no day: move it away"):
+        build(spark, str(tmp_path), str(tmp_path / "w"))
+
+
 def test_days_without_a_journal_build_nothing(spark: SparkSession, tmp_path: Path) -> None:
     journal = str(write_all(tmp_path / "journal", some_workers(1, days=1)[:1]))
     assert build(spark, journal, str(tmp_path / "w"), date(2020, 1, 1), date(2020, 1, 2)) is None
     assert not (tmp_path / "w").exists()
-
-
-def test_spark_submit_builds_every_table_and_prints_their_rows(tmp_path: Path) -> None:
-    worker = Worker("w1", DAY)
-    worker.attempt("m1", 1, DAY, 20, "message-deleted")
-    journal = write_all(tmp_path / "journal", [worker])
-    spark_submit = Path(sys.executable).with_name("spark-submit")
-    conf = [part for name, value in CHEAP.items() for part in ("--conf", f"{name}={value}")]
-    command = [str(spark_submit), *conf, str(submit.__file__), "run"]
-    command += ["--journal", str(journal), "--warehouse", str(tmp_path / "tables")]
-    run = subprocess.run(
-        command,
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert run.returncode == 0, run.stderr
-    assert "Read the journal from 2026-03-14" in run.stdout
-    for table in schema.TABLES:
-        assert table in run.stdout
-    assert set(MAKERS) | {schema.EVENTS, schema.REJECTS} == set(schema.TABLES.values())
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from celery import Celery
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.cli import tune as module
 from celery_sqs_heartbeat.cli.tune import tune
-from celery_sqs_heartbeat.pipeline import tuning
+from celery_sqs_heartbeat.pipeline import options, tuning
 from celery_sqs_heartbeat.pipeline.measuring import Survey
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, EVENTS, WORKERS
 from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
@@ -171,7 +170,7 @@ def test_a_folder_that_is_not_there_is_an_error() -> None:
 
 
 def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    monkeypatch.setattr(options, "find_spec", lambda name: None)
     result = _tune(_app(), ".")
     assert result.exit_code == 1
     assert "celery-sqs-heartbeat[pipeline]" in result.output

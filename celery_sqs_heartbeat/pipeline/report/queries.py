@@ -28,9 +28,9 @@ _CALL_SUMS = ("calls", "entries", "failed", "cost_usd", "saved_usd")
 
 def overview(attempts: DataFrame) -> DataFrame:
     """Return how many there were, and when."""
-    return attempts.agg(
+    messages = attempts.select(F.xxhash64("msg")).distinct().agg(F.count("*").alias("messages"))
+    sums = attempts.agg(
         F.count("*").alias("attempts"),
-        F.approx_count_distinct("msg", 0.01).alias("messages"),
         F.countDistinct("wid").alias("workers"),
         F.countDistinct("queue").alias("queues"),
         F.countDistinct("task").alias("tasks"),
@@ -39,6 +39,7 @@ def overview(attempts: DataFrame) -> DataFrame:
         F.sum("extensions").alias("extensions"),
         F.sum("failures").alias("failures"),
     )
+    return sums.crossJoin(messages)
 
 
 def ends(attempts: DataFrame) -> DataFrame:
@@ -136,7 +137,7 @@ def latest(recommendations: DataFrame) -> DataFrame:
     """Return the newest recommendations."""
     newest = recommendations.agg(F.max(PARTITION).alias(PARTITION))
     return recommendations.join(F.broadcast(newest), PARTITION).orderBy(
-        F.desc("messages"), "queue", F.asc_nulls_first("task"), "calls_per_1000"
+        F.desc("messages"), "queue", F.asc_nulls_first("task"), "calls_per_1000", "rank"
     )
 
 

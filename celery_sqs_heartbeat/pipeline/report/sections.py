@@ -26,8 +26,6 @@ _ENDS = {
     "abandoned": "no event tells of its end: its worker died",
     "running": "still running at the end of the journal",
 }
-#: Above this a count of messages is an estimate.
-_EXACT = 1_000
 
 
 def overview(found: Findings) -> Html:
@@ -37,18 +35,16 @@ def overview(found: Findings) -> Html:
     if not attempts:
         return note("No message was received in these days, as far as the journal tells.")
     messages = plural(seen["messages"], "message")
-    about = "about " if seen["messages"] > _EXACT else ""
     pairs = sum(row["pairs"] for row in found.causes)
     words = (
         f"In {span(seen['end'] - seen['begin'])}, from {moment(seen['begin'])} to "
         f"{moment(seen['end'])} UTC, {plural(seen['workers'], 'worker')} received "
-        f"{about}{messages} "
-        f"{plural(attempts, 'time')}, from {plural(seen['queues'], 'queue')} for "
+        f"{messages} {plural(attempts, 'time')}, from {plural(seen['queues'], 'queue')} for "
         f"{plural(seen['tasks'], 'task')}. "
         + (f"{plural(pairs, 'execution')} came twice." if pairs else "Nothing was executed twice.")
     )
     figures = (
-        ("Messages", f"{about.replace('about ', '≈ ')}{number(seen['messages'])}"),
+        ("Messages", number(seen["messages"])),
         ("Attempts", number(attempts)),
         ("Workers", number(seen["workers"])),
         ("Duplicates", number(pairs)),

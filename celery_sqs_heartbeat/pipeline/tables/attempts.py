@@ -17,6 +17,8 @@ An attempt ends as the first of these that holds:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
@@ -34,9 +36,17 @@ SILENT_US = 15 * 60 * _SECOND
 _SAME_LEASE = ("redelivered", "finished")
 
 
-def attempts_of(events: DataFrame, workers: DataFrame) -> DataFrame:
-    """Return a row for each receive. Of one whose receive was not read, `received` is a guess."""
-    in_order = _in_order(deliveries_of(events))
+def attempts_of(
+    events: DataFrame,
+    workers: DataFrame,
+    fold: Callable[[DataFrame], DataFrame] = deliveries_of,
+) -> DataFrame:
+    """Return a row for each receive. Of one whose receive was not read, `received` is a guess.
+
+    Args:
+        fold: Folds the events by `deliveries_of`.
+    """
+    in_order = _in_order(fold(events))
     with_worker = in_order.join(F.broadcast(_heard_of(workers)), "wid", "left")
     return shape(_ended(with_worker), ATTEMPTS)
 

@@ -96,9 +96,14 @@ def _last(code: Column) -> Column:
 
 
 def _code(text: Column, texts: Sequence[str]) -> Column:
-    """Return the place of a text among texts: 0 for an unknown one, null for none."""
-    places = F.create_map(*(F.lit(each) for pair in enumerate(texts) for each in reversed(pair)))
-    return F.when(text.isNotNull(), F.coalesce(places[text], F.lit(0)))
+    """Return the place of a text among texts: 0 for an unknown one, null for none.
+
+    Comparisons, as not every engine looks a text up in a map of constants once for all rows.
+    """
+    place = F.when(text.isNull(), None)
+    for code, each in enumerate(texts):
+        place = place.when(text == each, code)
+    return place.otherwise(0)
 
 
 def _text(code: str, texts: Sequence[str]) -> Column:

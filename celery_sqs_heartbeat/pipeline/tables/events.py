@@ -20,9 +20,9 @@ from celery_sqs_heartbeat.pipeline.tables.numbering import (
 )
 from celery_sqs_heartbeat.pipeline.tables.rejects import reason_against, rejects_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
-from celery_sqs_heartbeat.pipeline.tables.skew import lead, with_skew
+from celery_sqs_heartbeat.pipeline.tables.skew import lead, skews_of, with_skew
 
-__all__ = ["Rejected", "events_of", "read_lines", "rejects_of"]
+__all__ = ["Rejected", "are_events", "events_of", "read_lines", "rejects_of"]
 
 #: What a worker gives to one line only.
 _NUMBER = ["wid", "seq"]
@@ -45,18 +45,25 @@ class Rejected:
         return sum(each.get["rejected"] for each in self._observations)
 
 
+def are_events(lines: DataFrame) -> bool:
+    """Return whether `events_of` would leave lines as they are, of which none is to be rejected."""
+    workers = workers_in(lines, lead())
+    return not skews_of(workers) and not folders_with_copies(lines, workers)
+
+
 def events_of(lines: DataFrame, rejected: Rejected | None = None) -> DataFrame:
     """Return the events of the days that are wanted.
 
     Args:
         rejected: Counts the other lines, of one use of the events.
     """
-    rejected = rejected or Rejected()
     workers = workers_in(lines, lead())
     folders = folders_with_copies(lines, workers)
 
     def valid(some: DataFrame) -> DataFrame:
-        judged = rejected.watch(some.withColumn("reason", reason_against()))
+        judged = some.withColumn("reason", reason_against())
+        if rejected is not None:
+            judged = rejected.watch(judged)
         return judged.where(F.col("reason").isNull())
 
     def each_once() -> DataFrame:

@@ -14,12 +14,14 @@ import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from pyspark.errors import AnalysisException
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.fields import FIELDS
+from celery_sqs_heartbeat.pipeline.days import no_day
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.places import spark_path
 
 CORRUPT, FILE, DAY, TORN = "_corrupt", "_file", "_day", "_torn"
 #: The worker's folder that the segment is in; empty where there is none.
@@ -27,12 +29,14 @@ FOLDER = "_folder"
 #: The first and the last day that are wanted, or null: on every line, as a constant.
 FIRST, LAST = "_first", "_last"
 
-_SEGMENTS = "seg-*.jsonl.{zst,open}"
-_CLOSED = "seg-*.jsonl.zst"
+CLOSED = "seg-*.jsonl.zst"
+#: The names of segments, in Spark's patterns.
+SEGMENTS = (CLOSED, "seg-*.jsonl.open")
+ANY_SEGMENT = "seg-*.jsonl.{zst,open}"
 #: The path of a segment below its journal's folder.
 _RELATIVE = r"dt=[^/]+/worker=[^/]+/[^/]+$"
 _FIELDS = ", ".join(f"`{field.name}` {field.type}" for field in FIELDS)
-_SCHEMA = f"{_FIELDS}, `{CORRUPT}` string, dt date, worker string"
+SCHEMA = f"{_FIELDS}, `{CORRUPT}` string, dt date, worker string"
 _ONE_DAY = datetime.timedelta(days=1)
 
 
@@ -59,14 +63,19 @@ def read_lines(
     Raises:
         PipelineError: There is no such journal.
     """
-    path = journal_path(journal)
-    with missing_told(journal):
+    path = spark_path(journal)
+    with faults_told(journal):
         lines = _read_json(spark, path, strict=strict)
         torn = None if strict else _read_torn(spark, path)
         # Where Spark is remote, a missing folder shows only when it is asked.
         lines.schema  # noqa: B018
     if torn is not None:
         lines = lines.unionByName(torn.withColumn(FOLDER, F.lit("")), allowMissingColumns=True)
+    return wanted(lines, first, last)
+
+
+def wanted(lines: DataFrame, first: datetime.date | None, last: datetime.date | None) -> DataFrame:
+    """Return the lines of these days' folders and of those beside them, marked with the days."""
     if first is not None:
         lines = lines.where(F.col(DAY) >= F.lit(first - _ONE_DAY))
     if last is not None:
@@ -77,21 +86,29 @@ def read_lines(
 
 
 @contextmanager
-def missing_told(journal: str) -> Iterator[None]:
-    """Tell of a journal that is not there by its name.
+def faults_told(journal: str) -> Iterator[None]:
+    """Tell of a journal that is not there, or has a folder of no day, by its name.
 
     Raises:
         PipelineError: In place of Spark's error.
     """
     try:
         yield
-    except AnalysisException as error:
-        if error.getCondition() != "PATH_NOT_FOUND":
-            raise
-        raise PipelineError(
-            f"there is no journal at {journal!r}: give the folder or URL that "
-            "sqs_heartbeat_journal names, in which there are folders dt=YYYY-MM-DD"
-        ) from None
+    except PySparkException as error:
+        if error.getCondition() == "PATH_NOT_FOUND":
+            raise missing_journal(journal) from None
+        if error.getCondition() == "INVALID_PARTITION_VALUE":
+            day = str((error.getMessageParameters() or {}).get("value")).strip("'")
+            raise no_day(journal, day) from None
+        raise
+
+
+def missing_journal(journal: str) -> PipelineError:
+    """Return the error about a journal that is not there."""
+    return PipelineError(
+        f"there is no journal at {journal!r}: give the folder or URL that "
+        "sqs_heartbeat_journal names, in which there are folders dt=YYYY-MM-DD"
+    )
 
 
 def is_wanted(day: str) -> Column:
@@ -101,19 +118,14 @@ def is_wanted(day: str) -> Column:
     )
 
 
-def journal_path(journal: str) -> str:
-    """Return the journal's path as Spark has it: `s3a:` for `s3:`."""
-    return journal.replace("s3://", "s3a://", 1) if journal.startswith("s3://") else journal
-
-
 def _read_json(spark: SparkSession, path: str, *, strict: bool) -> DataFrame:
     return (
-        spark.read.schema(_SCHEMA)
+        spark.read.schema(SCHEMA)
         .option("mode", "PERMISSIVE")
         .option("columnNameOfCorruptRecord", CORRUPT)
         .option("ignoreCorruptFiles", str(not strict).lower())
         .option("ignoreMissingFiles", "true")
-        .option("pathGlobFilter", _SEGMENTS)
+        .option("pathGlobFilter", ANY_SEGMENT)
         .json(path)
         .select(
             *(field.name for field in FIELDS),
@@ -128,14 +140,14 @@ def _read_json(spark: SparkSession, path: str, *, strict: bool) -> DataFrame:
 
 def _read_torn(spark: SparkSession, path: str) -> DataFrame | None:
     """Return the closed segments that can't be unpacked to their end; None if none is closed."""
-    all_closed = spark.read.format("binaryFile").option("pathGlobFilter", _CLOSED).load(path)
+    all_closed = spark.read.format("binaryFile").option("pathGlobFilter", CLOSED).load(path)
     if "dt" not in all_closed.columns:
         return None
     day = F.col("dt").cast("date").alias(DAY)
     whole = (
         spark.read.option("ignoreCorruptFiles", "true")
         .option("ignoreMissingFiles", "true")
-        .option("pathGlobFilter", _CLOSED)
+        .option("pathGlobFilter", CLOSED)
         .text(path, wholetext=True)
         .where(F.col("value").endswith("\n"))
     )

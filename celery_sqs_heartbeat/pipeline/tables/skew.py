@@ -8,6 +8,7 @@ This needs no message that two workers saw, and is closer than comparing two suc
 
 from __future__ import annotations
 
+import datetime
 import statistics
 from collections.abc import Iterable
 
@@ -32,11 +33,12 @@ def lead() -> Column:
     It is the median: the answers to a process that had been stopped are outliers.
     """
     is_first = (F.col("ev") == EventKind.MESSAGE_RECEIVED.value) & (F.col("rc") == 1)
-    return F.percentile_approx(F.when(is_first, F.col("ts") - F.col("first")), 0.5, _ACCURACY)
+    median = F.percentile_approx(F.when(is_first, F.col("ts") - F.col("first")), 0.5, _ACCURACY)
+    return median.cast("bigint")
 
 
-def with_skew(lines: DataFrame, workers: Iterable[Worker]) -> DataFrame:
-    """Add `skew_us`, by which the worker's clock was ahead that day.
+def skews_of(workers: Iterable[Worker]) -> list[tuple[str, dict[datetime.date, int], int]]:
+    """Return the workers whose clocks were wrong, by how much on each day, and as a rule.
 
     What is too little to correct is 0. On a day on which a worker received nothing new, its
     usual skew holds: the median of its other days.
@@ -50,6 +52,12 @@ def with_skew(lines: DataFrame, workers: Iterable[Worker]) -> DataFrame:
         }
         if any(skews.values()):
             rows.append((worker.wid, skews, statistics.median_low(skews.values())))
+    return rows
+
+
+def with_skew(lines: DataFrame, workers: Iterable[Worker]) -> DataFrame:
+    """Add `skew_us`, by which the worker's clock was ahead that day."""
+    rows = skews_of(workers)
     if not rows:
         return lines.withColumn("skew_us", F.lit(0))
     ddl = "wid string, skews map<date, bigint>, usual bigint"

@@ -1,0 +1,40 @@
+"""Measures Sail in a process of its own: `python -m benchmarks.pipeline_sail`, for `pipeline`."""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks import pipeline_spark
+from benchmarks.pipeline_figures import Run
+from celery_sqs_heartbeat.pipeline.options import SAIL
+from celery_sqs_heartbeat.pipeline.sail.session import new_session
+
+
+def main(make: str, source: str, out: str) -> None:
+    """Print the figures as JSON. This process is the server and its one client."""
+    spark = new_session("benchmark")
+    turns: list[tuple[str, float, float]] = []
+
+    def told(name: str) -> None:
+        turns.append((name, time.monotonic(), time.process_time()))
+
+    getattr(pipeline_spark, make)(spark, Path(source), Path(out), told, SAIL)
+    told("end")
+    cpu = {name: seconds - turns[0][2] for name, _, seconds in turns}
+    run = Run(
+        wall={name: after[1] - began for (name, began, _), after in pairwise(turns)},
+        cpu=cpu["end"],
+        reading_cpu=cpu["workers"],
+        peak_mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    )
+    json.dump(asdict(run), sys.stdout)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,110 @@
+"""What runs the jobs: Spark, the default, or Sail."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.pipeline import jobs, session
+from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.making import MAKERS
+from celery_sqs_heartbeat.pipeline.options import SAIL, SPARK
+from celery_sqs_heartbeat.pipeline.places import within_reach
+from celery_sqs_heartbeat.pipeline.sail import journal as sail_journal
+from celery_sqs_heartbeat.pipeline.sail import session as sail_session
+from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse
+from celery_sqs_heartbeat.pipeline.schema import Table
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+
+#: Is told what the time is spent on, in a few words.
+Progress = Callable[[str], None]
+#: Writes `events` and `rejects` of a journal's days into a warehouse, and returns these days.
+TakeIn = Callable[
+    [SparkSession, str, str, datetime.date | None, datetime.date | None, Progress], Days | None
+]
+
+
+class Start(Protocol):
+    """Starts a session."""
+
+    def __call__(self, name: str, *, source: str | None = None) -> SparkSession:
+        """Return it, for a program of that name and for what is at the source."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """The three things that differ, and the job that is made of them."""
+
+    start: Start
+    warehouse: Callable[[SparkSession, str], Warehouse]
+    take_in: TakeIn
+
+    def read_journal(
+        self,
+        spark: SparkSession,
+        journal: str,
+        warehouse: str,
+        first: datetime.date | None = None,
+        last: datetime.date | None = None,
+        *,
+        progress: Progress = lambda _: None,
+    ) -> Days | None:
+        """Write `events` and `rejects`, of which all other tables are made.
+
+        Arguments, result and errors are those of `build`.
+        """
+        with within_reach(spark, journal, first, last, progress) as source:
+            return self.take_in(spark, source, warehouse, first, last, progress)
+
+    def build(
+        self,
+        spark: SparkSession,
+        journal: str,
+        warehouse: str,
+        first: datetime.date | None = None,
+        last: datetime.date | None = None,
+        *,
+        lookback: int = jobs.LOOKBACK_DAYS,
+        tables: Collection[Table] = tuple(MAKERS),
+        progress: Progress = lambda _: None,
+    ) -> Days | None:
+        """Build the tables from the journal's days between the first and the last.
+
+        Args:
+            spark: A session of this engine; its time zone is UTC.
+            journal: Folder or URL of the journal.
+            warehouse: Folder or URL of the tables.
+            first: The first day; None for the journal's own first.
+            last: The last day, likewise.
+            lookback: In days, as the module `jobs` tells.
+            tables: As for `jobs.refresh`.
+            progress: Is told each table when its turn comes.
+
+        Returns:
+            The journal's days that were read; None if it has none of these.
+
+        Raises:
+            PipelineError: There is no such journal, or the engine can't work on these paths.
+            FetchError: It is on S3, and can't be copied.
+        """
+        made = self.warehouse(spark, warehouse)
+        run = self.read_journal(spark, journal, warehouse, first, last, progress=progress)
+        if run is not None:
+            jobs.write_tables(made, run, lookback=lookback, tables=tables, progress=progress)
+        return run
+
+
+_ENGINES = {
+    SPARK: Engine(session.new_session, Warehouse, jobs.take_in),
+    SAIL: Engine(sail_session.new_session, SailWarehouse, sail_journal.take_in),
+}
+
+
+def engine_of(name: str) -> Engine:
+    """Return the engine that the option `--engine` names."""
+    return _ENGINES[name]

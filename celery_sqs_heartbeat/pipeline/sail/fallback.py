@@ -1,0 +1,44 @@
+"""Has Spark read a journal that Sail can't, in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+
+#: What makes a process of PySpark's a client.
+_REMOTE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
+
+
+def read_by_spark(journal: Path, warehouse: str, run: Days, before: Exception) -> None:
+    """Have the command `events` write `events` and `rejects`.
+
+    Args:
+        before: Why Sail could not.
+
+    Raises:
+        PipelineError: It could not.
+    """
+    command = [sys.executable, "-m", "celery_sqs_heartbeat.pipeline", "events"]
+    options = {
+        "journal": journal,
+        "warehouse": warehouse,
+        "from": run.first,
+        "to": run.last,
+    }
+    done = subprocess.run(  # noqa: S603
+        [*command, *(f"--{name}={value}" for name, value in options.items())],
+        env={name: value for name, value in os.environ.items() if name not in _REMOTE},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise PipelineError(
+            f"neither Sail nor Spark could read {journal}. Sail: {before}\n"
+            f"Spark: {done.stderr[-2000:].strip()}"
+        )

@@ -1,0 +1,35 @@
+"""Engines that are not there, and the parts in which Sail folds."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from celery_sqs_heartbeat.pipeline.__main__ import main
+from celery_sqs_heartbeat.pipeline.sail.kept import ends_of
+
+
+def test_sail_that_is_not_installed_is_told_with_how_to_install_it() -> None:
+    arguments = ["run", "--engine", "sail", "--journal", "j", "--warehouse", "w"]
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 1
+    assert "pip install 'celery-sqs-heartbeat[sail]'" in result.output
+
+
+@pytest.mark.parametrize(
+    ("lines", "ends"),
+    [
+        ([], []),
+        ([4], []),
+        ([4, 6], []),
+        ([4, 7], ["a"]),
+        ([11], []),
+        ([11, 1], ["a"]),
+        ([1, 11], ["a"]),
+        ([5, 5, 5, 5], ["b"]),
+        ([0, 0, 11, 1], ["c"]),
+        ([6, 6, 6], ["a", "b"]),
+    ],
+)
+def test_a_part_has_at_most_ten_lines_or_one_worker(lines: list[int], ends: list[str]) -> None:
+    assert ends_of(list(zip("abcdef", lines, strict=False)), 10) == ends

@@ -1,0 +1,81 @@
+"""Journals and tables on S3, on one machine and on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.engines import engine_of
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.options import SPARK
+from celery_sqs_heartbeat.pipeline.places import is_out_of_reach, spark_path
+from celery_sqs_heartbeat.pipeline.stream import start
+from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from tests.pipeline.journals import rows_in
+from tests.support.s3 import BUCKET, serving, upload
+
+JOURNAL = f"s3://{BUCKET}/prod/eu"
+
+
+@pytest.fixture
+def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    with serving(monkeypatch) as client:
+        yield client
+
+
+def test_spark_on_one_machine_reads_it_as_if_it_were_a_folder(
+    spark: SparkSession, built: tuple[Path, Path], s3: Any, tmp_path: Path
+) -> None:
+    journal, tables = built
+    upload(journal, "prod/eu")
+    told: list[str] = []
+    engine = engine_of(SPARK)
+    run = engine.read_journal(spark, JOURNAL, str(tmp_path), progress=told.append)
+    assert run is not None
+    assert "copying the journal from S3" in told
+    expected = rows_in(tables, [schema.EVENTS])
+    assert expected[schema.EVENTS.name]
+    assert rows_in(tmp_path, [schema.EVENTS]) == expected
+
+
+def test_a_warehouse_on_s3_is_refused_on_one_machine_before_anything_is_read(
+    spark: SparkSession,
+) -> None:
+    with pytest.raises(PipelineError, match=r"'s3://b/tables' is on S3, .* give a folder"):
+        engine_of(SPARK).build(spark, "no-journal", "s3://b/tables")
+
+
+def test_a_stream_of_a_journal_on_s3_is_refused_on_one_machine(spark: SparkSession) -> None:
+    with pytest.raises(PipelineError, match=r"journal 's3://b/j' is on S3, .* on a cluster"):
+        start(spark, "s3://b/j", "tables", "checkpoint", every=None, tell=print)
+
+
+@pytest.mark.parametrize(
+    ("master", "path", "is_out"),
+    [
+        ("local[*]", "s3://b/j", True),
+        ("local", "s3://b/j", True),
+        ("local[*]", "s3a://b/j", False),
+        ("local[*]", "/var/j", False),
+        ("spark://host:7077", "s3://b/j", False),
+        ("yarn", "s3://b/j", False),
+        ("k8s://https://host", "s3://b/j", False),
+    ],
+)
+def test_a_cluster_reaches_s3_by_itself(master: str, path: str, is_out: bool) -> None:
+    session: Any = SimpleNamespace(conf={"spark.master": master})
+    assert is_out_of_reach(session, path) is is_out
+    if not is_out:
+        assert Warehouse(session, path).path == spark_path(path)
+
+
+def test_spark_knows_s3_by_another_name() -> None:
+    assert spark_path("s3://b/j/") == "s3a://b/j"
+    assert spark_path("s3a://b/s3://j") == "s3a://b/s3://j"
+    assert spark_path("/var/j/") == "/var/j"

@@ -1,0 +1,62 @@
+"""The job on a cluster, by `spark-submit`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from celery_sqs_heartbeat.pipeline import schema, submit
+from celery_sqs_heartbeat.pipeline.making import MAKERS
+from tests.pipeline.cluster import cluster
+from tests.pipeline.conftest import CHEAP
+from tests.pipeline.journals import rows_in
+from tests.support.markdown import ROOT
+from tests.support.waiting import PATIENCE, wait_until
+
+TABLES = tuple(schema.TABLES.values())
+
+
+def test_a_cluster_that_loses_a_machine_makes_the_tables_of_one_machine(
+    built: tuple[Path, Path], tmp_path: Path
+) -> None:
+    assert {*MAKERS, schema.EVENTS, schema.REJECTS} == set(TABLES)
+    journal, alone = built
+    tables = tmp_path / "tables"
+    with cluster(tmp_path, workers=2) as machines:
+        conf = {
+            **CHEAP,
+            "spark.master": machines.url,
+            # So that both have a part of everything.
+            "spark.default.parallelism": "2",
+            "spark.sql.shuffle.partitions": "2",
+            "spark.driver.host": "127.0.0.1",
+            "spark.executor.memory": "600m",
+            "spark.executor.extraJavaOptions": CHEAP["spark.driver.extraJavaOptions"],
+        }
+        command = [str(Path(sys.executable).with_name("spark-submit"))]
+        command += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+        command += [str(submit.__file__), "run"]
+        command += ["--journal", str(journal), "--warehouse", str(tables)]
+        run = subprocess.Popen(
+            command,
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            wait_until(lambda: run.poll() is not None or [*tables.glob("events/**/*.parquet")])
+            machines.workers[0].end()
+            printed, log = run.communicate(timeout=5 * PATIENCE)
+        finally:
+            run.kill()
+            run.wait()
+    assert run.returncode == 0, log[-5000:]
+    assert "Lost executor" in log
+    assert "Read the journal from 2026-03-14" in printed
+    assert all(table.name in printed for table in TABLES)
+    expected = rows_in(alone, TABLES)
+    assert all(rows for name, rows in expected.items() if name != schema.REJECTS.name)
+    assert rows_in(tables, TABLES) == expected

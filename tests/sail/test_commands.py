@@ -1,0 +1,120 @@
+"""The commands on Sail, as users run them, on a machine without Java."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from celery_sqs_heartbeat.pipeline import schema
+from tests.support.markdown import ROOT
+from tests.support.s3 import BUCKET, serving, upload
+from tests.support.waiting import PATIENCE
+
+CELERY = ("celery", "-b", "sqs://", "sqs-heartbeat")
+REPORT = (*CELERY, "report", "--engine", "sail")
+TUNE = (*CELERY, "tune", "--engine", "sail")
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Runs a module's command in an empty folder: nothing on the path, a proxy that is down."""
+
+    def run(
+        *command: str, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", *command],
+            cwd=tmp_path,
+            env={
+                "PATH": "",
+                "PYTHONPATH": str(ROOT),
+                "HOME": str(tmp_path),
+                "http_proxy": "http://127.0.0.1:9",
+                **(env or {}),
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=5 * PATIENCE,
+        )
+
+    return run
+
+
+def by_boto3() -> dict[str, str]:
+    """Return the variables by which a command finds the S3 that this process does."""
+    aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
+    return {**aws, "no_proxy": "127.0.0.1"}
+
+
+def test_run_makes_the_tables_and_tells_their_rows(run: Run, journal: Path, tmp_path: Path) -> None:
+    arguments = ("run", "--engine", "sail", "--journal", str(journal), "--warehouse", "tables")
+    done = run("celery_sqs_heartbeat.pipeline", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    for table in schema.TABLES:
+        assert table in done.stdout
+        assert (tmp_path / "tables" / table).is_dir()
+
+
+def test_report_writes_the_page_of_a_journal(run: Run, journal: Path, tmp_path: Path) -> None:
+    done = run(*REPORT, str(journal), "--out", "journal.html")
+    assert done.returncode == 0, done.stderr
+    assert "Wrote journal.html" in done.stdout
+    page = (tmp_path / "journal.html").read_text()
+    assert "keeper-starved" in page
+    assert "<svg" in page
+
+
+def test_report_on_nothing_is_a_page_that_says_so(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "journal").mkdir()
+    done = run(
+        "celery", "-b", "memory://", "sqs-heartbeat", "report", "journal", "--engine", "sail"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "nothing" in (tmp_path / "report.html").read_text().lower()
+
+
+def test_tune_prints_settings_from_a_journal_and_the_same_from_its_tables(
+    run: Run, journal: Path
+) -> None:
+    of_journal = run(*TUNE, str(journal))
+    assert of_journal.returncode == 0, of_journal.stderr
+    assert "sqs_heartbeat_queues" in of_journal.stdout
+    arguments = ("run", "--engine", "sail", "--journal", str(journal), "--warehouse", "tables")
+    run("celery_sqs_heartbeat.pipeline", *arguments)
+    assert run(*TUNE, "tables").stdout == of_journal.stdout
+
+
+def test_a_journal_on_s3_is_copied(
+    run: Run, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(monkeypatch):
+        upload(journal, "prod")
+        done = run(*TUNE, f"s3://{BUCKET}/prod", env=by_boto3())
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == run(*TUNE, str(journal)).stdout
+
+
+def test_a_journal_that_s3_does_not_give_out_is_told(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serving(monkeypatch):
+        done = run(*TUNE, "s3://nobody/prod", env=by_boto3())
+    assert done.returncode == 1
+    assert "Error: the journal 's3://nobody/prod' can't be read" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_url_is_refused_with_the_way_out(run: Run) -> None:
+    arguments = ("run", "--engine", "sail", "--journal", "j", "--warehouse", "s3://b/w")
+    done = run("celery_sqs_heartbeat.pipeline", *arguments)
+    assert done.returncode == 1
+    assert "give a folder, or take the engine spark" in done.stderr
+    assert "Traceback" not in done.stderr
