@@ -7,6 +7,8 @@ HOURS ?= 1000
 FLEET ?= build/fleet
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+# For what computes: it leaves the machine to the workers and servers, whose timeouts are real.
+BEHIND := nice -n 10
 
 # Each has servers, ports and files of its own. Together they cover tests/, whatever is added to it.
 GROUPS := test-core test-servers test-workers test-oldest test-pipeline test-sail test-pipeline-long
@@ -64,7 +66,7 @@ test: lint  ## Run all checks and tests, side by side (ten minutes)
 	@$(MAKE) --no-print-directory --jobs 6 --output-sync=target $(GROUPS)
 
 test-core: $(VENV)/test.stamp  ## Run what needs neither server nor worker: rules, models, simulations
-	$(PYTEST) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE) $(SAIL))
+	$(BEHIND) $(PYTEST) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE) $(SAIL))
 
 test-servers: $(VENV)/test.stamp  ## Run what needs SQS servers, show how these differ from AWS, and soak
 	$(PYTEST) $(SERVERS)
@@ -73,13 +75,13 @@ test-workers: $(VENV)/test.stamp  ## Run what needs real workers, three at a tim
 	$(PYTEST) $(SPREAD) 3 $(WORKERS)
 
 test-pipeline: $(VENV)/test.stamp  ## Run what needs Spark
-	$(PYTEST) $(PIPELINE) $(patsubst %,--ignore=%,$(PIPELINE_LONG))
+	$(BEHIND) $(PYTEST) $(PIPELINE) $(patsubst %,--ignore=%,$(PIPELINE_LONG))
 
 test-pipeline-long: $(VENV)/test.stamp  ## Run what needs Spark for long, once another group has ended
-	$(PYTEST) $(PIPELINE_LONG)
+	$(BEHIND) $(PYTEST) $(PIPELINE_LONG)
 
 test-sail: $(SAIL_VENV)/test.stamp $(VENV)/test.stamp  ## Run the pipeline on Sail, and compare with Spark
-	SPARK_PYTHON=$(BIN)/python $(SAIL_VENV)/bin/python -m pytest $(SAIL)
+	SPARK_PYTHON=$(BIN)/python $(BEHIND) $(SAIL_VENV)/bin/python -m pytest $(SAIL)
 
 test-oldest: $(OLDEST_VENV)/test.stamp  ## Run what holds on the oldest Celery and kombu, too
 	$(OLDEST_VENV)/bin/python -m pytest $(SPREAD) 2 -m oldest tests/integration $(WORKERS)

@@ -20,6 +20,8 @@ OPTIONS = {
     # boto3's own retries of a connection would take half a minute.
     "client-config": {"retries": {"total_max_attempts": 1}},
 }
+#: The first extension comes after two seconds.
+EAGER = {"sqs_heartbeat_threshold": 118}
 
 
 @pytest.fixture
@@ -33,10 +35,11 @@ def first(sqs_server: SqsServer) -> Iterator[FaultProxy]:
 def test_leases_are_kept_by_the_next_broker_url_when_the_one_before_is_gone(
     new_scene: NewScene, first: FaultProxy
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "8"})
+    # No lease can expire on the way to the next URL, however slow that is.
+    scene = new_scene(attributes={"VisibilityTimeout": "120"})
     dead = f"sqs://testing:testing@127.0.0.1:{free_port()}"
     urls = ";".join([dead, first.broker_url, scene.proxy.broker_url])
-    conf = {"imports": [MODULE], "broker_transport_options": OPTIONS}
+    conf = {"imports": [MODULE], "broker_transport_options": OPTIONS, **EAGER}
     worker = scene.worker("-c", "1", conf=conf, env={"CELERY_BROKER_URL": urls})
     scene.send("hold", "a")
     scene.send("work", "b")

@@ -13,7 +13,7 @@ import pyspark
 
 from celery_sqs_heartbeat.pipeline.java import use_java
 from tests.support.process import ProcessContainer
-from tests.support.waiting import wait_until
+from tests.support.waiting import SPARK_PATIENCE, wait_until
 
 _DEPLOY = "org.apache.spark.deploy"
 _SPARK = Path(pyspark.__file__).parent
@@ -55,7 +55,9 @@ def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
     try:
         master = _start("master", [f"{_DEPLOY}.master.Master", "--port", "0"], env, folder)
         started.append(master)
-        wait_until(lambda: _URL.search(master.logs()) or master.exit_code is not None)
+        wait_until(
+            lambda: _URL.search(master.logs()) or master.exit_code is not None, SPARK_PATIENCE
+        )
         found = _URL.search(master.logs())
         assert found, master.logs().decode()
         url = found[1].decode()
@@ -64,7 +66,7 @@ def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
             arguments += ["--work-dir", str(folder / f"work-{number}"), url]
             started.append(_start(f"worker-{number}", arguments, env, folder))
         made = Cluster(url, started[1:])
-        wait_until(lambda: made.registered == workers)
+        wait_until(lambda: made.registered == workers, SPARK_PATIENCE)
         yield made
     finally:
         for process in reversed(started):

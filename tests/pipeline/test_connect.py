@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.builders import message
 from tests.pipeline.golden import golden
 from tests.pipeline.test_events import encoded, frame, put
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import SPARK_PATIENCE
 
 
 def test_the_tables_are_the_same_through_spark_connect(spark: SparkSession, tmp_path: Path) -> None:
@@ -34,7 +34,7 @@ def test_the_tables_are_the_same_through_spark_connect(spark: SparkSession, tmp_
         env={**os.environ, "SPARK_REMOTE": "local[1]"},
         capture_output=True,
         text=True,
-        timeout=5 * PATIENCE,
+        timeout=SPARK_PATIENCE,
     )
     assert out.exists(), done.stderr[-3000:]
     module, through_connect = json.loads(out.read_text())

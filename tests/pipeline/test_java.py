@@ -10,7 +10,7 @@ import pytest
 from celery_sqs_heartbeat.pipeline import java
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.jdk_shim import shimmed_home
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import SPARK_PATIENCE
 
 JOB = """
 import os, sys
@@ -112,7 +112,7 @@ def test_pip_alone_is_enough_for_spark(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         env=environ,
-        timeout=5 * PATIENCE,
+        timeout=SPARK_PATIENCE,
     )
     assert "sum 45" in done.stdout, done.stderr[-3000:]
     assert f"java {tmp_path}" in done.stdout

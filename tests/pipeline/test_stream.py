@@ -26,7 +26,7 @@ from tests.pipeline.conftest import CHEAP
 from tests.pipeline.journals import rows_in, some_workers, write_all
 from tests.pipeline.report_tables import DT
 from tests.support.markdown import ROOT
-from tests.support.waiting import wait_until
+from tests.support.waiting import SPARK_PATIENCE, wait_until
 
 SUBMIT_ARGS = shlex.join(
     [*(f"--conf={name}={value}" for name, value in CHEAP.items()), "pyspark-shell"]
@@ -50,7 +50,10 @@ def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
     )
     try:
         # In the middle of the first batch: it has begun to write its first table.
-        wait_until(lambda: process.poll() is not None or [*tables.glob("events/**/*.parquet")])
+        wait_until(
+            lambda: process.poll() is not None or [*tables.glob("events/**/*.parquet")],
+            timeout=SPARK_PATIENCE,
+        )
         assert process.poll() is None
     finally:
         os.killpg(process.pid, signal.SIGKILL)

@@ -13,7 +13,7 @@ from tests.pipeline.cluster import cluster
 from tests.pipeline.conftest import CHEAP
 from tests.pipeline.journals import rows_in
 from tests.support.markdown import ROOT
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import SPARK_PATIENCE, wait_until
 
 TABLES = tuple(schema.TABLES.values())
 
@@ -47,9 +47,12 @@ def test_a_cluster_that_loses_a_machine_makes_the_tables_of_one_machine(
             text=True,
         )
         try:
-            wait_until(lambda: run.poll() is not None or [*tables.glob("events/**/*.parquet")])
+            wait_until(
+                lambda: run.poll() is not None or [*tables.glob("events/**/*.parquet")],
+                timeout=SPARK_PATIENCE,
+            )
             machines.workers[0].end()
-            printed, log = run.communicate(timeout=5 * PATIENCE)
+            printed, log = run.communicate(timeout=SPARK_PATIENCE)
         finally:
             run.kill()
             run.wait()

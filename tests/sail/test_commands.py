@@ -13,7 +13,7 @@ import pytest
 from celery_sqs_heartbeat.pipeline import schema
 from tests.support.markdown import ROOT
 from tests.support.s3 import BUCKET, serving, upload
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import SPARK_PATIENCE
 
 CELERY = ("celery", "-b", "sqs://", "sqs-heartbeat")
 REPORT = (*CELERY, "report", "--engine", "sail")
@@ -41,7 +41,7 @@ def run(tmp_path: Path) -> Run:
             capture_output=True,
             text=True,
             check=False,
-            timeout=5 * PATIENCE,
+            timeout=SPARK_PATIENCE,
         )
 
     return run
