@@ -77,19 +77,24 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
 
 
 def _why_hidden_for_as_long(tenure: Tenure, life: Life) -> str | None:
-    """Return why its last call released it after a delay as long as the timeout, if one did.
+    """Return why its last call was to release it after a delay as long as the timeout, if one was.
 
-    As after several failures, where there are no dead letters.
+    As after several failures, where there are no dead letters. After the first try of a release
+    no extension may follow: one that failed is as good as done.
     """
     run, timeout = tenure.run, tenure.queue.visibility_timeout
-    done = [call for call, entry in tenure.changes if entry.done and call.worker == tenure.worker]
+    calls = [(call, entry) for call, entry in tenure.changes if call.worker == tenure.worker]
     longest = poison_delay(tenure.count, visibility_timeout=timeout) == timeout
-    if run is None or not done or not longest or tenure.queue.max_receive_count:
+    if run is None or not calls or not longest or tenure.queue.max_receive_count:
         return None
-    if run.is_over and done[-1].started >= run.ended:
-        return BY_DESIGN.get(run.outcome)
-    kill = life.killed(run.pid, run.start, done[-1].started)
-    return "its pool process was killed" if kill and run.ended == math.inf else None
+    call, entry = calls[-1]
+    if run.is_over and call.started >= run.ended:
+        why = BY_DESIGN.get(run.outcome)
+    elif life.killed(run.pid, run.start, call.started) and run.ended == math.inf:
+        why = "its pool process was killed"
+    else:
+        return None
+    return why if entry.done or why is None else f"{why}, and its release failed"
 
 
 def _why_unread(tenure: Tenure, life: Life) -> str | None:

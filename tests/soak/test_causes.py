@@ -248,7 +248,7 @@ def test_a_receive_that_its_worker_never_saw_may_come_back_though_the_task_went_
     assert story.verdict().faults == []
 
 
-def failing_again(outcome: str, kill: float | None = None) -> Story:
+def failing_again(outcome: str, kill: float | None = None, *, fails: bool = False) -> Story:
     """A message that failed three times is given back by worker a, and done by b."""
     story = Story()
     for count in (1, 2, 3):
@@ -258,7 +258,7 @@ def failing_again(outcome: str, kill: float | None = None) -> Story:
     story.receive("a", 4, 31.0).run("a", 4, 31.5, 32.0 if outcome else math.inf, outcome)
     if kill is not None:
         story.harm("pool-kill", "a", kill, pid=1)
-    story.hide("a", 4, 32.1).receive("b", 5, 38.2).run("b", 5, 38.5, 39.0)
+    story.hide("a", 4, 32.1, fails=fails).receive("b", 5, 38.2).run("b", 5, 38.5, 39.0)
     return story.delete("b", 5, 39.1)
 
 
@@ -267,6 +267,11 @@ def failing_again(outcome: str, kill: float | None = None) -> Story:
     [
         (failing_again("fail"), "it failed by design"),
         (failing_again("", kill=31.9), "its pool process was killed"),
+        (failing_again("fail", fails=True), "it failed by design, and its release failed"),
+        (
+            failing_again("", kill=31.9, fails=True),
+            "its pool process was killed, and its release failed",
+        ),
     ],
 )
 def test_what_keeps_failing_may_be_hidden_for_as_long_as_its_timeout(
