@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from operator import itemgetter
@@ -71,10 +72,14 @@ def _folder_of(
     if journal.startswith(S3):
         with fetched(journal, first, last, _AROUND) as folder:
             yield folder
-    elif Path(journal).is_dir():
-        yield Path(journal)
-    else:
-        raise click.BadParameter(f"{journal!r} is no folder", param_hint="JOURNAL")
+        return
+    try:
+        # A folder that may not be read is an empty one to `glob`.
+        os.scandir(journal).close()
+    except OSError as error:
+        fault = f"{journal!r} can't be read: {error.strerror}"
+        raise click.BadParameter(fault, param_hint="JOURNAL") from None
+    yield Path(journal)
 
 
 if __name__ == "__main__":

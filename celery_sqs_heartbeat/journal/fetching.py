@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from boto3.exceptions import Boto3Error
@@ -46,7 +46,11 @@ def fetched(
     Args:
         around: Days before and after these to copy, too: their folders may tell of them.
     """
-    with TemporaryDirectory(prefix="sqs-heartbeat-journal-") as folder:
+    try:
+        copy = TemporaryDirectory(prefix="sqs-heartbeat-journal-")
+    except OSError as error:
+        raise _no_place(journal, gettempdir(), error) from None
+    with copy as folder:
         fetch(journal, Path(folder), _moved(first, -around), _moved(last, around))
         yield Path(folder)
 
@@ -67,7 +71,8 @@ def fetch(
         client: For S3; that of boto3's own configuration, if None.
 
     Raises:
-        FetchError: S3 does not give them out, the folder takes no more, or that is no such URL.
+        FetchError: There is no journal, S3 does not give it out, the folder takes no more, or
+            that is no such URL.
     """
     try:
         source = parse_target(journal)
@@ -77,19 +82,21 @@ def fetch(
     try:
         s3 = client or new_s3_client(max_pool_connections=_THREADS, retries={"mode": "standard"})
         keys = list(_keys(s3, source, first, last))
+        if not keys and not _is_there(s3, source):
+            raise FetchError(
+                f"there is no journal at {journal!r}: no key there begins with dt=. Give what "
+                "sqs_heartbeat_journal names"
+            )
         with ThreadPoolExecutor(_THREADS) as threads:
             for _ in threads.map(lambda key: _copy(s3, source, key, folder), keys):
                 pass
-    except (Boto3Error, BotoCoreError, ClientError) as error:
+    except (Boto3Error, BotoCoreError, ClientError, ValueError) as error:
         raise FetchError(
             f"the journal {journal!r} can't be read: {error}. Region and credentials are boto3's "
             "own (environment, profile or role); they need s3:ListBucket and s3:GetObject"
         ) from None
     except OSError as error:
-        raise FetchError(
-            f"the journal {journal!r} can't be copied to {str(folder)!r}: {error}; TMPDIR names "
-            "another place for temporary folders"
-        ) from None
+        raise _no_place(journal, str(folder), error) from None
     return len(keys)
 
 
@@ -97,7 +104,7 @@ def _keys(
     s3: Any, source: Destination, first: datetime.date | None, last: datetime.date | None
 ) -> Iterator[str]:
     """Yield the keys of the segments of these days. S3 lists keys in their order."""
-    below = f"{source.prefix}/" if source.prefix else ""
+    below = _below(source)
     # Before the first of the day's keys, and after all of the day before.
     start = f"{below}dt={first}" if first else below
     pages = s3.get_paginator("list_objects_v2").paginate(
@@ -110,7 +117,32 @@ def _keys(
                 continue
             if last and match[1] > last.isoformat():
                 return
+            _check_day(match[1], f"s3://{source.bucket}/{found['Key']}")
             yield found["Key"]
+
+
+def _check_day(day: str, url: str) -> None:
+    try:
+        datetime.date.fromisoformat(day)
+    except ValueError:
+        raise FetchError(f"{url!r} is in a folder of no day: move it away") from None
+
+
+def _is_there(s3: Any, source: Destination) -> bool:
+    """Return whether there is any day's folder, or the like of it."""
+    asked = {"Bucket": source.bucket, "Prefix": f"{_below(source)}dt=", "MaxKeys": 1}
+    return bool(s3.list_objects_v2(**asked)["KeyCount"])
+
+
+def _below(source: Destination) -> str:
+    return f"{source.prefix}/" if source.prefix else ""
+
+
+def _no_place(journal: str, folder: str, error: OSError) -> FetchError:
+    return FetchError(
+        f"the journal {journal!r} can't be copied to {folder!r}: {error}; TMPDIR names "
+        "another place for temporary folders"
+    )
 
 
 def _moved(day: datetime.date | None, by: int) -> datetime.date | None:

@@ -47,9 +47,10 @@ def closed_segments(folder: Path) -> list[Path]:
 
 def all_segments(folder: Path) -> Iterator[Path]:
     """Return each segment once, in order: by day, worker and number."""
-    closed = closed_segments(folder)
+    # First those that are open: one that is closed meanwhile is in one of both lists.
+    still_open, closed = open_segments(folder), closed_segments(folder)
     shown = set(closed)
-    left = [path for path in open_segments(folder) if closed_path(path) not in shown]
+    left = [path for path in still_open if closed_path(path) not in shown]
     yield from _ordered([*closed, *left])
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 
 _ONE_DAY = datetime.timedelta(days=1)
-#: The folder of a day, in a journal and below a table.
-_FOLDER = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/")
+#: A file in the folder of a day: below a table, or in a worker's folder of a journal.
+_FILE = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/(?:worker=[^/]*/)?[^/]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def day_of_file(path: str) -> datetime.date | None:
     Raises:
         PipelineError: The folder's name is no day of the calendar.
     """
-    match = _FOLDER.search(path)
+    match = _FILE.search(path)
     if match is None:
         return None
     try:

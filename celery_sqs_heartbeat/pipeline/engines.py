@@ -58,8 +58,10 @@ class Engine:
 
         Arguments, result and errors are those of `build`.
         """
+        # Before a journal is copied for tables that can't be kept.
+        made = self.warehouse(spark, warehouse)
         with within_reach(spark, journal, first, last, progress) as source:
-            return self.take_in(spark, source, warehouse, first, last, progress)
+            return self.take_in(spark, source, made.path, first, last, progress)
 
     def build(
         self,

@@ -57,9 +57,11 @@ def start(
         late: In days, the watermark, as the module tells.
 
     Raises:
-        PipelineError: There is no such journal, or it or the warehouse is on S3 and Spark is not.
+        PipelineError: There is no such journal, or one of the places is on S3 and Spark is not.
     """
     refuse_out_of_reach(spark, journal, "journal")
+    refuse_out_of_reach(spark, checkpoint, "checkpoint")
+    tables = Warehouse(spark, warehouse)
     read_lines(spark, journal)
     checkpoint = spark_path(checkpoint)
     segments = (
@@ -71,7 +73,6 @@ def start(
         .select("dt")
     )
     alerts = Alerts(spark, f"{checkpoint}/alerts", tell)
-    tables = Warehouse(spark, warehouse)
 
     def take_in(batch: DataFrame, number: int) -> None:
         days = [row["dt"] for row in batch.where("dt IS NOT NULL").distinct().collect()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
@@ -77,6 +78,10 @@ def test_a_journal_may_be_a_whole_bucket(s3: Any, tmp_path: Path) -> None:
     [
         ("s3://nobody/prod", "'s3://nobody/prod' can't be read: .*NoSuchBucket.*s3:ListBucket"),
         ("s3://", "'s3://' must be a folder, or s3://BUCKET/PREFIX"),
+        (
+            f"s3://{BUCKET}/typo",
+            f"there is no journal at 's3://{BUCKET}/typo'.* sqs_heartbeat_journal",
+        ),
     ],
 )
 def test_a_journal_that_s3_does_not_give_out_is_told(
@@ -84,6 +89,31 @@ def test_a_journal_that_s3_does_not_give_out_is_told(
 ) -> None:
     with pytest.raises(FetchError, match=fault):
         fetch(journal, tmp_path)
+
+
+def test_a_folder_of_no_day_is_told_by_its_key(s3: Any, tmp_path: Path) -> None:
+    s3.put_object(Bucket=BUCKET, Key=KEYS[0].replace("03-13", "02-31"), Body=b"")
+    with pytest.raises(FetchError, match=f"'{JOURNAL}/dt=2026-02-31/.*' .* of no day: move"):
+        fetch(JOURNAL, tmp_path)
+
+
+def test_a_setting_of_boto3_that_is_wrong_is_told(
+    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "localhost:4566")
+    with pytest.raises(FetchError, match=r"can't be read: .*localhost:4566.* boto3's own"):
+        fetch(JOURNAL, tmp_path)
+
+
+def test_a_place_for_temporary_folders_that_is_not_there_is_told(
+    s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
+    with (
+        pytest.raises(FetchError, match=r"can't be copied to '.*none': .*TMPDIR names another"),
+        fetched(JOURNAL, None, None, 0),
+    ):
+        pass
 
 
 def test_credentials_that_are_missing_are_told(

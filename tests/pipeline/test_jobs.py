@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline import jobs, schema
 from celery_sqs_heartbeat.pipeline.__main__ import main
-from celery_sqs_heartbeat.pipeline.days import Days, stretches
+from celery_sqs_heartbeat.pipeline.days import Days, day_of_file, stretches
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.jobs import refresh
@@ -95,6 +95,24 @@ def test_stretches_are_days_without_a_gap() -> None:
         (9 * ONE_DAY, 9 * ONE_DAY),
     ]
     assert stretches([]) == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/j/dt=2026-03-14/worker=w1/seg-1.jsonl.zst",
+        "/j/dt=2026-03-14/part-0.parquet",
+        "/j/dt=2026-03-14/",
+        "/backups/dt=2025-01-01/j/dt=2026-03-14/worker=w1/seg-1.jsonl.zst",
+        "/backups/dt=2025-01-01/t/dt=2026-03-14/part-0.parquet",
+    ],
+)
+def test_the_day_of_a_file_is_that_of_the_folder_next_to_it(path: str) -> None:
+    assert day_of_file(path) == date(2026, 3, 14)
+
+
+def test_a_file_in_another_folder_is_of_no_day() -> None:
+    assert day_of_file("/backups/dt=2025-01-01/t/dt=latest/part-0.parquet") is None
 
 
 def test_a_folder_of_no_day_is_told(spark: SparkSession, tmp_path: Path) -> None:

@@ -51,9 +51,21 @@ def test_a_warehouse_on_s3_is_refused_on_one_machine_before_anything_is_read(
         engine_of(SPARK).build(spark, "no-journal", "s3://b/tables")
 
 
-def test_a_stream_of_a_journal_on_s3_is_refused_on_one_machine(spark: SparkSession) -> None:
-    with pytest.raises(PipelineError, match=r"journal 's3://b/j' is on S3, .* on a cluster"):
-        start(spark, "s3://b/j", "tables", "checkpoint", every=None, tell=print)
+@pytest.mark.parametrize("what", ["journal", "warehouse", "checkpoint"])
+def test_a_stream_is_refused_on_one_machine_where_anything_of_it_is_on_s3(
+    spark: SparkSession, tmp_path: Path, what: str
+) -> None:
+    places = {name: str(tmp_path) for name in ("journal", "warehouse", "checkpoint")}
+    places[what] = "s3://b/p"
+    with pytest.raises(PipelineError, match=rf"{what} 's3://b/p' is on S3, .* on a cluster"):
+        start(spark, **places, every=None, tell=print)
+
+
+def test_nothing_is_copied_for_a_warehouse_that_is_refused(spark: SparkSession, s3: Any) -> None:
+    told: list[str] = []
+    with pytest.raises(PipelineError, match="'s3://b/tables' is on S3"):
+        engine_of(SPARK).read_journal(spark, JOURNAL, "s3://b/tables", progress=told.append)
+    assert told == []
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_a_line_that_is_no_event_is_noticed(
     write_segment(one_worker, "2026-03-14", "w2", [], FAULTS[fault])
     # A Python that does nothing: that it is asked is what counts.
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(PipelineError, match=r"neither Sail nor Spark could read .* Sail: "):
+    with pytest.raises(PipelineError, match=r"neither Sail nor Spark could make events.* Sail: "):
         build(spark, str(one_worker), str(tmp_path / "w"))
 
 
@@ -64,7 +64,7 @@ def test_a_closed_segment_that_was_cut_is_noticed(
     (segment,) = one_worker.rglob("*.zst")
     segment.write_bytes(segment.read_bytes()[:-9])
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(PipelineError, match=r"neither Sail nor Spark could read .* Sail: "):
+    with pytest.raises(PipelineError, match=r"neither Sail nor Spark could make events.* Sail: "):
         build(spark, str(one_worker), str(tmp_path / "w"))
 
 
@@ -83,7 +83,7 @@ def test_a_journal_with_faults_gives_the_tables_and_rejects_that_spark_gives(
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(sys, "executable", spark_python)
         build(spark, str(one_worker), str(tmp_path / "sail"))
-    assert "Sail can't read all of" in caplog.text
+    assert "Sail can't make events of all of" in caplog.text
     by_spark(one_worker, tmp_path / "spark", "events")
     tables = (schema.EVENTS, schema.REJECTS)
     made = rows_in(tmp_path / "sail", tables)
@@ -135,7 +135,7 @@ def test_days_without_a_journal_build_nothing(
         ("file://host/journal", "w", "the journal is 'file://host/journal': give a folder"),
         *(("a" + sign, "w", "for a pattern, and the journal is") for sign in "*?[]{}"),
         (__file__, "w", "there is no journal at"),
-        (".", __file__, "is a file: give a folder"),
+        (".", __file__, "can't be written: .*File exists.*; give a folder"),
     ],
 )
 def test_what_is_no_folder_is_told(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
+from tempfile import mkdtemp
 
 import pytest
 from pyspark.errors import PySparkException
@@ -13,7 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse, sweep
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.sail import warehouse as module
+from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse, folder_of, sweep
 
 TABLE = schema.REJECTS
 DAYS = [date(2026, 3, day) for day in range(1, 5)]
@@ -50,6 +56,35 @@ def test_days_that_have_no_rows_any_more_are_emptied(
     assert lines_in(warehouse) == {DAYS[0]: 1, DAYS[1]: 2, DAYS[3]: 1}
     warehouse.write(TABLE, warehouse.nothing(TABLE), DAYS[0], DAYS[3])
     assert lines_in(warehouse) == {}
+
+
+def test_days_are_those_of_the_table_whatever_folder_it_is_in(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    warehouse = SailWarehouse(spark, str(tmp_path / f"dt={DAYS[1]}" / "w"))
+    warehouse.write(TABLE, rows(spark, dict.fromkeys(DAYS, 1)), DAYS[0], DAYS[3])
+    warehouse.write(TABLE, rows(spark, {DAYS[1]: 2}), DAYS[1], DAYS[1])
+    assert lines_in(warehouse) == {DAYS[0]: 1, DAYS[1]: 2, DAYS[2]: 1, DAYS[3]: 1}
+
+
+def test_a_place_that_can_not_be_written_is_told(
+    spark: SparkSession,
+    warehouse: SailWarehouse,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "file").touch()
+    below = SailWarehouse(spark, str(tmp_path / "file" / "w"))
+    with pytest.raises(PipelineError, match=r"warehouse '.*/file/w' can't be written: .*Not a dir"):
+        below.write(TABLE, rows(spark, {DAYS[0]: 1}))
+
+    def rename(path: Path, target: Path) -> Path:
+        raise OSError(errno.EXDEV, os.strerror(errno.EXDEV), str(path), None, str(target))
+
+    # As where another file system is mounted in the place of a table.
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(PipelineError, match=r"can't be written: .*Invalid cross-device link"):
+        warehouse.write(TABLE, rows(spark, {DAYS[0]: 1}))
 
 
 def test_a_write_that_fails_changes_nothing(spark: SparkSession, warehouse: SailWarehouse) -> None:
@@ -107,6 +142,45 @@ def test_a_day_that_a_killed_run_had_moved_away_is_put_back(
     sweep(warehouse.path, older_than=time.time() + 1)
     assert lines_in(warehouse) == {DAYS[0]: 1, DAYS[1]: 2}
     assert [path.name for path in Path(warehouse.path).iterdir()] == [TABLE.name]
+
+
+def test_a_day_that_a_killed_run_had_emptied_stays_empty(
+    spark: SparkSession, warehouse: SailWarehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse.write(TABLE, rows(spark, dict.fromkeys(DAYS[:2], 1)))
+
+    @contextmanager
+    def never_removed(**options: str) -> Iterator[str]:
+        yield mkdtemp(**options)
+
+    with monkeypatch.context() as killed:
+        killed.setattr(module, "TemporaryDirectory", never_removed)
+        warehouse.write(TABLE, rows(spark, {DAYS[1]: 2}), DAYS[0], DAYS[1])
+    sweep(warehouse.path, older_than=time.time() + 1)
+    assert lines_in(warehouse) == {DAYS[1]: 2}
+
+
+@pytest.mark.parametrize(
+    ("path", "folder"),
+    [
+        ("file:///data/run#1", "/data/run#1"),
+        ("file:///data/x?y", None),
+        ("//data/[x/y", None),
+        ("//data//tables", "/data/tables"),
+        ("/data/runs:old/tables", "/data/runs:old/tables"),
+        ("file://localhost/data", "/data"),
+        ("file:/data", "/data"),
+        ("file://host/data", None),
+        ("s3a://bucket/data", None),
+        ("hdfs:/data", None),
+    ],
+)
+def test_a_folder_is_named_by_its_path_or_by_a_url_of_files(path: str, folder: str | None) -> None:
+    if folder is None:
+        with pytest.raises(PipelineError, match=r"engine sail .* or take the engine spark"):
+            folder_of(path, "warehouse")
+    else:
+        assert folder_of(path, "warehouse") == Path(folder)
 
 
 def test_what_a_killed_run_left_is_swept_once_it_is_old(tmp_path: Path) -> None:

@@ -39,6 +39,6 @@ def read_by_spark(journal: Path, warehouse: str, run: Days, before: Exception) -
     )
     if done.returncode:
         raise PipelineError(
-            f"neither Sail nor Spark could read {journal}. Sail: {before}\n"
-            f"Spark: {done.stderr[-2000:].strip()}"
+            f"neither Sail nor Spark could make events of {journal}. Sail: {before}\n"
+            f"Spark ended with {done.returncode}: {done.stderr[-2000:].strip()}"
         )

@@ -111,7 +111,7 @@ def write_lines(
             # One that is closed while it is read is not there any more, under that name.
             if not is_last and set(before) - set(open_segments(journal)):
                 continue
-            _log.warning("Sail can't read all of %s, so Spark reads it: %s", journal, error)
+            _log.warning("Sail can't make events of all of %s, so Spark does: %s", journal, error)
             progress("events and rejects, by Spark")
             read_by_spark(journal, warehouse.path, run, error)
         return

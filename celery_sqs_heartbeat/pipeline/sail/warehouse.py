@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import datetime
+import re
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -19,8 +20,11 @@ from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, between
 
 #: Of the folders beside the tables that hold what is being made. Readers of tables pass them by.
 _MAKING = ".making-"
-#: In there: the days that were replaced, by table.
-_GONE = "gone"
+#: In there: the days that were replaced, by table, and those that have no rows any more.
+_GONE, _EMPTIED = "gone", "emptied"
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):/", re.IGNORECASE)
+#: A folder of this machine, as a URL: `file:/F`, `file:///F` or `file://localhost/F`.
+_FILE_URL = re.compile(r"file:(?://(?:localhost)?)?(?=/(?!/))", re.IGNORECASE)
 
 
 class SailWarehouse(Warehouse):
@@ -50,21 +54,23 @@ class SailWarehouse(Warehouse):
             revise: Is given the rows that were written, and may return others for them.
         """
         folder = Path(self._folder(table))
-        with self._making() as making:
+        with self._faults_told(), self._making() as making:
             made, revised = Path(making, "made"), Path(making, "revised")
-            gone = Path(making, _GONE, table.name)
+            gone, emptied = Path(making, _GONE, table.name), Path(making, _EMPTIED)
             write_parquet(frame, made, PARTITION)
             better = revise(self._below(made, table))
             if better is not None:
                 write_parquet(better, revised, PARTITION)
                 made = revised
             gone.mkdir(parents=True)
+            emptied.mkdir()
             folder.mkdir(exist_ok=True)
             new = {day.name: day for day in _days(made, first, last)}
             is_all = first is not None and last is not None
-            emptied = {day.name for day in _days(folder, first, last)} if is_all else set()
-            for name in sorted(emptied | set(new)):
-                _replace(folder / name, new.get(name), gone / name)
+            old = {day.name for day in _days(folder, first, last)} if is_all else set()
+            for name in sorted(old | set(new)):
+                away = gone if name in new else emptied
+                _replace(folder / name, new.get(name), away / name)
 
     def read(
         self,
@@ -82,21 +88,33 @@ class SailWarehouse(Warehouse):
 
     def kept(self) -> SailKept:
         """Return what keeps frames in files beside the tables."""
-        return SailKept(self._spark, self._making())
+        with self._faults_told():
+            return SailKept(self._spark, self._making())
 
     def _making(self) -> TemporaryDirectory[str]:
         folder = Path(self.path)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except FileExistsError:
-            raise PipelineError(f"the warehouse {self.path!r} is a file: give a folder") from None
+        folder.mkdir(parents=True, exist_ok=True)
         return TemporaryDirectory(prefix=_MAKING, dir=folder)
+
+    @contextmanager
+    def _faults_told(self) -> Iterator[None]:
+        """Tell of a place that takes no tables by its name.
+
+        Raises:
+            PipelineError: In place of the system's error.
+        """
+        try:
+            yield
+        except OSError as error:
+            raise PipelineError(
+                f"the warehouse {self.path!r} can't be written: {error}; give a folder that can be"
+            ) from None
 
 
 def _days(table: Path, first: datetime.date | None, last: datetime.date | None) -> Iterator[Path]:
     """Yield the folders of the days from first to last."""
     for folder in table.glob(f"{PARTITION}=*"):
-        day = day_of_file(f"{folder}/")
+        day = day_of_file(f"/{folder.name}/")
         if day and (first is None or first <= day) and (last is None or day <= last):
             yield folder
 
@@ -123,14 +141,14 @@ def folder_of(path: str, what: str) -> Path:
     Raises:
         PipelineError: It is a URL, or Sail would take it for a pattern.
     """
-    url = urlsplit(path)
-    if url.scheme not in ("", "file") or url.netloc not in ("", "localhost"):
+    here = _FILE_URL.sub("", path, count=1)
+    if _SCHEME.match(here):
         raise PipelineError(
             f"the engine sail works on folders of this machine, and the {what} is {path!r}: "
             "give a folder, or take the engine spark"
         )
     # Without `..`, which Sail takes out of a path without looking where it leads.
-    folder = Path(url.path if url.scheme else path).resolve()
+    folder = Path(here).resolve()
     if found := sorted(set(str(folder)) & set("*?[]{}")):
         raise PipelineError(
             f"the engine sail takes {' '.join(found)} for a pattern, and the {what} is "

@@ -30,8 +30,9 @@ FOLDER = "_folder"
 FIRST, LAST = "_first", "_last"
 
 CLOSED = "seg-*.jsonl.zst"
-#: The names of segments, in Spark's patterns.
-SEGMENTS = (CLOSED, "seg-*.jsonl.open")
+#: The names of segments, in Spark's patterns: in this order one that is closed while they are
+#: looked for is found.
+SEGMENTS = ("seg-*.jsonl.open", CLOSED)
 ANY_SEGMENT = "seg-*.jsonl.{zst,open}"
 #: The path of a segment below its journal's folder.
 _RELATIVE = r"dt=[^/]+/worker=[^/]+/[^/]+$"

@@ -87,4 +87,4 @@ def test_it_can_be_narrowed_down(folder: Path, options: list[str], events: list[
 def test_a_folder_that_is_not_there_is_told() -> None:
     result = CliRunner().invoke(main, ["/nowhere"])
     assert result.exit_code == 2
-    assert "is no folder" in result.output
+    assert "can't be read: No such file" in result.output
