@@ -33,7 +33,7 @@ NEEDED = len(TASKS) + FAILURES + 1
 #: How long workers are watched at least: a duplicate may start after the last success.
 WATCH_SECONDS = 26.0
 #: When a phase is given up. Only a machine under heavy load comes near it.
-LIMIT_SECONDS = 120.0
+LIMIT_SECONDS = 300.0
 POLL_SECONDS = 0.1
 
 #: Told of the executions so far and of what goes on.

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 #: What the worker logs once it consumes.
 READY = " ready."
 #: A start takes one or two seconds; a busy machine with cold caches needs far more.
-START_SECONDS = 30.0
+START_SECONDS = 120.0
 #: How long a warm shutdown may take. A stock worker may be amid a duplicate: it is not waited for.
 STOP_SECONDS = 3.0
 POLL_SECONDS = 0.05

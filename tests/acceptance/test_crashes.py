@@ -22,7 +22,8 @@ def test_a_killed_workers_message_comes_back_soon_after_its_last_extension(
     scene.send("hold", "a")
     # A busy machine may hold up one of the two, but hardly both.
     delays = [_kill_and_wait(scene, scene.worker("-c", "1", "-P", pool), n) for n in (1, 2)]
-    assert min(delays) < VISIBILITY_TIMEOUT + 1
+    # No further extension came.
+    assert min(delays) < 2 * VISIBILITY_TIMEOUT
     scene.worker("-c", "1", "-P", pool)
     scene.wait_for_notes("start", 3)
     scene.let_end("a")

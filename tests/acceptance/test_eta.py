@@ -12,10 +12,11 @@ from tests.acceptance.record import extensions, receives, receives_by_time
 from tests.acceptance.scene import Scene
 
 NewScene = Callable[..., Scene]
-SHORT = {"VisibilityTimeout": "8"}
+SHORT = {"VisibilityTimeout": "12"}
+EAGER = {"sqs_heartbeat_threshold": 8}
 LIMIT = 6
 #: Over several of the queue's visibility timeouts, in seconds.
-COUNTDOWN = 16
+COUNTDOWN = 26
 
 
 def test_no_more_messages_with_a_countdown_are_held_than_the_limit_and_each_until_its_time(
@@ -23,7 +24,8 @@ def test_no_more_messages_with_a_countdown_are_held_than_the_limit_and_each_unti
 ) -> None:
     scene = new_scene(attributes=SHORT)
     keys = [f"{number:02}" for number in range(2 * LIMIT)]
-    scene.worker("-c", "1", conf={"imports": [MODULE], "worker_eta_task_limit": LIMIT})
+    conf = {"imports": [MODULE], "worker_eta_task_limit": LIMIT, **EAGER}
+    scene.worker("-c", "1", conf=conf)
     for key in keys:
         scene.send("work", key, countdown=COUNTDOWN)
     scene.wait_for_notes("end", len(keys))
@@ -48,9 +50,8 @@ def most_held(scene: Scene) -> int:
 @pytest.mark.oldest
 def test_a_message_is_extended_whatever_it_waits_for(new_scene: NewScene) -> None:
     scene = new_scene(attributes=SHORT)
-    scene.worker(
-        "-c", "1", conf={"imports": [MODULE, kinds.MODULE], "worker_prefetch_multiplier": 10}
-    )
+    conf = {"imports": [MODULE, kinds.MODULE], "worker_prefetch_multiplier": 10, **EAGER}
+    scene.worker("-c", "1", conf=conf)
     for key in ("limited now", "limited later"):
         send(scene, "seldom", key)
     scene.wait_for_notes("end", 1)

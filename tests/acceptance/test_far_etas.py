@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.acceptance.scene import Scene
+from tests.acceptance.scene import LONG, Scene
 
 NewScene = Callable[..., Scene]
 CHANGE = "ChangeMessageVisibilityBatch"
@@ -14,9 +14,9 @@ HOUR = 3600
 def test_one_is_handed_back_until_it_is_due_and_then_runs_once(new_scene: NewScene) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "4"})
     scene.worker("-c", "1", conf={"sqs_heartbeat_max_lease": 4})
-    scene.send("work", "a", countdown=10)
+    scene.send("work", "a", countdown=20)
     entry = scene.proxy.wait_for(CHANGE)[0].entries[0]
-    assert 4 < entry["VisibilityTimeout"] <= 10
+    assert 4 < entry["VisibilityTimeout"] <= 20
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
     assert scene.keys("start") == ["a"]
@@ -27,7 +27,7 @@ def test_one_is_handed_back_until_it_is_due_and_then_runs_once(new_scene: NewSce
 def test_one_beyond_twelve_hours_is_handed_back_for_as_long_as_sqs_allows(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(max_receive_count=3)
+    scene = new_scene(max_receive_count=3, attributes=LONG)
     worker = scene.worker("-c", "1")
     scene.send("work", "a", countdown=20 * HOUR)
     entry = scene.proxy.wait_for(CHANGE)[0].entries[0]
@@ -37,7 +37,7 @@ def test_one_beyond_twelve_hours_is_handed_back_for_as_long_as_sqs_allows(
 
 
 def test_a_queue_that_allows_too_few_receives_for_it_is_warned_of(new_scene: NewScene) -> None:
-    scene = new_scene(max_receive_count=2)
+    scene = new_scene(max_receive_count=2, attributes=LONG)
     worker = scene.worker("-c", "1")
     scene.send("work", "a", countdown=30 * HOUR)
     scene.send("work", "b", countdown=30 * HOUR)

@@ -66,7 +66,7 @@ def test_a_task_that_can_not_be_started_costs_no_slot_and_not_the_worker(
 def test_what_is_foreign_or_of_an_unknown_task_ends_in_the_dead_letter_queue(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(max_receive_count=1)
+    scene = new_scene(max_receive_count=1, attributes={"VisibilityTimeout": "12"})
     scene.worker("-c", "1", conf=CONF)
     bodies = [FOREIGN["text"].body, FOREIGN["JSON object"].body, FOREIGN["broken base64"].body]
     for body in bodies:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.journal import read_journal
-from tests.acceptance.record import receives
+from tests.acceptance.record import CHANGE, receives
 from tests.acceptance.scene import LONG, Scene
 from tests.support.workers import ProcessWorker
 
@@ -33,10 +33,14 @@ def ask(worker: ProcessWorker, path: str) -> str:
 def test_its_journal_tells_the_life_of_a_message(
     new_scene: NewScene, tmp_path: Path, pool: str
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    scene = new_scene(attributes={"VisibilityTimeout": "60"})
     folder = tmp_path / "journal"
-    worker = scene.worker("-c", "1", "-P", pool, conf={"sqs_heartbeat_journal": str(folder)})
-    scene.send("work", "a", 5)
+    # One extension, eight seconds after the receive.
+    conf = {"sqs_heartbeat_journal": str(folder), "sqs_heartbeat_threshold": 52}
+    worker = scene.worker("-c", "1", "-P", pool, conf=conf)
+    scene.send("hold", "a")
+    scene.proxy.wait_for(CHANGE)
+    scene.let_end("a")
     scene.wait_until_empty()
     worker.kill(signal.SIGTERM)
     assert worker.wait_for_exit() == 0
@@ -81,12 +85,14 @@ def leases(worker: ProcessWorker) -> list[dict[str, Any]]:
 
 
 def test_its_spans_are_on_the_trace_of_the_message(new_scene: NewScene, tmp_path: Path) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    scene = new_scene(attributes={"VisibilityTimeout": "60"})
     spans = tmp_path / "spans"
-    conf = {"sqs_heartbeat_otel": True}
+    conf = {"sqs_heartbeat_otel": True, "sqs_heartbeat_threshold": 57}
     scene.worker("-c", "1", conf=conf, env={"PROJ_SPANS": str(spans)})
     trace = "0af7651916cd43dd8448eb211c80319c"
-    scene.send("work", "a", 5, headers={"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+    scene.send("hold", "a", headers={"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
+    scene.proxy.wait_for(CHANGE)
+    scene.let_end("a")
     scene.wait_until_empty()
     scene.wait_until(spans.exists)
     assert spans.read_text().splitlines()[0] == f"sqs_heartbeat.extend {trace}"

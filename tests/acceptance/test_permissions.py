@@ -13,11 +13,12 @@ NewScene = Callable[..., Scene]
 def test_without_permission_to_extend_the_worker_goes_on_without_leases(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene()
+    scene = new_scene(attributes={"VisibilityTimeout": "8"})
     scene.proxy.rule("ChangeMessageVisibilityBatch", deny())
-    worker = scene.worker("-c", "2", "-P", "threads")
+    conf = {"sqs_heartbeat_threshold": 6}
+    worker = scene.worker("-c", "2", "-P", "threads", conf=conf)
     for key in ("a", "b"):
-        scene.send("work", key, 6)
+        scene.send("work", key, 12)
     scene.wait_for_notes("end", 2)
     for key in ("c", "d"):
         scene.send("work", key)

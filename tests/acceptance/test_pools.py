@@ -32,8 +32,9 @@ def test_long_tasks_that_yield_run_once_each(new_scene: NewScene, pool: str) -> 
 @pytest.mark.oldest
 @GREEN_POOLS
 def test_a_task_that_never_yields_is_extended_while_it_runs(new_scene: NewScene, pool: str) -> None:
-    scene = new_scene()
-    scene.worker("-c", "10", "-P", pool)
+    scene = new_scene(attributes={"VisibilityTimeout": "20"})
+    # Extended every two seconds.
+    scene.worker("-c", "10", "-P", pool, conf={"sqs_heartbeat_threshold": 18})
     # One that yields shares its hub and is kept all the same.
     scene.send("work", "yields", 1.5 * VISIBILITY_TIMEOUT)
     scene.send("spin", "spins", 2.5 * VISIBILITY_TIMEOUT)

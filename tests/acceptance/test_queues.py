@@ -19,13 +19,19 @@ OPTIONS: dict[str, Any] = {"region": "us-east-1", "is_secure": False, "wait_time
 def test_each_of_several_queues_is_kept_by_its_own_visibility_timeout(
     new_scene: NewScene,
 ) -> None:
-    own, set_, made = new_scene(attributes=SHORT), new_scene(attributes=LONG), new_scene()
+    own = new_scene(attributes={"VisibilityTimeout": "80"})
+    set_, made = new_scene(attributes=LONG), new_scene()
     # The worker makes the third one anew.
     made.client.delete_queue(QueueUrl=made.url)
     conf = {
         "imports": [MODULE],
-        "sqs_heartbeat_queues": {set_.name: {"visibility_timeout": 7}},
-        "broker_transport_options": {**OPTIONS, "visibility_timeout": 9},
+        # Each is extended once, ten seconds after its receive.
+        "sqs_heartbeat_queues": {
+            own.name: {"threshold": 70},
+            set_.name: {"visibility_timeout": 70, "threshold": 60},
+            made.name: {"threshold": 80},
+        },
+        "broker_transport_options": {**OPTIONS, "visibility_timeout": 90},
     }
     names = ",".join(scene.name for scene in (own, set_, made))
     own.worker("-c", "6", "-Q", names, conf=conf)
@@ -40,7 +46,7 @@ def test_each_of_several_queues_is_kept_by_its_own_visibility_timeout(
         own.let_end(scene.name)
     own.wait_for_notes("end", 6)
     wait_for_no_lease(own)
-    for scene, timeout in ((own, 8), (set_, 7), (made, 9)):
+    for scene, timeout in ((own, 80), (set_, 70), (made, 90)):
         scene.wait_until_empty()
         assert len(receives(scene)) == 2
         assert set(timeouts_asked(scene)) == {timeout}

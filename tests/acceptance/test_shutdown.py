@@ -26,7 +26,7 @@ def test_a_warm_shutdown_gives_back_at_once_what_no_process_has_started(
 ) -> None:
     scene = new_scene(attributes=LONG)
     first = scene.worker("-c", "1", "-P", pool)
-    scene.send("work", "long", 15)
+    scene.send("hold", "long")
     scene.wait_for_notes("start", 1)
     for key in ("b", "c", "d"):
         scene.send("work", key)
@@ -36,6 +36,7 @@ def test_a_warm_shutdown_gives_back_at_once_what_no_process_has_started(
     scene.wait_for_notes("end", 3)
     # Another worker has run them while the long task still runs.
     assert scene.keys("end") == ["b", "c", "d"]
+    scene.let_end("long")
     assert first.process.wait(PATIENCE) == 0
     scene.wait_until_empty()
     assert scene.keys("start") == ["b", "c", "d", "long"]
@@ -104,14 +105,16 @@ def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(
     new_scene: NewScene, env: dict[str, str], signal: str
 ) -> None:
     scene = new_scene(attributes=LONG)
-    conf: dict[str, Any] = {"worker_soft_shutdown_timeout": 6}
+    conf: dict[str, Any] = {"worker_soft_shutdown_timeout": 10}
     worker = scene.worker("-c", "2", conf=conf, env=env)
-    scene.send("work", "short", 4)
+    scene.send("hold", "short")
     scene.send("work", "long", 200)
     scene.wait_for_notes("start", 2)
     scene.send("work", "waiting", 200)
     scene.wait_until(lambda: len(receives(scene)) == 3)
     worker.kill(signal)
+    worker.wait_for_log("Initiating Soft Shutdown")
+    scene.let_end("short")
     scene.wait_for_notes("end", 1)
     worker.process.wait(PATIENCE)
     scene.wait_until(lambda: scene.counts() == (2, 0))

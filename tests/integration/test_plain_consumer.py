@@ -121,7 +121,7 @@ def test_a_delete_whose_answer_was_lost_is_confirmed_by_the_next(consumer: Consu
     with consumer.keeper.hold(consumer.url, message):
         pass
     assert consumer.keeper.flush(PATIENCE)
-    assert len(consumer.proxy.calls("DeleteMessageBatch")) == 2
+    assert len(consumer.proxy.calls("DeleteMessageBatch")) >= 2
 
 
 def test_a_hung_call_fails_within_the_margin_and_is_repeated(consumer: Consumer) -> None:

@@ -132,7 +132,7 @@ def test_without_prometheus_client_metrics_say_how_to_get_them(scene: Observed) 
 def test_a_keeper_that_hangs_is_unhealthy_until_it_goes_on() -> None:
     gate = Gate()
     with observed(before=gate, terms=EAGER, late_after=0.2) as scene:
-        assert get(scene, "/healthz").json()["status"] == "ok"
+        wait_until(lambda: get(scene, "/healthz").json()["status"] == "ok")
         gate.shut()
         scene.keeper.note_start(scene.receive("a"))
         wait_until(lambda: get(scene, "/healthz").status == 503)

@@ -35,6 +35,7 @@ from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.green.home import home
 from celery_sqs_heartbeat.sqs.clients import ClientPool
+from tests.support.waiting import PATIENCE
 
 QUEUE = "https://sqs/1/q"
 #: Due for extension a tenth of a second after each extension.
@@ -133,7 +134,9 @@ def keeping() -> dict[str, Any]:
     keeper.receive(QUEUE, {"MessageId": "a", "ReceiptHandle": "a-1"})
     wait(lambda: sqs.sent)
     before = len(sqs.sent)
-    spin(2.0)
+    until = time.monotonic() + PATIENCE
+    while len(sqs.sent) < before + 3 and time.monotonic() < until:
+        spin(0.1)
     meanwhile = len(sqs.sent) - before
     ticks = 0
 
@@ -144,10 +147,11 @@ def keeping() -> dict[str, Any]:
             ticks += 1
 
     spawn(tick)
-    sqs.pause = 0.5
+    sqs.pause = 3.0
     keeper.done("a-1")
-    flushed = keeper.flush()
+    flushed = keeper.flush(PATIENCE)
     ticked = ticks
+    sqs.pause = 0.0
     keeper.stop()
     again = LeaseKeeper(sqs, terms=EAGER)
     for each in (keeper, again):

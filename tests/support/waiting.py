@@ -9,7 +9,7 @@ from typing import Any
 #: How long what must happen may take, in seconds. Nothing is proved by a machine's speed.
 PATIENCE = 120.0
 #: The same for what runs on Spark, which takes minutes to start beside all other tests.
-SPARK_PATIENCE = 600.0
+SPARK_PATIENCE = 1800.0
 POLL_SECONDS = 0.02
 
 
