@@ -66,7 +66,8 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
         until = min(tenure.visible_at, life.info.ended)
         # A worker that ends looks once a second for what its pool has done.
         grace = GRACE + RESULT_SECONDS * bool(life.stops(run.ended))
-        if free(max(run.ended, tenure.receive.done), until, blocks) > grace:
+        unread = [*blocks, *life.asleep]
+        if free(max(run.ended, tenure.receive.done), until, unread) > grace:
             return None
     block = foremost(due, end, blocks)
     if block is None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tests.soak.member import SOFT_SECONDS
 from tests.soak.model import Harm, Records, WorkerInfo
 
 #: Shutdowns, by what they were told with.
@@ -34,6 +35,7 @@ class Life:
     Attributes:
         blocks: When its keeper could not work.
         deaf: When it read no answers to its receives, beside these.
+        asleep: When it read no results of its pool, beside these.
         disconnects: When it lost its connection.
     """
 
@@ -41,6 +43,7 @@ class Life:
     harms: list[Harm] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
     deaf: list[Block] = field(default_factory=list)
+    asleep: list[Block] = field(default_factory=list)
     disconnects: list[float] = field(default_factory=list)
 
     def stops(self, until: float, kinds: Iterable[str] = STOPS) -> list[Harm]:
@@ -90,6 +93,7 @@ def read_lives(records: Records) -> dict[str, Life]:
             lives[note.worker].disconnects.append(note.at)
     for life in lives.values():
         life.deaf = [*_shut_or_cut(life), *_tasks(life, records)]
+        life.asleep = [*_asleep(life)]
     return lives
 
 
@@ -102,6 +106,18 @@ def _shut_or_cut(life: Life) -> Iterator[Block]:
         # What is under way then is read by nobody.
         start = at - LOOK_SECONDS
         yield Block(why="its worker lost the connection", start=start, end=math.inf)
+
+
+def _asleep(life: Life) -> Iterator[Block]:
+    """Yield the soft shutdowns in which it slept in the signal's handler, and its loop with it.
+
+    Only of prefork does the loop read the results (celery/worker/worker.py,
+    `wait_for_soft_shutdown`).
+    """
+    if life.info.pool == "prefork":
+        for harm in life.did(["soft"], -math.inf, math.inf):
+            end = harm.at + max(SOFT_SECONDS)
+            yield Block(why="its soft shutdown", start=harm.at, end=end)
 
 
 def _tasks(life: Life, records: Records) -> Iterator[Block]:

@@ -231,6 +231,24 @@ def test_a_task_may_not_be_stopped_once_its_lease_is_regained() -> None:
     assert faults == ["came back after receive 2 without a cause"]
 
 
+def done_before(harm: str, pool: str = "prefork") -> Story:
+    """Worker a does the task, is told to go at once, and is killed with the delete unsent."""
+    story = Story(pool=pool).receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).harm(harm, "a", 2.05)
+    story.harm("kill", "a", 4.9)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def test_a_worker_may_be_killed_in_the_sleep_of_a_soft_shutdown_with_results_unread() -> None:
+    verdict = done_before("soft").verdict()
+    assert verdict.faults == []
+    assert verdict.causes == ["its worker was killed"]
+
+
+@pytest.mark.parametrize("story", [done_before("warm"), done_before("soft", pool="threads")])
+def test_otherwise_a_result_is_read_at_once(story: Story) -> None:
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+
+
 def test_an_answer_that_is_read_later_than_its_timeout_allows_is_no_ones_message() -> None:
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 0.5, 6.9)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
