@@ -66,6 +66,8 @@ class Settler:
             lease.last_timeout = answer.entry.timeout
             lease.extend_at = lease.expires_at - lease.terms.threshold
             lease.extensions += 1
+            if lease.standing is Standing.EXPIRED and lease.state is State.DONE:
+                self._hurry_delete(lease, now)
             lease.standing = Standing.OURS
             if lease.state is State.HELD:
                 lease.attempts = 0
@@ -87,6 +89,11 @@ class Settler:
             report(EventKind.EXTENSION_FAILED, lease, now, answer)
             self._book.note_expiry(lease, now)
             lease.extend_at = now + self._pause(lease, outcome, now)
+
+    def _hurry_delete(self, lease: Lease, now: float) -> None:
+        """Try a delete again at once: its pause has grown since the lease expired."""
+        if not self.is_denied(lease.queue_url, CallKind.DELETE, now):
+            lease.end_at = min(lease.end_at, now)
 
     def _released(self, lease: Lease, answer: Answer, now: float) -> None:
         outcome = answer.outcome

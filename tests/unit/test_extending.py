@@ -371,6 +371,35 @@ def test_it_is_extended_late_while_its_delete_is_repeated(booking: Booking) -> N
     assert summary(booking.one_call()) == [("a", "extend", 30)]
 
 
+@pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.FAILED, Outcome.THROTTLED])
+def test_a_delete_that_failed_until_its_lease_was_over_is_tried_again_once_that_goes_on(
+    booking: Booking, outcome: Outcome
+) -> None:
+    # Its pause has grown to seconds by then, and SQS is there again.
+    booking.receive("a")
+    booking.now = 1019.0
+    booking.book.done("a", booking.now)
+    booking.now += 0.05
+    while (call := booking.one_call()).kind is CallKind.DELETE or booking.now < 1030.5:
+        booking.settle(call, outcome)
+        booking.now = booking.book.next_due(booking.now)
+    booking.settle(call, Outcome.DONE)
+    assert summary(booking.one_call()) == [("a", "delete", 0)]
+
+
+def test_a_delete_that_is_not_permitted_is_not_tried_more_often_for_an_extension(
+    booking: Booking,
+) -> None:
+    booking.receive("a")
+    booking.now = 1019.0
+    booking.book.done("a", booking.now)
+    booking.now += 0.05
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert booking.plan() == []
+
+
 def test_a_late_extension_in_full_is_sent(booking: Booking) -> None:
     booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=70))
     booking.now = 1031.0
