@@ -9,7 +9,7 @@ from tests.soak.causes import cause_of
 from tests.soak.lives import Life, read_lives
 from tests.soak.messages import read_messages
 from tests.soak.model import Records
-from tests.soak.releases import GRACE, LOST_SECONDS
+from tests.soak.releases import GRACE, LOST_SECONDS, was_stopped
 from tests.soak.tenure import Message, Run, Tenure
 
 ONCE = "done once"
@@ -62,18 +62,18 @@ def _judge(message: Message, records: Records, lives: dict[str, Life]) -> Verdic
 def _judge_runs(
     message: Message, verdict: Verdict, causes: dict[int, str | None], lives: dict[str, Life]
 ) -> None:
+    tenures = {tenure.count: tenure for tenure in message.tenures}
     for earlier, later in zip(message.runs, message.runs[1:], strict=False):
         if earlier.count == later.count:
             verdict.faults.append(f"receive {earlier.count} was run twice")
             continue
         is_refused = earlier.outcome == "unsent" and message.queue.max_receive_count is not None
-        was_over = is_refused or _was_over(earlier, later, lives)
+        was_over = is_refused or _was_over(earlier, later, tenures[earlier.count], lives)
         if earlier.worker == later.worker and not was_over:
             verdict.faults.append(f"{earlier.worker} ran it again, which knew of it")
         # The first of these took the message away from the earlier run; a receive that
         # went on with the earlier one's lease did not.
         between = [count for count in causes if earlier.count <= count < later.count]
-        tenures = {tenure.count: tenure for tenure in message.tenures}
         taken = next(
             (count for count in between if tenures[count + 1].worker != earlier.worker),
             between[-1],
@@ -81,11 +81,12 @@ def _judge_runs(
         verdict.causes.append(causes[taken] or "nothing")
 
 
-def _was_over(earlier: Run, later: Run, lives: dict[str, Life]) -> bool:
+def _was_over(earlier: Run, later: Run, tenure: Tenure, lives: dict[str, Life]) -> bool:
     """Return whether a worker may run a message again after it had begun to."""
     life = lives[earlier.worker]
     return (
         earlier.is_over
+        or was_stopped(tenure, earlier, life)
         or life.killed(earlier.pid, earlier.start, later.start) is not None
         or (life.info.cancels and life.lost_connection(earlier.start, later.start))
     )

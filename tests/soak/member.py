@@ -108,6 +108,7 @@ def start_member(
         pool=pool,
         began=time.monotonic(),
         cancels=conf["worker_cancel_long_running_tasks_on_connection_loss"],
+        terminates=conf["sqs_heartbeat_on_lost"] == "terminate",
         log=str(folder / f"{name}-1.log"),
         settings=" ".join([*arguments, *(f"{key}={value}" for key, value in conf.items())]),
     )

@@ -101,6 +101,8 @@ class WorkerInfo:
     """A worker process from its start to its end, which is infinite while it runs.
 
     Attributes:
+        cancels: Whether it cancels what runs when it loses its connection.
+        terminates: Whether it stops a task whose lease is lost.
         settings: Those that were drawn for it, for its trace.
     """
 
@@ -109,6 +111,7 @@ class WorkerInfo:
     began: float
     ended: float = math.inf
     cancels: bool = False
+    terminates: bool = False
     log: str = ""
     settings: str = ""
 

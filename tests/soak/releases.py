@@ -22,6 +22,9 @@ def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
     run = tenure.run
     if run is None:
         return _why_released_before_its_start(tenure, life, at)
+    earlier = next((each for each in tenure.before() if each.count == run.count), None)
+    if earlier and was_stopped(earlier, run, life):
+        return _why_released_before_its_start(tenure, life, at)
     stops = life.stops(at, ["cold", "soft"])
     if run.start > at:
         # It was started all the same, which only a process that is being ended may do.
@@ -37,6 +40,15 @@ def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
     if life.info.cancels and life.lost_connection(run.start, min(at, run.ended)):
         return "it was cancelled with its lost connection, as was set"
     return None
+
+
+def was_stopped(tenure: Tenure, run: Run, life: Life) -> bool:
+    """Return whether a run was stopped for its lost lease, though it may have been through by then.
+
+    Args:
+        tenure: The receive that it was begun for.
+    """
+    return life.info.terminates and tenure.visible_at <= run.ended
 
 
 def why_released_late(tenure: Tenure, lives: dict[str, Life]) -> str | None:

@@ -115,6 +115,12 @@ class Story:
         self.records.workers[worker].cancels = True
         return self
 
+    def terminates(self, worker: str) -> Story:
+        """A worker is set to stop a task whose lease is lost."""
+        self._know(worker)
+        self.records.workers[worker].terminates = True
+        return self
+
     def verdict(self) -> Verdict:
         """Return what the audit makes of it."""
         (verdict,) = audit(self.records)

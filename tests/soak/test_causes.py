@@ -231,6 +231,34 @@ def test_a_task_may_not_be_stopped_once_its_lease_is_regained() -> None:
     assert faults == ["came back after receive 2 without a cause"]
 
 
+def stopped_in_its_last_moment() -> Story:
+    """Worker a stands still until its lease is over, as the task is through: then it comes again.
+
+    It was stopped for its lost lease, so what came again waits, and is given back at the end.
+    """
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0).harm("pause", "a", 2.0, 8.95)
+    story.receive("a", 2, 9.05).harm("warm", "a", 9.5).hide("a", 2, 11.0, 0)
+    return story.receive("b", 3, 11.2).run("b", 3, 11.3, 12.0).delete("b", 3, 12.1)
+
+
+def test_a_task_that_was_through_as_it_was_stopped_may_come_again() -> None:
+    verdict = stopped_in_its_last_moment().terminates("a").verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its worker stood still", "it waited in a warm shutdown"]
+
+
+def test_its_own_worker_may_run_it_again_then() -> None:
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0).harm("pause", "a", 2.0, 8.95)
+    story.receive("a", 2, 9.05).run("a", 2, 9.5, 10.0, pid=2).delete("a", 2, 10.1)
+    assert story.verdict().faults == ["a ran it again, which knew of it"]
+    assert story.terminates("a").verdict().faults == []
+
+
+def test_a_task_that_is_not_stopped_goes_on_with_what_came_again() -> None:
+    faults = stopped_in_its_last_moment().verdict().faults
+    assert faults == ["came back after receive 2 without a cause"]
+
+
 def done_before(harm: str, pool: str = "prefork") -> Story:
     """Worker a does the task, is told to go at once, and is killed with the delete unsent."""
     story = Story(pool=pool).receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).harm(harm, "a", 2.05)
