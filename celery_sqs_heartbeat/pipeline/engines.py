@@ -94,9 +94,9 @@ class Engine:
             PipelineError: There is no such journal, or the engine can't work on these paths.
             FetchError: It is on S3, and can't be copied.
         """
-        made = self.warehouse(spark, warehouse)
         run = self.read_journal(spark, journal, warehouse, first, last, progress=progress)
         if run is not None:
+            made = self.warehouse(spark, warehouse)
             jobs.write_tables(made, run, lookback=lookback, tables=tables, progress=progress)
         return run
 

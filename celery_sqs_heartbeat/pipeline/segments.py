@@ -9,10 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.pipeline.days import Days, day_of_file
 from celery_sqs_heartbeat.pipeline.places import spark_path
-from celery_sqs_heartbeat.pipeline.tables.lines import (
-    ANY_SEGMENT,
-    faults_told,
-)
+from celery_sqs_heartbeat.pipeline.tables.lines import ANY_SEGMENT, faults_told
 
 #: Of Spark's format `binaryFile`, and of the journal's folders. The content is never asked for.
 SCHEMA = (
