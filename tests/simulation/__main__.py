@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from collections import Counter
 
 from tests.simulation.runner import replay, simulate
 
@@ -34,12 +35,18 @@ def main() -> int:
         f"  {tally.visibility_calls:,} visibility calls; {tally.visibility_bound:,.0f} bound them "
         "where nothing fails\n"
     )
-    for cause, count in sorted(tally.causes.items(), key=lambda item: -item[1]):
-        sys.stdout.write(f"  {count:7,} {cause}\n")
+    _write_counts(tally.causes)
+    sys.stdout.write("Disturbances:\n")
+    _write_counts(tally.disturbances)
     if failure is not None:
         sys.stdout.write(failure)
         return 1
     return 0
+
+
+def _write_counts(counts: Counter[str]) -> None:
+    for name, count in counts.most_common():
+        sys.stdout.write(f"  {count:7,} {name}\n")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 
@@ -39,7 +40,12 @@ class MessageTruth:
 
 @dataclass
 class Tally:
-    """Counts of one or many worlds. `worker_hours` are simulated ones."""
+    """Counts of one or many worlds. `worker_hours` are simulated ones.
+
+    Attributes:
+        causes: Of executions that overlap or repeat.
+        disturbances: What happened to workers, tasks, calls and queues, by name.
+    """
 
     worker_hours: float = 0.0
     events: int = 0
@@ -49,13 +55,13 @@ class Tally:
     repeats: int = 0
     visibility_calls: int = 0
     visibility_bound: float = 0.0
-    causes: dict[str, int] = field(default_factory=dict)
+    causes: Counter[str] = field(default_factory=Counter)
+    disturbances: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Tally) -> None:
         """Add another world's counts."""
         for name, value in vars(other).items():
-            if isinstance(value, dict):
-                for cause, count in value.items():
-                    self.causes[cause] = self.causes.get(cause, 0) + count
+            if isinstance(value, Counter):
+                getattr(self, name).update(value)
             else:
                 setattr(self, name, getattr(self, name) + value)

@@ -64,7 +64,7 @@ class SimulatedWorker:
 
     def crash(self) -> None:
         """Die at once; another process takes its place after a while."""
-        self.world.log(self.name, "crashes")
+        self.world.disturb(self.name, "crashes")
         self.is_stopping = False
         for execution in self.running.values():
             self.world.ended(execution)
@@ -75,7 +75,7 @@ class SimulatedWorker:
 
     def pause(self, seconds: float, *, is_suspend: bool) -> None:
         """Stand still; a suspended machine's clock stands still too."""
-        self.world.log(self.name, f"{'is suspended' if is_suspend else 'pauses'} for {seconds:.1f}")
+        self.world.disturb(self.name, "is suspended" if is_suspend else "pauses")
         excuse = "suspend" if is_suspend else "pause"
         for lease in self.keeper._book.leases():
             self.world.truth[lease.message_id].excuses.add(excuse)
@@ -85,7 +85,7 @@ class SimulatedWorker:
 
     def reconnect(self) -> None:
         """Lose the channel: what was not started goes back, its last poll is abandoned."""
-        self.world.log(self.name, "reconnects")
+        self.world.disturb(self.name, "reconnects")
         self._is_polling = False
         self.life += 1
         self._return_unstarted()
@@ -93,7 +93,7 @@ class SimulatedWorker:
 
     def stop(self) -> None:
         """Shut down warmly: start nothing more, end with the last task."""
-        self.world.log(self.name, "shuts down")
+        self.world.disturb(self.name, "shuts down")
         self.is_stopping = True
         self._return_unstarted()
         self._go_on()

@@ -108,6 +108,11 @@ class World:
         """Add a line to the trace."""
         self.trace.append((self.clock(), who, what, message_id))
 
+    def disturb(self, who: str, what: str) -> None:
+        """Count a disturbance, and add it to the trace."""
+        self.tally.disturbances[what] += 1
+        self.log(who, what)
+
     def fail(self, text: str) -> None:
         """Raise a violation, and remember it: a keeper catches what its observer raises."""
         self.violation = self.violation or Violation(text)
@@ -168,7 +173,7 @@ class World:
             if not excuses:
                 self.fail(f"2: {truth.message_id} runs again on {worker.name}, with no cause")
             for excuse in excuses:
-                self.tally.causes[excuse] = self.tally.causes.get(excuse, 0) + 1
+                self.tally.causes[excuse] += 1
         truth.running.append(execution)
         truth.executions += 1
         return execution
