@@ -41,7 +41,7 @@ class Standing(enum.Enum):
     LOST = "lost"
     #: It reached `max_lease` or SQS's 12 hours and is not extended any more.
     CAPPED = "capped"
-    #: It is not extended: its task opted out, or the queue refuses extensions.
+    #: The queue refuses to extend it. It is probed, and the lease is ours until it expires.
     UNLEASED = "unleased"
 
 

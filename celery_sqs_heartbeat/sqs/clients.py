@@ -14,6 +14,7 @@ from botocore.session import get_session
 
 from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.loop import MAX_CALLS
+from celery_sqs_heartbeat.sqs.sending import guard
 
 #: Bounds of the connect and read timeouts, in seconds. A call must fail early enough
 #: to be repeated before the leases in it expire.
@@ -137,12 +138,14 @@ def new_client(config: BrokerConfig, queue_url: str, threshold: float) -> Any:
             aws_access_key_id=(queue or {}).get("access_key_id", config.access_key),
             aws_secret_access_key=(queue or {}).get("secret_access_key", config.secret_key),
         )
-    return session.client(
+    client = session.client(
         "sqs",
         use_ssl=config.use_ssl,
         endpoint_url=config.endpoint_url,
         config=short_config(threshold, config.client_config),
     )
+    guard(client)
+    return client
 
 
 def _role_session(sts: Mapping[str, Any], region: str, short: Config) -> boto3.Session:

@@ -147,7 +147,7 @@ class Carrier(ThreadDispatcher):
 
     def _outcomes(self, call: Call) -> Sequence[Outcome]:
         told: list[Outcome] = []
-        self._perform(call, told.extend)
+        self._send(call, told.extend)
         return told
 
 

@@ -14,6 +14,7 @@ from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from tests.simulation.network import NONE
 from tests.simulation.rules import EPSILON, CallRules
 from tests.simulation.truth import Execution
 
@@ -45,7 +46,8 @@ class SimulatedWorker:
         self.running: dict[str, Execution] = {}
         self._step_at: float | None = None
         self._rules = CallRules()
-        self._sqs = BotoSqs(self.world.sqs)
+        self._given_up: set[Call] = set()
+        self._sqs = BotoSqs(self.world.refusals)
         self.keeper = LeaseKeeper(
             self._sqs,
             interval=LONG,
@@ -107,12 +109,13 @@ class SimulatedWorker:
         operation = f"{call.kind.value}Batch"
 
         def arrive(answer: Callable[[Any], None], is_over: bool) -> None:
-            self.world.arrives(call, is_over)
+            self.world.arrives(call, is_over or call in self._given_up)
             answer(self._sqs.send(call))
             self.world.wake_polls()
 
         def answered(outcomes: list[Outcome]) -> None:
-            self._rules.answered(call)
+            if call not in self._given_up:
+                self._rules.answered(call)
             settle(outcomes)
             self.world.settled(self, call, outcomes)
             self._go_on()
@@ -126,7 +129,14 @@ class SimulatedWorker:
                 process, partial(answered, [Outcome.UNKNOWN] * len(call.entries))
             ),
             self.world.profile.call_timeout,
+            self.world.hangs.draw(self.name) or NONE,
         )
+
+    def give_up(self, call: Call) -> None:
+        """Wait for a call no more; its answer is carried back whenever it comes."""
+        self._given_up.add(call)
+        self._rules.answered(call)
+        self.world.unanswered(call)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -151,7 +161,8 @@ class SimulatedWorker:
             self._step_at = due
             # A hair later: the two clocks are added up in another order.
             self.world.clock.at(
-                due + self.suspended + EPSILON, partial(self._when_awake, self.keeper, self._step)
+                due + self.suspended + EPSILON,
+                partial(self._when_awake, self.keeper, partial(self._step, due)),
             )
         if self.is_stopping:
             if not self.running and not self.keeper.ending:
@@ -159,7 +170,10 @@ class SimulatedWorker:
         elif not self._is_polling and self._room() > 0:
             self._poll()
 
-    def _step(self) -> None:
+    def _step(self, due: float) -> None:
+        if due != self._step_at:
+            # An earlier one took its place.
+            return
         self._step_at = None
         self._go_on()
 
@@ -234,11 +248,18 @@ class SimulatedWorker:
     def _on_event(self, event: Event) -> None:
         truth = self.world.truth[event.message_id]
         self.world.log(self.name, event.kind.value, event.message_id)
+        if event.kind is EventKind.MESSAGE_DELETED:
+            self._check_deleted(event)
         if event.kind is EventKind.LEASE_CAPPED:
             truth.excuses.add("capped")
             self._check_capped(event)
         elif event.kind in (EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST):
             truth.excuses.add(event.kind.value)
+
+    def _check_deleted(self, event: Event) -> None:
+        # A standard queue answers a stale handle as if it had deleted the message.
+        if event.outcome is not Outcome.DONE and not self.world.truth[event.message_id].is_deleted:
+            self.world.fail(f"1: {event.message_id} is called deleted, and is in its queue")
 
     def _check_capped(self, event: Event) -> None:
         for lease in self.keeper._book.leases():

@@ -13,9 +13,11 @@ from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions
 from tests.simulation import disturbances
+from tests.simulation.hangs import Hangs
 from tests.simulation.network import Network
 from tests.simulation.polls import LONGEST_POLL, Deliver, Polls
 from tests.simulation.profile import draw
+from tests.simulation.refusals import Refusals
 from tests.simulation.rules import check_belief
 from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
 from tests.simulation.worker import SimulatedWorker
@@ -66,6 +68,8 @@ class World:
             ),
         )
         self.network = Network(self.clock, self.faults)
+        self.refusals = Refusals(self, f"{kind} {seed}")
+        self.hangs = Hangs(self, f"{kind} {seed}")
         self.polls = Polls(
             self.clock,
             self.sqs,
@@ -90,10 +94,12 @@ class World:
         self._send()
         for worker in self.workers:
             disturbances.plan(self, worker)
+        self.refusals.plan()
         self._run_until(profile.seconds)
         self.is_over = True
         # From here on nothing is disturbed any more, and nothing is sent.
         self.faults.by_operation = {}
+        self.refusals.end()
         step = profile.terms.visibility_timeout + profile.mean_task
         for _ in range(PATIENCE):
             if not self.queue.messages and not any(len(w.keeper) for w in self.workers):
@@ -248,6 +254,11 @@ class World:
                 truth.excuses.add(f"{entry.action.value} failed")
             if worker.keeper._book.holds(entry.lease):
                 check_belief(entry.lease, self.queue, truth, worker.suspended)
+
+    def unanswered(self, call: Call) -> None:
+        """Note that a keeper waits for a call no more."""
+        for entry in call.entries:
+            self.truth[entry.lease.message_id].excuses.add(f"{entry.action.value} failed")
 
     # -- Inside -------------------------------------------------------------------------
 
