@@ -242,6 +242,8 @@ class LeaseBook:
     def settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
         """Take in what SQS answered to each entry of a call, in their order."""
         is_late = not self._agenda.end(call)
+        if not is_late:
+            self._settler.note_answers(call, outcomes, now)
         for entry, outcome in zip(call.entries, outcomes, strict=True):
             lease = entry.lease
             # After a redelivery the answer speaks of a handle that no longer counts.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,15 +44,21 @@ class Settler:
         refusals = self._refusals.get((queue_url, kind))
         return refusals is not None and refusals.count > 1
 
+    def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
+        """Take in what the answers to a call say of its queue as a whole."""
+        by_outcome = dict(zip(reversed(outcomes), reversed(call.entries), strict=True))
+        if Outcome.DONE in by_outcome:
+            self._granted(Answer(call, by_outcome[Outcome.DONE], Outcome.DONE), now)
+        elif refusals := REFUSALS & by_outcome.keys():
+            outcome = min(refusals, key=lambda each: each.value)
+            self._refused(Answer(call, by_outcome[outcome], outcome), now)
+        elif call.kind is CallKind.CHANGE_VISIBILITY:
+            # Not refused, though not done: a whole batch may go next.
+            self._book.grant(call.queue_url, call.kind)
+
     def settle(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
         """Take in one answer. The book schedules the lease afresh afterwards."""
         lease, answer = entry.lease, Answer(call, entry, outcome)
-        if outcome in REFUSALS:
-            self._refused(lease, answer, now)
-            if not self._book.holds(lease):
-                return
-        elif outcome is Outcome.DONE:
-            self._granted(lease, answer, now)
         if outcome is Outcome.MALFORMED and len(call.entries) > 1:
             # One bad entry may have spoilt the whole call: each gets one of its own.
             lease.alone = True
@@ -155,31 +161,31 @@ class Settler:
             jitter=self._jitter(),
         )
 
-    def _refused(self, lease: Lease, answer: Answer, now: float) -> None:
+    def _refused(self, answer: Answer, now: float) -> None:
         kind = answer.call.kind
-        key = (lease.queue_url, kind)
+        key = (answer.call.queue_url, kind)
         refusals = self._refusals.get(key)
         if refusals is None:
-            self._book.report(EventKind.PERMISSION_DENIED, lease, now, answer)
+            self._book.report(EventKind.PERMISSION_DENIED, answer.entry.lease, now, answer)
             refusals = self._refusals[key] = _Refusals()
         elif answer.call.planned_at <= refusals.last_at:
-            # Of the same call as the last one, or sent before its answer was in.
+            # It was sent before the answer to the last one was in.
             return
         refusals.count, refusals.last_at = refusals.count + 1, now
         if kind is CallKind.CHANGE_VISIBILITY:
             pause = policy.probe_delay(refusals.count, jitter=self._jitter())
             self._book.refuse(*key, now + pause)
             if self.is_refused(*key):
-                self._stop_leasing(lease.queue_url, now)
+                self._stop_leasing(answer.call.queue_url, now)
 
-    def _granted(self, lease: Lease, answer: Answer, now: float) -> None:
-        kind = answer.call.kind
-        if self._refusals.pop((lease.queue_url, kind), None) is None:
+    def _granted(self, answer: Answer, now: float) -> None:
+        queue_url, kind = answer.call.queue_url, answer.call.kind
+        if self._refusals.pop((queue_url, kind), None) is None:
             return
-        self._book.report(EventKind.PERMISSION_GRANTED, lease, now, answer)
+        self._book.report(EventKind.PERMISSION_GRANTED, answer.entry.lease, now, answer)
         if kind is CallKind.CHANGE_VISIBILITY:
-            self._book.grant(lease.queue_url, kind)
-            self._lease_again(lease.queue_url, now)
+            self._book.grant(queue_url, kind)
+            self._lease_again(queue_url, now)
 
     def _lease_again(self, queue_url: str, now: float) -> None:
         for lease in self._book.leases():

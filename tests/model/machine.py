@@ -133,12 +133,9 @@ class BookMachine(Wishing):
     def _take_in(self, call: Call, leases: tuple[Held, ...], given: list[Outcome]) -> list[Held]:
         """Change the world by an answer; return what the book may forget by it."""
         may_end: list[Held] = []
-        for entry, held, outcome in zip(call.entries, leases, given, strict=True):
-            if self.world.held.get(held.key) is not held or entry.receipt_handle != held.handle:
-                continue
-            if call.kind is CallKind.CHANGE_VISIBILITY and outcome is Outcome.DONE:
-                self.world.refusing.discard(call.queue_url)
-            if call.kind is CallKind.CHANGE_VISIBILITY and outcome in REFUSED:
+        if call.kind is CallKind.CHANGE_VISIBILITY:
+            self.world.refusing.discard(call.queue_url)
+            if Outcome.DONE not in given and not set(REFUSED).isdisjoint(given):
                 self.world.denied.add(call.queue_url)
                 self.world.refusing.add(call.queue_url)
                 may_end += [
@@ -146,6 +143,9 @@ class BookMachine(Wishing):
                     for each in self.world.held.values()
                     if each.wanted == "back" and each.key[0] == call.queue_url
                 ]
+        for entry, held, outcome in zip(call.entries, leases, given, strict=True):
+            if self.world.held.get(held.key) is not held or entry.receipt_handle != held.handle:
+                continue
             end = held.answered(entry.action, outcome, call, entry.timeout, self.now)
             if end == "ends":
                 del self.world.held[held.key]

@@ -156,7 +156,7 @@ def _refused(tenure: Tenure) -> list[Block]:
             start=call.started,
             # The client gives up after its timeout, and pauses before the next try: once the
             # lease is over, for twice as long each time.
-            end=min(call.ended, call.started + tenure.patience)
+            end=min(call.ended, call.started + tenure.longest_patience)
             + max(haste, 2 * (call.started - over)),
         )
         for call, entry in [*tenure.changes, *tenure.deletes]

@@ -23,11 +23,16 @@ class ConnectionDropped(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Status, headers and body of one answer."""
+    """Status, headers and body of one answer.
+
+    Attributes:
+        drips: Seconds between the bytes of its body: no timeout of a read ends that.
+    """
 
     status: int
     content: bytes
     headers: dict[str, str] = field(default_factory=dict)
+    drips: float = 0.0
 
     @classmethod
     def of(cls, payload: Body, *, status: int = 200, **headers: str) -> Answer:

@@ -11,6 +11,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 from tests.support.answers import Answer, Body, ConnectionDropped, error
 
@@ -60,6 +61,11 @@ def answer_late(seconds: float) -> Effect:
         return answer
 
     return effect
+
+
+def drip(seconds: float) -> Effect:
+    """Answer so slowly, with pauses of `seconds` between bytes, that no timeout ends it."""
+    return lambda body, forward: replace(forward(body), drips=seconds)
 
 
 def lose_answer(rate: float = 1.0, *, seed: int = 0) -> Effect:

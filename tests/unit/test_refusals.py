@@ -127,6 +127,21 @@ def test_a_delete_does_not_wait_for_a_probe_of_extensions(booking: Booking) -> N
     assert len(deletes) >= 5
 
 
+@pytest.mark.parametrize("unclear", [Outcome.UNKNOWN, Outcome.THROTTLED, Outcome.FAILED])
+def test_a_probe_that_is_not_refused_lets_whole_batches_go_next(
+    booking: Booking, unclear: Outcome
+) -> None:
+    # While SQS is in trouble, leases must not wait for one probe after the other.
+    for number in range(10):
+        booking.receive(f"m{number}")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.now += 0.2
+    booking.settle(booking.one_call(), unclear)
+    assert [len(call.entries) for call in booking.plan()] == [10]
+    assert EventKind.PERMISSION_GRANTED not in booking.kinds()
+
+
 def test_refusals_of_one_batch_count_once(booking: Booking) -> None:
     for name in ("a", "b", "c"):
         booking.receive(name)
