@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: SQS's default for a queue, in seconds (SQS API reference, SetQueueAttributes).
 DEFAULT_VISIBILITY_TIMEOUT = 30
