@@ -42,7 +42,7 @@ class LeasedRequest(Protocol):
         """Release the message."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class Heartbeat:
     """The keeper of one worker and all that is needed to hand it messages.
 

@@ -6,8 +6,9 @@ import logging
 
 from celery_sqs_heartbeat.core.calls import Action, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.escaping import get_logger
 
-logger = logging.getLogger("celery_sqs_heartbeat")
+logger = get_logger("celery_sqs_heartbeat")
 
 _PERMISSION = {
     Action.EXTEND: "sqs:ChangeMessageVisibility",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.core.lease import Lease
 
@@ -58,7 +58,7 @@ class Entry:
     """One message in a call. `timeout` is in seconds and unused by a delete."""
 
     lease: Lease
-    receipt_handle: str
+    receipt_handle: str = field(repr=False)
     action: Action
     timeout: int = 0
 

@@ -47,7 +47,7 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
-    """How kombu's SQS channel reaches its queues.
+    """How kombu's SQS channel reaches its queues. What may hold a key is not shown.
 
     Attributes:
         predefined: kombu's `predefined_queues`: settings by queue name.
@@ -57,11 +57,11 @@ class BrokerConfig:
     endpoint_url: str | None
     region: str
     use_ssl: bool
-    access_key: str | None
-    secret_key: str | None
-    client_config: Mapping[str, Any] = field(default_factory=dict)
-    predefined: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    sts: Mapping[str, Any] = field(default_factory=dict)
+    access_key: str | None = field(repr=False)
+    secret_key: str | None = field(repr=False)
+    client_config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    predefined: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    sts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of_channel(cls, channel: Any) -> BrokerConfig:

@@ -7,11 +7,12 @@ from typing import Any
 
 from celery_sqs_heartbeat import clock
 from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.transport.base import LeasedChannel, Poll
 from celery_sqs_heartbeat.transport.delays import is_too_far
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class LeasingChannel(LeasedChannel):

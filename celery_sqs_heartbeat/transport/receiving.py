@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from queue import Empty
@@ -11,11 +10,12 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat import clock
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.leasing import LeasingChannel
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: System attributes of a message that the keeper reads.
 REPORTED = ("ApproximateReceiveCount", "SentTimestamp", "ApproximateFirstReceiveTimestamp")

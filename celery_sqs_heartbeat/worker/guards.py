@@ -7,16 +7,16 @@ timeout ends. Under a lease that would not end while the worker lives.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from celery.worker import state
 
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LEFT = ": its message is left in the queue and comes back when its visibility timeout ends"
 

@@ -7,7 +7,6 @@ a message rejected on purpose both reach it as `reject(requeue=False)`.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from billiard.einfo import ExceptionWithTraceback
@@ -17,6 +16,7 @@ from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.binding import Heartbeat, bound
 from celery_sqs_heartbeat.core.lease import Lease, State
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.worker.pools import is_with_process
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     Request = object
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class LeasedRequest(Request):

@@ -76,7 +76,7 @@ def mangle(journal: Path, seed: int, into: Path) -> Path:
         chance.shuffle(told)
         pieces = chance.randint(1, 3)
         for number in range(pieces):
-            path = closed_path(segment_path(into, day, wid, number + 1))
+            path = closed_path(into / segment_path(day, wid, number + 1))
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(zstandard.compress(b"".join(told[number::pieces])))
     return into
