@@ -19,6 +19,10 @@ from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 
 logger = logging.getLogger(__name__)
 
+#: Messages remembered between their receive and their requests: several times the ten of a
+#: receive, of as many queues as a worker may have.
+_RECEIVED = 1_024
+
 
 class LeasedRequest(Protocol):
     """What the transport and the step need of a Celery request."""
@@ -74,6 +78,7 @@ class Heartbeat:
     _told: set[str] = field(default_factory=set)
     # Bounded: an ack or reject never gets to a channel that was lost.
     _settled: RecentKeys[str] = field(default_factory=RecentKeys)
+    _received: RecentKeys[str] = field(default_factory=lambda: RecentKeys(_RECEIVED))
 
     def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
         """Make a queue ready to be consumed from. Blocks on SQS once per queue.
@@ -155,6 +160,17 @@ class Heartbeat:
         if not self.acks_inline(lease):
             self.keeper.done(delivery_tag)
             self.note_settled(delivery_tag)
+
+    def note_received(self, delivery_tag: str) -> None:
+        """Note that a message went through the keeper, whatever that made of it."""
+        self._received.add(delivery_tag)
+
+    def passed_by(self, delivery_tag: str, queue_url: str) -> str | None:
+        """Return the queue of a message that is to be leased, but never got to the keeper.
+
+        None for one that did, and for one of a queue that is not leased.
+        """
+        return None if delivery_tag in self._received else self._names.get(queue_url)
 
     def is_settled(self, delivery_tag: str) -> bool:
         """Return whether its channel has nothing left to do for a message at SQS."""

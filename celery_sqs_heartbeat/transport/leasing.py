@@ -104,6 +104,7 @@ class LeasingChannel(LeasedChannel):
         heartbeat = self._heartbeat
         assert heartbeat is not None
         task = task if isinstance(task, str) else None
+        heartbeat.note_received(message["ReceiptHandle"])
         return heartbeat.keeper.receive(
             poll.url,
             message,

@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.binding import Heartbeat, bound
 from celery_sqs_heartbeat.core.lease import Lease, State
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.worker.pools import is_with_process
+from celery_sqs_heartbeat.worker.unleased import report_unleased
 
 if TYPE_CHECKING:
     from celery.worker.request import Request
@@ -42,6 +43,8 @@ class LeasedRequest(Request):
             self._lease = self._heartbeat.keeper.find(message.delivery_tag)
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.requests[self._lease.key] = self
+        elif self._heartbeat is not None:
+            report_unleased(self._heartbeat, message, self)
 
     @property
     def _tag(self) -> str:

@@ -33,6 +33,7 @@ from celery_sqs_heartbeat.worker.losses import Losses
 from celery_sqs_heartbeat.worker.operating import Operating
 from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
+from celery_sqs_heartbeat.worker.versions import require_versions
 
 logger = logging.getLogger(__name__)
 
@@ -135,6 +136,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
                 transport.driver_type,
             )
             return False
+        require_versions()
         take_over()
         if not isinstance(app.connection_for_read().transport, Transport):
             logger.warning(
