@@ -143,8 +143,10 @@ class LeasedRequest(Request):
         One of a task that failed is released; it reaches the channel like one that was
         rejected on purpose.
         """
-        if self._lease is not None and not self.acknowledged:
+        if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
             self.message.channel.reject(self._tag, requeue=requeue or self._has_failed)
+            # Also where the lease is gone: kombu would delete a message that is to come back.
+            self._heartbeat.note_settled(self._tag)
         super().reject(requeue=requeue)
 
     def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> Any:
