@@ -29,7 +29,10 @@ MIN_CALL_SECONDS = 0.6
 MAX_CALL_SECONDS = 20.0
 #: Acks gather for at most this long, in seconds, to share one DeleteMessageBatch.
 GATHER_SECONDS = 0.05
-
+#: A keeper that ends waits this long for its deletes and releases to be confirmed, in seconds.
+#: Half of Kubernetes' default grace period of 30 s (terminationGracePeriodSeconds): the other half
+#: is for the tasks that run and for the journal's last segment.
+FLUSH_SECONDS = 15.0
 
 #: The part of the time a lease may last after which its end is said to be near.
 NEAR_THE_END_PART = 0.9

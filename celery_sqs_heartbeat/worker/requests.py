@@ -68,12 +68,15 @@ class LeasedRequest(Request):
             return ""
         if not self.is_held():
             return "its message was released"
-        if self.on_lost() == "warn" or heartbeat.keeper.owns(self._tag):
+        keeper, on_lost = heartbeat.keeper, self.on_lost()
+        # One that has only expired starts with "warn": the lease may still be saved.
+        may_start = not keeper.is_lost(self._tag) if on_lost == "warn" else keeper.owns(self._tag)
+        if may_start:
             return ""
-        heartbeat.keeper.disown(self._tag)
+        keeper.disown(self._tag)
         # Else it would hold its prefetch slot for ever.
         self.message.channel.qos.ack(self._tag)
-        return f"its lease is {lease.standing.value}, and sqs_heartbeat_on_lost says to drop it"
+        return f"its lease is {lease.standing.value}, and sqs_heartbeat_on_lost is {on_lost!r}"
 
     def is_held(self) -> bool:
         """Return whether its message is neither acked nor released yet."""
@@ -143,8 +146,10 @@ class LeasedRequest(Request):
         One of a task that failed is released; it reaches the channel like one that was
         rejected on purpose.
         """
-        if self._lease is not None and not self.acknowledged:
+        if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
             self.message.channel.reject(self._tag, requeue=requeue or self._has_failed)
+            # Also where the lease is gone: kombu would delete a message that is to come back.
+            self._heartbeat.note_settled(self._tag)
         super().reject(requeue=requeue)
 
     def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> Any:

@@ -117,7 +117,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
     def _end(self, **_: Any) -> None:
         atexit.unregister(self._end)
         release_all(self._heartbeat)
-        self._heartbeat.keeper.stop()
+        self._heartbeat.keeper.stop(self._heartbeat.settings.flush_timeout)
         self._operating.close()
         self._losses.close()
         bind(None)

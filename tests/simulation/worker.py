@@ -216,6 +216,10 @@ class SimulatedWorker:
             self._queued.append(message)
 
     def _begin(self, message: dict[str, Any]) -> None:
+        if self.keeper.is_lost(message["ReceiptHandle"]):
+            self.world.disturb(self.name, "loses a lease before its task starts")
+            self.keeper.disown(message["ReceiptHandle"])
+            return
         execution = self.world.begun(self, message)
         self.running[execution.handle] = execution
         seconds = self.world.task_seconds()

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.core.lease import Standing
 from celery_sqs_heartbeat.core.policy import longest_wait
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
@@ -165,6 +166,9 @@ class World:
     def begun(self, worker: SimulatedWorker, message: dict[str, Any]) -> Execution:
         """Note that a message's task starts, and judge whether it may."""
         truth = self.truth[message["MessageId"]]
+        lease = worker.keeper.find(message["ReceiptHandle"])
+        if lease is not None and lease.standing is Standing.LOST:
+            self.fail(f"{truth.message_id} starts on {worker.name}, though its lease is lost")
         execution = Execution(truth.message_id, message["ReceiptHandle"], worker.name, self.clock())
         self.log(worker.name, "begins", truth.message_id)
         self.tally.executions += 1

@@ -12,12 +12,11 @@ import math
 from celery_sqs_heartbeat.core.policy import MARGIN_PARTS, poison_delay
 from tests.soak.belief import belief_of, why_not_released
 from tests.soak.lives import Block, Life, after, foremost, free
+from tests.soak.member import FLUSH_SECONDS
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.releases import BY_DESIGN, GRACE, HASTE, why_released, why_released_late
 from tests.soak.tenure import Run, Tenure
 
-#: How long a worker that ends goes on trying deletes (`KeeperService.stop`).
-FLUSH_SECONDS = 5.0
 #: How seldom a prefork worker that ends looks for results (celery/concurrency/asynpool.py,
 #: `ResultHandler.on_stop_not_started`).
 RESULT_SECONDS = 1.0
