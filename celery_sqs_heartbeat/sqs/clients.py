@@ -102,6 +102,11 @@ class ClientPool:
         self._addresses[queue_url] = address or queue_url
         self._uses[queue_url] = (config, threshold)
 
+    def hurry(self, queue_url: str, threshold: float) -> None:
+        """Shorten the timeouts of calls for a queue where `threshold` (seconds) asks for it."""
+        config, known = self._uses[queue_url]
+        self._uses[queue_url] = (config, min(known, threshold))
+
     def address(self, queue_url: str) -> str:
         """Return the URL that a queue is reached at."""
         return self._addresses.get(queue_url, queue_url)

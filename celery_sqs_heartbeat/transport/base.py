@@ -25,7 +25,8 @@ _POLL_GRACE = 0.5
 class Poll:
     """A receive under way: sent at, in seconds of `clock.now`, and waiting for so long.
 
-    `url` is that of the leases on what it brings.
+    `url` is that of the leases on what it brings. `timeout` is the visibility timeout that it
+    asks for, in seconds; None where it asks for none, as that of the queue is not known.
     """
 
     queue: str
@@ -33,6 +34,7 @@ class Poll:
     sent_at: float
     waits: int
     count: int = 0
+    timeout: int | None = None
 
     @property
     def ends_at(self) -> float:

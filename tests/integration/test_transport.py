@@ -13,6 +13,7 @@ import pytest
 from kombu import Connection, Consumer, Queue
 
 from celery_sqs_heartbeat.binding import Heartbeat, bind
+from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import read_settings
@@ -303,13 +304,27 @@ def test_a_message_got_one_by_one_is_kombus_own_business(desk: Desk) -> None:
 def test_messages_that_come_after_the_channel_was_closed_are_released(desk: Desk) -> None:
     desk.publish("a")
     desk.consume(lambda message: None)
-    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5)
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=30)
     answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
     desk.channel.close()
     assert desk.channel._on_answer(poll, answer) == 0
     assert desk.keeper.flush(PATIENCE)
     assert desk.counts() == (1, 0)
     assert len(desk.keeper) == 0
+
+
+def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_another(
+    desk: Desk,
+) -> None:
+    desk.publish("a")
+    desk.consume(lambda message: None)
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=90)
+    answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
+    assert desk.channel._on_answer(poll, answer) == 1
+    lease = desk.keeper.find(answer["Messages"][0]["ReceiptHandle"])
+    assert lease is not None
+    assert lease.expires_at == poll.sent_at + 90
+    assert lease.terms == LeaseTerms.of(90)
 
 
 def test_messages_of_a_no_ack_queue_are_not_tracked(desk: Desk) -> None:
