@@ -81,7 +81,7 @@ class BotoSqs:
             if not is_expected(error):
                 raise
             logger.info("sqs-heartbeat: %s on %s: %r", call.kind.value, call.queue_url, error)
-            return [of_exception(error)] * len(call.entries)
+            return [of_exception(error, call.kind.value)] * len(call.entries)
         return read_answer(answer, len(call.entries))
 
     def queue_attributes(self, queue_url: str) -> QueueAttributes:
