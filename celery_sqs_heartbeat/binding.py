@@ -107,6 +107,18 @@ class Heartbeat:
             terms.max_lease,
         )
 
+        if not self.leases and self.first_time("no prefetch limit"):
+            logger.warning(
+                "sqs-heartbeat: worker_prefetch_multiplier=0 sets no limit to the messages that "
+                "this worker takes, while others have nothing to do: it stops at %d, which is as "
+                "many as it can keep extended; set worker_prefetch_multiplier to 1 to 4",
+                self.terms.most_leases(),
+            )
+
+    def is_full(self) -> bool:
+        """Return whether a worker without a prefetch limit holds all that it can keep extended."""
+        return not self.leases and len(self.keeper) >= self.terms.most_leases()
+
     def lease_url(self, queue_url: str) -> str:
         """Return the URL that leases on a queue's messages go by: the first it had.
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import replace
 
 from celery_sqs_heartbeat.core import policy
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.settings.checks import CALLS_PER_SECOND
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
 
 logger = logging.getLogger(__name__)
@@ -88,6 +90,25 @@ class QueueTerms:
         """Return for how long a receive may wait, in seconds, where `wait` is wanted."""
         threshold = self.of(queue, timeout).threshold
         return policy.longest_wait(wait, visibility_timeout=timeout or 0, threshold=threshold)
+
+    def most_leases(self) -> float:
+        """Return how many messages the worker can keep, of all its queues together.
+
+        Known from the calls that it can make, and so from the queue that takes the most. For a
+        worker without a prefetch limit, whose messages were not counted when it started.
+        """
+        terms = [self.of(queue, timeout) for queue, timeout in self._timeouts.items()]
+        return min(
+            (
+                policy.most_leases(
+                    CALLS_PER_SECOND,
+                    visibility_timeout=each.visibility_timeout,
+                    threshold=each.threshold,
+                )
+                for each in terms
+            ),
+            default=math.inf,
+        )
 
     def follow(self, queue: str, queue_url: str) -> bool:
         """Note, and log once, that a queue's visibility timeout is another now.

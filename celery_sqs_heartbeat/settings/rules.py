@@ -143,9 +143,12 @@ class Settings:
         terms = self.for_queue(queue).terms(own_timeout)
         scope = f"queue {queue!r}"
         faults = [*order_faults(scope, terms, self.interval), *load_faults(scope, terms, leases)]
+        inherited = {fault.removeprefix(scope) for fault in faults}
         for task in self.tasks:
             terms = self.for_task(queue, task).terms(own_timeout)
-            faults += order_faults(f"task {task!r} on queue {queue!r}", terms, self.interval)
+            of_task = f"task {task!r} on {scope}"
+            found = order_faults(of_task, terms, self.interval)
+            faults += (fault for fault in found if fault.removeprefix(of_task) not in inherited)
         return faults
 
     def check_queue(self, queue: str, own_timeout: int, leases: int) -> None:

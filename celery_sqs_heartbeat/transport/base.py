@@ -47,7 +47,10 @@ class QoS(SQS.QoS):
 
     def can_consume(self) -> bool:
         """Return whether another message may be received."""
-        return bool(super().can_consume()) and not self.channel.is_backed_up()
+        if not super().can_consume() or self.channel.is_backed_up():
+            return False
+        heartbeat = self.channel._heartbeat
+        return heartbeat is None or not heartbeat.is_full()
 
     def ack(self, delivery_tag: str) -> None:
         """Free the message's prefetch slot, and have queues that wait for one polled."""

@@ -119,7 +119,7 @@ def test_a_worker_goes_on_where_its_threshold_does_not_fit_the_queue_any_more(
     break_connection.touch()
     worker.wait_for_log("lost on purpose")
     scene.send("work", "b")
-    scene.wait_for_notes("end", 1)
+    scene.wait_until(lambda: len(receives(scene)) == 2)
     scene.let_end("a")
     scene.wait_for_notes("end", 2)
     scene.wait_until_empty()

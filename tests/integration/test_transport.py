@@ -363,6 +363,27 @@ def test_consuming_pauses_while_deletes_pile_up(
     desk.drain_until(lambda: len(set(seen)) == 6)
 
 
+def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extended(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Ten messages are extended by a call every twenty seconds.
+    monkeypatch.setattr("celery_sqs_heartbeat.terms.CALLS_PER_SECOND", 1 / 20)
+    desk.publish(*(f"m{number}" for number in range(25)))
+    taken: list[Any] = []
+    desk.consume(taken.append)
+    assert "worker_prefetch_multiplier=0" in caplog.text
+    assert "it stops at 10" in caplog.text
+    desk.drain_until(lambda: len(taken) >= 10)
+    polls = len(desk.proxy.calls("ReceiveMessage"))
+    with pytest.raises(socket.timeout):
+        desk.connection.drain_events(timeout=2)
+    assert len(desk.proxy.calls("ReceiveMessage")) == polls
+    assert len(taken) < 20
+    for message in taken:
+        message.ack()
+    desk.drain_until(lambda: len(taken) >= 20)
+
+
 def test_without_a_heartbeat_all_is_kombus_own(proxy: FaultProxy) -> None:
     name = f"q-{uuid.uuid4().hex[:12]}"
     with Connection(
