@@ -65,7 +65,7 @@ class LeaseKeeper(KeeperService):
         """
         if self._is_forked():
             return Receipt.NEW
-        terms = terms or self._terms
+        terms = (terms or self._terms).with_room()
         self._note_terms(terms)
         with self._lock:
             now = self._clock()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, Lease
 
 #: First pause after a passing fault, in seconds. A dropped packet is over by then.
@@ -157,6 +158,11 @@ def poison_delay(receive_count: int, *, visibility_timeout: int) -> int:
     return max(1, min(1 << doublings, visibility_timeout))
 
 
+def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold: float) -> int:
+    """Return how many leases so many full batches a second keep extended."""
+    return math.floor(calls_per_second * MAX_BATCH_ENTRIES * (visibility_timeout - threshold))
+
+
 def implied_calls_per_second(leases: int, *, visibility_timeout: float, threshold: float) -> float:
     """Return how many full batches a second keep that many leases extended."""
-    return leases / 10 / (visibility_timeout - threshold)
+    return leases / MAX_BATCH_ENTRIES / (visibility_timeout - threshold)

@@ -25,7 +25,8 @@ _POLL_GRACE = 0.5
 class Poll:
     """A receive under way: sent at, in seconds of `clock.now`, and waiting for so long.
 
-    `url` is that of the leases on what it brings.
+    `url` is that of the leases on what it brings. `timeout` is the visibility timeout that it
+    asks for, in seconds; None where it asks for none, as that of the queue is not known.
     """
 
     queue: str
@@ -33,6 +34,7 @@ class Poll:
     sent_at: float
     waits: int
     count: int = 0
+    timeout: int | None = None
 
     @property
     def ends_at(self) -> float:
@@ -45,7 +47,10 @@ class QoS(SQS.QoS):
 
     def can_consume(self) -> bool:
         """Return whether another message may be received."""
-        return bool(super().can_consume()) and not self.channel.is_backed_up()
+        if not super().can_consume() or self.channel.is_backed_up():
+            return False
+        heartbeat = self.channel._heartbeat
+        return heartbeat is None or not heartbeat.is_full()
 
     def ack(self, delivery_tag: str) -> None:
         """Free the message's prefetch slot, and have queues that wait for one polled."""

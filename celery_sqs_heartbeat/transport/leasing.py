@@ -80,12 +80,11 @@ class LeasingChannel(LeasedChannel):
         heartbeat = self._heartbeat
         assert heartbeat is not None
         since = clock.now() - poll.sent_at
-        hidden_for = heartbeat.hidden_for(poll.queue, poll.url)
         sure = []
         for payload in payloads:
             tag = payload["properties"]["delivery_tag"]
             lease = heartbeat.keeper.find(tag)
-            if lease is None or since + lease.terms.threshold <= hidden_for:
+            if lease is None or since + lease.terms.threshold <= (poll.timeout or 0):
                 sure.append(payload)
                 continue
             if heartbeat.keeper.confirm(tag, max(1.0, lease.terms.threshold)):
@@ -108,8 +107,9 @@ class LeasingChannel(LeasedChannel):
         return heartbeat.keeper.receive(
             poll.url,
             message,
-            terms=heartbeat.terms(poll.queue, poll.url, task),
-            hidden_for=heartbeat.hidden_for(poll.queue, poll.url),
+            terms=heartbeat.terms.of(poll.queue, poll.timeout, task),
+            # Where that is not known it is extended at once, and known after that.
+            hidden_for=poll.timeout or 0,
             sent_at=poll.sent_at,
             task=task,
             task_id=task_id,

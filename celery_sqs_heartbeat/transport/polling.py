@@ -41,7 +41,7 @@ class PollingChannel(ReceivingChannel):
             name,
             url,
             number_messages=count,
-            visibility_timeout=heartbeat.asked_timeout(queue),
+            visibility_timeout=poll.timeout,
             wait_time_seconds=poll.waits,
             callback=answered,
         )

@@ -41,9 +41,11 @@ class ReceivingChannel(LeasingChannel):
         return super().basic_consume(queue, no_ack, *args, **kwargs)
 
     def _new_poll(self, queue: str, url: str, count: int = 0) -> Poll:
-        assert self._heartbeat is not None
-        waits = self._heartbeat.longest_wait(queue, url, self.wait_time_seconds)
-        return Poll(queue, self._heartbeat.lease_url(url), clock.now(), waits, count)
+        heartbeat = self._heartbeat
+        assert heartbeat is not None
+        timeout = heartbeat.asked_timeout(queue, url)
+        waits = heartbeat.terms.longest_wait(queue, timeout, self.wait_time_seconds)
+        return Poll(queue, heartbeat.lease_url(url), clock.now(), waits, count, timeout)
 
     def _tell_of_polls(self, queue: str, error: Exception | None) -> None:
         """Log what a queue's polls fail of, when that changes."""
@@ -76,8 +78,8 @@ class ReceivingChannel(LeasingChannel):
         }
         if names := wanted.get("MessageAttributeNames"):
             parameters["MessageAttributeNames"] = names
-        if (timeout := heartbeat.asked_timeout(queue)) is not None:
-            parameters["VisibilityTimeout"] = timeout
+        if poll.timeout is not None:
+            parameters["VisibilityTimeout"] = poll.timeout
         client = self.sqs(queue=queue)
         try:
             with _following(client, poll):

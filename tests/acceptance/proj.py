@@ -12,7 +12,7 @@ from typing import Any
 from celery import Celery, Task, signals
 from celery.exceptions import Reject
 
-from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat import install, queues
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from tests.acceptance.losing import LosesConnection
 from tests.support.stalls import StallWatch
@@ -37,6 +37,10 @@ if "PROJ_SPANS" in os.environ:
     from tests.support.spans import write_spans
 
     write_spans(Path(os.environ["PROJ_SPANS"]))
+
+if "PROJ_REFRESH" in os.environ:
+    # How long the attributes of queues are used, in seconds.
+    queues.REFRESH_SECONDS = float(os.environ["PROJ_REFRESH"])
 
 if "PROJ_BREAK" in os.environ:
     app.steps["consumer"].add(LosesConnection)

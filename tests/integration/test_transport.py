@@ -13,6 +13,7 @@ import pytest
 from kombu import Connection, Consumer, Queue
 
 from celery_sqs_heartbeat.binding import Heartbeat, bind
+from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import read_settings
@@ -303,13 +304,27 @@ def test_a_message_got_one_by_one_is_kombus_own_business(desk: Desk) -> None:
 def test_messages_that_come_after_the_channel_was_closed_are_released(desk: Desk) -> None:
     desk.publish("a")
     desk.consume(lambda message: None)
-    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5)
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=30)
     answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
     desk.channel.close()
     assert desk.channel._on_answer(poll, answer) == 0
     assert desk.keeper.flush(PATIENCE)
     assert desk.counts() == (1, 0)
     assert len(desk.keeper) == 0
+
+
+def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_another(
+    desk: Desk,
+) -> None:
+    desk.publish("a")
+    desk.consume(lambda message: None)
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=90)
+    answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
+    assert desk.channel._on_answer(poll, answer) == 1
+    lease = desk.keeper.find(answer["Messages"][0]["ReceiptHandle"])
+    assert lease is not None
+    assert lease.expires_at == poll.sent_at + 90
+    assert lease.terms == LeaseTerms.of(90)
 
 
 def test_messages_of_a_no_ack_queue_are_not_tracked(desk: Desk) -> None:
@@ -346,6 +361,27 @@ def test_consuming_pauses_while_deletes_pile_up(
     assert len(seen) == 2
     desk.proxy.clear()
     desk.drain_until(lambda: len(set(seen)) == 6)
+
+
+def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extended(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Ten messages are extended by a call every twenty seconds.
+    monkeypatch.setattr("celery_sqs_heartbeat.terms.CALLS_PER_SECOND", 1 / 20)
+    desk.publish(*(f"m{number}" for number in range(25)))
+    taken: list[Any] = []
+    desk.consume(taken.append)
+    assert "worker_prefetch_multiplier=0" in caplog.text
+    assert "it stops at 10" in caplog.text
+    desk.drain_until(lambda: len(taken) >= 10)
+    polls = len(desk.proxy.calls("ReceiveMessage"))
+    with pytest.raises(socket.timeout):
+        desk.connection.drain_events(timeout=2)
+    assert len(desk.proxy.calls("ReceiveMessage")) == polls
+    assert len(taken) < 20
+    for message in taken:
+        message.ack()
+    desk.drain_until(lambda: len(taken) >= 20)
 
 
 def test_without_a_heartbeat_all_is_kombus_own(proxy: FaultProxy) -> None:
