@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.core import policy
 from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
@@ -51,6 +52,7 @@ class Heartbeat:
         leases: The most messages the worker holds at once; 0 for no bound.
         hub: The worker's event loop, where it has one.
         can_stop_tasks: Whether the pool can stop a task that runs.
+        polled: How its queues' polls are answered.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
     """
@@ -63,6 +65,7 @@ class Heartbeat:
     leases: int = 0
     hub: Any = None
     can_stop_tasks: bool = False
+    polled: PolledQueues = field(default_factory=PolledQueues)
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary

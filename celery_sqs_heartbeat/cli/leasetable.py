@@ -15,7 +15,7 @@ from rich.text import Text
 
 from celery_sqs_heartbeat.cli.pages import PageAnswer
 
-_STYLES = {"ok": "green", "late": "bold yellow", "dead": "bold red"}
+_STYLES = {"ok": "green", "late": "bold yellow", "deaf": "bold yellow", "dead": "bold red"}
 _BAD = ("expired", "lost", "capped", "unleased")
 
 

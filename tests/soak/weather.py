@@ -13,6 +13,7 @@ from tests.support.faults import (
     fail,
     fail_entries,
     lose_answer,
+    never_answer,
     reset,
     throttle,
 )
@@ -32,9 +33,11 @@ FAULTS: dict[str, Callable[[float], Effect]] = {
     "503": lambda number: fail(503, "ServiceUnavailable"),
     "throttled": lambda number: throttle(),
     "lost answer": lambda number: lose_answer(),
+    "never answered": lambda number: never_answer(is_done=number > 0.5),
     "entries refused": lambda number: fail_entries(0.5, seed=int(number * 1e6)),
 }
-_OF_BATCHES = {"entries refused"}
+#: Where a fault happens, if not everywhere. boto3 gives up other calls by itself.
+_ONLY_OF = {"entries refused": (CHANGE, DELETE), "never answered": (RECEIVE,)}
 
 
 class Weather:
@@ -83,10 +86,6 @@ class Weather:
             return "cut off", reset()
         if operation not in self._operations or self._chance.random() >= self._rate:
             return None
-        faults = [
-            name
-            for name in self._faults
-            if name not in _OF_BATCHES or operation in (CHANGE, DELETE)
-        ]
+        faults = [name for name in self._faults if operation in _ONLY_OF.get(name, OPERATIONS)]
         name = self._chance.choice(faults)
         return name, FAULTS[name](self._chance.random())
