@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
@@ -57,6 +58,7 @@ class Heartbeat:
         leases: The most messages the worker holds at once; 0 for no bound.
         hub: The worker's event loop, where it has one.
         terms: What the leases on each queue are kept by.
+        polled: How its queues' polls are answered.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
     """
@@ -68,6 +70,7 @@ class Heartbeat:
     prepare_calls: Callable[[Callable[[], object]], None]
     leases: int = 0
     hub: Any = None
+    polled: PolledQueues = field(default_factory=PolledQueues)
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from typing import Any
 
 from vine import transform
@@ -11,8 +12,9 @@ from vine import transform
 from celery_sqs_heartbeat import clock
 from celery_sqs_heartbeat.core.book import Receipt
 from celery_sqs_heartbeat.transport.base import Poll
-from celery_sqs_heartbeat.transport.receiving import ReceivingChannel, readable
-from celery_sqs_heartbeat.transport.sending import guard_sending
+from celery_sqs_heartbeat.transport.receiving import readable
+from celery_sqs_heartbeat.transport.sending import sending_for
+from celery_sqs_heartbeat.transport.watching import WatchingChannel
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +24,7 @@ _LOOK_AGAIN = 1.0
 MAX_RECEIVED = 10
 
 
-class PollingChannel(ReceivingChannel):
+class PollingChannel(WatchingChannel):
     """The side of a channel that decides when a queue is polled, and for how many."""
 
     def _get_async(self, queue: str, count: int = 1, callback: Any = None) -> Any:
@@ -32,11 +34,10 @@ class PollingChannel(ReceivingChannel):
         url = self._new_queue(queue)
         name = self.canonical_queue_name(queue)
         poll = self._new_poll(queue, url, count)
-        self._polls.add(poll)
-        answered = transform(self._on_answer, callback, poll)
+        watcher = self._watch(poll, callback)
+        answered = transform(self._on_answer, partial(self._go_on, poll, callback), poll)
         answered.on_error = lambda *args: self._on_failed_poll(poll, callback, args[-1])
-        heartbeat, connection = self._heartbeat, self.asynsqs(queue=name)
-        guard_sending(connection._httpclient, lambda: not heartbeat.is_ending)
+        connection = sending_for(self.asynsqs(queue=name), watcher, patience=poll.patience)
         return connection.receive_message(
             name,
             url,
@@ -46,9 +47,15 @@ class PollingChannel(ReceivingChannel):
             callback=answered,
         )
 
+    def _go_on(self, poll: Poll, callback: Any, count: int) -> None:
+        """Have the queue polled again, unless that was done when the poll was given up."""
+        if not poll.is_given_up:
+            callback(count)
+
     def _on_answer(self, poll: Poll, answer: Any) -> int:
         """Lease and deliver what a long poll brought; return how many messages it was."""
-        self._polls.discard(poll)
+        self._polls.pop(poll, None)
+        self._note_answer(poll, answer)
         self._tell_of_polls(poll.queue, None)
         # kombu makes an empty list of a 5xx answer.
         messages = readable(poll.queue, answer)
@@ -76,10 +83,10 @@ class PollingChannel(ReceivingChannel):
         if poll not in self._polls:
             # It was answered well, and failed after that.
             raise error
-        self._polls.discard(poll)
+        del self._polls[poll]
         if not (self._heartbeat and self._heartbeat.is_ending):
             self._tell_of_polls(poll.queue, error)
-        callback(0)
+        self._go_on(poll, callback, 0)
 
     def _schedule_queue(self, queue: str) -> None:
         """Poll a queue now, or when a prefetch slot is free."""

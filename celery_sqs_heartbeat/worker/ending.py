@@ -24,6 +24,7 @@ _CANCELS_WAITING = celery.VERSION >= (5, 7)
 def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     """Release every message whose task the pool has not started and will not start."""
     heartbeat.is_ending = True
+    heartbeat.polled.rest_all()
     is_cancelled = False
     executor = getattr(pool, "executor", None)
     if executor is not None and _CANCELS_WAITING:

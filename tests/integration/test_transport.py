@@ -22,7 +22,7 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.base import Poll
 from tests.support.answers import Answer, Body
-from tests.support.faults import Forward, fail, first
+from tests.support.faults import Forward, fail, first, never_answer
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -30,7 +30,9 @@ from tests.support.waiting import PATIENCE, wait_until
 class Desk:
     """A connection whose channels are leased, on a queue of its own."""
 
-    def __init__(self, proxy: FaultProxy, **settings: Any) -> None:
+    def __init__(
+        self, proxy: FaultProxy, *, options: dict[str, Any] | None = None, **settings: Any
+    ) -> None:
         self.proxy = proxy
         self.name = f"q-{uuid.uuid4().hex[:12]}"
         self.client = proxy.client()
@@ -54,7 +56,12 @@ class Desk:
         self.connection = Connection(
             proxy.broker_url,
             transport=Transport,
-            transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
+            transport_options={
+                "region": "us-east-1",
+                "is_secure": False,
+                "wait_time_seconds": 1,
+                **(options or {}),
+            },
         )
         self.channel = self.connection.channel()
 
@@ -173,6 +180,20 @@ def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(des
     desk.consume(lambda message: leases.append(desk.keeper.find(message.delivery_tag)))
     desk.drain_until(lambda: leases)
     assert leases[0].received_at > failed[1]
+
+
+def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswered(
+    new_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.base.POLL_MARGIN", 0.0)
+    desk = new_desk(options={"client-config": {"read_timeout": 2}})
+    desk.proxy.rule("ReceiveMessage", first(1, never_answer()))
+    desk.publish("a")
+    came: list[Any] = []
+    desk.consume(came.append)
+    desk.drain_until(lambda: came)
+    (queue,) = desk.channel._heartbeat.polled.view()
+    assert (queue.queue, queue.unanswered, queue.is_deaf) == (desk.name, 1, False)
 
 
 def test_what_sqs_says_of_a_message_is_known_with_its_lease(desk: Desk) -> None:

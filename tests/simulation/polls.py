@@ -26,10 +26,11 @@ class _Poll:
     since: float
     wait: int
     answer: Callable[[Any], None]
+    lasts: float = WAIT_SECONDS
 
     @property
     def ends_at(self) -> float:
-        return self.since + WAIT_SECONDS
+        return self.since + self.lasts
 
     def skipped(self, now: float) -> float:
         """Return after how many seconds the poll was sent that is open now."""
@@ -81,6 +82,11 @@ class Polls:
             WAIT_SECONDS + timeout,
         )
 
+    def ask_in_vain(self, count: int, wait: int, answer: Callable[[Any], None]) -> None:
+        """Ask for messages in one poll, whose answer does not get to the worker in time."""
+        self._waiting.append(_Poll(count, self._clock(), wait, answer, lasts=wait))
+        self.wake()
+
     def wake(self) -> None:
         """Answer the polls for which there is something now, or whose time is over."""
         now = self._clock()
@@ -101,15 +107,16 @@ class Polls:
                 if message["MessageId"] in hidden:
                     self._on_duplicate(message["MessageId"])
             self._waiting.pop(0).answer((messages, poll.skipped(now)))
-        while self._waiting and self._waiting[0].ends_at <= now:
-            self._waiting.pop(0).answer(([], 0.0))
+        for poll in [poll for poll in self._waiting if poll.ends_at <= now]:
+            self._waiting.remove(poll)
+            poll.answer(([], 0.0))
         self._wake_later(now)
 
     def _wake_later(self, now: float) -> None:
         if not self._waiting:
             return
         times = [m.visible_at for m in self._queue.messages.values() if m.visible_at > now]
-        due = min([self._waiting[0].ends_at, *times])
+        due = min([*(poll.ends_at for poll in self._waiting), *times])
         if self._wake_at is None or due < self._wake_at or self._wake_at <= now:
             self._wake_at = due
             self._clock.at(due, self.wake)

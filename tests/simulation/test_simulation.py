@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.simulation.runner import report, simulate
+from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 
 #: Of one run of the suite: two or three minutes. `make simulate HOURS=...` runs more.
@@ -18,6 +19,8 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     # A simulation in which nothing goes wrong proves nothing.
     assert tally.overlaps > 100
     assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
+    lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
+    assert lost <= {*tally.disturbances}
 
 
 @pytest.mark.parametrize(
@@ -34,6 +37,15 @@ def test_seeds_that_once_broke_an_invariant_hold(kind: str, seed: int) -> None:
         world.run()
     except AssertionError as error:
         pytest.fail(report(world, kind, seed, error))
+
+
+def test_workers_whose_polls_have_no_deadline_never_end_their_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SimulatedWorker, "gives_up_polls", False)
+    _, _, failure = simulate(2_000)
+    assert failure is not None
+    assert "Violation: liveness:" in failure
 
 
 def test_one_seed_reproduces_everything() -> None:

@@ -14,7 +14,9 @@ from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.transport.base import Poll
 from tests.simulation.network import NONE
+from tests.simulation.polls import Deliver
 from tests.simulation.rules import EPSILON, CallRules
 from tests.simulation.truth import Execution
 
@@ -26,7 +28,13 @@ LONG = 1e9
 
 
 class SimulatedWorker:
-    """One worker process after another on one machine, under one name."""
+    """One worker process after another on one machine, under one name.
+
+    Attributes:
+        gives_up_polls: Whether a poll has a deadline.
+    """
+
+    gives_up_polls = True
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -190,18 +198,28 @@ class SimulatedWorker:
             if life != self.life:
                 return
             self._is_polling = False
+            late(messages, skipped)
+
+        def late(messages: list[dict[str, Any]], skipped: float) -> None:
+            if life != self.life:
+                return
             for message in messages:
                 if suspended != self.suspended:
                     self.world.truth[message["MessageId"]].excuses.add("suspend")
                 self._receive(message, sent_at + skipped)
             self._go_on()
 
-        self.world.poll(
-            count,
-            lambda messages, skipped: self._when_awake(
-                process, partial(answered, messages, skipped)
-            ),
-        )
+        def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:
+            self._when_awake(process, partial(take, messages, skipped))
+
+        if self.world.loses_poll():
+            poll = Poll("q", self.world.queue.url, sent_at, self.world.poll_wait())
+            self.world.lose_poll(self.name, count, poll.patience, partial(deliver, late))
+            if self.gives_up_polls:
+                give_up = partial(deliver, answered, [], 0.0)
+                self.world.clock.at(self.world.clock() + poll.patience, give_up)
+        else:
+            self.world.poll(count, partial(deliver, answered))
 
     def _receive(self, message: dict[str, Any], sent_at: float) -> None:
         self.world.received(message)

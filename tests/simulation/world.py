@@ -30,6 +30,8 @@ TRACE_LINES = 4_000
 PATIENCE = 400
 #: Calls of a calm world beyond those that would do without any failure.
 RETRIES = 1.15
+#: How often a poll of a storm is not answered in time.
+UNANSWERED = 0.03
 #: In a calm world nothing else may bring a message twice: its faults leave every lease
 #: time enough to be kept.
 CALM_EXCUSES = {"worker died", "capped"}
@@ -44,6 +46,7 @@ class World:
 
     def __init__(self, kind: str, seed: int) -> None:
         self.random = random.Random(f"{kind} {seed}")
+        self.poll_random = random.Random(f"{kind} {seed} polls")
         self.profile = draw(kind, self.random)
         profile = self.profile
         self.clock = FakeClock()
@@ -131,11 +134,32 @@ class World:
         """Receive up to `count` messages."""
         # What comes late in a long poll is extended at once.
         self.tally.visibility_bound += 1
+        self.polls.receive(count, self.poll_wait(), deliver, self.profile.call_timeout)
+
+    def poll_wait(self) -> int:
+        """Return for how long a poll waits, in seconds."""
         terms = self.profile.terms
-        wait = longest_wait(
+        return longest_wait(
             LONGEST_POLL, visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
         )
-        self.polls.receive(count, wait, deliver, self.profile.call_timeout)
+
+    def loses_poll(self) -> bool:
+        """Draw whether a poll is not answered in time."""
+        is_lost = self.poll_random.random() < UNANSWERED
+        return is_lost and not self.profile.is_calm and not self.is_over
+
+    def lose_poll(self, who: str, count: int, patience: float, deliver: Deliver) -> None:
+        """Have a poll not answered: lost on its way there or back, or held up for too long."""
+        fate = self.poll_random.choice(("its request", "its answer", "late"))
+        self.disturb(who, f"poll not answered: {fate}")
+        late = self.clock() + patience * self.poll_random.uniform(1.0, 3.0)
+
+        def answer(value: tuple[list[dict[str, Any]], float]) -> None:
+            if fate == "late":
+                self.clock.at(max(late, self.clock()), lambda: deliver(*value))
+
+        if fate != "its request":
+            self.polls.ask_in_vain(count, self.poll_wait(), answer)
 
     def wake_polls(self) -> None:
         """Look whether a poll can be answered."""

@@ -15,6 +15,7 @@ from tests.support.faults import (
     fail,
     fail_entries,
     lose_answer,
+    never_answer,
     reset,
     throttle,
 )
@@ -37,9 +38,17 @@ FAULTS: dict[str, Callable[[float], Effect]] = {
     "refused": lambda number: deny(),
     "hidden": lambda number: fail(400, "QueueDoesNotExist"),
     "drips": lambda number: drip(0.1 + number),
+    "never answered": lambda number: never_answer(is_done=number > 0.5),
     "entries refused": lambda number: fail_entries(0.5, seed=int(number * 1e6)),
 }
-_OF_BATCHES = {"entries refused", "drips"}
+#: Where a fault happens, if not everywhere. boto3 gives up other calls by itself.
+_ONLY_OF = {
+    "refused": (CHANGE,),
+    "hidden": (CHANGE,),
+    "drips": (CHANGE, DELETE),
+    "never answered": (RECEIVE,),
+    "entries refused": (CHANGE, DELETE),
+}
 #: Refusals of a queue, each followed by a call that is not refused: a permission that is missing
 #: for long costs every lease, and nothing would be left to see.
 _REFUSALS = {"refused", "hidden"}
@@ -94,12 +103,12 @@ class Weather:
             if operation == CHANGE:
                 self._refused.discard((worker, queue))
             return None
-        may_refuse = operation == CHANGE and (worker, queue) not in self._refused
+        has_refused = (worker, queue) in self._refused
         faults = [
             name
             for name in self._faults
-            if (name not in _OF_BATCHES or operation in (CHANGE, DELETE))
-            and (name not in _REFUSALS or may_refuse)
+            if operation in _ONLY_OF.get(name, OPERATIONS)
+            and not (has_refused and name in _REFUSALS)
         ]
         name = self._chance.choice(faults)
         if name in _REFUSALS:

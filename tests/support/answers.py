@@ -9,6 +9,10 @@ from typing import Any
 Body = dict[str, Any]
 
 
+class Unanswered(Exception):
+    """The client is left waiting until the proxy stops."""
+
+
 class ConnectionDropped(Exception):
     """The client gets no answer: its connection closes.
 

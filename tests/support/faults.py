@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from tests.support.answers import Answer, Body, ConnectionDropped, error
+from tests.support.answers import Answer, Body, ConnectionDropped, Unanswered, error
 
 Forward = Callable[[Body], Answer]
 Effect = Callable[[Body, Forward], Answer]
@@ -76,6 +76,20 @@ def lose_answer(rate: float = 1.0, *, seed: int = 0) -> Effect:
         raise ConnectionDropped(reset=False)
 
     return _sometimes(effect, rate, seed)
+
+
+def never_answer(*, is_done: bool = False) -> Effect:
+    """Leave the client waiting until the proxy stops; the server does the work only if `is_done`.
+
+    As behind a NAT that has forgotten the connection.
+    """
+
+    def effect(body: Body, forward: Forward) -> Answer:
+        if is_done:
+            forward(body)
+        raise Unanswered
+
+    return effect
 
 
 def reset(rate: float = 1.0, *, seed: int = 0) -> Effect:
