@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from celery_sqs_heartbeat import native
@@ -121,4 +121,4 @@ class _Job:
 
     has_begun: bool = False
     is_given_up: bool = False
-    stand_in_of: CallerThreads | None = None
+    stand_in_of: CallerThreads | None = field(default=None, repr=False)

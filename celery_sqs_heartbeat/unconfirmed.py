@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from celery_sqs_heartbeat.core.lease import Lease, State
+from celery_sqs_heartbeat.escaping import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: So many messages get a line each; the others are counted.
 _LISTED = 100

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Any
 
 from celery_sqs_heartbeat.binding import Heartbeat
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.worker.versions import running
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def report_unleased(heartbeat: Heartbeat, message: Any, request: Any) -> None:
