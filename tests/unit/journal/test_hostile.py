@@ -340,6 +340,22 @@ def test_a_setting_may_name_a_link_to_the_folder(scene: Scene) -> None:
     assert len(list(read_journal(scene.mine))) == 1
 
 
+@as_root
+def test_a_link_of_another_s_is_not_followed(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = scene.temporary / "journal"
+    link.symlink_to(scene.mine)
+    os.chown(link, OTHER, OTHER, follow_symlinks=False)
+    before = scene.secrets(scene.mine)
+    journal = scene.journal(str(link))
+    scene.round(journal)
+    scene.end(journal)
+    assert contents(scene.mine) == before
+    (warning,) = warnings(caplog)
+    assert "name the folder itself" in warning
+
+
 @pytest.mark.parametrize("trap", FILES)
 def test_a_shared_folder_is_no_way_to_other_files(
     trap: Callable[[Path, Path], None], scene: Scene, caplog: pytest.LogCaptureFixture
