@@ -110,6 +110,8 @@ class Root:
         if make:
             with contextlib.suppress(FileExistsError):
                 self._path.mkdir(mode=mode, parents=True, exist_ok=True)
+        if not self._is_private:
+            _check_link(self._path)
         try:
             folder = Folder.at(self._path, mode, follow=not self._is_private)
         except OSError as error:
@@ -142,6 +144,15 @@ def _check_private(folder: Folder) -> None:
         raise UntrustedRootError(
             f"{folder.path} belongs to user {status.st_uid} and has mode "
             f"{stat.S_IMODE(status.st_mode):04o}: {_PRIVATE_WAY_OUT}"
+        )
+
+
+def _check_link(path: Path) -> None:
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
+        raise UntrustedRootError(
+            f"{path} is a symbolic link of user {status.st_uid}: remove it, or have "
+            "sqs_heartbeat_journal name the folder itself"
         )
 
 

@@ -87,6 +87,8 @@ def start_member(
         "worker_cancel_long_running_tasks_on_connection_loss": chance.random() < 0.25,
         "sqs_heartbeat_flush_timeout": FLUSH_SECONDS,
         "sqs_heartbeat_on_lost": chance.choice(["warn", "warn", "revoke", "terminate"]),
+        # All workers share it, and with an `Intruder`.
+        "sqs_heartbeat_journal": str(folder / "journal"),
     }
     concurrency = 1 if pool == "solo" else chance.randint(1, 4)
     queues = queues or chance.choice([[*QUEUES], chance.sample([*QUEUES], 2)])

@@ -103,6 +103,32 @@ def test_no_cleaner_of_temporary_files_finds_the_table(folder: Path) -> None:
     assert open_files() == before
 
 
+SHARE = """
+from celery_sqs_heartbeat.current.sharing import VARIABLE, share_board
+import os, sys
+share_board(8, in_file=True)
+print(os.environ[VARIABLE], flush=True)
+sys.stdin.read()
+"""
+
+
+@nameless
+def test_a_killed_worker_leaves_nothing_behind() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SHARE],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stdout
+        path = Path(worker.stdout.readline().strip())
+        assert path.exists()
+        worker.kill()
+    assert not path.exists()
+    assert path.is_relative_to("/proc")
+
+
 @nameless
 def test_the_nameless_file_is_the_users_alone() -> None:
     share_board(8, in_file=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
 import socket
@@ -15,6 +16,7 @@ import pytest
 import zstandard
 
 from celery_sqs_heartbeat.journal import Journal, folders, open_journal, read_journal
+from celery_sqs_heartbeat.journal.rooted import Root
 from tests.support.waiting import wait_until
 from tests.unit.journal.making import DAY, WALL, Clocks, event_of, line_at
 
@@ -287,6 +289,38 @@ def test_a_tree_that_is_swapped_after_its_check_is_not_entered(
     assert b"secret" not in scene.bucket.text()
 
 
+#: Up to the first that is shipped: its folder is gone after that.
+@pytest.mark.parametrize("when", range(1, 7))
+@pytest.mark.parametrize("target", ["s3://b/prefix", "folder"])
+def test_what_is_swapped_after_it_was_found_is_not_followed(
+    target: str, when: int, scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_shipped = "//" in target
+    before = scene.secrets(scene.mine)
+    folder = scene.spool(scene.root) if is_shipped else scene.temporary / "journal"
+    scene.root.mkdir(mode=0o700)
+    # The same names as those of the secrets.
+    scene.secrets(folder)
+    for path in contents(folder):
+        path.write_bytes(b"")
+    opened, times = Root.opened, itertools.count(1)
+
+    def swap_before(root: Root, *parts: str, make: bool = False) -> Any:
+        if next(times) == when:
+            (folder / WORKER).rename(folder / "moved")
+            (folder / WORKER).symlink_to(scene.mine / WORKER)
+        return opened(root, *parts, make=make)
+
+    monkeypatch.setattr(Root, "opened", swap_before)
+    journal = scene.journal(target if is_shipped else str(folder))
+    for _ in range(3):
+        scene.round(journal)
+    scene.end(journal)
+    assert (folder / "moved").exists()
+    assert contents(scene.mine) == before
+    assert b"secret" not in scene.bucket.text()
+
+
 @as_root
 def test_a_folder_of_another_s_that_everyone_writes_to_is_left_alone(
     scene: Scene, caplog: pytest.LogCaptureFixture
@@ -338,6 +372,22 @@ def test_a_setting_may_name_a_link_to_the_folder(scene: Scene) -> None:
     scene.round(journal)
     scene.end(journal)
     assert len(list(read_journal(scene.mine))) == 1
+
+
+@as_root
+def test_a_link_of_another_s_is_not_followed(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    link = scene.temporary / "journal"
+    link.symlink_to(scene.mine)
+    os.chown(link, OTHER, OTHER, follow_symlinks=False)
+    before = scene.secrets(scene.mine)
+    journal = scene.journal(str(link))
+    scene.round(journal)
+    scene.end(journal)
+    assert contents(scene.mine) == before
+    (warning,) = warnings(caplog)
+    assert "name the folder itself" in warning
 
 
 @pytest.mark.parametrize("trap", FILES)
