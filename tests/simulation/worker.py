@@ -14,6 +14,7 @@ from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from tests.simulation.polls import LONGEST_POLL
 from tests.simulation.rules import EPSILON, CallRules
 from tests.simulation.truth import Execution
 
@@ -45,6 +46,7 @@ class SimulatedWorker:
         self.running: dict[str, Execution] = {}
         self._step_at: float | None = None
         self._rules = CallRules()
+        self._terms = self.world.attributes.known_to(self)
         self._sqs = BotoSqs(self.world.sqs)
         self.keeper = LeaseKeeper(
             self._sqs,
@@ -170,7 +172,8 @@ class SimulatedWorker:
         self._is_polling = True
         sent_at, life, process = self.now(), self.life, self.keeper
         suspended = self.suspended
-        count = min(self._room(), 10)
+        count, url = min(self._room(), 10), self.world.queue.url
+        timeout = self._terms.asked(url, url)
 
         def answered(messages: list[dict[str, Any]], skipped: float) -> None:
             if life != self.life:
@@ -179,22 +182,26 @@ class SimulatedWorker:
             for message in messages:
                 if suspended != self.suspended:
                     self.world.truth[message["MessageId"]].excuses.add("suspend")
-                self._receive(message, sent_at + skipped)
+                self._receive(message, timeout, sent_at + skipped)
             self._go_on()
 
         self.world.poll(
             count,
+            self._terms.longest_wait(url, timeout, LONGEST_POLL),
+            timeout,
             lambda messages, skipped: self._when_awake(
                 process, partial(answered, messages, skipped)
             ),
         )
 
-    def _receive(self, message: dict[str, Any], sent_at: float) -> None:
+    def _receive(self, message: dict[str, Any], timeout: int | None, sent_at: float) -> None:
         self.world.received(message)
+        url = self.world.queue.url
         receipt = self.keeper.receive(
-            self.world.queue.url,
+            url,
             message,
-            terms=self.world.profile.terms,
+            terms=self._terms.of(url, timeout),
+            hidden_for=timeout or 0,
             sent_at=sent_at,
         )
         self.world.log(self.name, f"receives {receipt.value}", message["MessageId"])

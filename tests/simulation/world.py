@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.core.policy import longest_wait
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions
 from tests.simulation import disturbances
+from tests.simulation.attributes import Attributes
 from tests.simulation.network import Network
-from tests.simulation.polls import LONGEST_POLL, Deliver, Polls
+from tests.simulation.polls import Deliver, Polls
 from tests.simulation.profile import draw
 from tests.simulation.rules import check_belief
 from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
@@ -78,6 +78,7 @@ class World:
         self.trace: deque[tuple[float, str, str, str]] = deque(maxlen=TRACE_LINES)
         self.is_over = False
         self.violation: Violation | None = None
+        self.attributes = Attributes(self, kind, seed)
         self.workers = [SimulatedWorker(self, f"w{n}") for n in range(profile.workers)]
 
     def run(self) -> Tally:
@@ -120,15 +121,11 @@ class World:
 
     # -- What workers ask ------------------------------------------------------------
 
-    def poll(self, count: int, deliver: Deliver) -> None:
-        """Receive up to `count` messages."""
+    def poll(self, count: int, wait: int, timeout: int | None, deliver: Deliver) -> None:
+        """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own."""
         # What comes late in a long poll is extended at once.
         self.tally.visibility_bound += 1
-        terms = self.profile.terms
-        wait = longest_wait(
-            LONGEST_POLL, visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
-        )
-        self.polls.receive(count, wait, deliver, self.profile.call_timeout)
+        self.polls.receive(count, wait, timeout, deliver, self.profile.call_timeout)
 
     def wake_polls(self) -> None:
         """Look whether a poll can be answered."""
@@ -232,6 +229,8 @@ class World:
             elif (
                 entry.action is Action.EXTEND
                 and now + entry.timeout < message.visible_at
+                # The first one on a queue that does not say what its timeout is.
+                and entry.lease.last_timeout
                 # One that was given up may have come after a later one was sent.
                 and not truth.excuses & {"late arrival", "extend failed", "twice"}
             ):
@@ -289,9 +288,8 @@ class World:
 
     def _check_efficiency(self) -> None:
         """Check that a worker, with fewer than ten messages, makes one call a period."""
-        terms = self.profile.terms
-        period = terms.visibility_timeout - terms.threshold
-        self.tally.visibility_bound += self.profile.workers * self.clock() / period
+        rate = self.attributes.calls_a_second()
+        self.tally.visibility_bound += self.profile.workers * self.clock() * rate
         if self.profile.is_calm:
             bound = RETRIES * self.tally.visibility_bound + 10
             if self.tally.visibility_calls > bound:
