@@ -8,6 +8,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
+from celery_sqs_heartbeat.transport.base import Poll
 from tests.simulation.network import Network
 
 #: How long idle polls follow each other, in seconds, simulated as one: each would cost
@@ -25,6 +26,7 @@ class _Poll:
     count: int
     since: float
     wait: int
+    timeout: int | None
     answer: Callable[[Any], None]
     lasts: float = WAIT_SECONDS
 
@@ -63,15 +65,17 @@ class Polls:
         self._waiting: list[_Poll] = []
         self._wake_at: float | None = None
 
-    def receive(self, count: int, wait: int, deliver: Deliver, timeout: float) -> None:
-        """Ask for messages, in polls of `wait` seconds each.
+    def receive(
+        self, count: int, wait: int, timeout: int | None, deliver: Deliver, patience: float
+    ) -> None:
+        """Ask for messages, in polls of `wait` seconds each, to be hidden for `timeout`.
 
         `deliver` gets them, or none when they were lost on the way, and after how many
         seconds the poll was sent that brought them.
         """
 
         def arrive(answer: Callable[[Any], None], _is_over: bool) -> None:
-            self._waiting.append(_Poll(count, self._clock(), wait, answer))
+            self._waiting.append(_Poll(count, self._clock(), wait, timeout, answer))
             self.wake()
 
         self._network.carry(
@@ -79,12 +83,13 @@ class Polls:
             arrive,
             lambda answer: deliver(*answer),
             lambda: deliver([], 0.0),
-            WAIT_SECONDS + timeout,
+            WAIT_SECONDS + patience,
         )
 
-    def ask_in_vain(self, count: int, wait: int, answer: Callable[[Any], None]) -> None:
+    def ask_in_vain(self, poll: Poll, answer: Callable[[Any], None]) -> None:
         """Ask for messages in one poll, whose answer does not get to the worker in time."""
-        self._waiting.append(_Poll(count, self._clock(), wait, answer, lasts=wait))
+        waiting = _Poll(poll.count, self._clock(), poll.waits, poll.timeout, answer, poll.waits)
+        self._waiting.append(waiting)
         self.wake()
 
     def wake(self) -> None:
@@ -94,11 +99,13 @@ class Polls:
             poll = self._waiting[0]
             if not self._queue.visible(now):
                 break
-            request = {
+            request: dict[str, Any] = {
                 "QueueUrl": self._queue.url,
                 "MaxNumberOfMessages": poll.count,
                 "AttributeNames": ["All"],
             }
+            if poll.timeout is not None:
+                request["VisibilityTimeout"] = poll.timeout
             hidden = {m.message_id for m in self._queue.messages.values() if m.is_in_flight(now)}
             messages = self._sqs.call("ReceiveMessage", request).get("Messages")
             if not messages:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from celery_sqs_heartbeat.core.lease import LeaseTerms
+from tests.simulation.polls import Polls
 from tests.simulation.runner import report, simulate
 from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
@@ -18,6 +20,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     assert tally.worker_hours >= WORKER_HOURS
     # A simulation in which nothing goes wrong proves nothing.
     assert tally.overlaps > 100
+    assert tally.disturbances["has another visibility timeout"] > 50
     assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
@@ -91,3 +94,27 @@ def test_a_broken_book_is_found_out(
     _, _, failure = simulate(2_000)
     assert failure is not None
     assert f"Violation: {said}" in failure
+
+
+@pytest.mark.parametrize(
+    ("broken", "seed", "said"),
+    [
+        pytest.param("receive_without_a_timeout", 5, "runs again", id="as the queue says"),
+        pytest.param("never_clamp", 1, "efficiency:", id="a threshold above the timeout"),
+    ],
+)
+def test_a_worker_that_does_not_follow_its_queue_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, broken: str, seed: int, said: str
+) -> None:
+    if broken == "receive_without_a_timeout":
+        receive = Polls.receive
+
+        def without(self, count, wait, timeout, *others):  # type: ignore[no-untyped-def]
+            receive(self, count, wait, None, *others)
+
+        monkeypatch.setattr(Polls, "receive", without)
+    else:
+        monkeypatch.setattr(LeaseTerms, "with_room", lambda terms: terms)
+    _, _, failure = simulate(1, seed)
+    assert failure is not None
+    assert said in failure

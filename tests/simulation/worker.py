@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.transport.base import Poll
 from tests.simulation.network import NONE
-from tests.simulation.polls import Deliver
+from tests.simulation.polls import LONGEST_POLL, Deliver
 from tests.simulation.rules import EPSILON, CallRules
 from tests.simulation.truth import Execution
 
@@ -55,6 +55,7 @@ class SimulatedWorker:
         self._step_at: float | None = None
         self._rules = CallRules()
         self._given_up: set[Call] = set()
+        self._terms = self.world.attributes.known_to(self)
         self._sqs = BotoSqs(self.world.refusals)
         self.keeper = LeaseKeeper(
             self._sqs,
@@ -192,7 +193,8 @@ class SimulatedWorker:
         self._is_polling = True
         sent_at, life, process = self.now(), self.life, self.keeper
         suspended = self.suspended
-        count = min(self._room(), 10)
+        count, url = min(self._room(), 10), self.world.queue.url
+        timeout = self._terms.asked(url, url)
 
         def answered(messages: list[dict[str, Any]], skipped: float) -> None:
             if life != self.life:
@@ -206,27 +208,30 @@ class SimulatedWorker:
             for message in messages:
                 if suspended != self.suspended:
                     self.world.truth[message["MessageId"]].excuses.add("suspend")
-                self._receive(message, sent_at + skipped)
+                self._receive(message, timeout, sent_at + skipped)
             self._go_on()
 
         def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:
             self._when_awake(process, partial(take, messages, skipped))
 
+        wait = self._terms.longest_wait(url, timeout, LONGEST_POLL)
         if self.world.loses_poll():
-            poll = Poll("q", self.world.queue.url, sent_at, self.world.poll_wait())
-            self.world.lose_poll(self.name, count, poll.patience, partial(deliver, late))
+            poll = Poll("q", url, sent_at, wait, count, timeout)
+            self.world.lose_poll(self.name, poll, partial(deliver, late))
             if self.gives_up_polls:
                 give_up = partial(deliver, answered, [], 0.0)
                 self.world.clock.at(self.world.clock() + poll.patience, give_up)
         else:
-            self.world.poll(count, partial(deliver, answered))
+            self.world.poll(count, wait, timeout, partial(deliver, answered))
 
-    def _receive(self, message: dict[str, Any], sent_at: float) -> None:
+    def _receive(self, message: dict[str, Any], timeout: int | None, sent_at: float) -> None:
         self.world.received(message)
+        url = self.world.queue.url
         receipt = self.keeper.receive(
-            self.world.queue.url,
+            url,
             message,
-            terms=self.world.profile.terms,
+            terms=self._terms.of(url, timeout),
+            hidden_for=timeout or 0,
             sent_at=sent_at,
         )
         self.world.log(self.name, f"receives {receipt.value}", message["MessageId"])

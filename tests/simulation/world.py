@@ -9,14 +9,15 @@ from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.core.lease import Standing
-from celery_sqs_heartbeat.core.policy import longest_wait
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions
+from celery_sqs_heartbeat.transport.base import Poll
 from tests.simulation import disturbances
+from tests.simulation.attributes import Attributes
 from tests.simulation.hangs import Hangs
 from tests.simulation.network import Network
-from tests.simulation.polls import LONGEST_POLL, Deliver, Polls
+from tests.simulation.polls import Deliver, Polls
 from tests.simulation.profile import draw
 from tests.simulation.refusals import Refusals
 from tests.simulation.rules import check_belief
@@ -86,6 +87,7 @@ class World:
         self.trace: deque[tuple[float, str, str, str]] = deque(maxlen=TRACE_LINES)
         self.is_over = False
         self.violation: Violation | None = None
+        self.attributes = Attributes(self, kind, seed)
         self.workers = [SimulatedWorker(self, f"w{n}") for n in range(profile.workers)]
 
     def run(self) -> Tally:
@@ -130,36 +132,29 @@ class World:
 
     # -- What workers ask ------------------------------------------------------------
 
-    def poll(self, count: int, deliver: Deliver) -> None:
-        """Receive up to `count` messages."""
+    def poll(self, count: int, wait: int, timeout: int | None, deliver: Deliver) -> None:
+        """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own."""
         # What comes late in a long poll is extended at once.
         self.tally.visibility_bound += 1
-        self.polls.receive(count, self.poll_wait(), deliver, self.profile.call_timeout)
-
-    def poll_wait(self) -> int:
-        """Return for how long a poll waits, in seconds."""
-        terms = self.profile.terms
-        return longest_wait(
-            LONGEST_POLL, visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
-        )
+        self.polls.receive(count, wait, timeout, deliver, self.profile.call_timeout)
 
     def loses_poll(self) -> bool:
         """Draw whether a poll is not answered in time."""
         is_lost = self.poll_random.random() < UNANSWERED
         return is_lost and not self.profile.is_calm and not self.is_over
 
-    def lose_poll(self, who: str, count: int, patience: float, deliver: Deliver) -> None:
+    def lose_poll(self, who: str, poll: Poll, deliver: Deliver) -> None:
         """Have a poll not answered: lost on its way there or back, or held up for too long."""
         fate = self.poll_random.choice(("its request", "its answer", "late"))
         self.disturb(who, f"poll not answered: {fate}")
-        late = self.clock() + patience * self.poll_random.uniform(1.0, 3.0)
+        late = self.clock() + poll.patience * self.poll_random.uniform(1.0, 3.0)
 
         def answer(value: tuple[list[dict[str, Any]], float]) -> None:
             if fate == "late":
                 self.clock.at(max(late, self.clock()), lambda: deliver(*value))
 
         if fate != "its request":
-            self.polls.ask_in_vain(count, self.poll_wait(), answer)
+            self.polls.ask_in_vain(poll, answer)
 
     def wake_polls(self) -> None:
         """Look whether a poll can be answered."""
@@ -266,6 +261,8 @@ class World:
             elif (
                 entry.action is Action.EXTEND
                 and now + entry.timeout < message.visible_at
+                # The first one on a queue that does not say what its timeout is.
+                and entry.lease.last_timeout
                 # One that was given up may have come after a later one was sent.
                 and not truth.excuses & {"late arrival", "extend failed", "twice"}
             ):
@@ -328,9 +325,8 @@ class World:
 
     def _check_efficiency(self) -> None:
         """Check that a worker, with fewer than ten messages, makes one call a period."""
-        terms = self.profile.terms
-        period = terms.visibility_timeout - terms.threshold
-        self.tally.visibility_bound += self.profile.workers * self.clock() / period
+        rate = self.attributes.calls_a_second()
+        self.tally.visibility_bound += self.profile.workers * self.clock() * rate
         if self.profile.is_calm:
             bound = RETRIES * self.tally.visibility_bound + 10
             if self.tally.visibility_calls > bound:
