@@ -8,6 +8,7 @@ a message rejected on purpose both reach it as `reject(requeue=False)`.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from billiard.einfo import ExceptionWithTraceback
 from celery import Celery
@@ -18,6 +19,7 @@ from celery_sqs_heartbeat.binding import Heartbeat, bound
 from celery_sqs_heartbeat.core.lease import Lease, State
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.worker.pools import is_with_process
+from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
 from celery_sqs_heartbeat.worker.unleased import report_unleased
 
 if TYPE_CHECKING:
@@ -28,6 +30,12 @@ else:
 logger = get_logger(__name__)
 
 
+def error_of(exc_info: Any) -> Any:
+    """Return the error that a pool reports."""
+    error = exc_info.exception
+    return error.exc if isinstance(error, ExceptionWithTraceback) else error
+
+
 class LeasedRequest(Request):
     """Mixin for a Celery request: tells the keeper what becomes of its task."""
 
@@ -35,6 +43,7 @@ class LeasedRequest(Request):
     _heartbeat: Heartbeat | None = None
     _is_killed = False
     _has_failed = False
+    _has_begun = False
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(message, *args, **kwargs)
@@ -98,7 +107,9 @@ class LeasedRequest(Request):
         """
         assert self._heartbeat is not None
         keeper = self._heartbeat.keeper
-        if not self.has_started() or not self.is_held() or keeper.owns(self._tag):
+        # Of a batch, Celery knows no process: to end it would stop other messages' tasks, too.
+        is_own = self.time_start is not None
+        if not is_own or not self.is_held() or keeper.owns(self._tag):
             return
         logger.warning("sqs-heartbeat: stopping task %s[%s]: its lease is gone", self.name, self.id)
         keeper.disown(self._tag)
@@ -106,12 +117,16 @@ class LeasedRequest(Request):
 
     def has_started(self) -> bool:
         """Return whether the pool has said that it runs the task."""
-        return self.time_start is not None
+        return self._has_begun
 
     def outlives_consumer(self) -> bool:
-        """Return whether the pool runs the task, or will, though its consumer is closed."""
+        """Return whether the pool runs the task, or will, though its consumer is closed.
+
+        So is taken to be one of a strategy of its own that nothing more is known of.
+        """
         if self.has_started() or self._apply_result is None:
-            return self.has_started()
+            is_unknown = has_own_strategy(self.task) and not gathers_requests(self.task)
+            return self.has_started() or is_unknown
         result = self._apply_result()
         # A pool of threads or greenlets runs whatever it was given.
         return is_with_process(result) if hasattr(result, "_write_to") else True
@@ -120,10 +135,23 @@ class LeasedRequest(Request):
         """Release the message. `nobody_reads`: the channel's polls are not read any more."""
         self.message.channel.release(self._tag, cause=cause, nobody_reads=nobody_reads)
 
-    def on_accepted(self, pid: Any, time_accepted: Any) -> None:
+    def is_unsettled(self) -> bool:
+        """Return whether its message is leased still, and neither acked nor rejected."""
+        return self._lease is not None and not self.acknowledged and self.is_held()
+
+    def note_job(self, job: Any) -> None:
+        """Note the pool's job that runs its task, where Celery does not."""
+        self._apply_result = None if job is None else ref(job)
+
+    def begin(self) -> None:
         """Note that the task begins."""
+        self._has_begun = True
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.keeper.note_start(self._tag)
+
+    def on_accepted(self, pid: Any, time_accepted: Any) -> None:
+        """Note that the task begins."""
+        self.begin()
         super().on_accepted(pid, time_accepted)
 
     def acknowledge(self) -> None:
@@ -203,9 +231,7 @@ class LeasedRequest(Request):
             # (5.5 with billiard 4.3) takes it for a failed one and deletes the message.
             self.give_back("cancelled")
             return None
-        error = exc_info.exception
-        if isinstance(error, ExceptionWithTraceback):
-            error = error.exc
+        error = error_of(exc_info)
         self._has_failed = not isinstance(error, Reject)
         try:
             return super().on_failure(exc_info, *args, **kwargs)

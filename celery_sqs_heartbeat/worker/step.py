@@ -26,6 +26,7 @@ from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport, take_over
+from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.ending import release_all, release_unstarted
 from celery_sqs_heartbeat.worker.forking import forks_pool
 from celery_sqs_heartbeat.worker.guards import guard_run, guard_start
@@ -80,6 +81,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         """Guard how the worker gives tasks to its pool, which is made by now."""
         guard_start(parent)
         guard_run(parent.pool)
+        guard_batches(parent.app, parent.pool)
         let_signals_stop(parent.pool)
 
     def start(self, parent: Any) -> None:

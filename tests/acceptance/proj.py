@@ -59,6 +59,12 @@ def starts(key: str) -> int:
     return sum(note["what"] == "start" and note["key"] == key for note in notes)
 
 
+def wait_to_end(key: str) -> None:
+    """Return once the test lets a task end."""
+    while not os.path.exists(f"{os.environ['PROJ_LEDGER']}.{key}"):
+        time.sleep(0.02)
+
+
 @signals.worker_ready.connect
 def note_stalls(**_: Any) -> None:
     """Write down when the main process, the keeper's, stood still."""
@@ -101,8 +107,7 @@ def fail(key: str, seconds: float = 0.0) -> None:
 def hold(key: str, fails: bool = False) -> None:
     """Runs until the test lets it end."""
     note("start", key)
-    while not os.path.exists(f"{os.environ['PROJ_LEDGER']}.{key}"):
-        time.sleep(0.02)
+    wait_to_end(key)
     if fails:
         raise ValueError(key)
     note("end", key)
@@ -147,3 +152,8 @@ def unleased(key: str, seconds: float) -> None:
     note("start", key)
     time.sleep(seconds)
     note("end", key)
+
+
+if "PROJ_BATCHES" in os.environ:
+    # Only one environment has celery-batches.
+    from tests.acceptance import batching  # noqa: F401
