@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
+from celery_sqs_heartbeat.unsettled import Unsettled
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Heartbeat:
         can_stop_tasks: Whether the pool can stop a task that runs.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
+        unsettled: Gives up messages whose request has gone without settling them.
     """
 
     keeper: LeaseKeeper
@@ -67,6 +69,7 @@ class Heartbeat:
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary
     )
+    unsettled: Unsettled = field(init=False)
     _names: dict[str, str] = field(default_factory=dict)
     _first_urls: dict[str, str] = field(default_factory=dict)
     _lease_urls: dict[str, str] = field(default_factory=dict)
@@ -74,6 +77,9 @@ class Heartbeat:
     _told: set[str] = field(default_factory=set)
     # Bounded: an ack or reject never gets to a channel that was lost.
     _settled: RecentKeys[str] = field(default_factory=RecentKeys)
+
+    def __post_init__(self) -> None:
+        self.unsettled = Unsettled(self.keeper)
 
     def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
         """Make a queue ready to be consumed from. Blocks on SQS once per queue.

@@ -17,6 +17,7 @@ from tests.simulation.network import Network
 from tests.simulation.polls import LONGEST_POLL, Deliver, Polls
 from tests.simulation.profile import draw
 from tests.simulation.rules import check_belief
+from tests.simulation.swallowing import Swallowing
 from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
 from tests.simulation.worker import SimulatedWorker
 
@@ -42,6 +43,7 @@ class World:
     def __init__(self, kind: str, seed: int) -> None:
         self.random = random.Random(f"{kind} {seed}")
         self.profile = draw(kind, self.random)
+        self.swallowing = Swallowing(kind, seed)
         profile = self.profile
         self.clock = FakeClock()
         self.faults = Faults(
