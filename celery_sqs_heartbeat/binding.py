@@ -19,6 +19,7 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 from celery_sqs_heartbeat.terms import QueueTerms
+from celery_sqs_heartbeat.unsettled import Unsettled
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +62,7 @@ class Heartbeat:
         polled: How its queues' polls are answered.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
+        unsettled: Gives up messages whose request has gone without settling them.
     """
 
     keeper: LeaseKeeper
@@ -76,6 +78,7 @@ class Heartbeat:
         default_factory=WeakValueDictionary
     )
     terms: QueueTerms = field(init=False)
+    unsettled: Unsettled = field(init=False)
     _names: dict[str, str] = field(default_factory=dict)
     _first_urls: dict[str, str] = field(default_factory=dict)
     _lease_urls: dict[str, str] = field(default_factory=dict)
@@ -86,6 +89,7 @@ class Heartbeat:
 
     def __post_init__(self) -> None:
         self.terms = QueueTerms(self.settings, self.queues, self.leases)
+        self.unsettled = Unsettled(self.keeper)
 
     def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
         """Make a queue ready to be consumed from. Blocks on SQS once per queue.

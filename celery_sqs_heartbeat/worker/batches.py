@@ -8,7 +8,6 @@ process, whose error nothing waits for. So a flush and its jobs are watched here
 from __future__ import annotations
 
 import functools
-import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
@@ -18,10 +17,11 @@ from billiard.einfo import ExceptionInfo
 from celery import Celery
 from kombu.utils.encoding import safe_repr
 
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, error_of
 from celery_sqs_heartbeat.worker.strategies import gathers_requests
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Batch:

@@ -18,6 +18,7 @@ from kombu.utils.imports import symbol_by_name
 from celery_sqs_heartbeat.binding import Heartbeat, bound
 from celery_sqs_heartbeat.core.lease import Lease, State
 from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import is_with_process
 from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
 from celery_sqs_heartbeat.worker.unleased import report_unleased
@@ -41,7 +42,10 @@ class LeasedRequest(Request):
 
     _lease: Lease | None = None
     _heartbeat: Heartbeat | None = None
+    _watch: Watch | None = None
     _is_killed = False
+    #: Celery itself has stopped its task, or is about to.
+    is_stopped = False
     _has_failed = False
     _has_begun = False
 
@@ -52,6 +56,7 @@ class LeasedRequest(Request):
             self._lease = self._heartbeat.keeper.find(message.delivery_tag)
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.requests[self._lease.key] = self
+            self._watch = self._heartbeat.unsettled.watch(self, self._lease, message)
         elif self._heartbeat is not None:
             report_unleased(self._heartbeat, message, self)
 
@@ -166,6 +171,8 @@ class LeasedRequest(Request):
             return
         if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
             self._heartbeat.ack(self._lease, self._tag)
+        if self._watch is not None:
+            self._watch.is_acked = True
         super().acknowledge()
 
     def reject(self, requeue: bool = False) -> None:
@@ -182,15 +189,32 @@ class LeasedRequest(Request):
 
     def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> Any:
         """Cancel the task as Celery does: its message is released when it has ended."""
+        self.is_stopped = True
+        # Eventlet ends the task before the call returns.
+        self._is_killed = self._lease is not None and bool(getattr(pool, "is_green", False))
         try:
-            result = super().cancel(pool, *args, **kwargs)
+            return super().cancel(pool, *args, **kwargs)
         except NotImplementedError:
             # Threads can't be stopped, nor can a task without a pool. Raised in the handler of
             # a signal, this would end the worker then and there; without a pool it would be
             # raised in the very task, which then has failed: its message would be deleted.
+            self.is_stopped = self._is_killed = False
             return None
-        self._is_killed = self._lease is not None and bool(getattr(pool, "is_green", False))
-        return result
+
+    def terminate(self, pool: Any, *args: Any, **kwargs: Any) -> Any:
+        """Stop the task as Celery does."""
+        self.is_stopped = True
+        return super().terminate(pool, *args, **kwargs)
+
+    def follow(self, job: object) -> None:
+        """Note the pool's job: when it is gone, the message must have been settled."""
+        if self._watch is not None:
+            self._watch.follow(job)
+
+    def end(self) -> None:
+        """Note that the task has ended: its message must have been settled."""
+        if self._watch is not None:
+            self._watch.end()
 
     def abandon(self) -> bool:
         """Leave the message to itself, so that it comes back when its visibility timeout ends.
@@ -210,10 +234,10 @@ class LeasedRequest(Request):
             super().on_timeout(soft, timeout)
         except Exception:
             if not soft:
-                self._settle_after_an_error(requeue=True)
+                self.reject_if_unsettled(requeue=True)
             raise
 
-    def _settle_after_an_error(self, *, requeue: bool) -> None:
+    def reject_if_unsettled(self, *, requeue: bool) -> None:
         """Reject the message, unless Celery had settled it before its error.
 
         Of a result backend that is down, say. The task has ended: nobody would settle
@@ -236,8 +260,16 @@ class LeasedRequest(Request):
         try:
             return super().on_failure(exc_info, *args, **kwargs)
         except Exception:
-            self._settle_after_an_error(requeue=getattr(error, "requeue", True))
-            raise
+            self.reject_if_unsettled(requeue=getattr(error, "requeue", True))
+            if not isinstance(error, MemoryError):
+                raise
+            # Of the task, not of this process: in a pool of processes it would end the worker.
+            logger.exception(
+                "sqs-heartbeat: task %s[%s] ran out of memory: its message is released",
+                self.name,
+                self.id,
+            )
+            return None
 
 
 def use_leased_requests(app: Celery) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import click
 from celery import bootsteps, signals
 from celery.exceptions import ImproperlyConfigured
+from celery.worker import state
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.binding import Heartbeat, bind
@@ -29,7 +30,7 @@ from celery_sqs_heartbeat.transport import Transport, take_over
 from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.ending import release_all, release_unstarted
 from celery_sqs_heartbeat.worker.forking import forks_pool
-from celery_sqs_heartbeat.worker.guards import guard_run, guard_start
+from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
 from celery_sqs_heartbeat.worker.losses import Losses
 from celery_sqs_heartbeat.worker.operating import Operating
 from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
@@ -90,6 +91,12 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         self._operating.start(self._heartbeat, parent)
         self._heartbeat.keeper.start()
         self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
+        self._heartbeat.unsettled.start(
+            lambda call: parent.consumer.call_soon(call),
+            forget=state.task_ready,
+            may_run_on=parent.pool.uses_semaphore,
+        )
+        follow_jobs(parent.pool)
         remember_running_jobs(parent.pool)
         self._release_before_soft_shutdown(parent)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
@@ -119,6 +126,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
     def _end(self, **_: Any) -> None:
         atexit.unregister(self._end)
         release_all(self._heartbeat)
+        self._heartbeat.unsettled.close()
         self._heartbeat.keeper.stop(self._heartbeat.settings.flush_timeout)
         self._operating.close()
         self._losses.close()

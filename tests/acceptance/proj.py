@@ -14,6 +14,8 @@ from celery.exceptions import Reject
 
 from celery_sqs_heartbeat import install, queues
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
+from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
+from tests.acceptance.forgetting import ForgetsJobs
 from tests.acceptance.losing import LosesConnection
 from tests.support.stalls import StallWatch
 
@@ -44,6 +46,9 @@ if "PROJ_REFRESH" in os.environ:
 
 if "PROJ_BREAK" in os.environ:
     app.steps["consumer"].add(LosesConnection)
+
+if "PROJ_FORGET" in os.environ:
+    app.steps["consumer"].add(ForgetsJobs)
 
 
 def note(what: str, key: str) -> None:
@@ -111,6 +116,20 @@ def hold(key: str, fails: bool = False) -> None:
     if fails:
         raise ValueError(key)
     note("end", key)
+
+
+@app.task(acks_on_failure_or_timeout=False)
+def end_by(key: str) -> None:
+    """Ends by what the key says, see `ends`."""
+    note("start", key)
+    {**ENDS, **GREEN_ENDS, **SWALLOWED}[key]()
+
+
+@app.task
+def end_and_ack(key: str, way: str) -> None:
+    """Ends by what `way` says; its failures are acked, as is Celery's default."""
+    note("start", key)
+    ENDS[way]()
 
 
 @app.task

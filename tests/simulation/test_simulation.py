@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.unsettled import Unsettled
 from tests.simulation.polls import Polls
 from tests.simulation.runner import report, simulate
 from tests.simulation.worker import SimulatedWorker
@@ -21,6 +22,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     # A simulation in which nothing goes wrong proves nothing.
     assert tally.overlaps > 100
     assert tally.disturbances["has another visibility timeout"] > 50
+    assert tally.disturbances["loses a task's end"] > 100
     assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
@@ -65,6 +67,15 @@ def test_a_failure_names_its_message_and_how_to_see_it_again() -> None:
     assert "Replay it: python -m tests.simulation --replay storm 3" in text
     assert f"2: {message_id[:8]} runs again" in text
     assert f"begins                   {message_id[:8]}" in text
+
+
+def test_without_the_net_a_message_whose_end_was_lost_is_kept_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Unsettled, "look", lambda self: None)
+    _, _, failure = simulate(2_000)
+    assert failure is not None
+    assert "liveness: " in failure or "Violation: 8: " in failure
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,11 @@ from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.unsettled import LOOK_SECONDS
 from tests.simulation.network import NONE
 from tests.simulation.polls import LONGEST_POLL, Deliver
 from tests.simulation.rules import EPSILON, CallRules
+from tests.simulation.swallowing import Net
 from tests.simulation.truth import Execution
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ class SimulatedWorker:
             observer=self._on_event,
             dispatcher=self,
         )
+        self._net = Net(self.world, self.keeper)
         self._go_on()
 
     def now(self) -> float:
@@ -174,6 +177,8 @@ class SimulatedWorker:
                 partial(self._when_awake, self.keeper, partial(self._step, due)),
             )
         if self.is_stopping:
+            if not self.running:
+                self._net.close()
             if not self.running and not self.keeper.ending:
                 self._end()
         elif not self._is_polling and self._room() > 0:
@@ -245,6 +250,7 @@ class SimulatedWorker:
             return
         execution = self.world.begun(self, message)
         self.running[execution.handle] = execution
+        self._net.begin(execution.handle)
         seconds = self.world.task_seconds()
         process = self.keeper
         self.world.clock.at(
@@ -255,10 +261,21 @@ class SimulatedWorker:
     def _finish(self, execution: Execution) -> None:
         del self.running[execution.handle]
         self.world.ended(execution)
-        if self.world.succeeds(execution):
+        if self.world.swallowing.draw():
+            self.world.disturb(self.name, "loses a task's end")
+            self.world.clock.at(
+                self.world.clock() + LOOK_SECONDS,
+                partial(self._when_awake, self.keeper, self._look),
+            )
+        elif self.world.succeeds(execution):
             self.keeper.done(execution.handle)
         else:
             self.keeper.release(execution.handle, self.world.release_delay())
+        self._net.end(execution.handle)
+        self._go_on()
+
+    def _look(self) -> None:
+        self._net.look()
         self._go_on()
 
     def _return_unstarted(self) -> None:

@@ -21,6 +21,7 @@ from tests.simulation.polls import Deliver, Polls
 from tests.simulation.profile import draw
 from tests.simulation.refusals import Refusals
 from tests.simulation.rules import check_belief
+from tests.simulation.swallowing import Swallowing
 from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
 from tests.simulation.worker import SimulatedWorker
 
@@ -49,6 +50,7 @@ class World:
         self.random = random.Random(f"{kind} {seed}")
         self.poll_random = random.Random(f"{kind} {seed} polls")
         self.profile = draw(kind, self.random)
+        self.swallowing = Swallowing(kind, seed)
         profile = self.profile
         self.clock = FakeClock()
         self.faults = Faults(
