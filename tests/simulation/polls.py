@@ -63,15 +63,27 @@ class Polls:
         self._waiting: list[_Poll] = []
         self._wake_at: float | None = None
 
-    def receive(self, count: int, wait: int, deliver: Deliver, timeout: float) -> None:
+    def receive(
+        self, count: int, wait: int, deliver: Deliver, timeout: float
+    ) -> Callable[[], None]:
         """Ask for messages, in polls of `wait` seconds each.
 
         `deliver` gets them, or none when they were lost on the way, and after how many
         seconds the poll was sent that brought them.
+
+        Returns:
+            What to call for the poll that is open to be the last.
         """
+        poll = _Poll(count, self._clock(), wait, lambda _: None)
 
         def arrive(answer: Callable[[Any], None], _is_over: bool) -> None:
-            self._waiting.append(_Poll(count, self._clock(), wait, answer))
+            poll.since, poll.answer = self._clock(), answer
+            self._waiting.append(poll)
+            self.wake()
+
+        def make_last() -> None:
+            is_there = poll in self._waiting
+            poll.lasts = wait + (poll.skipped(self._clock()) if is_there else 0.0)
             self.wake()
 
         self._network.carry(
@@ -81,6 +93,7 @@ class Polls:
             lambda: deliver([], 0.0),
             WAIT_SECONDS + timeout,
         )
+        return make_last
 
     def ask_in_vain(self, count: int, wait: int, answer: Callable[[Any], None]) -> None:
         """Ask for messages in one poll, whose answer does not get to the worker in time."""

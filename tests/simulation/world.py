@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
@@ -123,11 +123,11 @@ class World:
 
     # -- What workers ask ------------------------------------------------------------
 
-    def poll(self, count: int, deliver: Deliver) -> None:
-        """Receive up to `count` messages."""
+    def poll(self, count: int, deliver: Deliver) -> Callable[[], None]:
+        """Receive up to `count` messages; return what makes the open poll the last."""
         # What comes late in a long poll is extended at once.
         self.tally.visibility_bound += 1
-        self.polls.receive(count, self.poll_wait(), deliver, self.profile.call_timeout)
+        return self.polls.receive(count, self.poll_wait(), deliver, self.profile.call_timeout)
 
     def poll_wait(self) -> int:
         """Return for how long a poll waits, in seconds."""
