@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.recent import RecentKeys
@@ -46,7 +46,7 @@ class LeasedRequest(Protocol):
     def stop_lost_task(self, pool: Any) -> None:
         """Stop its task, if it runs and the message is still not ours."""
 
-    def give_back(self, cause: str, *, nobody_reads: bool = False) -> None:
+    def give_back(self, cause: str) -> None:
         """Release the message."""
 
 
@@ -60,6 +60,8 @@ class Heartbeat:
         hub: The worker's event loop, where it has one.
         terms: What the leases on each queue are kept by.
         polled: How its queues' polls are answered.
+        open_polls: Polls without an answer so far, of every channel.
+        http_client: kombu's client for them, where there is an event loop.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
         unsettled: Gives up messages whose request has gone without settling them.
@@ -73,6 +75,8 @@ class Heartbeat:
     leases: int = 0
     hub: Any = None
     polled: PolledQueues = field(default_factory=PolledQueues)
+    open_polls: WeakSet[Any] = field(default_factory=WeakSet)
+    http_client: Any = None
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary

@@ -103,6 +103,10 @@ class LeasedChannel(SQS.Channel):
         if self._heartbeat is not None and self._heartbeat.hub and get_event_loop() is None:
             set_event_loop(self._heartbeat.hub)
 
+    def _is_ending(self) -> bool:
+        """Return whether the worker is ending: what comes goes back, and nothing is asked for."""
+        return self._heartbeat is not None and self._heartbeat.is_ending
+
     def is_backed_up(self) -> bool:
         """Return whether more deletes and releases wait than is healthy."""
         ending = self._heartbeat.keeper.ending if self._heartbeat is not None else 0

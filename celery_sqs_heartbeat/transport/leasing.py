@@ -115,6 +115,19 @@ class LeasingChannel(LeasedChannel):
             task_id=task_id,
         )
 
+    def _release_unread(self, poll: Poll, messages: list[Any]) -> None:
+        """Release messages that come when their queue's consumer, or the worker, has ended."""
+        if not messages:
+            return
+        logger.info(
+            "sqs-heartbeat: releasing %d messages received after the consumer of %s ended",
+            len(messages),
+            poll.queue,
+        )
+        for message in messages:
+            if self._lease(poll, message) is Receipt.NEW:
+                self._release(message["ReceiptHandle"])
+
     def _deliver_all(self, payloads: list[dict[str, Any]], deliver: Any) -> None:
         """Deliver messages; one that can't be delivered neither stops nor leaks the others."""
         connection_errors = self.connection.connection_errors + self.connection.channel_errors

@@ -111,6 +111,9 @@ class ReceivingChannel(LeasingChannel):
         messages = readable(queue, answer)
         if not messages:
             raise Empty
+        if heartbeat.is_ending:
+            self._release_unread(poll, messages)
+            return
         payloads = self._lease_all(poll, messages)
         self._deliver_all(payloads, lambda payload: self.connection._deliver(payload, queue))
 

@@ -48,6 +48,11 @@ def sending_for(connection: Any, watcher: Watcher, *, patience: float) -> Any:
     return view
 
 
+def is_polls(request: Any) -> bool:
+    """Return whether a request was sent by `sending_for`."""
+    return isinstance(getattr(request.on_prepare, "__self__", None), _Client)
+
+
 class _Client:
     """kombu's HTTP client, as one request sees it."""
 

@@ -35,6 +35,7 @@ class WatchingChannel(ReceivingChannel):
     def _watch(self, poll: Poll, callback: Any) -> _PollWatcher:
         assert self._heartbeat is not None
         self._polls[poll] = callback
+        self._heartbeat.open_polls.add(poll)
         if self.hub and self._looked_at is None:
             self._look_later()
         return _PollWatcher(self._heartbeat, poll, self._polls)

@@ -136,9 +136,9 @@ class LeasedRequest(Request):
         # A pool of threads or greenlets runs whatever it was given.
         return is_with_process(result) if hasattr(result, "_write_to") else True
 
-    def give_back(self, cause: str, *, nobody_reads: bool = False) -> None:
-        """Release the message. `nobody_reads`: the channel's polls are not read any more."""
-        self.message.channel.release(self._tag, cause=cause, nobody_reads=nobody_reads)
+    def give_back(self, cause: str) -> None:
+        """Release the message."""
+        self.message.channel.release(self._tag, cause=cause)
 
     def is_unsettled(self) -> bool:
         """Return whether its message is leased still, and neither acked nor rejected."""

@@ -27,8 +27,9 @@ from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport, take_over
+from celery_sqs_heartbeat.transport.ending import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
-from celery_sqs_heartbeat.worker.ending import release_all, release_unstarted
+from celery_sqs_heartbeat.worker.ending import end_polls, release_all, release_unstarted
 from celery_sqs_heartbeat.worker.forking import forks_pool
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
 from celery_sqs_heartbeat.worker.losses import Losses
@@ -64,6 +65,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
             return
         leases = (parent.max_concurrency or parent.concurrency) * parent.prefetch_multiplier
         self._losses = Losses(parent.app)
+        self._last_polls: LastPolls | None = None
         settings = _read_settings(parent.app, leases)
         self._operating = _new_operating(settings)
         board = share_board(leases, in_file=not forks_pool(parent))
@@ -105,7 +107,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
 
     def close(self, parent: Any) -> None:
         """Release what the pool has not begun and will not run any more."""
-        release_unstarted(self._heartbeat, parent.pool)
+        self._release_unstarted(parent.pool)
 
     def stop(self, parent: Any) -> None:
         """Do nothing: tasks still run, see the class."""
@@ -118,14 +120,25 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         wait = parent.wait_for_soft_shutdown
 
         def release_and_wait() -> None:
-            release_unstarted(self._heartbeat, parent.pool)
+            self._release_unstarted(parent.pool)
             wait()
 
         parent.wait_for_soft_shutdown = release_and_wait
 
+    def _release_unstarted(self, pool: Any) -> None:
+        self._end_polls()
+        release_unstarted(self._heartbeat, pool)
+
+    def _end_polls(self) -> LastPolls:
+        if self._last_polls is None:
+            self._last_polls = end_polls(self._heartbeat)
+        return self._last_polls
+
     def _end(self, **_: Any) -> None:
         atexit.unregister(self._end)
+        last_polls = self._end_polls()
         release_all(self._heartbeat)
+        last_polls.wait()
         self._heartbeat.unsettled.close()
         self._heartbeat.keeper.stop(self._heartbeat.settings.flush_timeout)
         self._operating.close()

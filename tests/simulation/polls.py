@@ -67,15 +67,25 @@ class Polls:
 
     def receive(
         self, count: int, wait: int, timeout: int | None, deliver: Deliver, patience: float
-    ) -> None:
+    ) -> Callable[[], None]:
         """Ask for messages, in polls of `wait` seconds each, to be hidden for `timeout`.
 
         `deliver` gets them, or none when they were lost on the way, and after how many
         seconds the poll was sent that brought them.
+
+        Returns:
+            What to call for the poll that is open to be the last.
         """
+        poll = _Poll(count, self._clock(), wait, timeout, lambda _: None)
 
         def arrive(answer: Callable[[Any], None], _is_over: bool) -> None:
-            self._waiting.append(_Poll(count, self._clock(), wait, timeout, answer))
+            poll.since, poll.answer = self._clock(), answer
+            self._waiting.append(poll)
+            self.wake()
+
+        def make_last() -> None:
+            is_there = poll in self._waiting
+            poll.lasts = wait + (poll.skipped(self._clock()) if is_there else 0.0)
             self.wake()
 
         self._network.carry(
@@ -85,6 +95,7 @@ class Polls:
             lambda: deliver([], 0.0),
             WAIT_SECONDS + patience,
         )
+        return make_last
 
     def ask_in_vain(self, poll: Poll, answer: Callable[[Any], None]) -> None:
         """Ask for messages in one poll, whose answer does not get to the worker in time."""

@@ -24,6 +24,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     assert tally.disturbances["has another visibility timeout"] > 50
     assert tally.disturbances["loses a task's end"] > 100
     assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
+    assert "last poll brings a message" in tally.disturbances
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
 
@@ -51,6 +52,15 @@ def test_workers_whose_polls_have_no_deadline_never_end_their_messages(
     _, _, failure = simulate(2_000)
     assert failure is not None
     assert "Violation: liveness:" in failure
+
+
+def test_a_worker_that_does_not_read_its_last_poll_takes_messages_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SimulatedWorker, "reads_last_poll", False)
+    _, _, failure = simulate(2_000)
+    assert failure is not None
+    assert "ended without reading" in failure
 
 
 def test_one_seed_reproduces_everything() -> None:

@@ -34,9 +34,11 @@ class SimulatedWorker:
 
     Attributes:
         gives_up_polls: Whether a poll has a deadline.
+        reads_last_poll: Whether a worker that ends waits for its open poll.
     """
 
     gives_up_polls = True
+    reads_last_poll = True
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -44,6 +46,7 @@ class SimulatedWorker:
         self.life = 0
         self.suspended = 0.0
         self._paused_until = 0.0
+        self._ended_in_order: LeaseKeeper | None = None
         self.start()
 
     def start(self) -> None:
@@ -52,6 +55,9 @@ class SimulatedWorker:
         self.is_up = True
         self.is_stopping = False
         self._is_polling = False
+        self._make_last: Callable[[], None] | None = None
+        self._polls_until = 0.0
+        self._poll_waits = 0
         self._queued: deque[dict[str, Any]] = deque()
         self.running: dict[str, Execution] = {}
         self._step_at: float | None = None
@@ -110,6 +116,15 @@ class SimulatedWorker:
         self.world.disturb(self.name, "shuts down")
         self.is_stopping = True
         self._return_unstarted()
+        if self._is_polling and self._make_last and self.reads_last_poll:
+            self.world.disturb(self.name, "shuts down amid a poll")
+            self._make_last()
+            # And a while for the answer to be carried.
+            wait = self._poll_waits + 3 * self.world.profile.call_timeout
+            self._polls_until = self.world.clock() + wait
+            self.world.clock.at(
+                self._polls_until, partial(self._when_awake, self.keeper, self._go_on)
+            )
         self._go_on()
 
     # -- The keeper's dispatcher ------------------------------------------------------
@@ -179,7 +194,8 @@ class SimulatedWorker:
         if self.is_stopping:
             if not self.running:
                 self._net.close()
-            if not self.running and not self.keeper.ending:
+            is_reading = self._is_polling and self.world.clock() < self._polls_until
+            if not self.running and not self.keeper.ending and not is_reading:
                 self._end()
         elif not self._is_polling and self._room() > 0:
             self._poll()
@@ -217,9 +233,12 @@ class SimulatedWorker:
             self._go_on()
 
         def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:
+            if messages and process is self._ended_in_order and take is answered:
+                self.world.fail(f"{self.name} ended without reading {len(messages)} messages")
             self._when_awake(process, partial(take, messages, skipped))
 
-        wait = self._terms.longest_wait(url, timeout, LONGEST_POLL)
+        wait = self._poll_waits = self._terms.longest_wait(url, timeout, LONGEST_POLL)
+        self._make_last = None
         if self.world.loses_poll():
             poll = Poll("q", url, sent_at, wait, count, timeout)
             self.world.lose_poll(self.name, poll, partial(deliver, late))
@@ -227,7 +246,7 @@ class SimulatedWorker:
                 give_up = partial(deliver, answered, [], 0.0)
                 self.world.clock.at(self.world.clock() + poll.patience, give_up)
         else:
-            self.world.poll(count, wait, timeout, partial(deliver, answered))
+            self._make_last = self.world.poll(count, wait, timeout, partial(deliver, answered))
 
     def _receive(self, message: dict[str, Any], timeout: int | None, sent_at: float) -> None:
         self.world.received(message)
@@ -240,7 +259,12 @@ class SimulatedWorker:
             sent_at=sent_at,
         )
         self.world.log(self.name, f"receives {receipt.value}", message["MessageId"])
-        if receipt is Receipt.NEW:
+        if receipt is not Receipt.NEW:
+            return
+        if self.is_stopping:
+            self.world.disturb(self.name, "last poll brings a message")
+            self.keeper.release(message["ReceiptHandle"])
+        else:
             self._queued.append(message)
 
     def _begin(self, message: dict[str, Any]) -> None:
@@ -285,6 +309,7 @@ class SimulatedWorker:
     def _end(self) -> None:
         if self.is_stopping and len(self.keeper):
             self.world.fail(f"8: {self.name} ends with {len(self.keeper)} leases")
+        self._ended_in_order = self.keeper if self.is_stopping else None
         self.is_up = False
         self.running.clear()
         self.world.clock.at(self.world.clock() + self.world.restart_seconds(), self.start)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
@@ -134,11 +134,17 @@ class World:
 
     # -- What workers ask ------------------------------------------------------------
 
-    def poll(self, count: int, wait: int, timeout: int | None, deliver: Deliver) -> None:
-        """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own."""
+    def poll(
+        self, count: int, wait: int, timeout: int | None, deliver: Deliver
+    ) -> Callable[[], None]:
+        """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own.
+
+        Returns:
+            What makes the open poll the last.
+        """
         # What comes late in a long poll is extended at once.
         self.tally.visibility_bound += 1
-        self.polls.receive(count, wait, timeout, deliver, self.profile.call_timeout)
+        return self.polls.receive(count, wait, timeout, deliver, self.profile.call_timeout)
 
     def loses_poll(self) -> bool:
         """Draw whether a poll is not answered in time."""

@@ -69,7 +69,7 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
         if free(max(run.ended, tenure.receive.done), until, unread) > grace:
             return None
     block = foremost(due, end, blocks)
-    if block is None:
+    if block is None or _was_taken_along(tenure, life):
         return None
     if block == life.end and run is not None and run.count == tenure.count:
         return _why_it_ended_too_soon(run, life)
@@ -112,6 +112,18 @@ def _why_unread(tenure: Tenure, life: Life) -> str | None:
         return None
     block = foremost(call.ended, tenure.visible_at, blocks)
     return block and f"it was not read in time: {block.why}"
+
+
+def _was_taken_along(tenure: Tenure, life: Life) -> bool:
+    """Return whether a worker that ended in order left unread what its last poll had brought.
+
+    It waits for that poll. What the proxy does to it may take longer than that.
+    """
+    calls = [*tenure.changes, *tenure.deletes]
+    was_read = tenure.run is not None or any(call.worker == tenure.worker for call, _ in calls)
+    is_killed = bool(life.did(["kill"], -math.inf, life.info.ended))
+    reads = life.info.pool != "gevent" and bool(life.stops(life.info.ended)) and not is_killed
+    return reads and not was_read and not tenure.receive.fault
 
 
 def _why_it_ended_too_soon(run: Run, life: Life) -> str | None:
