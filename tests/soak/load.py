@@ -58,6 +58,7 @@ KINDS = (
     Kind(task="requeue", weight=2, times=2),
     Kind(task="again", weight=3, times=2),
     Kind(task="bad", weight=1),
+    Kind(task="together", weight=4, longest=4.0),
     Kind(task="refuse", weight=1, queues=PLAIN),
 )
 
