@@ -5,21 +5,18 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
 from io import FileIO
 from pathlib import Path
 from types import TracebackType
+
+from celery_sqs_heartbeat.journal.trust import refuse_link, refuse_others
 
 #: Of new files. A umask can only make it stricter.
 FILE_MODE = 0o640
 #: An open folder is only a place to start from, and need not be readable for that.
 _PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-#: Without `O_NONBLOCK` a FIFO would keep whoever opens it waiting.
+#: Without `O_NONBLOCK` a FIFO would keep the one that opens it waiting.
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-
-
-class RefusedError(PermissionError):
-    """What is there is not ours to touch. The message names the way out."""
 
 
 class Folder:
@@ -137,31 +134,3 @@ class Folder:
     def remove_folder(self, name: str) -> None:
         """Remove an empty folder."""
         os.rmdir(name, dir_fd=self._descriptor)
-
-
-def refuse_link(status: os.stat_result, path: Path) -> None:
-    """Refuse a symbolic link.
-
-    Raises:
-        RefusedError: It is one.
-    """
-    if stat.S_ISLNK(status.st_mode):
-        raise RefusedError(f"{str(path)!r} is a symbolic link: remove it, if it is none of yours")
-
-
-def refuse_others(status: os.stat_result, path: Path) -> None:
-    """Refuse whatever is no plain file of this user's own, or has a second name elsewhere.
-
-    Raises:
-        RefusedError: It is.
-    """
-    refuse_link(status, path)
-    if not stat.S_ISREG(status.st_mode):
-        raise RefusedError(f"{str(path)!r} is not a regular file: remove it")
-    if status.st_uid != os.geteuid():
-        raise RefusedError(
-            f"{str(path)!r} belongs to user {status.st_uid}, and this worker runs as user "
-            f"{os.geteuid()}: chown it, remove it, or leave it to a worker of its owner"
-        )
-    if status.st_nlink > 1:
-        raise RefusedError(f"{str(path)!r} is a hard link to a file elsewhere: remove it")

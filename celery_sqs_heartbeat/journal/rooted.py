@@ -1,38 +1,25 @@
-"""The folder of a journal, entered only where no other user could have set a trap.
-
-A spool in the folder for temporary files must be this user's alone, as what is in it is read and
-sent away. A folder that a setting names may be shared: a volume of root's with a group for the
-workers, or one that everyone may write to, as Kubernetes makes them. There each file is looked at
-before it is touched, which is done in both (`folders`).
-"""
+"""The folder of a journal, entered only where no other user could have set a trap (`trust`)."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import logging
-import os
-import stat
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.folders import Folder, RefusedError
+from celery_sqs_heartbeat.journal.folders import Folder
 from celery_sqs_heartbeat.journal.layout import ordered
+from celery_sqs_heartbeat.journal.trust import (
+    RefusedError,
+    check_private,
+    check_shared,
+    check_way,
+    not_a_folder,
+)
 
 logger = logging.getLogger(__name__)
-
-
-class UntrustedRootError(PermissionError):
-    """A journal's folder could be another user's trap. The message names the way out."""
-
-
-#: What others may not do in a private folder: anything.
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_PRIVATE_WAY_OUT = (
-    "remove it, or have TMPDIR name a folder that no other user may write to (the spool of a "
-    "journal must be a folder of the worker's user, with mode 0700)"
-)
 
 
 class Root:
@@ -111,17 +98,15 @@ class Root:
             with contextlib.suppress(FileExistsError):
                 self._path.mkdir(mode=mode, parents=True, exist_ok=True)
         if not self._is_private:
-            _check_link(self._path)
+            check_way(self._path)
         try:
             folder = Folder.at(self._path, mode, follow=not self._is_private)
         except OSError as error:
             if self._is_private and error.errno in (errno.ELOOP, errno.ENOTDIR):
-                raise UntrustedRootError(
-                    f"{self._path} is not a folder: {_PRIVATE_WAY_OUT}"
-                ) from None
+                raise not_a_folder(self._path) from None
             raise
         try:
-            (_check_private if self._is_private else _check_shared)(folder)
+            (check_private if self._is_private else check_shared)(folder.status(), folder.path)
         except BaseException:
             with folder:
                 raise
@@ -136,34 +121,6 @@ class Root:
                 continue
             with inner:
                 yield inner
-
-
-def _check_private(folder: Folder) -> None:
-    status = folder.status()
-    if status.st_uid != os.geteuid() or status.st_mode & _OTHERS:
-        raise UntrustedRootError(
-            f"{folder.path} belongs to user {status.st_uid} and has mode "
-            f"{stat.S_IMODE(status.st_mode):04o}: {_PRIVATE_WAY_OUT}"
-        )
-
-
-def _check_link(path: Path) -> None:
-    status = path.lstat()
-    if stat.S_ISLNK(status.st_mode) and status.st_uid not in (0, os.geteuid()):
-        raise UntrustedRootError(
-            f"{path} is a symbolic link of user {status.st_uid}: remove it, or have "
-            "sqs_heartbeat_journal name the folder itself"
-        )
-
-
-def _check_shared(folder: Folder) -> None:
-    status = folder.status()
-    if status.st_uid not in (0, os.geteuid()) and status.st_mode & stat.S_IWOTH:
-        raise UntrustedRootError(
-            f"{folder.path} belongs to user {status.st_uid} and everyone may write to it (mode "
-            f"{stat.S_IMODE(status.st_mode):04o}): chown it to the worker's user, who is "
-            f"{os.geteuid()}, or take that right away (chmod o-w)"
-        )
 
 
 def _matching(folder: Folder, pattern: str) -> list[str]:

@@ -289,7 +289,7 @@ def test_a_tree_that_is_swapped_after_its_check_is_not_entered(
     assert b"secret" not in scene.bucket.text()
 
 
-#: Up to the first that is shipped: its folder is gone after that.
+# Up to the first that is shipped: its folder is gone after that.
 @pytest.mark.parametrize("when", range(1, 7))
 @pytest.mark.parametrize("target", ["s3://b/prefix", "folder"])
 def test_what_is_swapped_after_it_was_found_is_not_followed(
