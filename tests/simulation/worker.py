@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from tests.simulation.polls import LONGEST_POLL
+from tests.simulation.profile import patience
 from tests.simulation.rules import EPSILON, CallRules
 from tests.simulation.truth import Execution
 
@@ -47,6 +48,7 @@ class SimulatedWorker:
         self._step_at: float | None = None
         self._rules = CallRules()
         self._terms = self.world.attributes.known_to(self)
+        self._patience = self.world.profile.call_timeout
         self._sqs = BotoSqs(self.world.sqs)
         self.keeper = LeaseKeeper(
             self._sqs,
@@ -127,7 +129,7 @@ class SimulatedWorker:
             lambda: self._when_awake(
                 process, partial(answered, [Outcome.UNKNOWN] * len(call.entries))
             ),
-            self.world.profile.call_timeout,
+            self._patience,
         )
 
     def close(self) -> None:
@@ -174,6 +176,8 @@ class SimulatedWorker:
         suspended = self.suspended
         count, url = min(self._room(), 10), self.world.queue.url
         timeout = self._terms.asked(url, url)
+        # As its clients are hurried: a call must fail while its leases still have a margin.
+        self._patience = min(self._patience, patience(self._terms.of(url, timeout).threshold))
 
         def answered(messages: list[dict[str, Any]], skipped: float) -> None:
             if life != self.life:
