@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import TYPE_CHECKING
 
@@ -43,12 +44,16 @@ class Attributes:
             self._plan()
 
     def known_to(self, worker: SimulatedWorker) -> QueueTerms:
-        """Return what a new process of a worker goes by."""
+        """Return what a new process of a worker goes by.
+
+        It reads the attributes once at least: of a queue that never tells them, the transport
+        starts no task before an extension is confirmed, which is not simulated.
+        """
         terms = self._world.profile.terms
         rules = Rules(threshold=terms.threshold, max_lease=terms.max_lease)
-        clock = self._world.clock
+        clock, reads = self._world.clock, itertools.count()
         queues = QueueDirectory(
-            lambda url: self._read(),
+            lambda url: self._read(may_fail=next(reads) > 0),
             lambda job: clock.at(clock() + READ_SECONDS, job),
             worker.now,
         )
@@ -75,8 +80,9 @@ class Attributes:
         self._world.queue.options.visibility_timeout = timeout
         self.used.add(timeout)
 
-    def _read(self) -> QueueAttributes:
-        if self.changes and not self._world.is_over and self._random.random() < READ_FAILS:
+    def _read(self, *, may_fail: bool) -> QueueAttributes:
+        may_fail = may_fail and self.changes and not self._world.is_over
+        if may_fail and self._random.random() < READ_FAILS:
             self._world.disturb("queue", "does not tell its attributes")
             raise TimeoutError
         return QueueAttributes(self._world.queue.options.visibility_timeout)

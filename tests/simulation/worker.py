@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.unsettled import LOOK_SECONDS
 from tests.simulation.network import NONE
 from tests.simulation.polls import LONGEST_POLL, Deliver
+from tests.simulation.profile import patience
 from tests.simulation.rules import EPSILON, CallRules
 from tests.simulation.swallowing import Net
 from tests.simulation.truth import Execution
@@ -64,6 +65,7 @@ class SimulatedWorker:
         self._rules = CallRules()
         self._given_up: set[Call] = set()
         self._terms = self.world.attributes.known_to(self)
+        self._patience = self.world.profile.call_timeout
         self._sqs = BotoSqs(self.world.refusals)
         self.keeper = LeaseKeeper(
             self._sqs,
@@ -155,7 +157,7 @@ class SimulatedWorker:
             lambda: self._when_awake(
                 process, partial(answered, [Outcome.UNKNOWN] * len(call.entries))
             ),
-            self.world.profile.call_timeout,
+            self._patience,
             self.world.hangs.draw(self.name) or NONE,
         )
 
@@ -216,6 +218,8 @@ class SimulatedWorker:
         suspended = self.suspended
         count, url = min(self._room(), 10), self.world.queue.url
         timeout = self._terms.asked(url, url)
+        # As its clients are hurried: a call must fail while its leases still have a margin.
+        self._patience = min(self._patience, patience(self._terms.of(url, timeout).threshold))
 
         def answered(messages: list[dict[str, Any]], skipped: float) -> None:
             if life != self.life:

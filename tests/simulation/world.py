@@ -269,8 +269,6 @@ class World:
             elif (
                 entry.action is Action.EXTEND
                 and now + entry.timeout < message.visible_at
-                # The first one on a queue that does not say what its timeout is.
-                and entry.lease.last_timeout
                 # One that was given up may have come after a later one was sent.
                 and not truth.excuses & {"late arrival", "extend failed", "twice"}
             ):
