@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakSet, WeakValueDictionary
 
+from celery_sqs_heartbeat.breakage import Breakage
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.keeper import LeaseKeeper
@@ -62,6 +63,7 @@ class Heartbeat:
         polled: How its queues' polls are answered.
         open_polls: Polls without an answer so far, of every channel.
         http_client: kombu's client for them, where there is an event loop.
+        breakage: Finds out whether the worker is broken.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
         unsettled: Gives up messages whose request has gone without settling them.
@@ -77,6 +79,7 @@ class Heartbeat:
     polled: PolledQueues = field(default_factory=PolledQueues)
     open_polls: WeakSet[Any] = field(default_factory=WeakSet)
     http_client: Any = None
+    breakage: Breakage = field(default_factory=Breakage)
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary

@@ -130,18 +130,21 @@ class LeasingChannel(LeasedChannel):
 
     def _deliver_all(self, payloads: list[dict[str, Any]], deliver: Any) -> None:
         """Deliver messages; one that can't be delivered neither stops nor leaks the others."""
+        heartbeat = self._heartbeat
+        assert heartbeat is not None
         connection_errors = self.connection.connection_errors + self.connection.channel_errors
         waiting = list(reversed(payloads))
         try:
-            while waiting:
+            while waiting and not heartbeat.breakage.is_found:
                 payload = waiting.pop()
                 try:
                     deliver(payload)
+                    heartbeat.breakage.worked(_DELIVERED)
                 except Exception as error:
                     # Dropped, not released: its task may have been started before the error.
-                    assert self._heartbeat is not None
                     tag = payload["properties"]["delivery_tag"]
-                    self._heartbeat.keeper.drop(tag)
+                    lease = heartbeat.keeper.find(tag)
+                    heartbeat.keeper.drop(tag)
                     if tag in self.qos._delivered:
                         # Else it would hold its prefetch slot for ever.
                         self.qos.ack(tag)
@@ -150,11 +153,15 @@ class LeasingChannel(LeasedChannel):
                     # A stock worker would end here, or go on without ever polling again.
                     info = payload["properties"]["delivery_info"]
                     _log_undeliverable(info["sqs_queue"], info["sqs_message"]["MessageId"])
+                    # What Celery can't make a request of is a bad message, however many come.
+                    if lease is not None and lease.key in heartbeat.requests:
+                        heartbeat.breakage.failed(_DELIVERED, lease.key, error)
         finally:
             for payload in waiting:
                 self._release(payload["properties"]["delivery_tag"])
 
 
+_DELIVERED = "delivered"
 _NOT_STARTED = {
     Receipt.REDELIVERED: "it came again, and runs or waits here already; its lease goes on",
     Receipt.FINISHED: "it came again after its task had ended well; it is deleted",

@@ -28,6 +28,8 @@ def guard_start(worker: Any) -> None:
     Celery gives it to the pool when its message is delivered, by a timer, or when another
     task ends. An error then (of a `timelimit` that is none, say) loses the slot that was
     taken for it, and where another task ended, ends the worker.
+
+    Where different tasks fail one after the other, the pool is broken, and the worker is to end.
     """
     start = worker._process_task
 
@@ -35,7 +37,7 @@ def guard_start(worker: Any) -> None:
     def process_task(request: Any) -> None:
         try:
             start(request)
-        except Exception:
+        except Exception as error:
             if not isinstance(request, LeasedRequest):
                 raise
             logger.exception(
@@ -47,6 +49,10 @@ def guard_start(worker: Any) -> None:
             state.task_ready(request)
             if hasattr(worker, "_quick_release"):
                 worker._quick_release()
+            request.note_failed_start(error)
+        else:
+            if isinstance(request, LeasedRequest):
+                request.note_start()
 
     if worker.process_task == start:
         worker.process_task = process_task

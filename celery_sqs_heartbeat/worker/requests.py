@@ -37,6 +37,9 @@ def error_of(exc_info: Any) -> Any:
     return error.exc if isinstance(error, ExceptionWithTraceback) else error
 
 
+_STARTED = "given to the pool"
+
+
 class LeasedRequest(Request):
     """Mixin for a Celery request: tells the keeper what becomes of its task."""
 
@@ -227,6 +230,17 @@ class LeasedRequest(Request):
         # Else it would hold its prefetch slot for ever.
         self.message.channel.qos.ack(self._tag)
         return True
+
+    def note_failed_start(self, error: Exception) -> None:
+        """Note that the pool could not take the task: after several the worker is broken."""
+        if self._heartbeat is not None and not self._heartbeat.is_ending:
+            key = self.id if self._lease is None else self._lease.key
+            self._heartbeat.breakage.failed(_STARTED, key, error)
+
+    def note_start(self) -> None:
+        """Note that the pool has taken the task."""
+        if self._heartbeat is not None:
+            self._heartbeat.breakage.worked(_STARTED)
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Handle a time limit as Celery does."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import atexit
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 from celery import bootsteps, signals
 from celery.exceptions import ImproperlyConfigured
+from celery.platforms import EX_FAILURE
 from celery.worker import state
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.binding import Heartbeat, bind
+from celery_sqs_heartbeat.breakage import raise_error
 from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.core.board import Board
 from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
@@ -90,6 +93,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
     def start(self, parent: Any) -> None:
         """Start the keeper and have it ended with the worker."""
         self._heartbeat.hub = parent.hub
+        self._heartbeat.breakage.end = partial(self._end_broken, parent)
         self._operating.start(self._heartbeat, parent)
         self._heartbeat.keeper.start()
         self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
@@ -128,6 +132,15 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
     def _release_unstarted(self, pool: Any) -> None:
         self._end_polls()
         release_unstarted(self._heartbeat, pool)
+
+    def _end_broken(self, parent: Any, error: Exception) -> None:
+        """End a broken worker as the error would end a stock one, with its exit code."""
+        self._end_polls()
+        if parent.hub is not None:
+            # Raised here, it might end no more than a timer.
+            parent.hub.call_soon(raise_error, error)
+        else:
+            state.should_stop = EX_FAILURE
 
     def _end_polls(self) -> LastPolls:
         if self._last_polls is None:

@@ -269,6 +269,43 @@ def test_a_message_that_cannot_be_delivered_leaves_the_others_alone_and_no_lease
     assert "can't be delivered: it is left in the queue" in caplog.text
 
 
+class Made:
+    """Stands for a request, which is known by a weak reference."""
+
+
+def test_a_worker_that_delivers_nothing_any_more_ends_and_the_rest_is_released(
+    desk: Desk,
+) -> None:
+    desk.publish(*(f"m{number}" for number in range(8)))
+    requests = desk.channel._heartbeat.requests
+    made: list[Any] = []
+
+    def fail_after_the_request(message: Any) -> None:
+        lease = desk.keeper.find(message.delivery_tag)
+        assert lease is not None
+        made.append(Made())
+        requests[lease.key] = made[-1]
+        raise LookupError
+
+    desk.consume(fail_after_the_request)
+    with pytest.raises(LookupError):
+        desk.drain_polls(count=8)
+    assert desk.keeper.flush(PATIENCE)
+    assert len(desk.keeper) == 0
+    assert desk.counts() == (5, 3)
+
+
+def test_bad_messages_of_which_no_request_is_made_end_no_worker(desk: Desk) -> None:
+    desk.publish(*(f"m{number}" for number in range(8)))
+
+    def fail_before_the_request(message: Any) -> None:
+        raise LookupError
+
+    desk.consume(fail_before_the_request)
+    desk.drain_until(lambda: sum(desk.batches()) == 8)
+    assert desk.counts() == (0, 8)
+
+
 def test_what_a_connection_error_leaves_undelivered_is_released(desk: Desk) -> None:
     desk.publish(*(f"m{number}" for number in range(5)))
 
