@@ -28,6 +28,8 @@ class ReceivingChannel(LeasingChannel):
     def fetch_message_attributes(self) -> Any:
         """What is asked for with each message: what the user wants, and what we report."""
         given = super().fetch_message_attributes
+        if self._heartbeat is None:
+            return given
         if isinstance(given, dict):
             system = given.get("MessageSystemAttributeNames") or []
             return {**given, "MessageSystemAttributeNames": _with_reported(system)}

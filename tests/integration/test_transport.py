@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from kombu import Connection, Consumer, Queue
+from kombu.transport import SQS
 
 from celery_sqs_heartbeat.binding import Heartbeat, bind
 from celery_sqs_heartbeat.core.lease import LeaseTerms
@@ -453,5 +454,8 @@ def test_without_a_heartbeat_all_is_kombus_own(proxy: FaultProxy) -> None:
         queue.put("x")
         queue.get(timeout=PATIENCE).ack()
         queue.close()
+        channel = connection.default_channel
+        wanted = SQS.Channel.fetch_message_attributes.__get__(channel)
+        assert channel.fetch_message_attributes == wanted
     assert len(proxy.calls("DeleteMessage")) == 1
     assert proxy.calls("DeleteMessageBatch") == []
