@@ -80,7 +80,7 @@ class LastPolls:
         self._has_ended = native.Bell()
         self._client = client
         self._multi = None
-        if not ends or not hasattr(client, "_multi") or client._closed:
+        if not ends or not hasattr(client, "_multi") or getattr(client, "_closed", False):
             self._has_ended.ring()
             return
         client._pop_from_hub()
@@ -129,10 +129,16 @@ class LastPolls:
         for curl, *error in [*((curl,) for curl in succeeded), *failed]:
             multi.remove_handle(curl)
             if is_polls(curl.info["request"]):
-                self._client._process(curl, *error)
+                self._take(curl, error)
         if active and multi.select(_SELECT_SECONDS) < 0:
             time.sleep(_LOOK_SECONDS)
         return bool(active)
+
+    def _take(self, curl: Any, error: list[Any]) -> None:
+        try:
+            self._client._process(curl, *error)
+        except Exception:
+            logger.exception("sqs-heartbeat: what a last poll brought can't be given back")
 
 
 def _ignore(*_: Any) -> None:
