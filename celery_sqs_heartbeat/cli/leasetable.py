@@ -16,7 +16,7 @@ from rich.text import Text
 from celery_sqs_heartbeat.cli.pages import PageAnswer
 from celery_sqs_heartbeat.escaping import escaped
 
-_STYLES = {"ok": "green", "late": "bold yellow", "dead": "bold red"}
+_STYLES = {"ok": "green", "late": "bold yellow", "deaf": "bold yellow", "dead": "bold red"}
 _BAD = ("expired", "lost", "capped", "unleased")
 
 

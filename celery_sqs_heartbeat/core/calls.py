@@ -41,10 +41,16 @@ class Outcome(enum.Enum):
     FAILED = "failed"
     #: No permission; nothing was done.
     DENIED = "denied"
+    #: SQS knows no such queue, or does not show it to us; nothing was done.
+    NO_QUEUE = "no-queue"
     #: SQS can't make sense of it; sending it again will not help.
     MALFORMED = "malformed"
     #: No usable answer: it may or may not have been done.
     UNKNOWN = "unknown"
+
+
+#: Answers that refuse a whole queue: they may end when a policy or the queue is back.
+REFUSALS = frozenset({Outcome.DENIED, Outcome.NO_QUEUE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Standing(enum.Enum):
     LOST = "lost"
     #: It reached `max_lease` or SQS's 12 hours and is not extended any more.
     CAPPED = "capped"
-    #: It is not extended: its task opted out, or the queue refuses extensions.
+    #: The queue refuses to extend it. It is probed, and the lease is ours until it expires.
     UNLEASED = "unleased"
 
 
@@ -66,6 +66,15 @@ class LeaseTerms:
         if threshold is None:
             threshold = visibility_timeout * DEFAULT_THRESHOLD_PART
         return cls(visibility_timeout=visibility_timeout, threshold=threshold)
+
+    def with_room(self) -> LeaseTerms:
+        """Return the terms, with the default threshold where theirs leaves no room.
+
+        An extension would be due again as soon as it is confirmed, and so without end.
+        """
+        if self.threshold < self.visibility_timeout:
+            return self
+        return replace(self, threshold=self.visibility_timeout * DEFAULT_THRESHOLD_PART)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)

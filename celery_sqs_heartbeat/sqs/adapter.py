@@ -82,7 +82,7 @@ class BotoSqs:
                 raise
             shown = _without_handles(repr(error), call)
             logger.info("sqs-heartbeat: %s on %s: %s", call.kind.value, call.queue_url, shown)
-            return [of_exception(error)] * len(call.entries)
+            return [of_exception(error, call.kind.value)] * len(call.entries)
         return read_answer(answer, len(call.entries))
 
     def queue_attributes(self, queue_url: str) -> QueueAttributes:

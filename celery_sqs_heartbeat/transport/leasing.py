@@ -80,12 +80,11 @@ class LeasingChannel(LeasedChannel):
         heartbeat = self._heartbeat
         assert heartbeat is not None
         since = clock.now() - poll.sent_at
-        hidden_for = heartbeat.hidden_for(poll.queue, poll.url)
         sure = []
         for payload in payloads:
             tag = payload["properties"]["delivery_tag"]
             lease = heartbeat.keeper.find(tag)
-            if lease is None or since + lease.terms.threshold <= hidden_for:
+            if lease is None or since + lease.terms.threshold <= (poll.timeout or 0):
                 sure.append(payload)
                 continue
             if heartbeat.keeper.confirm(tag, max(1.0, lease.terms.threshold)):
@@ -104,15 +103,30 @@ class LeasingChannel(LeasedChannel):
         heartbeat = self._heartbeat
         assert heartbeat is not None
         task = task if isinstance(task, str) else None
+        heartbeat.note_received(message["ReceiptHandle"])
         return heartbeat.keeper.receive(
             poll.url,
             message,
-            terms=heartbeat.terms(poll.queue, poll.url, task),
-            hidden_for=heartbeat.hidden_for(poll.queue, poll.url),
+            terms=heartbeat.terms.of(poll.queue, poll.timeout, task),
+            # Where that is not known it is extended at once, and known after that.
+            hidden_for=poll.timeout or 0,
             sent_at=poll.sent_at,
             task=task,
             task_id=task_id,
         )
+
+    def _release_unread(self, poll: Poll, messages: list[Any]) -> None:
+        """Release messages that come when their queue's consumer, or the worker, has ended."""
+        if not messages:
+            return
+        logger.info(
+            "sqs-heartbeat: releasing %d messages received after the consumer of %s ended",
+            len(messages),
+            poll.queue,
+        )
+        for message in messages:
+            if self._lease(poll, message) is Receipt.NEW:
+                self._release(message["ReceiptHandle"])
 
     def _deliver_all(self, payloads: list[dict[str, Any]], deliver: Any) -> None:
         """Deliver messages; one that can't be delivered neither stops nor leaks the others."""

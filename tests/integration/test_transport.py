@@ -13,6 +13,7 @@ import pytest
 from kombu import Connection, Consumer, Queue
 
 from celery_sqs_heartbeat.binding import Heartbeat, bind
+from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import read_settings
@@ -21,7 +22,7 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.base import Poll
 from tests.support.answers import Answer, Body
-from tests.support.faults import Forward, fail, first
+from tests.support.faults import Forward, fail, first, never_answer
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -29,7 +30,9 @@ from tests.support.waiting import PATIENCE, wait_until
 class Desk:
     """A connection whose channels are leased, on a queue of its own."""
 
-    def __init__(self, proxy: FaultProxy, **settings: Any) -> None:
+    def __init__(
+        self, proxy: FaultProxy, *, options: dict[str, Any] | None = None, **settings: Any
+    ) -> None:
         self.proxy = proxy
         self.name = f"q-{uuid.uuid4().hex[:12]}"
         self.client = proxy.client()
@@ -53,7 +56,12 @@ class Desk:
         self.connection = Connection(
             proxy.broker_url,
             transport=Transport,
-            transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
+            transport_options={
+                "region": "us-east-1",
+                "is_secure": False,
+                "wait_time_seconds": 1,
+                **(options or {}),
+            },
         )
         self.channel = self.connection.channel()
 
@@ -172,6 +180,20 @@ def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(des
     desk.consume(lambda message: leases.append(desk.keeper.find(message.delivery_tag)))
     desk.drain_until(lambda: leases)
     assert leases[0].received_at > failed[1]
+
+
+def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswered(
+    new_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.base.POLL_MARGIN", 0.0)
+    desk = new_desk(options={"client-config": {"read_timeout": 2}})
+    desk.proxy.rule("ReceiveMessage", first(1, never_answer()))
+    desk.publish("a")
+    came: list[Any] = []
+    desk.consume(came.append)
+    desk.drain_until(lambda: came)
+    (queue,) = desk.channel._heartbeat.polled.view()
+    assert (queue.queue, queue.unanswered, queue.is_deaf) == (desk.name, 1, False)
 
 
 def test_what_sqs_says_of_a_message_is_known_with_its_lease(desk: Desk) -> None:
@@ -303,13 +325,27 @@ def test_a_message_got_one_by_one_is_kombus_own_business(desk: Desk) -> None:
 def test_messages_that_come_after_the_channel_was_closed_are_released(desk: Desk) -> None:
     desk.publish("a")
     desk.consume(lambda message: None)
-    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5)
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=30)
     answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
     desk.channel.close()
     assert desk.channel._on_answer(poll, answer) == 0
     assert desk.keeper.flush(PATIENCE)
     assert desk.counts() == (1, 0)
     assert len(desk.keeper) == 0
+
+
+def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_another(
+    desk: Desk,
+) -> None:
+    desk.publish("a")
+    desk.consume(lambda message: None)
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=90)
+    answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
+    assert desk.channel._on_answer(poll, answer) == 1
+    lease = desk.keeper.find(answer["Messages"][0]["ReceiptHandle"])
+    assert lease is not None
+    assert lease.expires_at == poll.sent_at + 90
+    assert lease.terms == LeaseTerms.of(90)
 
 
 def test_messages_of_a_no_ack_queue_are_not_tracked(desk: Desk) -> None:
@@ -346,6 +382,27 @@ def test_consuming_pauses_while_deletes_pile_up(
     assert len(seen) == 2
     desk.proxy.clear()
     desk.drain_until(lambda: len(set(seen)) == 6)
+
+
+def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extended(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Ten messages are extended by a call every twenty seconds.
+    monkeypatch.setattr("celery_sqs_heartbeat.terms.CALLS_PER_SECOND", 1 / 20)
+    desk.publish(*(f"m{number}" for number in range(25)))
+    taken: list[Any] = []
+    desk.consume(taken.append)
+    assert "worker_prefetch_multiplier=0" in caplog.text
+    assert "it stops at 10" in caplog.text
+    desk.drain_until(lambda: len(taken) >= 10)
+    polls = len(desk.proxy.calls("ReceiveMessage"))
+    with pytest.raises(socket.timeout):
+        desk.connection.drain_events(timeout=2)
+    assert len(desk.proxy.calls("ReceiveMessage")) == polls
+    assert len(taken) < 20
+    for message in taken:
+        message.ack()
+    desk.drain_until(lambda: len(taken) >= 20)
 
 
 def test_without_a_heartbeat_all_is_kombus_own(proxy: FaultProxy) -> None:

@@ -63,6 +63,9 @@ def check_belief(lease: Lease, queue: SimulatedQueue, truth: MessageTruth, drift
     if (
         message is None
         or lease.standing is not Standing.OURS
+        # Of a queue that does not say what its timeout is the threshold is assumed until an
+        # extension is confirmed; the transport starts no task before that.
+        or not lease.last_timeout
         or lease.receipt_handle != message.handle
         or truth.excuses & {"stale handle", "late arrival", "too late", "suspend", "twice"}
     ):

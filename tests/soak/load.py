@@ -53,6 +53,8 @@ KINDS = (
     Kind(task="limited", weight=2, longest=0.5),
     Kind(task="flaky", weight=3, times=2),
     Kind(task="flaky", weight=1, times=1_000, queues=STRICT),
+    Kind(task="quits", weight=3, times=2),
+    Kind(task="quits", weight=1, times=1_000, queues=STRICT),
     Kind(task="requeue", weight=2, times=2),
     Kind(task="again", weight=3, times=2),
     Kind(task="bad", weight=1),

@@ -10,6 +10,7 @@ import sys
 import time
 from typing import Any
 
+from billiard import current_process
 from celery import Celery, Task, bootsteps, signals
 from celery.exceptions import Reject
 
@@ -112,6 +113,24 @@ def flaky(self: Task[Any, Any], seconds: float, times: int) -> None:
     if count <= times:
         note("fail", self.request)
         raise ValueError("as it should")
+    note("end", self.request)
+
+
+class NotAnException(BaseException):
+    """What libraries raise that are not to be caught."""
+
+
+@app.task(bind=True, acks_on_failure_or_timeout=False)
+def quits(self: Task[Any, Any], seconds: float, times: int) -> None:
+    """Ends by what is no `Exception` on the first receives of its message."""
+    count = note("start", self.request)
+    time.sleep(seconds)
+    if count <= times:
+        note("fail", self.request)
+        # The others would end a pool's process, too, and with it what it was given next.
+        is_with_others = current_process().name == "MainProcess"
+        ways = (SystemExit, KeyboardInterrupt, NotAnException)
+        raise ways[count % 3]() if is_with_others else NotAnException
     note("end", self.request)
 
 

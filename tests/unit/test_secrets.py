@@ -52,6 +52,8 @@ PLAIN_OF_CLASS = {
     ("Response", "body"),
     ("Response", "headers"),
     ("Reply", "headers"),
+    # Names in the source of Celery and kombu.
+    *(("Need", name) for name in ("owner", "name", "why", "by", "call", "since")),
     # An object that shows its address.
     ("Broker", "channel"),
     # Ours, by name; the token is left out.

@@ -7,6 +7,7 @@ const PATIENCE_MS = 5000;
 const HEALTH = {
   ok: "Keeper is well",
   late: "Keeper is late: leases are in danger",
+  deaf: "Polls are not answered: no messages come",
   dead: "Keeper is dead: leases run out",
   away: "The worker does not answer",
 };
