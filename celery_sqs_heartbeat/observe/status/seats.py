@@ -22,8 +22,8 @@ PROBE = "/healthz"
 MAX_ANSWERS = 16
 #: Connections that are served at once, each by a thread: some are left for probes.
 MAX_CONNECTIONS = 20
-#: How long one that was ended may take to leave its place, in seconds.
-_LEAVE_SECONDS = 1.0
+#: How long one that was ended may take to leave its place, in seconds: as long as a probe waits.
+_LEAVE_SECONDS = 5.0
 
 BUSY = "Too many connections at once; try again."
 
