@@ -6,6 +6,7 @@ import logging
 import math
 from typing import Any
 
+from botocore.exceptions import ClientError
 from vine import transform
 
 from celery_sqs_heartbeat import clock
@@ -35,16 +36,23 @@ class PollingChannel(ReceivingChannel):
         self._polls.add(poll)
         answered = transform(self._on_answer, callback, poll)
         answered.on_error = lambda *args: self._on_failed_poll(poll, callback, args[-1])
-        heartbeat, connection = self._heartbeat, self.asynsqs(queue=name)
-        guard_sending(connection._httpclient, lambda: not heartbeat.is_ending)
-        return connection.receive_message(
-            name,
-            url,
-            number_messages=count,
-            visibility_timeout=poll.timeout,
-            wait_time_seconds=poll.waits,
-            callback=answered,
-        )
+        heartbeat = self._heartbeat
+        try:
+            connection = self.asynsqs(queue=name)
+            guard_sending(connection._httpclient, lambda: not heartbeat.is_ending)
+            return connection.receive_message(
+                name,
+                url,
+                number_messages=count,
+                visibility_timeout=poll.timeout,
+                wait_time_seconds=poll.waits,
+                callback=answered,
+            )
+        except ClientError as error:
+            # Of a call for credentials, which are renewed where the poll is signed. It is not
+            # among kombu's connection errors, and would end the worker.
+            self._on_failed_poll(poll, callback, error)
+            return None
 
     def _on_answer(self, poll: Poll, answer: Any) -> int:
         """Lease and deliver what a long poll brought; return how many messages it was."""
