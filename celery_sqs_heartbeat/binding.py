@@ -8,18 +8,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
+from celery_sqs_heartbeat.breakage import Breakage
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 from celery_sqs_heartbeat.terms import QueueTerms
+from celery_sqs_heartbeat.unsettled import Unsettled
 
 logger = logging.getLogger(__name__)
+
+#: Messages remembered between their receive and their requests: several times the ten of a
+#: receive, of as many queues as a worker may have.
+_RECEIVED = 1_024
 
 
 class LeasedRequest(Protocol):
@@ -40,11 +47,11 @@ class LeasedRequest(Protocol):
     def stop_lost_task(self, pool: Any) -> None:
         """Stop its task, if it runs and the message is still not ours."""
 
-    def give_back(self, cause: str, *, nobody_reads: bool = False) -> None:
+    def give_back(self, cause: str) -> None:
         """Release the message."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class Heartbeat:
     """The keeper of one worker and all that is needed to hand it messages.
 
@@ -53,8 +60,13 @@ class Heartbeat:
         leases: The most messages the worker holds at once; 0 for no bound.
         hub: The worker's event loop, where it has one.
         terms: What the leases on each queue are kept by.
+        polled: How its queues' polls are answered.
+        open_polls: Polls without an answer so far, of every channel.
+        http_client: kombu's client for them, where there is an event loop.
+        breakage: Finds out whether the worker is broken.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
+        unsettled: Gives up messages whose request has gone without settling them.
     """
 
     keeper: LeaseKeeper
@@ -64,20 +76,27 @@ class Heartbeat:
     prepare_calls: Callable[[Callable[[], object]], None]
     leases: int = 0
     hub: Any = None
+    polled: PolledQueues = field(default_factory=PolledQueues)
+    open_polls: WeakSet[Any] = field(default_factory=WeakSet)
+    http_client: Any = None
+    breakage: Breakage = field(default_factory=Breakage)
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary
     )
     terms: QueueTerms = field(init=False)
+    unsettled: Unsettled = field(init=False)
     _names: dict[str, str] = field(default_factory=dict)
     _first_urls: dict[str, str] = field(default_factory=dict)
     _lease_urls: dict[str, str] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     # Bounded: an ack or reject never gets to a channel that was lost.
     _settled: RecentKeys[str] = field(default_factory=RecentKeys)
+    _received: RecentKeys[str] = field(default_factory=lambda: RecentKeys(_RECEIVED))
 
     def __post_init__(self) -> None:
         self.terms = QueueTerms(self.settings, self.queues, self.leases)
+        self.unsettled = Unsettled(self.keeper)
 
     def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
         """Make a queue ready to be consumed from. Blocks on SQS once per queue.
@@ -151,6 +170,17 @@ class Heartbeat:
         if not self.acks_inline(lease):
             self.keeper.done(delivery_tag)
             self.note_settled(delivery_tag)
+
+    def note_received(self, delivery_tag: str) -> None:
+        """Note that a message went through the keeper, whatever that made of it."""
+        self._received.add(delivery_tag)
+
+    def passed_by(self, delivery_tag: str, queue_url: str) -> str | None:
+        """Return the queue of a message that is to be leased, but never got to the keeper.
+
+        None for one that did, and for one of a queue that is not leased.
+        """
+        return None if delivery_tag in self._received else self._names.get(queue_url)
 
     def is_settled(self, delivery_tag: str) -> bool:
         """Return whether its channel has nothing left to do for a message at SQS."""

@@ -144,6 +144,17 @@ class LeaseKeeper(KeeperService):
                 and self._clock() < lease.expires_at
             )
 
+    def is_lost(self, receipt_handle: str) -> bool:
+        """Return whether SQS says that the message is not ours any more, or we gave it up.
+
+        False for one that has expired: it may still be ours, and its lease may be saved.
+        """
+        if self._is_forked():
+            return False
+        with self._lock:
+            lease = self._book.get(receipt_handle)
+            return lease is not None and lease.standing is Standing.LOST
+
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
         if self._is_forked():

@@ -11,6 +11,7 @@ from celery_sqs_heartbeat.core.lease import (
     DEFAULT_THRESHOLD_PART,
     LeaseTerms,
 )
+from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings.checks import load_faults, number_fault, order_faults
 
@@ -100,11 +101,13 @@ class Settings:
     """All settings of one worker, valid as far as can be told without its queues.
 
     Attributes:
+        flush_timeout: How long a worker that ends waits for its last confirmations, in seconds.
         journal: A folder, or an `s3://` prefix.
         status: Where the status page listens, "HOST:PORT".
     """
 
     enabled: bool = False
+    flush_timeout: float = FLUSH_SECONDS
     interval: float | None = None
     journal: str | None = None
     otel: bool = False

@@ -15,6 +15,7 @@ from botocore.session import get_session
 from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.loop import MAX_CALLS
+from celery_sqs_heartbeat.sqs.sending import guard
 
 #: Bounds of the connect and read timeouts, in seconds. A call must fail early enough
 #: to be repeated before the leases in it expire.
@@ -65,7 +66,7 @@ def _timeout_faults(client_config: Mapping[str, Any]) -> Iterator[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
-    """How kombu's SQS channel reaches its queues.
+    """How kombu's SQS channel reaches its queues. What may hold a key is not shown.
 
     Attributes:
         predefined: kombu's `predefined_queues`: settings by queue name.
@@ -75,11 +76,11 @@ class BrokerConfig:
     endpoint_url: str | None
     region: str
     use_ssl: bool
-    access_key: str | None
-    secret_key: str | None
-    client_config: Mapping[str, Any] = field(default_factory=dict)
-    predefined: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    sts: Mapping[str, Any] = field(default_factory=dict)
+    access_key: str | None = field(repr=False)
+    secret_key: str | None = field(repr=False)
+    client_config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    predefined: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    sts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of_channel(cls, channel: Any) -> BrokerConfig:
@@ -168,12 +169,14 @@ def new_client(config: BrokerConfig, queue_url: str, threshold: float) -> Any:
             aws_access_key_id=(queue or {}).get("access_key_id", config.access_key),
             aws_secret_access_key=(queue or {}).get("secret_access_key", config.secret_key),
         )
-    return session.client(
+    client = session.client(
         "sqs",
         use_ssl=config.use_ssl,
         endpoint_url=config.endpoint_url,
         config=short_config(threshold, config.client_config),
     )
+    guard(client)
+    return client
 
 
 def _role_session(sts: Mapping[str, Any], region: str, short: Config) -> boto3.Session:

@@ -29,11 +29,11 @@ _BY_CODE = {
         (
             "ReceiptHandleIsInvalid",
             "MessageNotInflight",
-            "QueueDoesNotExist",
-            "NonExistentQueue",
         ),
         Outcome.LOST,
     ),
+    # SQS says so of a queue that is gone, and of one that a policy hides from us.
+    **dict.fromkeys(("QueueDoesNotExist", "NonExistentQueue"), Outcome.NO_QUEUE),
     **dict.fromkeys(
         (
             "RequestThrottled",

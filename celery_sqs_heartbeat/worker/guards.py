@@ -7,16 +7,17 @@ timeout ends. Under a lease that would not end while the worker lives.
 from __future__ import annotations
 
 import functools
-import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from celery.worker import state
 
+from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.worker.ends import ENDS_WORKER, Failure, failure_of, is_for_pool
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LEFT = ": its message is left in the queue and comes back when its visibility timeout ends"
 
@@ -27,6 +28,8 @@ def guard_start(worker: Any) -> None:
     Celery gives it to the pool when its message is delivered, by a timer, or when another
     task ends. An error then (of a `timelimit` that is none, say) loses the slot that was
     taken for it, and where another task ended, ends the worker.
+
+    Where different tasks fail one after the other, the pool is broken, and the worker is to end.
     """
     start = worker._process_task
 
@@ -34,7 +37,7 @@ def guard_start(worker: Any) -> None:
     def process_task(request: Any) -> None:
         try:
             start(request)
-        except Exception:
+        except Exception as error:
             if not isinstance(request, LeasedRequest):
                 raise
             logger.exception(
@@ -46,6 +49,10 @@ def guard_start(worker: Any) -> None:
             state.task_ready(request)
             if hasattr(worker, "_quick_release"):
                 worker._quick_release()
+            request.note_failed_start(error)
+        else:
+            if isinstance(request, LeasedRequest):
+                request.note_start()
 
     if worker.process_task == start:
         worker.process_task = process_task
@@ -55,9 +62,9 @@ def guard_start(worker: Any) -> None:
 def guard_run(pool: Any) -> None:
     """Guard how a pool without processes runs a task.
 
-    An error around it (of a result backend that is down, say) is to reach its request, as a
-    process reports it. A thread or a greenlet just ends: the request is not told, and
-    neither acks nor rejects its message.
+    An error around it (of a result backend that is down, say), or one that is no `Exception`
+    (`sys.exit()`), is to reach its request, as a process reports it. A thread or a greenlet
+    just ends: the request is not told, and neither acks nor rejects its message.
 
     And a task that waits for a free greenlet, given to the pool by its timer, may find one
     when its message has been released: at a shutdown, or with a lost connection.
@@ -68,28 +75,54 @@ def guard_run(pool: Any) -> None:
     apply = pool.on_apply
 
     def on_apply(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        request = getattr(kwargs.get("accept_callback"), "__self__", None)
-        if isinstance(request, LeasedRequest):
-            start = _Start(request, kwargs["accept_callback"], kwargs["callback"])
-            kwargs.update(accept_callback=start.accept, callback=start.end)
+        request = _leased_request(kwargs)
+        target = _reporting(target)
+        if request is not None:
+            limit = kwargs.get("timeout") or getattr(pool, "timeout", None)
+            start = _Start(request, kwargs, limit)
+            request.follow(start)
+            kwargs.update(
+                accept_callback=start.accept, callback=start.end, timeout_callback=start.time_out
+            )
             target = start.running(target)
-        return apply(_reporting(target), *args, **kwargs)
+        return apply(target, *args, **kwargs)
 
     pool.on_apply = on_apply
+
+
+def follow_jobs(pool: Any) -> None:
+    """Have requests know their jobs in a pool of processes, once it is started."""
+    if not pool.uses_semaphore:
+        return
+    apply = pool.on_apply
+
+    def on_apply(*args: Any, **kwargs: Any) -> Any:
+        job = apply(*args, **kwargs)
+        request = _leased_request(kwargs)
+        # A pool that was stopped makes no job: the worker's end releases the message.
+        if request is not None and job is not None:
+            request.follow(job)
+        return job
+
+    pool.on_apply = on_apply
+
+
+def _leased_request(callbacks: Mapping[str, Any]) -> LeasedRequest | None:
+    request = getattr(callbacks.get("accept_callback"), "__self__", None)
+    return request if isinstance(request, LeasedRequest) else None
 
 
 class _Start:
     """One start of a task, which comes to nothing where its message is not ours any more."""
 
     def __init__(
-        self,
-        request: LeasedRequest,
-        accept: Callable[[Any, Any], None],
-        end: Callable[[Any], None],
+        self, request: LeasedRequest, callbacks: Mapping[str, Any], time_limit: float | None
     ) -> None:
         self._request = request
-        self._accept = accept
-        self._end = end
+        self._accept = callbacks["accept_callback"]
+        self._end = callbacks["callback"]
+        self._time_out = callbacks["timeout_callback"]
+        self._time_limit = time_limit
         self._is_refused = False
 
     def accept(self, pid: Any, time_accepted: Any) -> None:
@@ -97,17 +130,56 @@ class _Start:
         self._is_refused = self._request.is_not_ours()
         if self._is_refused:
             state.task_ready(self._request)
-        else:
+            return
+        try:
             self._accept(pid, time_accepted)
+        except BaseException:
+            self._request.end()
+            raise
 
     def running(self, target: Callable[..., Any]) -> Callable[..., Any]:
         """Return what runs the task, unless it must not."""
-        return lambda *args, **kwargs: None if self._is_refused else target(*args, **kwargs)
+
+        def run(*args: Any, **kwargs: Any) -> Any:
+            if self._is_refused:
+                return None
+            try:
+                return target(*args, **kwargs)
+            except ENDS_WORKER:
+                self._request.end()
+                raise
+            except BaseException as error:
+                if self._is_for_pool(error):
+                    raise
+                return failure_of(error)
+
+        return run
 
     def end(self, result: Any) -> None:
         """Tell the request how its task ended."""
-        if not self._is_refused:
-            self._end(result)
+        if self._is_refused:
+            return
+        try:
+            if isinstance(result, Failure):
+                self._request.on_failure(result.info)
+            else:
+                self._end(result)
+        finally:
+            self._request.end()
+
+    def time_out(self, soft: bool, timeout: float) -> None:
+        """Tell the request that its time is over, and have its message settled.
+
+        Before 5.7 Celery leaves that to the end of the process.
+        """
+        try:
+            self._time_out(soft, timeout)
+            self._request.reject_if_unsettled(requeue=True)
+        finally:
+            self._request.end()
+
+    def _is_for_pool(self, error: BaseException) -> bool:
+        return is_for_pool(error, is_stopped=self._request.is_stopped, time_limit=self._time_limit)
 
 
 def _reporting(target: Callable[..., Any]) -> Callable[..., Any]:

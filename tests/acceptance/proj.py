@@ -14,6 +14,8 @@ from celery.exceptions import Reject
 
 from celery_sqs_heartbeat import install, queues
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
+from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
+from tests.acceptance.forgetting import ForgetsJobs
 from tests.acceptance.losing import LosesConnection
 from tests.support.stalls import StallWatch
 
@@ -45,6 +47,9 @@ if "PROJ_REFRESH" in os.environ:
 if "PROJ_BREAK" in os.environ:
     app.steps["consumer"].add(LosesConnection)
 
+if "PROJ_FORGET" in os.environ:
+    app.steps["consumer"].add(ForgetsJobs)
+
 
 def note(what: str, key: str) -> None:
     line = json.dumps({"what": what, "key": key, "at": time.monotonic(), "pid": os.getpid()})
@@ -57,6 +62,12 @@ def starts(key: str) -> int:
     with open(os.environ["PROJ_LEDGER"]) as ledger:
         notes = [json.loads(line) for line in ledger]
     return sum(note["what"] == "start" and note["key"] == key for note in notes)
+
+
+def wait_to_end(key: str) -> None:
+    """Return once the test lets a task end."""
+    while not os.path.exists(f"{os.environ['PROJ_LEDGER']}.{key}"):
+        time.sleep(0.02)
 
 
 @signals.worker_ready.connect
@@ -101,11 +112,24 @@ def fail(key: str, seconds: float = 0.0) -> None:
 def hold(key: str, fails: bool = False) -> None:
     """Runs until the test lets it end."""
     note("start", key)
-    while not os.path.exists(f"{os.environ['PROJ_LEDGER']}.{key}"):
-        time.sleep(0.02)
+    wait_to_end(key)
     if fails:
         raise ValueError(key)
     note("end", key)
+
+
+@app.task(acks_on_failure_or_timeout=False)
+def end_by(key: str) -> None:
+    """Ends by what the key says, see `ends`."""
+    note("start", key)
+    {**ENDS, **GREEN_ENDS, **SWALLOWED}[key]()
+
+
+@app.task
+def end_and_ack(key: str, way: str) -> None:
+    """Ends by what `way` says; its failures are acked, as is Celery's default."""
+    note("start", key)
+    ENDS[way]()
 
 
 @app.task
@@ -147,3 +171,8 @@ def unleased(key: str, seconds: float) -> None:
     note("start", key)
     time.sleep(seconds)
     note("end", key)
+
+
+if "PROJ_BATCHES" in os.environ:
+    # Only one environment has celery-batches.
+    from tests.acceptance import batching  # noqa: F401

@@ -29,6 +29,9 @@ class NoCalls:
     def dispatch(self, call: Call, settle: Settle) -> None:
         pass
 
+    def give_up(self, call: Call) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -23,7 +23,7 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.base import Poll
 from tests.support.answers import Answer, Body
-from tests.support.faults import Forward, fail, first
+from tests.support.faults import Forward, fail, first, never_answer
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -31,7 +31,9 @@ from tests.support.waiting import PATIENCE, wait_until
 class Desk:
     """A connection whose channels are leased, on a queue of its own."""
 
-    def __init__(self, proxy: FaultProxy, **settings: Any) -> None:
+    def __init__(
+        self, proxy: FaultProxy, *, options: dict[str, Any] | None = None, **settings: Any
+    ) -> None:
         self.proxy = proxy
         self.name = f"q-{uuid.uuid4().hex[:12]}"
         self.client = proxy.client()
@@ -55,7 +57,12 @@ class Desk:
         self.connection = Connection(
             proxy.broker_url,
             transport=Transport,
-            transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
+            transport_options={
+                "region": "us-east-1",
+                "is_secure": False,
+                "wait_time_seconds": 1,
+                **(options or {}),
+            },
         )
         self.channel = self.connection.channel()
 
@@ -176,6 +183,20 @@ def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(des
     assert leases[0].received_at > failed[1]
 
 
+def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswered(
+    new_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.base.POLL_MARGIN", 0.0)
+    desk = new_desk(options={"client-config": {"read_timeout": 2}})
+    desk.proxy.rule("ReceiveMessage", first(1, never_answer()))
+    desk.publish("a")
+    came: list[Any] = []
+    desk.consume(came.append)
+    desk.drain_until(lambda: came)
+    (queue,) = desk.channel._heartbeat.polled.view()
+    assert (queue.queue, queue.unanswered, queue.is_deaf) == (desk.name, 1, False)
+
+
 def test_what_sqs_says_of_a_message_is_known_with_its_lease(desk: Desk) -> None:
     desk.publish("a")
     leases: list[Any] = []
@@ -247,6 +268,43 @@ def test_a_message_that_cannot_be_delivered_leaves_the_others_alone_and_no_lease
     assert len(desk.keeper) == 0
     assert desk.counts() == (0, 1)
     assert "can't be delivered: it is left in the queue" in caplog.text
+
+
+class Made:
+    """Stands for a request, which is known by a weak reference."""
+
+
+def test_a_worker_that_delivers_nothing_any_more_ends_and_the_rest_is_released(
+    desk: Desk,
+) -> None:
+    desk.publish(*(f"m{number}" for number in range(8)))
+    requests = desk.channel._heartbeat.requests
+    made: list[Any] = []
+
+    def fail_after_the_request(message: Any) -> None:
+        lease = desk.keeper.find(message.delivery_tag)
+        assert lease is not None
+        made.append(Made())
+        requests[lease.key] = made[-1]
+        raise LookupError
+
+    desk.consume(fail_after_the_request)
+    with pytest.raises(LookupError):
+        desk.drain_polls(count=8)
+    assert desk.keeper.flush(PATIENCE)
+    assert len(desk.keeper) == 0
+    assert desk.counts() == (5, 3)
+
+
+def test_bad_messages_of_which_no_request_is_made_end_no_worker(desk: Desk) -> None:
+    desk.publish(*(f"m{number}" for number in range(8)))
+
+    def fail_before_the_request(message: Any) -> None:
+        raise LookupError
+
+    desk.consume(fail_before_the_request)
+    desk.drain_until(lambda: sum(desk.batches()) == 8)
+    assert desk.counts() == (0, 8)
 
 
 def test_what_a_connection_error_leaves_undelivered_is_released(desk: Desk) -> None:

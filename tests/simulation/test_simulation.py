@@ -5,8 +5,10 @@ from __future__ import annotations
 import pytest
 
 from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.unsettled import Unsettled
 from tests.simulation.polls import Polls
 from tests.simulation.runner import report, simulate
+from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 
 #: Of one run of the suite: two or three minutes. `make simulate HOURS=...` runs more.
@@ -20,7 +22,11 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     # A simulation in which nothing goes wrong proves nothing.
     assert tally.overlaps > 100
     assert tally.disturbances["has another visibility timeout"] > 50
+    assert tally.disturbances["loses a task's end"] > 100
     assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
+    assert "last poll brings a message" in tally.disturbances
+    lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
+    assert lost <= {*tally.disturbances}
 
 
 @pytest.mark.parametrize(
@@ -39,6 +45,24 @@ def test_seeds_that_once_broke_an_invariant_hold(kind: str, seed: int) -> None:
         pytest.fail(report(world, kind, seed, error))
 
 
+def test_workers_whose_polls_have_no_deadline_never_end_their_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SimulatedWorker, "gives_up_polls", False)
+    _, _, failure = simulate(2_000)
+    assert failure is not None
+    assert "Violation: liveness:" in failure
+
+
+def test_a_worker_that_does_not_read_its_last_poll_takes_messages_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SimulatedWorker, "reads_last_poll", False)
+    _, _, failure = simulate(2_000)
+    assert failure is not None
+    assert "ended without reading" in failure
+
+
 def test_one_seed_reproduces_everything() -> None:
     first, second = World("storm", 3), World("storm", 3)
     assert first.run() == second.run()
@@ -53,6 +77,15 @@ def test_a_failure_names_its_message_and_how_to_see_it_again() -> None:
     assert "Replay it: python -m tests.simulation --replay storm 3" in text
     assert f"2: {message_id[:8]} runs again" in text
     assert f"begins                   {message_id[:8]}" in text
+
+
+def test_without_the_net_a_message_whose_end_was_lost_is_kept_for_good(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Unsettled, "look", lambda self: None)
+    _, _, failure = simulate(2_000)
+    assert failure is not None
+    assert "liveness: " in failure or "Violation: 8: " in failure
 
 
 @pytest.mark.parametrize(

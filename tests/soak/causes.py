@@ -12,12 +12,11 @@ import math
 from celery_sqs_heartbeat.core.policy import MARGIN_PARTS, poison_delay
 from tests.soak.belief import belief_of, why_not_released
 from tests.soak.lives import Block, Life, after, foremost, free
+from tests.soak.member import FLUSH_SECONDS
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.releases import BY_DESIGN, GRACE, HASTE, why_released, why_released_late
 from tests.soak.tenure import Run, Tenure
 
-#: How long a worker that ends goes on trying deletes (`KeeperService.stop`).
-FLUSH_SECONDS = 5.0
 #: How seldom a prefork worker that ends looks for results (celery/concurrency/asynpool.py,
 #: `ResultHandler.on_stop_not_started`).
 RESULT_SECONDS = 1.0
@@ -70,7 +69,7 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
         if free(max(run.ended, tenure.receive.done), until, unread) > grace:
             return None
     block = foremost(due, end, blocks)
-    if block is None:
+    if block is None or _was_taken_along(tenure, life):
         return None
     if block == life.end and run is not None and run.count == tenure.count:
         return _why_it_ended_too_soon(run, life)
@@ -115,6 +114,18 @@ def _why_unread(tenure: Tenure, life: Life) -> str | None:
     return block and f"it was not read in time: {block.why}"
 
 
+def _was_taken_along(tenure: Tenure, life: Life) -> bool:
+    """Return whether a worker that ended in order left unread what its last poll had brought.
+
+    It waits for that poll. What the proxy does to it may take longer than that.
+    """
+    calls = [*tenure.changes, *tenure.deletes]
+    was_read = tenure.run is not None or any(call.worker == tenure.worker for call, _ in calls)
+    is_killed = bool(life.did(["kill"], -math.inf, life.info.ended))
+    reads = life.info.pool != "gevent" and bool(life.stops(life.info.ended)) and not is_killed
+    return reads and not was_read and not tenure.receive.fault
+
+
 def _why_it_ended_too_soon(run: Run, life: Life) -> str | None:
     """A worker that was killed may leave a task undone; a warm shutdown may not."""
     if life.did(["kill"], run.start, life.info.ended):
@@ -156,7 +167,7 @@ def _refused(tenure: Tenure) -> list[Block]:
             start=call.started,
             # The client gives up after its timeout, and pauses before the next try: once the
             # lease is over, for twice as long each time.
-            end=min(call.ended, call.started + tenure.patience)
+            end=min(call.ended, call.started + tenure.longest_patience)
             + max(haste, 2 * (call.started - over)),
         )
         for call, entry in [*tenure.changes, *tenure.deletes]

@@ -45,16 +45,18 @@ class Link:
             entries=_asked(operation, body),
         )
         effect: Effect = lambda body, forward: forward(body)  # noqa: E731
-        if self._weather and (drawn := self._weather.draw(self._worker, operation)):
+        if self._weather and (drawn := self._weather.draw(self._worker, operation, call.queue)):
             call.fault, effect = drawn
         if operation != RECEIVE:
             self._calls.append(call)
+        drips_for = 0.0
         try:
             answer = effect(body, self._watching(call, forward))
-            _read(call, body, answer, is_told=True)
+            _read(call, body, answer, is_told=not answer.drips)
+            drips_for = answer.drips * len(answer.content)
             return answer
         finally:
-            call.ended = time.monotonic()
+            call.ended = time.monotonic() + drips_for
             # The proxy's own record would grow for half an hour.
             self.proxy.forget()
 

@@ -18,7 +18,7 @@ QUEUES: Mapping[str, Queue] = {
     for queue in (
         Queue(name="fast", visibility_timeout=4),
         Queue(name="slow", visibility_timeout=6),
-        Queue(name="strict", visibility_timeout=5, max_receive_count=6, timeouts=(3, 4, 6, 10)),
+        Queue(name="strict", visibility_timeout=5, max_receive_count=6, timeouts=(3, 3, 6, 10)),
     )
 }
 STRICT = ("strict",)
@@ -54,9 +54,12 @@ KINDS = (
     Kind(task="limited", weight=2, longest=0.5),
     Kind(task="flaky", weight=3, times=2),
     Kind(task="flaky", weight=1, times=1_000, queues=STRICT),
+    Kind(task="quits", weight=3, times=2),
+    Kind(task="quits", weight=1, times=1_000, queues=STRICT),
     Kind(task="requeue", weight=2, times=2),
     Kind(task="again", weight=3, times=2),
     Kind(task="bad", weight=1),
+    Kind(task="together", weight=4, longest=4.0),
     Kind(task="refuse", weight=1, queues=PLAIN),
 )
 

@@ -10,11 +10,13 @@ import sys
 import time
 from typing import Any
 
+from billiard import current_process
 from celery import Celery, Task, bootsteps, signals
 from celery.exceptions import Reject
 
 from celery_sqs_heartbeat import install, queues
 from tests.acceptance.losing import LosesConnection
+from tests.soak.gathering import Gathers
 
 _PR_SET_PDEATHSIG = 1
 
@@ -60,9 +62,13 @@ def write(what: str, **more: Any) -> None:
 
 def note(what: str, request: Any) -> int:
     """Write down what a task does; return how often its message was received."""
-    message = request.properties["delivery_info"]["sqs_message"]
+    return note_of(what, request.id, request.properties["delivery_info"]["sqs_message"])
+
+
+def note_of(what: str, key: str, message: Any) -> int:
+    """Write down what is done with a message; return how often it was received."""
     count = int(message["Attributes"]["ApproximateReceiveCount"])
-    write(what, key=request.id, message_id=message["MessageId"], count=count)
+    write(what, key=key, message_id=message["MessageId"], count=count)
     return count
 
 
@@ -117,6 +123,24 @@ def flaky(self: Task[Any, Any], seconds: float, times: int) -> None:
     note("end", self.request)
 
 
+class NotAnException(BaseException):
+    """What libraries raise that are not to be caught."""
+
+
+@app.task(bind=True, acks_on_failure_or_timeout=False)
+def quits(self: Task[Any, Any], seconds: float, times: int) -> None:
+    """Ends by what is no `Exception` on the first receives of its message."""
+    count = note("start", self.request)
+    time.sleep(seconds)
+    if count <= times:
+        note("fail", self.request)
+        # The others would end a pool's process, too, and with it what it was given next.
+        is_with_others = current_process().name == "MainProcess"
+        ways = (SystemExit, KeyboardInterrupt, NotAnException)
+        raise ways[count % 3]() if is_with_others else NotAnException
+    note("end", self.request)
+
+
 @app.task(bind=True)
 def bad(self: Task[Any, Any], seconds: float) -> None:
     """Fails, and its message is acked all the same: Celery's default."""
@@ -162,3 +186,22 @@ def again(self: Task[Any, Any], seconds: float, times: int) -> None:
         raise
     note("retry", self.request)
     raise retry
+
+
+def work_together(requests: list[tuple[str, Any, float]], _: None) -> None:
+    """Do the work of a batch: as much as the longest of it."""
+    for key, message, _seconds in requests:
+        note_of("start", key, message)
+    time.sleep(max(seconds for _, _, seconds in requests))
+    for key, message, _seconds in requests:
+        note_of("end", key, message)
+
+
+class GathersWork(Gathers):
+    abstract = True
+    work = staticmethod(work_together)
+
+
+@app.task(base=GathersWork)
+def together(seconds: float) -> None:
+    """Never runs by itself."""

@@ -167,6 +167,21 @@ def test_a_message_that_its_worker_ignored_may_not() -> None:
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
 
 
+def taken_along(pool: str = "prefork") -> Story:
+    """Worker a is told to go, gets the message by its last poll, and ends without a word."""
+    story = Story(pool=pool).harm("warm", "a", 0.5).receive("a", 1, 1.0).end("a", 1.5)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def test_a_worker_that_ends_in_order_may_take_no_message_along() -> None:
+    assert taken_along().verdict().faults == ["came back after receive 1 without a cause"]
+    assert taken_along().harm("kill", "a", 1.4).verdict().faults == []
+
+
+def test_a_worker_without_an_event_loop_may() -> None:
+    assert taken_along(pool="gevent").verdict().faults == []
+
+
 def released_late(paused_until: float) -> Story:
     """Worker a releases what b has received meanwhile, and c gets it too."""
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, paused_until)

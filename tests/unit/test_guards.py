@@ -2,12 +2,174 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import gevent
 import pytest
+from celery.concurrency.base import apply_target
+from celery.concurrency.gevent import TaskPool
+from celery.exceptions import WorkerShutdown, WorkerTerminate
+from greenlet import GreenletExit
 
-from celery_sqs_heartbeat.worker.guards import guard_run, guard_start
+from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+
+
+class Request(LeasedRequest):
+    """Writes down what it is told of its task."""
+
+    def __init__(self, *, is_stopped: bool = False, accept_fails: bool = False) -> None:
+        self.told: list[str] = []
+        self.is_stopped = is_stopped
+        self.accept_fails = accept_fails
+
+    def is_not_ours(self) -> bool:
+        return False
+
+    def on_accepted(self, pid: Any, time_accepted: Any) -> None:
+        if self.accept_fails:
+            raise ConnectionError("no events")
+
+    def on_success(self, result: Any) -> None:
+        self.told.append(f"result {result[0]}")
+
+    def on_failure(self, exc_info: Any, *args: Any, **kwargs: Any) -> None:
+        self.told.append(f"failure {exc_info.exception.exc!r}")
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        self.told.append("timeout")
+
+    def reject_if_unsettled(self, *, requeue: bool) -> None:
+        self.told.append(f"reject {requeue}")
+
+    def end(self) -> None:
+        self.told.append("end")
+
+
+def run(
+    request: Request,
+    error: BaseException | None,
+    timeout: float | None = None,
+    through: Callable[[Any], Any] = lambda target: target,
+) -> None:
+    """Run a task that ends by an error, as Celery's request and its gevent pool do."""
+
+    def task(name: str, task_id: str) -> tuple[int, str, float]:
+        if error is not None:
+            raise error
+        return 0, "good", 1.0
+
+    pool: Any = SimpleNamespace(
+        uses_semaphore=False,
+        on_apply=lambda target, *args, **kwargs: apply_target(through(target), *args, **kwargs),
+    )
+    guard_run(pool)
+    pool.on_apply(
+        task,
+        ("t", "1"),
+        accept_callback=request.on_accepted,
+        callback=request.on_success,
+        timeout_callback=request.on_timeout,
+        timeout=timeout,
+        propagate=(gevent.Timeout,),
+    )
+
+
+class Custom(BaseException):
+    pass
+
+
+class Unprintable(BaseException):
+    def __repr__(self) -> str:
+        raise ValueError("no repr")
+
+
+class TimeoutOfOwn(gevent.Timeout):  # type: ignore[misc]
+    __repr__ = Unprintable.__repr__
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (None, "result 0"),
+        (ValueError("v"), "result 1"),
+        (MemoryError(), "result 1"),
+        (SystemExit(2), "failure WorkerLostError('SystemExit(2)')"),
+        (KeyboardInterrupt(), "failure WorkerLostError('KeyboardInterrupt()')"),
+        (GeneratorExit(), "failure WorkerLostError('GeneratorExit()')"),
+        (asyncio.CancelledError(), "failure WorkerLostError('CancelledError()')"),
+        (Custom(), "failure WorkerLostError('Custom()')"),
+        (GreenletExit(), "failure WorkerLostError('GreenletExit()')"),
+        (TimeoutOfOwn(5), "failure WorkerLostError('5 seconds')"),
+    ],
+)
+def test_however_a_task_ends_its_request_learns_of_it(
+    error: BaseException | None, told: str
+) -> None:
+    request = Request()
+    run(request, error)
+    assert request.told == [told, "end"]
+
+
+def test_an_error_without_a_repr_is_a_failure_like_any_other() -> None:
+    request = Request()
+    run(request, Unprintable())
+    assert request.told == ["failure WorkerLostError('Unprintable')", "end"]
+
+
+@pytest.mark.parametrize("error", [WorkerShutdown(0), WorkerTerminate(1)])
+def test_what_ends_the_worker_still_does_and_is_no_end_of_the_task(error: SystemExit) -> None:
+    request = Request()
+    with pytest.raises(type(error)):
+        run(request, error)
+    assert request.told == ["end"]
+
+
+def test_a_greenlet_that_celery_killed_is_left_to_its_pool() -> None:
+    request = Request(is_stopped=True)
+    run(request, GreenletExit(), through=TaskPool._make_killable_target)
+    assert request.told == ["result False", "end"]
+
+
+@pytest.mark.parametrize(("limit", "is_for_pool"), [(5, True), (6, False)])
+def test_the_pools_time_limit_is_told_from_a_timeout_of_the_tasks_own(
+    limit: float, is_for_pool: bool
+) -> None:
+    request = Request()
+    if is_for_pool:
+        with pytest.raises(gevent.Timeout):
+            run(request, gevent.Timeout(5), limit)
+        assert request.told == []
+    else:
+        run(request, TimeoutOfOwn(5), limit)
+        assert request.told == ["failure WorkerLostError('5 seconds')", "end"]
+
+
+def test_a_task_that_is_out_of_time_has_its_message_settled() -> None:
+    request = Request()
+    told: dict[str, Any] = {}
+    pool: Any = SimpleNamespace(
+        uses_semaphore=False, on_apply=lambda *args, **kwargs: told.update(kwargs)
+    )
+    guard_run(pool)
+    pool.on_apply(
+        None,
+        accept_callback=request.on_accepted,
+        callback=request.on_success,
+        timeout_callback=request.on_timeout,
+    )
+    told["timeout_callback"](False, 3.0)
+    assert request.told == ["timeout", "reject True", "end"]
+
+
+def test_a_task_that_could_not_begin_has_ended() -> None:
+    request = Request(accept_fails=True)
+    with pytest.raises(ConnectionError):
+        run(request, None)
+    assert request.told == ["end"]
 
 
 def pool_of(uses_semaphore: bool) -> Any:
@@ -40,6 +202,21 @@ def test_a_pool_of_processes_reports_errors_itself() -> None:
     guard_run(pool)
     with pytest.raises(ConnectionError):
         pool.on_apply(fails, ("t", "1"))
+
+
+def test_requests_follow_their_jobs_in_a_pool_of_processes() -> None:
+    followed: list[object] = []
+
+    class Follows(Request):
+        def follow(self, job: object) -> None:
+            followed.append(job)
+
+    pool = SimpleNamespace(uses_semaphore=True, on_apply=lambda target, **options: target)
+    follow_jobs(pool)
+    assert pool.on_apply("job", accept_callback=Follows().on_accepted) == "job"
+    assert pool.on_apply(None, accept_callback=Follows().on_accepted) is None
+    assert pool.on_apply("foreign", accept_callback=print) == "foreign"
+    assert followed == ["job"]
 
 
 def test_a_request_that_is_not_ours_fails_as_before() -> None:

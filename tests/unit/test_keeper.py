@@ -201,7 +201,24 @@ def test_a_flush_that_takes_too_long_says_so(
         pass
     assert not keeper.flush(0.1)
     assert "1 deletes and releases were not confirmed within 0.1 s" in caplog.text
+    assert f"the delete of message a of {QUEUE}, task None[None], is not confirmed" in caplog.text
     keeper.stop(0.1)
+
+
+def test_a_flush_that_takes_too_long_counts_what_it_does_not_list(
+    sqs: ScriptedSqs, caplog: pytest.LogCaptureFixture
+) -> None:
+    sqs.answer = lambda call: [Outcome.THROTTLED] * len(call.entries)
+    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper.start()
+    for number in range(103):
+        keeper.receive(QUEUE, message(f"m{number}"))
+        keeper.release(f"m{number}-1")
+    assert not keeper.flush(0)
+    assert "103 deletes and releases were not confirmed within 0 s" in caplog.text
+    assert caplog.text.count("the release of message") == 100
+    assert "and so for 3 more messages" in caplog.text
+    keeper.stop(0)
 
 
 def test_a_forked_child_leaves_the_parents_leases_alone(

@@ -1,0 +1,28 @@
+"""A worker's step that has a pool of processes forget its jobs when a test asks for it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from celery import bootsteps
+
+
+class ForgetsJobs(bootsteps.StartStopStep):
+    """Drops the results of all jobs when the file in PROJ_FORGET is there; the tasks run on."""
+
+    requires = {"celery.worker.consumer.tasks:Tasks"}  # noqa: RUF012
+
+    def start(self, c: Any) -> None:
+        self._file = Path(os.environ["PROJ_FORGET"])
+        self._pool = c.pool._pool
+
+    def register_with_event_loop(self, c: Any, hub: Any) -> None:
+        hub.call_repeatedly(0.05, self._look)
+
+    def _look(self) -> None:
+        if self._file.exists():
+            self._file.unlink()
+            for job in list(self._pool._cache.values()):
+                job.discard()

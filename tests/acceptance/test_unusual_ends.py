@@ -1,0 +1,82 @@
+"""Tasks that end by what is no `Exception`, or by one that is hard to handle.
+
+The queues hide a message for ten minutes: what comes back sooner was given up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
+from tests.acceptance.scene import LONG, Scene
+
+NewScene = Callable[..., Scene]
+
+#: One message for each process: a slot that is lost stops the worker.
+ONE_EACH = {"worker_prefetch_multiplier": 1}
+
+
+@pytest.mark.oldest
+@pytest.mark.parametrize("pool", ["threads", "gevent", "eventlet", "prefork", "solo"])
+def test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(max_receive_count=2, attributes=LONG)
+    worker = scene.worker("-c", "2", "-P", pool, conf=ONE_EACH)
+    ends = sorted({**ENDS, **(GREEN_ENDS if pool in ("gevent", "eventlet") else {})})
+    for end in ends:
+        scene.send("end_by", end)
+    if pool == "gevent":
+        # Its hard time limit is a gevent.Timeout, which is Celery's own.
+        scene.send("overrun", "overrun")
+        ends.append("overrun")
+    scene.send("end_and_ack", "acked", "exit")
+    scene.send("end_and_ack", "acked too", "custom")
+    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == len(ends))
+    for number in range(3):
+        scene.send("work", f"good {number}")
+    scene.wait_for_notes("end", 3)
+    scene.wait_until_empty()
+    assert scene.keys("start") == sorted(
+        [*ends, *ends, "acked", "acked too", "good 0", "good 1", "good 2"]
+    )
+    assert "nothing will settle" not in worker.logs()
+
+
+@pytest.mark.oldest
+def test_a_message_that_nothing_will_settle_is_released_within_seconds(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(max_receive_count=2, attributes=LONG)
+    worker = scene.worker("-c", "2", "-P", "threads", conf=ONE_EACH)
+    ends = sorted(SWALLOWED)
+    for end in ends:
+        scene.send("end_by", end)
+    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == len(ends))
+    for number in range(3):
+        scene.send("work", f"good {number}")
+    scene.wait_for_notes("end", 3)
+    scene.wait_until_empty()
+    assert worker.logs().count("nothing will settle it any more: it is released") == 2 * len(ends)
+
+
+@pytest.mark.oldest
+def test_a_message_whose_job_a_pool_of_processes_forgot_comes_back_when_its_timeout_ends(
+    new_scene: NewScene, tmp_path: Path
+) -> None:
+    scene = new_scene()
+    forget = tmp_path / "forget"
+    worker = scene.worker("-c", "2", conf=ONE_EACH, env={"PROJ_FORGET": str(forget)})
+    scene.send("hold", "a")
+    scene.wait_for_notes("start", 1)
+    forget.touch()
+    # The first run still goes on: its end is nothing to its message any more.
+    scene.wait_for_notes("start", 2)
+    scene.let_end("a")
+    scene.wait_until_empty()
+    worker.wait_for_log("nothing will settle it any more: it comes back")
+    scene.wait_for_notes("end", 2)
+    assert scene.keys("start") == ["a", "a"]

@@ -1,0 +1,78 @@
+"""Tasks whose end nothing reports, and the worker's net that gives up their messages."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.unsettled import Unsettled
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+#: In how many worlds ends are swallowed, and how often there.
+WORLDS = 0.3
+RATE = 0.03
+
+
+class Swallowing:
+    """Whether ends are swallowed in a world, and whether its pools have processes.
+
+    It draws from a generator of its own: the other worlds stay as they were.
+    """
+
+    def __init__(self, kind: str, seed: int) -> None:
+        self._random = random.Random(f"lost ends of {kind} {seed}")
+        self._rate = RATE if self._random.random() < WORLDS else 0.0
+        self.may_run_on = self._random.random() < 0.5
+
+    def draw(self) -> bool:
+        """Return whether the end of a task is swallowed."""
+        return bool(self._rate) and self._random.random() < self._rate
+
+
+class Request:
+    """What is to settle a message: Celery's request and the pool's job in one."""
+
+
+class Net:
+    """The real net over a simulated worker's keeper, with its requests and its channel."""
+
+    def __init__(self, world: World, keeper: LeaseKeeper) -> None:
+        self._world = world
+        self._keeper = keeper
+        self._requests: dict[str, Request] = {}
+        self._unsettled = Unsettled(keeper)
+        self._unsettled._may_run_on = world.swallowing.may_run_on
+        self.look = self._unsettled.look
+        self.close = self._unsettled.close
+
+    @property
+    def qos(self) -> Net:
+        """Counts the prefetched messages: the simulated worker does that by itself."""
+        return self
+
+    def begin(self, handle: str) -> None:
+        """Note that a message's task begins."""
+        request = self._requests[handle] = Request()
+        lease = self._keeper.find(handle)
+        if lease is not None:
+            self._unsettled.watch(request, lease, _Message(handle, self))
+
+    def end(self, handle: str) -> None:
+        """Note that it has ended: its request goes, whether it has settled the message or not."""
+        del self._requests[handle]
+
+    def basic_reject(self, tag: str, requeue: bool) -> None:
+        """Release a message, as a channel does."""
+        self._keeper.release(tag, self._world.release_delay())
+
+    def ack(self, tag: str) -> None:
+        """Free its slot, which is free already."""
+
+
+class _Message:
+    def __init__(self, delivery_tag: str, channel: Any) -> None:
+        self.delivery_tag = delivery_tag
+        self.channel = channel
