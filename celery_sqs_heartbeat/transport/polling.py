@@ -7,6 +7,7 @@ import math
 from functools import partial
 from typing import Any
 
+from botocore.exceptions import ClientError
 from vine import transform
 
 from celery_sqs_heartbeat import clock
@@ -36,16 +37,22 @@ class PollingChannel(WatchingChannel):
         watcher = self._watch(poll, callback)
         answered = transform(self._on_answer, partial(self._go_on, poll, callback), poll)
         answered.on_error = lambda *args: self._on_failed_poll(poll, callback, args[-1])
-        connection = self.asynsqs(queue=name)
-        self._heartbeat.http_client = connection._httpclient
-        return sending_for(connection, watcher, patience=poll.patience).receive_message(
-            name,
-            url,
-            number_messages=count,
-            visibility_timeout=poll.timeout,
-            wait_time_seconds=poll.waits,
-            callback=answered,
-        )
+        try:
+            connection = self.asynsqs(queue=name)
+            self._heartbeat.http_client = connection._httpclient
+            return sending_for(connection, watcher, patience=poll.patience).receive_message(
+                name,
+                url,
+                number_messages=count,
+                visibility_timeout=poll.timeout,
+                wait_time_seconds=poll.waits,
+                callback=answered,
+            )
+        except ClientError as error:
+            # Of a call for credentials, which are renewed where the poll is signed. It is not
+            # among kombu's connection errors, and would end the worker.
+            self._on_failed_poll(poll, callback, error)
+            return None
 
     def _go_on(self, poll: Poll, callback: Any, count: int) -> None:
         """Have the queue polled again, unless that was done when the poll was given up."""

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from kombu import Connection, Consumer, Queue
 from kombu.transport import SQS
 
@@ -384,6 +385,26 @@ def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_a
     assert lease is not None
     assert lease.expires_at == poll.sent_at + 90
     assert lease.terms == LeaseTerms.of(90)
+
+
+def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Credentials are renewed where it is signed: on EKS by a call of STS."""
+    denied: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
+
+    def sign(*args: Any, **request: Any) -> None:
+        raise ClientError(denied, "AssumeRoleWithWebIdentity")
+
+    desk.consume(lambda message: None)
+    desk.channel.asynsqs = lambda queue: SimpleNamespace(
+        _httpclient=SimpleNamespace(_curls=[]), receive_message=sign
+    )
+    brought: list[int] = []
+    desk.channel._get_async(desk.name, 1, brought.append)
+    assert brought == [0]
+    assert f"receiving from queue {desk.name} fails and is tried on" in caplog.text
+    assert "when calling the AssumeRoleWithWebIdentity operation" in caplog.text
 
 
 def test_messages_of_a_no_ack_queue_are_not_tracked(desk: Desk) -> None:

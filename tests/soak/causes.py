@@ -34,7 +34,7 @@ def cause_of(tenure: Tenure, lives: dict[str, Life]) -> str | None:
         call
         for call, entry in tenure.changes
         if call.worker == tenure.worker
-        and entry.timeout < tenure.queue.visibility_timeout
+        and entry.timeout < tenure.queue.shortest
         and call.started < tenure.visible_at
     ]
     if tried and (why := why_released(tenure, life, tried[0].started)):
@@ -82,7 +82,7 @@ def _why_hidden_for_as_long(tenure: Tenure, life: Life) -> str | None:
     As after several failures, where there are no dead letters. After the first try of a release
     no extension may follow: one that failed is as good as done.
     """
-    run, timeout = tenure.run, tenure.queue.visibility_timeout
+    run, timeout = tenure.run, tenure.timeout
     calls = [(call, entry) for call, entry in tenure.changes if call.worker == tenure.worker]
     longest = poison_delay(tenure.count, visibility_timeout=timeout) == timeout
     if run is None or not calls or not longest or tenure.queue.max_receive_count:
@@ -106,7 +106,7 @@ def _why_unread(tenure: Tenure, life: Life) -> str | None:
         return None
     blocks = [*life.blocks, *life.deaf]
     read_at = after(call.ended, life.blocks)
-    if read_at + HASTE > call.started + tenure.queue.visibility_timeout:
+    if read_at + HASTE > call.started + tenure.timeout:
         return "it was read so late after the question that it may have been anybody's"
     if free(call.ended, tenure.visible_at, blocks) > GRACE:
         return None
@@ -160,7 +160,7 @@ def _on_the_way(tenure: Tenure) -> list[Block]:
 
 def _refused(tenure: Tenure) -> list[Block]:
     """Return when calls for it were under way that did not succeed, or too late."""
-    haste, over = tenure.queue.visibility_timeout / MARGIN_PARTS, belief_of(tenure).ends
+    haste, over = tenure.timeout / MARGIN_PARTS, belief_of(tenure).ends
     return [
         Block(
             why="SQS refused or lost its calls",

@@ -23,6 +23,7 @@ from tests.soak.weather import Weather
 #: Seconds between two of them, on average.
 STRIKE_SECONDS = 1.0
 WEATHER_SECONDS = 4.0
+QUEUE_SECONDS = 8.0
 TRAP_SECONDS = 3.0
 #: The longest that a worker stands still or is cut off: longer than any lease.
 LONGEST = 10.0
@@ -42,7 +43,11 @@ LEAVING_WEIGHT = 0.3
 
 
 class Chaos:
-    """Does harm, and makes it good again when its time is over."""
+    """Does harm, and makes it good again when its time is over.
+
+    Args:
+        set_timeout: Changes a queue's visibility timeout.
+    """
 
     def __init__(
         self,
@@ -51,6 +56,7 @@ class Chaos:
         weather: Weather,
         intruder: Intruder,
         chance: random.Random,
+        set_timeout: Callable[[str, int], None],
     ) -> None:
         self._records = records
         self._fleet = fleet
@@ -62,6 +68,9 @@ class Chaos:
         self._is_over = False
         self._later(STRIKE_SECONDS, self._strike)
         self._later(0.0, self._change_weather)
+        self._set_timeout = set_timeout
+        self._queue_chance = random.Random(chance.random())
+        self._later(QUEUE_SECONDS, self._change_queue)
         self._later(TRAP_SECONDS, self._set_trap)
 
     def tick(self) -> None:
@@ -85,6 +94,16 @@ class Chaos:
             what = self._weather.change()
             self._records.harms.append(Harm(what=what, at=time.monotonic(), worker=""))
             self._later(self._chance.expovariate(1 / WEATHER_SECONDS), self._change_weather)
+
+    def _change_queue(self) -> None:
+        if not self._is_over:
+            queues = [queue for queue in self._records.queues.values() if queue.timeouts]
+            queue = self._queue_chance.choice(queues)
+            timeout = self._queue_chance.choice(queue.timeouts)
+            self._set_timeout(queue.name, timeout)
+            what = f"{queue.name} hides for {timeout} s"
+            self._records.harms.append(Harm(what=what, at=time.monotonic(), worker=""))
+            self._later(self._queue_chance.expovariate(1 / QUEUE_SECONDS), self._change_queue)
 
     def _set_trap(self) -> None:
         if not self._is_over:

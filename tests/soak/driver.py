@@ -67,7 +67,7 @@ class Soak:
             stack.callback(fleet.close)
             intruder = Intruder(self.folder, random.Random(f"{self.seed} intruder"))
             chance = random.Random(f"{self.seed} chaos")
-            chaos = Chaos(records, fleet, weather, intruder, chance)
+            chaos = Chaos(records, fleet, weather, intruder, chance, server.set_timeout)
             queues = Counts(server.client())
             self._work(fleet, chaos, load, queues)
             chaos.end()

@@ -91,7 +91,8 @@ def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
         return
     payload = answer.payload
     if call.operation == RECEIVE and not call.entries:
-        call.entries = [_received(message) for message in payload.get("Messages", ())]
+        timeout = body.get("VisibilityTimeout", 0)
+        call.entries = [_received(message, timeout) for message in payload.get("Messages", ())]
     if call.operation == SEND:
         call.entries[0].message_id = payload["MessageId"]
     done = {entry.handle for entry in call.entries}
@@ -104,11 +105,12 @@ def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
             entry.done, entry.told = True, is_told
 
 
-def _received(message: dict[str, Any]) -> Entry:
+def _received(message: dict[str, Any], timeout: int) -> Entry:
     return Entry(
         message_id=message["MessageId"],
         handle=message["ReceiptHandle"],
         count=int(message["Attributes"]["ApproximateReceiveCount"]),
+        timeout=timeout,
     )
 
 

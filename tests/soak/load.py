@@ -11,13 +11,14 @@ from celery import Celery
 
 from tests.soak.model import Queue
 
-#: Two plain queues, and one with dead letters. Short timeouts: leases are always due.
+#: Two plain queues, and one with dead letters whose timeout changes. Short timeouts: leases
+#: are always due. The changed ones are longer than any delay of a release on that queue.
 QUEUES: Mapping[str, Queue] = {
     queue.name: queue
     for queue in (
         Queue(name="fast", visibility_timeout=4),
         Queue(name="slow", visibility_timeout=6),
-        Queue(name="strict", visibility_timeout=5, max_receive_count=6),
+        Queue(name="strict", visibility_timeout=5, max_receive_count=6, timeouts=(3, 3, 6, 10)),
     )
 }
 STRICT = ("strict",)

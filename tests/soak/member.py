@@ -85,6 +85,11 @@ def start_member(
         "worker_prefetch_multiplier": chance.choice([1, 2, 4]),
         "worker_soft_shutdown_timeout": chance.choice(SOFT_SECONDS),
         "worker_cancel_long_running_tasks_on_connection_loss": chance.random() < 0.25,
+        "sqs_heartbeat_queues": {
+            queue.name: {"threshold": queue.threshold}
+            for queue in QUEUES.values()
+            if queue.timeouts
+        },
         "sqs_heartbeat_flush_timeout": FLUSH_SECONDS,
         "sqs_heartbeat_on_lost": chance.choice(["warn", "warn", "revoke", "terminate"]),
         # All workers share it, and with an `Intruder`.

@@ -14,7 +14,7 @@ from billiard import current_process
 from celery import Celery, Task, bootsteps, signals
 from celery.exceptions import Reject
 
-from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat import install, queues
 from tests.acceptance.losing import LosesConnection
 from tests.soak.gathering import Gathers
 
@@ -29,6 +29,8 @@ app.conf.update(
     broker_transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
 )
 app.conf.update(json.loads(os.environ.get("SOAK_CONF", "{}")))
+#: How soon a changed queue is noticed, in seconds: within a soak, and often too late.
+queues.REFRESH_SECONDS = 10.0
 if "PROJ_BREAK" in os.environ:
     app.steps["consumer"].add(LosesConnection)
 

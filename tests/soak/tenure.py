@@ -72,6 +72,11 @@ class Tenure:
     previous: Tenure | None = None
 
     @property
+    def timeout(self) -> int:
+        """For how long its receive hid it, in seconds."""
+        return self.entry.timeout or self.queue.visibility_timeout
+
+    @property
     def patience(self) -> float:
         """How long its worker's clients wait for an answer to a call for it, in seconds."""
         return max(self.queue.threshold / 2, MIN_TIMEOUT)
