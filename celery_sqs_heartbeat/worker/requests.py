@@ -124,17 +124,17 @@ class LeasedRequest(Request):
         self.terminate(pool)
 
     def has_started(self) -> bool:
-        """Return whether the pool has said that it runs the task."""
-        return self._has_begun
+        """Return whether the pool has said that it runs the task.
+
+        One of a strategy of its own, of which nothing more is known, is taken to run.
+        """
+        is_unknown = self._apply_result is None and has_own_strategy(self.task)
+        return self._has_begun or (is_unknown and not gathers_requests(self.task))
 
     def outlives_consumer(self) -> bool:
-        """Return whether the pool runs the task, or will, though its consumer is closed.
-
-        So is taken to be one of a strategy of its own that nothing more is known of.
-        """
+        """Return whether the pool runs the task, or will, though its consumer is closed."""
         if self.has_started() or self._apply_result is None:
-            is_unknown = has_own_strategy(self.task) and not gathers_requests(self.task)
-            return self.has_started() or is_unknown
+            return self.has_started()
         result = self._apply_result()
         # A pool of threads or greenlets runs whatever it was given.
         return is_with_process(result) if hasattr(result, "_write_to") else True

@@ -66,7 +66,7 @@ def test_a_warm_shutdown_lets_a_batch_run_to_its_end(new_scene: NewScene, pool: 
     first.kill("SIGTERM")
     first.wait_for_log("Warm shutdown")
     # What was released would be received by the second worker.
-    wait_for_polls(scene, 5)
+    wait_for_polls(scene, 10)
     scene.let_end("batch")
     assert first.wait_for_exit(PATIENCE) == 0
     scene.wait_until_empty()
@@ -100,7 +100,7 @@ def test_a_cold_shutdown_waits_for_a_batch_which_celery_can_not_cancel(new_scene
     start(scene)
     first.kill("SIGQUIT")
     first.wait_for_log("Hitting Ctrl+C again")
-    wait_for_polls(scene, 5)
+    wait_for_polls(scene, 10)
     scene.let_end("batch")
     first.wait_for_exit(PATIENCE)
     scene.wait_until_empty()

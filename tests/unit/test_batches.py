@@ -210,8 +210,9 @@ def test_what_waits_for_a_full_batch_does_not_outlive_its_consumer_and_what_runs
 
 def test_what_a_strategy_of_its_own_has_is_taken_to_run(desk: Desk) -> None:
     own = SimpleNamespace(Strategy=lambda task, app, consumer: None)
-    assert desk.receive("own", own).outlives_consumer()
-    assert not desk.receive("celery's").outlives_consumer()
+    for request, runs in ((desk.receive("own", own), True), (desk.receive("celery's"), False)):
+        assert request.outlives_consumer() is runs
+        assert request.has_started() is runs
 
 
 def test_a_batch_is_not_stopped_for_one_lost_lease(
