@@ -4,6 +4,7 @@ VENV ?= .venv
 OLDEST_VENV ?= .venv-oldest
 BATCHES_VENV ?= .venv-batches
 SAIL_VENV ?= .venv-sail
+PEERS_VENV ?= .venv-peers
 HOURS ?= 1000
 FLEET ?= build/fleet
 BIN := $(VENV)/bin
@@ -23,13 +24,14 @@ SAIL := tests/sail
 # So many tests at a time, each process with a server and a proxy of its own.
 SPREAD := --dist worksteal --numprocesses
 
-.PHONY: help demo fleet test $(GROUPS) test-quick lint docs soak simulate benchmark clean
+.PHONY: help demo fleet test $(GROUPS) test-peers test-quick lint docs soak simulate benchmark clean
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 # Nothing is compiled when it is installed, which takes a minute: most of it is never imported.
-$(BIN)/python $(OLDEST_VENV)/bin/python $(BATCHES_VENV)/bin/python $(SAIL_VENV)/bin/python: %/bin/python:
+VENV_PYTHONS := $(patsubst %,%/bin/python,$(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV))
+$(VENV_PYTHONS): %/bin/python:
 	$(PYTHON) -m venv $*
 	$@ -m pip install --quiet --upgrade 'pip>=25.1'
 
@@ -51,6 +53,10 @@ $(BATCHES_VENV)/test.stamp: pyproject.toml | $(BATCHES_VENV)/bin/python
 
 $(SAIL_VENV)/test.stamp: pyproject.toml | $(SAIL_VENV)/bin/python
 	$(SAIL_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-sail
+	touch $@
+
+$(PEERS_VENV)/test.stamp: pyproject.toml | $(PEERS_VENV)/bin/python
+	$(PEERS_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-peers
 	touch $@
 
 demo: $(VENV)/demo.stamp  ## Run the same work under a stock worker and under ours, and report (two minutes)
@@ -94,6 +100,9 @@ test-oldest: $(OLDEST_VENV)/test.stamp  ## Run what holds on the oldest Celery a
 test-batches: $(BATCHES_VENV)/test.stamp  ## Run what needs celery-batches, and the newest Celery that it works with
 	$(BATCHES_VENV)/bin/python -m pytest $(SPREAD) 2 -m batches $(WORKERS)
 
+test-peers: $(PEERS_VENV)/test.stamp  ## Run Celery's and kombu's own tests with stock and with ours (half an hour)
+	$(PEERS_VENV)/bin/python -m tests.peers
+
 docs: $(VENV)/test.stamp  ## Build the documents as a site, in build/docs
 	$(BIN)/mkdocs build --strict --quiet
 
@@ -107,4 +116,4 @@ benchmark: $(VENV)/test.stamp  ## Compare throughput with a stock worker, side b
 	$(BIN)/python -m benchmarks.throughput
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV) build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis

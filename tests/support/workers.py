@@ -14,23 +14,13 @@ from celery import Celery
 from pytest_celery import CeleryTestWorker, CeleryWorkerContainer
 from pytest_docker_tools.exceptions import TimeoutError as LogTimeoutError
 
+from tests.support.environment import SAFE_ENV
 from tests.support.process import ProcessContainer
 from tests.support.waiting import PATIENCE, POLL_SECONDS
 
 #: Where the worker runs, so that `-A tests...` can be imported.
 ROOT = Path(__file__).parents[2]
 TAIL_LINES = 40
-
-#: Keeps the worker off real accounts and off web proxies, and its log unbuffered.
-SAFE_ENV = {
-    "AWS_ACCESS_KEY_ID": "testing",
-    "AWS_SECRET_ACCESS_KEY": "testing",
-    "AWS_DEFAULT_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",
-    "NO_PROXY": "127.0.0.1,localhost",
-    "no_proxy": "127.0.0.1,localhost",
-    "PYTHONUNBUFFERED": "1",
-}
 
 
 class ProcessWorkerContainer(CeleryWorkerContainer):

@@ -1,0 +1,41 @@
+"""As `channel`, with a heartbeat bound whose calls all succeed, for each test a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from celery_sqs_heartbeat.binding import Heartbeat, bind
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.sqs.clients import ClientPool
+from tests.peers.plugins import channel  # noqa: F401
+
+
+class Sqs:
+    """Confirms every call."""
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        """Answer a call."""
+        return [Outcome.DONE] * len(call.entries)
+
+
+@pytest.fixture(autouse=True)
+def bound_heartbeat() -> Iterator[None]:
+    """Bind a heartbeat to the channels that a test makes."""
+    keeper = LeaseKeeper(Sqs())
+    bind(
+        Heartbeat(
+            keeper=keeper,
+            settings=read_settings({}.get),
+            queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
+            clients=ClientPool(),
+            prepare_calls=lambda job: None,
+        )
+    )
+    yield
+    bind(None)

@@ -1,0 +1,59 @@
+"""Has Celery's integration tests run on SQS, which has no broadcast, with any worker.
+
+What their manager asks the worker by broadcast, it asks the queue, or by a task.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from celery.contrib.testing.manager import ManagerMixin
+from celery.contrib.testing.tasks import ping
+from celery.result import allow_join_result
+
+#: A task that is left over by a test, one with a far ETA say, is waited for so long, in seconds.
+_IDLE_WITHIN = 5.0
+_POLL = 0.1
+#: For the answer of a worker that is busy, in seconds.
+_PING_SECONDS = 20.0
+
+
+class _Inspect:
+    """Answers for the one worker that there is."""
+
+    def ping(self) -> dict[str, dict[str, Any]]:
+        """Have it run a task."""
+        with allow_join_result():
+            return {"worker": {"ok": ping.delay().get(timeout=_PING_SECONDS)}}
+
+    def active(self) -> dict[str, Any]:
+        """Return nothing: it is printed only."""
+        return {}
+
+    reserved = stats = active
+
+
+def _inspect(self: ManagerMixin, timeout: float = 0.0) -> _Inspect:
+    return _Inspect()
+
+
+def _wait_until_idle(self: ManagerMixin) -> None:
+    """Wait for the queue to be empty; then purge it. Celery asks the worker by broadcast."""
+    queue = self.app.conf.task_default_queue
+    deadline = time.monotonic() + _IDLE_WITHIN
+    with self.app.connection_for_write() as connection:
+        channel = connection.default_channel
+        url = channel._new_queue(queue)
+        client = channel.sqs(queue=queue)
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        while time.monotonic() < deadline:
+            counts = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+            if not any(int(count) for count in counts.values()):
+                return
+            time.sleep(_POLL)
+        client.purge_queue(QueueUrl=url)
+
+
+ManagerMixin.wait_until_idle = _wait_until_idle
+ManagerMixin.inspect = _inspect

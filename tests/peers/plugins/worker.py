@@ -1,0 +1,38 @@
+"""Gives the embedded worker of Celery's integration tests the heartbeat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celery.contrib.testing.worker import test_worker_starting
+
+from celery_sqs_heartbeat import LeaseKeeper, install
+
+#: Short, so that tests with tasks of some seconds need extensions.
+_VISIBILITY_TIMEOUT = 6
+
+_receive = LeaseKeeper.receive
+_leased: list[str] = []
+
+
+def _counted(self: LeaseKeeper, queue_url: str, message: Any, **more: Any) -> Any:
+    _leased.append(message["MessageId"])
+    return _receive(self, queue_url, message, **more)
+
+
+LeaseKeeper.receive = _counted  # type: ignore[method-assign]
+
+
+@test_worker_starting.connect(weak=False)
+def _install(sender: Any, **_: Any) -> None:
+    install(sender)
+    sender.conf.update(
+        sqs_heartbeat_enabled=True, sqs_heartbeat_visibility_timeout=_VISIBILITY_TIMEOUT
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail a run in which no message was leased: it would prove nothing."""
+    if session.testscollected and not _leased:
+        pytest.exit("the worker had no lease on any message", returncode=4)
