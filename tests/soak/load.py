@@ -12,7 +12,8 @@ from celery import Celery
 from tests.soak.model import Queue
 
 #: Two plain queues, and one with dead letters whose timeout changes. Short timeouts: leases
-#: are always due. The changed ones are longer than any delay of a release on that queue.
+#: are always due. The changed ones are longer than any delay of a release on that queue; what
+#: harms a worker that does not notice is the shortest, and drawn most.
 QUEUES: Mapping[str, Queue] = {
     queue.name: queue
     for queue in (
