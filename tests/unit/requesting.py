@@ -11,6 +11,7 @@ import pytest
 from celery_sqs_heartbeat import LeaseKeeper
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.testing import FakeClock
+from celery_sqs_heartbeat.unsettled import Unsettled
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 
@@ -61,6 +62,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.keeper = LeaseKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
+        self.unsettled = Unsettled(self.keeper)
         self.qos = SimpleNamespace(ack=self.freed.append)
 
     def receive(self, tag: str = "h", task: Any = None) -> Request:
