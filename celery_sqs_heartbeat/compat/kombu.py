@@ -106,7 +106,6 @@ NEEDS: tuple[Need, ...] = (
     ),
     *used(
         "kombu.asynchronous.http.curl:CurlClient",
-        ("_closed", "whether polls can be read"),
         ("_curls", "keeps the connections of the last polls"),
         ("_fds", "reads the last polls beside the event loop"),
         ("_multi", "reads the last polls beside the event loop"),
@@ -115,6 +114,11 @@ NEEDS: tuple[Need, ...] = (
         ("_process", "hands over what the last polls bring", "curl"),
         ("_socket_action", "reads the last polls beside the event loop"),
         since=(5, 6),
+    ),
+    *used(
+        "kombu.asynchronous.http.curl:CurlClient",
+        ("_closed", "whether polls can be read"),
+        since=(5, 7),
     ),
     *used("kombu.utils.encoding", ("safe_repr", "shows any error", "error")),
     *used("kombu.utils.imports", ("symbol_by_name", "finds a task's request class", "name")),

@@ -62,6 +62,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.keeper = LeaseKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
+        self.unsettled = Unsettled(self.keeper)
         self.qos = SimpleNamespace(ack=self.freed.append)
         self.unsettled = Unsettled(self.keeper)
 
