@@ -9,7 +9,6 @@ import random
 from collections.abc import Callable, Sequence
 
 from celery_sqs_heartbeat import clock as clocks
-from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.core.board import Board
 from celery_sqs_heartbeat.core.book import LeaseBook
 from celery_sqs_heartbeat.core.calls import Call, Outcome
@@ -17,6 +16,7 @@ from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
 from celery_sqs_heartbeat.eventlog import log_event
 from celery_sqs_heartbeat.rounds import RoundsThread
+from celery_sqs_heartbeat.uninterrupted import UninterruptedLock
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +62,7 @@ class KeeperLoop:
         self._on_late = on_late
         self._book = LeaseBook(jitter, board)
         self._dispatcher = dispatcher or ThreadDispatcher(sqs, MAX_CALLS)
-        self._lock = native.RLock()
+        self._lock = UninterruptedLock()
         self._asleep_until = -math.inf
         self._rounds = RoundsThread(self.step, interval, clock, self._be_late)
 

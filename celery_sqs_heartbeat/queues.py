@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
+from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.clock import now
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 
@@ -36,7 +36,7 @@ class QueueDirectory:
         self._read = read
         self._run = run
         self._clock = clock
-        self._lock = threading.Lock()
+        self._lock = native.RLock()
         self._known: dict[str, tuple[QueueAttributes, float]] = {}
 
     def get(self, queue_url: str) -> QueueAttributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat.core.book import LeaseBook
@@ -97,6 +98,14 @@ class KeeperService(KeeperLoop):
     def now(self) -> float:
         """Return the time of the keeper's clock, in seconds."""
         return self._clock()
+
+    def put_off(self, job: Callable[[], object]) -> bool:
+        """Have a job done right after the call of the keeper's that this thread is in.
+
+        For handlers of signals, see `UninterruptedLock`. False, and the job is not done, where
+        the thread is in none.
+        """
+        return not self._is_forked() and self._lock.put_off(job)
 
     def __len__(self) -> int:
         """How many messages it keeps."""

@@ -24,6 +24,7 @@ class LeaseHeap:
         self._entries: list[tuple[float, int, Lease]] = []
         self._live: dict[Lease, int] = {}
         self._serial = itertools.count()
+        self._newest = -1
 
     def __len__(self) -> int:
         return len(self._live)
@@ -36,9 +37,17 @@ class LeaseHeap:
         serial = next(self._serial)
         self._live[lease] = serial
         heapq.heappush(self._entries, (time, serial, lease))
+        self._newest = serial
         if len(self._entries) > 2 * len(self._live) + _SLACK:
-            self._entries = [e for e in self._entries if self._live.get(e[2]) == e[1]]
-            heapq.heapify(self._entries)
+            self._rebuild()
+
+    def _rebuild(self) -> None:
+        newest = self._newest
+        # Of a copy: a signal's handler on this thread may put in more meanwhile.
+        alive = [e for e in list(self._entries) if self._live.get(e[2]) == e[1]]
+        heapq.heapify(alive)
+        if self._newest == newest:
+            self._entries[:] = alive
 
     def discard(self, lease: Lease) -> None:
         """Take the lease out, if it is in."""
@@ -47,10 +56,12 @@ class LeaseHeap:
     def first(self) -> tuple[float, Lease] | None:
         """Return the earliest time and its lease, or None when empty."""
         while self._entries:
-            time, serial, lease = self._entries[0]
+            entry = self._entries[0]
+            time, serial, lease = entry
             if self._live.get(lease) == serial:
                 return time, lease
-            heapq.heappop(self._entries)
+            if self._entries[0] is entry:
+                heapq.heappop(self._entries)
         return None
 
     def first_time(self) -> float | None:
@@ -64,8 +75,9 @@ class LeaseHeap:
         Raises:
             IndexError: It is empty.
         """
-        if self.first_time() is None:
-            raise IndexError("pop from an empty LeaseHeap")
-        lease = heapq.heappop(self._entries)[2]
-        del self._live[lease]
-        return lease
+        while self.first_time() is not None:
+            _, serial, lease = heapq.heappop(self._entries)
+            if self._live.get(lease) == serial:
+                del self._live[lease]
+                return lease
+        raise IndexError("pop from an empty LeaseHeap")

@@ -115,7 +115,9 @@ class PollingChannel(WatchingChannel):
             self.hub.call_soon(self._schedule_queue, queue)
 
     def poll_waiting_queues(self) -> None:
-        """Poll the queues that wait for a free prefetch slot."""
+        """Poll the queues that wait for a free prefetch slot, unless the worker goes."""
+        if self._heartbeat is not None and self._heartbeat.is_ending:
+            return
         for queue in list(self._waiting_queues):
             self._stop_waiting(queue)
 

@@ -35,6 +35,7 @@ from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.ending import end_polls, release_all, release_unstarted
 from celery_sqs_heartbeat.worker.forking import forks_pool
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
+from celery_sqs_heartbeat.worker.handlers import let_handlers_call_soon, put_off_signals
 from celery_sqs_heartbeat.worker.losses import Losses
 from celery_sqs_heartbeat.worker.operating import Operating
 from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
@@ -105,6 +106,8 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         follow_jobs(parent.pool)
         remember_running_jobs(parent.pool)
         self._release_before_soft_shutdown(parent)
+        put_off_signals(self._heartbeat.keeper)
+        let_handlers_call_soon(parent.hub)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
         # A cold shutdown sends no signal.
         atexit.register(self._end)

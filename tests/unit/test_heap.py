@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 
@@ -56,3 +57,68 @@ def test_acked_leases_do_not_pile_up_until_their_extension_had_been_due() -> Non
         heap.put(lease, 1_800.0 + number)
         heap.discard(lease)
     assert len(heap._entries) < 100
+
+
+class Interrupted(Lease):
+    """A lease that is looked up while a signal comes, whose handler changes the same heap."""
+
+    __slots__ = ("handler",)
+    handler: Callable[[], object] | None
+
+    def __hash__(self) -> int:
+        handler, self.handler = getattr(self, "handler", None), None
+        if handler is not None:
+            handler()
+        return id(self)
+
+
+def interrupted(handler: Callable[[], object] | None = None) -> Interrupted:
+    lease = Interrupted(queue_url="q", message_id="m", terms=LeaseTerms.of(30), held_since=0.0)
+    lease.handler = handler
+    return lease
+
+
+def test_what_is_put_in_in_the_middle_of_a_rebuild_is_not_lost() -> None:
+    heap, late = LeaseHeap(), new_lease("late")
+    held = interrupted()
+    heap.put(held, 1.0)
+    while len(heap._entries) < 2 * (len(heap) + 1) + 32:
+        passing = new_lease()
+        heap.put(passing, 2.0)
+        heap.discard(passing)
+    before = len(heap._entries)
+    held.handler = lambda: heap.put(late, 0.5)
+    heap.put(new_lease("last"), 3.0)
+    assert held.handler is None
+    assert [heap.pop(), heap.pop()] == [late, held]
+    # The next change rebuilds it.
+    heap.put(new_lease(), 4.0)
+    assert len(heap._entries) < before
+
+
+def test_what_is_put_in_while_a_dead_entry_is_looked_at_is_not_lost() -> None:
+    heap, first = LeaseHeap(), new_lease("first")
+    gone = interrupted()
+    heap.put(gone, 1.0)
+    heap.discard(gone)
+    gone.handler = lambda: heap.put(first, 0.5)
+    assert heap.first_time() == 0.5
+    assert heap.pop() is first
+
+
+def test_a_lease_that_is_taken_out_while_it_is_popped_is_not_returned() -> None:
+    heap, second = LeaseHeap(), new_lease("second")
+    first = interrupted()
+    heap.put(first, 1.0)
+    heap.put(second, 2.0)
+    looks = []
+
+    def discard_at_the_second_look() -> None:
+        looks.append(1)
+        if len(looks) == 2:
+            heap.discard(first)
+        else:
+            first.handler = discard_at_the_second_look
+
+    first.handler = discard_at_the_second_look
+    assert heap.pop() is second

@@ -1,0 +1,149 @@
+"""Signals that come in the middle of anything: their handlers lose and hold up nothing."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kombu.asynchronous import Hub
+
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
+from celery_sqs_heartbeat.transport.polling import PollingChannel
+from celery_sqs_heartbeat.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.worker import handlers
+from tests.support.waiting import PATIENCE
+
+URL = "https://sqs/1/q"
+SIGNAL = signal.SIGUSR1
+
+
+@pytest.fixture
+def keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[LeaseKeeper]:
+    """A keeper whose owner shuts down on SIGUSR1."""
+    monkeypatch.setattr(handlers, "_SIGNALS", (SIGNAL,))
+    clock = FakeClock()
+    before = signal.getsignal(SIGNAL)
+    yield LeaseKeeper(SimulatedSqs(clock), clock=clock)
+    signal.signal(SIGNAL, before)
+
+
+def receive(keeper: LeaseKeeper, name: str) -> None:
+    keeper.receive(URL, {"MessageId": name, "ReceiptHandle": name})
+
+
+def interrupt(keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
+    """Have the signal come in the middle of the book's next change."""
+    signal.signal(SIGNAL, lambda number, frame: handler())
+    handlers.put_off_signals(keeper)
+    done = keeper._book.done
+
+    def interrupted(handle: str, now: float) -> bool:
+        signal.raise_signal(SIGNAL)
+        return done(handle, now)
+
+    monkeypatch.setattr(keeper._book, "done", interrupted)
+
+
+def test_a_handler_runs_after_the_change_that_its_signal_interrupted(
+    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive(keeper, "a")
+    receive(keeper, "b")
+    seen: list[int] = []
+
+    def shut_down() -> None:
+        seen.append(keeper.ending)
+        keeper.release("b")
+
+    interrupt(keeper, monkeypatch, shut_down)
+    keeper.done("a")
+    assert seen == [1]
+    assert keeper.ending == 2
+
+
+def test_a_handler_that_waits_holds_up_no_other_thread(
+    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As the soft shutdown does, which gives running tasks their time: for as long as the
+    # keeper would have to wait, it would extend no lease.
+    receive(keeper, "a")
+    others: list[bool] = []
+
+    def wait_for_another_thread() -> None:
+        thread = threading.Thread(target=keeper.step, daemon=True)
+        thread.start()
+        thread.join(PATIENCE)
+        others.append(thread.is_alive())
+
+    interrupt(keeper, monkeypatch, wait_for_another_thread)
+    keeper.done("a")
+    assert others == [False]
+
+
+def test_a_signal_at_any_other_time_is_handled_at_once(keeper: LeaseKeeper) -> None:
+    handled: list[int] = []
+    signal.signal(SIGNAL, lambda number, frame: handled.append(number))
+    handlers.put_off_signals(keeper)
+    signal.raise_signal(SIGNAL)
+    assert handled == [SIGNAL]
+
+
+def test_a_signal_that_is_not_handled_stays_so(keeper: LeaseKeeper) -> None:
+    signal.signal(SIGNAL, signal.SIG_IGN)
+    handlers.put_off_signals(keeper)
+    assert signal.getsignal(SIGNAL) is signal.SIG_IGN
+
+
+def test_a_worker_beside_the_main_thread_leaves_its_signals_alone(keeper: LeaseKeeper) -> None:
+    before = signal.getsignal(SIGNAL)
+    thread = threading.Thread(target=handlers.put_off_signals, args=(keeper,))
+    thread.start()
+    thread.join(PATIENCE)
+    assert signal.getsignal(SIGNAL) is before
+
+
+def test_what_is_put_off_waits_for_the_outermost_end() -> None:
+    lock, done = UninterruptedLock(), list[str]()
+    with lock:
+        with lock:
+            assert lock.put_off(lambda: done.append("job"))
+        assert done == []
+    assert done == ["job"]
+    assert not lock.put_off(lambda: done.append("never"))
+    assert done == ["job"]
+
+
+def test_the_event_loop_can_be_called_by_a_handler_that_interrupted_such_a_call() -> None:
+    hub, called = Hub(), list[object]()
+    handlers.let_handlers_call_soon(hub)
+    # Before 5.7 there is no lock to meet.
+    lock = getattr(hub, "_ready_lock", None) or threading.RLock()
+
+    def interrupted() -> None:
+        with lock:
+            called.append(hub.call_soon(print))
+
+    thread = threading.Thread(target=interrupted, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert len(called) == 1
+
+
+def test_no_event_loop_needs_nothing() -> None:
+    handlers.let_handlers_call_soon(None)
+
+
+@pytest.mark.parametrize("is_ending", [False, True])
+def test_a_slot_that_is_freed_as_the_worker_goes_makes_no_poll(is_ending: bool) -> None:
+    channel: Any = object.__new__(PollingChannel)
+    channel._heartbeat = SimpleNamespace(is_ending=is_ending)
+    polled: list[str] = []
+    channel._waiting_queues = {"q": None}
+    channel._stop_waiting = polled.append
+    channel.poll_waiting_queues()
+    assert polled == ([] if is_ending else ["q"])
