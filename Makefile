@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 OLDEST_VENV ?= .venv-oldest
+BATCHES_VENV ?= .venv-batches
 SAIL_VENV ?= .venv-sail
 HOURS ?= 1000
 FLEET ?= build/fleet
@@ -11,7 +12,7 @@ PYTEST := $(BIN)/python -m pytest
 BEHIND := nice -n 10
 
 # Each has servers, ports and files of its own. Together they cover tests/, whatever is added to it.
-GROUPS := test-core test-servers test-workers test-oldest test-pipeline test-sail test-pipeline-long
+GROUPS := test-core test-servers test-workers test-oldest test-batches test-pipeline test-sail test-pipeline-long
 SOAK := tests/soak/test_soak.py
 SERVERS := tests/integration tests/operating tests/conformance/servers $(SOAK)
 WORKERS := tests/acceptance
@@ -28,7 +29,7 @@ help:  ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 # Nothing is compiled when it is installed, which takes a minute: most of it is never imported.
-$(BIN)/python $(OLDEST_VENV)/bin/python $(SAIL_VENV)/bin/python: %/bin/python:
+$(BIN)/python $(OLDEST_VENV)/bin/python $(BATCHES_VENV)/bin/python $(SAIL_VENV)/bin/python: %/bin/python:
 	$(PYTHON) -m venv $*
 	$@ -m pip install --quiet --upgrade 'pip>=25.1'
 
@@ -42,6 +43,10 @@ $(VENV)/test.stamp: pyproject.toml | $(BIN)/python
 
 $(OLDEST_VENV)/test.stamp: pyproject.toml | $(OLDEST_VENV)/bin/python
 	$(OLDEST_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-oldest
+	touch $@
+
+$(BATCHES_VENV)/test.stamp: pyproject.toml | $(BATCHES_VENV)/bin/python
+	$(BATCHES_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-batches
 	touch $@
 
 $(SAIL_VENV)/test.stamp: pyproject.toml | $(SAIL_VENV)/bin/python
@@ -72,7 +77,7 @@ test-servers: $(VENV)/test.stamp  ## Run what needs SQS servers, show how these 
 	$(PYTEST) $(SERVERS)
 
 test-workers: $(VENV)/test.stamp  ## Run what needs real workers, three at a time: they mostly wait
-	$(PYTEST) $(SPREAD) 3 $(WORKERS)
+	$(PYTEST) $(SPREAD) 3 -m 'not batches' $(WORKERS)
 
 test-pipeline: $(VENV)/test.stamp  ## Run what needs Spark
 	$(BEHIND) $(PYTEST) $(PIPELINE) $(patsubst %,--ignore=%,$(PIPELINE_LONG))
@@ -85,6 +90,9 @@ test-sail: $(SAIL_VENV)/test.stamp $(VENV)/test.stamp  ## Run the pipeline on Sa
 
 test-oldest: $(OLDEST_VENV)/test.stamp  ## Run what holds on the oldest Celery and kombu, too
 	$(OLDEST_VENV)/bin/python -m pytest $(SPREAD) 2 -m oldest tests/integration $(WORKERS)
+
+test-batches: $(BATCHES_VENV)/test.stamp  ## Run what needs celery-batches, and the newest Celery that it works with
+	$(BATCHES_VENV)/bin/python -m pytest $(SPREAD) 2 -m batches $(WORKERS)
 
 docs: $(VENV)/test.stamp  ## Build the documents as a site, in build/docs
 	$(BIN)/mkdocs build --strict --quiet
@@ -99,4 +107,4 @@ benchmark: $(VENV)/test.stamp  ## Compare throughput with a stock worker, side b
 	$(BIN)/python -m benchmarks.throughput
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) $(OLDEST_VENV) $(SAIL_VENV) .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis

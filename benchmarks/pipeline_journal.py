@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.journal.fields import FIELDS
 from celery_sqs_heartbeat.journal.layout import closed_path, hidden, segment_path
 from celery_sqs_heartbeat.journal.packing import pack
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of
 
@@ -40,16 +41,19 @@ def write_journal(events: DataFrame, journal: Path, *, with_skew: bool) -> None:
         .sortWithinPartitions(PARTITION, "worker", "wid", "seq")
         .select(F.to_json(F.struct(*(each.name for each in FIELDS))), PARTITION, "worker")
     )
-    plain, draft = hidden(journal.with_suffix(".plain")), hidden(journal)
+    draft = journal.with_name(hidden(journal.name))
+    plain = draft.with_suffix(".plain")
     for path in (plain, draft):
         shutil.rmtree(path, ignore_errors=True)
     lines.write.partitionBy(PARTITION, "worker").text(str(plain))
     for path in plain.glob(f"{PARTITION}=*/worker=*/part-*.txt"):
         day, worker = (part.partition("=")[2] for part in path.parts[-3:-1])
-        target = closed_path(segment_path(draft, day, worker, 0))
-        target.parent.mkdir(parents=True)
-        with FileIO(path) as source:
-            torn = pack(source, target)
+        target = closed_path(segment_path(day, worker, 0))
+        with (
+            FileIO(path) as source,
+            Root(draft, is_private=False).opened(*target.parent.parts, make=True) as folder,
+        ):
+            torn = pack(source, folder, target.name)
         assert not torn, path
     shutil.rmtree(plain)
     draft.rename(journal)

@@ -13,10 +13,12 @@ MACROS = """
     CREATE MACRO received_codes() AS ['redelivered', 'finished'];
     CREATE MACRO end_codes() AS ['deleted', 'released', 'lapsed'];
     CREATE MACRO cause_codes() AS [
-        'failed', 'backoff policy', 'cancelled', 'shutdown', 'consumer closed', 'not delivered'
+        'failed', 'backoff policy', 'cancelled', 'shutdown', 'consumer closed', 'not delivered',
+        'delete refused'
     ];
     CREATE MACRO error_codes() AS [
-        'done', 'lost', 'capped', 'throttled', 'failed', 'denied', 'malformed', 'unknown'
+        'done', 'lost', 'capped', 'throttled', 'failed', 'denied', 'no-queue', 'malformed',
+        'unknown'
     ];
 """
 

@@ -12,13 +12,15 @@ MACROS = """
     );
     CREATE MACRO is_released_while_running(started, ended_as, cause) AS
         started IS NOT NULL AND ended_as IN ('released', 'lapsed')
-        AND NOT coalesce(cause IN ('failed', 'backoff policy'), FALSE);
+        AND NOT coalesce(cause IN ('failed', 'backoff policy', 'delete refused'), FALSE);
     -- When an execution ended; of one that was cut off, its last event.
     CREATE MACRO end_of(finished, ended_as, last_event, data_end) AS coalesce(
         finished, CASE WHEN ended_as = 'abandoned' THEN last_event ELSE data_end END
     );
     CREATE MACRO has_succeeded(finished, ended_as, cause) AS
-        finished IS NOT NULL AND NOT (cause IS NOT NULL AND ended_as IN ('released', 'lapsed'));
+        finished IS NOT NULL AND NOT (
+            coalesce(cause <> 'delete refused', FALSE) AND ended_as IN ('released', 'lapsed')
+        );
 """
 
 #: `prior` is the attempt that ran the task before this one.
@@ -155,6 +157,12 @@ caused AS (
             'cause': 'released-while-running',
             'evidence': printf(
                 'released (%s) while its task ran', coalesce(prior.cause, 'null')
+            )
+        }
+        WHEN prior.cause = 'delete refused' AND has_ended_before THEN {
+            'cause': 'delete-refused',
+            'evidence': printf(
+                'SQS refused its delete %s s before', seconds_of(next_received - prior.ended)
             )
         }
         WHEN next_received < sure_until - 1_000_000

@@ -5,20 +5,28 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any, Protocol
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
-from celery_sqs_heartbeat.core import policy
-from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.breakage import Breakage
+from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
+from celery_sqs_heartbeat.terms import QueueTerms
 from celery_sqs_heartbeat.unsettled import Unsettled
 
 logger = logging.getLogger(__name__)
+
+#: Messages remembered between their receive and their requests: several times the ten of a
+#: receive, of as many queues as a worker may have.
+_RECEIVED = 1_024
 
 
 class LeasedRequest(Protocol):
@@ -39,11 +47,11 @@ class LeasedRequest(Protocol):
     def stop_lost_task(self, pool: Any) -> None:
         """Stop its task, if it runs and the message is still not ours."""
 
-    def give_back(self, cause: str, *, nobody_reads: bool = False) -> None:
+    def give_back(self, cause: str) -> None:
         """Release the message."""
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class Heartbeat:
     """The keeper of one worker and all that is needed to hand it messages.
 
@@ -51,7 +59,11 @@ class Heartbeat:
         prepare_calls: Runs a job where calls to SQS are made.
         leases: The most messages the worker holds at once; 0 for no bound.
         hub: The worker's event loop, where it has one.
-        can_stop_tasks: Whether the pool can stop a task that runs.
+        terms: What the leases on each queue are kept by.
+        polled: How its queues' polls are answered.
+        open_polls: Polls without an answer so far, of every channel.
+        http_client: kombu's client for them, where there is an event loop.
+        breakage: Finds out whether the worker is broken.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
         unsettled: Gives up messages whose request has gone without settling them.
@@ -64,36 +76,41 @@ class Heartbeat:
     prepare_calls: Callable[[Callable[[], object]], None]
     leases: int = 0
     hub: Any = None
-    can_stop_tasks: bool = False
+    polled: PolledQueues = field(default_factory=PolledQueues)
+    open_polls: WeakSet[Any] = field(default_factory=WeakSet)
+    http_client: Any = None
+    breakage: Breakage = field(default_factory=Breakage)
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary
     )
+    terms: QueueTerms = field(init=False)
     unsettled: Unsettled = field(init=False)
     _names: dict[str, str] = field(default_factory=dict)
     _first_urls: dict[str, str] = field(default_factory=dict)
     _lease_urls: dict[str, str] = field(default_factory=dict)
-    _terms: dict[tuple[str, str | None, int], LeaseTerms] = field(default_factory=dict)
     _told: set[str] = field(default_factory=set)
     # Bounded: an ack or reject never gets to a channel that was lost.
     _settled: RecentKeys[str] = field(default_factory=RecentKeys)
+    _received: RecentKeys[str] = field(default_factory=lambda: RecentKeys(_RECEIVED))
 
     def __post_init__(self) -> None:
+        self.terms = QueueTerms(self.settings, self.queues, self.leases)
         self.unsettled = Unsettled(self.keeper)
 
     def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
         """Make a queue ready to be consumed from. Blocks on SQS once per queue.
 
         Raises:
-            ConfigurationError: The settings do not fit the queue's visibility timeout.
+            ConfigurationError: The settings do not fit the visibility timeout of a queue
+                that the worker has not consumed from before.
         """
         self._names[queue_url] = queue
         rules = self.settings.for_queue(queue)
-        self.clients.use(config, queue_url, rules.terms(30).threshold)
-        attributes = self.queues.get(queue_url)
-        self.settings.check_queue(queue, attributes.visibility_timeout, self.leases)
-        terms = rules.terms(attributes.visibility_timeout)
-        lease_url = self._first_urls.setdefault(attributes.arn or queue_url, queue_url)
+        self.clients.use(config, queue_url, rules.terms(DEFAULT_VISIBILITY_TIMEOUT).threshold)
+        terms = self.terms.admit(queue, queue_url)
+        arn = self.queues.get(queue_url).arn
+        lease_url = self._first_urls.setdefault(arn or queue_url, queue_url)
         self._lease_urls[queue_url] = lease_url
         self.clients.use(config, lease_url, terms.threshold, address=queue_url)
         # Made now, and where the calls are made: that takes a busy machine a second, which
@@ -104,10 +121,22 @@ class Heartbeat:
             "extended when less than %.3g s are left, for %g s at most",
             queue,
             terms.visibility_timeout,
-            "its own" if self.asked_timeout(queue) is None else "set",
+            "its own" if rules.visibility_timeout is None else "set",
             terms.threshold,
             terms.max_lease,
         )
+
+        if not self.leases and self.first_time("no prefetch limit"):
+            logger.warning(
+                "sqs-heartbeat: worker_prefetch_multiplier=0 sets no limit to the messages that "
+                "this worker takes, while others have nothing to do: it stops at %d, which is as "
+                "many as it can keep extended; set worker_prefetch_multiplier to 1 to 4",
+                self.terms.most_leases(),
+            )
+
+    def is_full(self) -> bool:
+        """Return whether a worker without a prefetch limit holds all that it can keep extended."""
+        return not self.leases and len(self.keeper) >= self.terms.most_leases()
 
     def lease_url(self, queue_url: str) -> str:
         """Return the URL that leases on a queue's messages go by: the first it had.
@@ -117,40 +146,20 @@ class Heartbeat:
         """
         return self._lease_urls.get(queue_url, queue_url)
 
-    def asked_timeout(self, queue: str) -> int | None:
-        """Return the visibility timeout to send with a receive; None for the queue's own."""
-        return self.settings.for_queue(queue).visibility_timeout
+    def asked_timeout(self, queue: str, queue_url: str) -> int | None:
+        """Return the visibility timeout to send with a receive; see `QueueTerms.asked`.
 
-    def hidden_for(self, queue: str, queue_url: str) -> int:
-        """Return the visibility timeout that a receive begins with, in seconds.
-
-        0 where it is not known: the lease is then extended at once, and known after that.
+        Where the queue's own is another now, calls are made in the haste that this takes.
         """
-        attributes = self.queues.get(queue_url)
-        own_timeout = attributes.visibility_timeout if attributes.is_known else 0
-        return self.asked_timeout(queue) or own_timeout
-
-    def longest_wait(self, queue: str, queue_url: str, wait: int) -> int:
-        """Return for how long a receive may wait, in seconds, where `wait` is wanted."""
-        return policy.longest_wait(
-            wait,
-            visibility_timeout=self.hidden_for(queue, queue_url),
-            threshold=self.terms(queue, queue_url, None).threshold,
-        )
-
-    def terms(self, queue: str, queue_url: str, task: str | None) -> LeaseTerms:
-        """Return the terms for a task's message on a queue."""
-        own_timeout = self.queues.get(queue_url).visibility_timeout
-        # Task names come with the messages: only those with rules of their own count.
-        key = (queue, task if task in self.settings.tasks else None, own_timeout)
-        terms = self._terms.get(key)
-        if terms is None:
-            rules = self.settings.for_task(queue, task)
-            terms = rules.terms(own_timeout)
-            if self.can_stop_tasks and rules.on_lost == "terminate":
-                terms = replace(terms, extend_late=False)
-            self._terms[key] = terms
-        return terms
+        has_changed = self.terms.follow(queue, queue_url)
+        timeout = self.terms.asked(queue, queue_url)
+        if has_changed:
+            lease_url = self.lease_url(queue_url)
+            self.clients.hurry(lease_url, self.terms.of(queue, timeout).threshold)
+            with suppress(RuntimeError):
+                # Without a thread for it the first call makes the client.
+                self.prepare_calls(lambda: self.clients(lease_url))
+        return timeout
 
     def acks_inline(self, lease: Lease) -> bool:
         """Return whether the messages of the lease's queue are acked kombu's way."""
@@ -161,6 +170,17 @@ class Heartbeat:
         if not self.acks_inline(lease):
             self.keeper.done(delivery_tag)
             self.note_settled(delivery_tag)
+
+    def note_received(self, delivery_tag: str) -> None:
+        """Note that a message went through the keeper, whatever that made of it."""
+        self._received.add(delivery_tag)
+
+    def passed_by(self, delivery_tag: str, queue_url: str) -> str | None:
+        """Return the queue of a message that is to be leased, but never got to the keeper.
+
+        None for one that did, and for one of a queue that is not leased.
+        """
+        return None if delivery_tag in self._received else self._names.get(queue_url)
 
     def is_settled(self, delivery_tag: str) -> bool:
         """Return whether its channel has nothing left to do for a message at SQS."""

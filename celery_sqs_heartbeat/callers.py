@@ -15,6 +15,9 @@ logger = logging.getLogger(__name__)
 
 #: How long an idle thread waits for a job, in seconds.
 _LINGER = 60.0
+#: The most threads that take the place of stuck ones: what hangs for every call, as a name server
+#: that does not answer, must not fill the process with threads.
+MAX_STAND_INS = 48
 
 
 class CallerThreads:
@@ -40,6 +43,7 @@ class CallerThreads:
         self._lock = native.RLock()
         self._threads = 0
         self._unfinished = 0
+        self._stand_ins = 0
         self._is_closed = False
         self._home = home() if native.is_green() else None
         self._hub = HubThread(name) if self._home and apart else None
@@ -57,7 +61,7 @@ class CallerThreads:
         with self._lock:
             if self._is_closed:
                 return
-            if self._threads < min(self._unfinished + 1, self._size):
+            if self._threads < min(self._unfinished + 1, self._size + self._stand_ins):
                 try:
                     self._start_thread()
                 except RuntimeError:
@@ -66,6 +70,18 @@ class CallerThreads:
             self._unfinished += 1
             # Under the lock: a thread that finds nothing to do must not end just now.
             self._jobs.put(job)
+
+    def add_stand_in(self) -> bool:
+        """Allow one more thread in the place of a stuck one; return whether that is possible."""
+        with self._lock:
+            has_room = self._stand_ins < MAX_STAND_INS
+            self._stand_ins += has_room
+            return has_room
+
+    def end_stand_in(self) -> None:
+        """Allow one thread less: a stuck one goes on."""
+        with self._lock:
+            self._stand_ins -= 1
 
     def close(self) -> None:
         """Let every thread end after its current job. Not waited for."""

@@ -5,10 +5,13 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
+from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.sqs.sending import sending_while
 
 logger = logging.getLogger(__name__)
 
@@ -29,25 +32,44 @@ class Dispatcher(Protocol):
     def dispatch(self, call: Call, settle: Settle) -> None:
         """Have the call made, and `settle` called once with what became of it."""
 
+    def give_up(self, call: Call) -> None:
+        """Wait for a call no more. Its `settle` may be called all the same."""
+
     def close(self) -> None:
         """Make no more calls."""
 
 
 class ThreadDispatcher:
-    """Makes calls on as many threads as are needed at once, up to `size`."""
+    """Makes calls on as many threads as are needed at once, up to `size`.
+
+    A call that was given up has another thread take the place of its own until it ends.
+    """
 
     def __init__(self, sqs: SqsCalls, size: int) -> None:
         self._sqs = sqs
         self._size = size
+        self._lock = native.RLock()
+        self._jobs: dict[int, _Job] = {}
         self._threads = self._new_threads()
 
     def dispatch(self, call: Call, settle: Settle) -> None:
         """Make the call soon; without a thread for it, it counts as failed."""
+        job = self._jobs[id(call)] = _Job()
         try:
-            self._threads.submit(functools.partial(self._perform, call, settle))
+            self._threads.submit(functools.partial(self._perform, call, settle, job))
         except RuntimeError as error:
+            del self._jobs[id(call)]
             logger.warning("sqs-heartbeat: no thread for a call (%s); it is repeated", error)
             settle([Outcome.FAILED] * len(call.entries))
+
+    def give_up(self, call: Call) -> None:
+        """Let another thread make the next call, where this one's is still in it."""
+        with self._lock:
+            job = self._jobs.get(id(call))
+            if job is not None:
+                job.is_given_up = True
+                if job.has_begun and self._threads.add_stand_in():
+                    job.stand_in_of = self._threads
 
     def prepare(self, job: Callable[[], object]) -> None:
         """Run a job beside the calls: what the first of them would lose time with.
@@ -60,12 +82,28 @@ class ThreadDispatcher:
     def close(self) -> None:
         """Let the threads end after the calls they are in; others make the next calls."""
         self._threads.close()
-        self._threads = self._new_threads()
+        self._threads, self._jobs = self._new_threads(), {}
 
     def _new_threads(self) -> CallerThreads:
         return CallerThreads(self._size, "sqs-heartbeat-call", apart=True)
 
-    def _perform(self, call: Call, settle: Settle) -> None:
+    def _perform(self, call: Call, settle: Settle, job: _Job) -> None:
+        with self._lock:
+            job.has_begun = True
+            if job.is_given_up:
+                # It waited for a thread until then: its leases are in another call.
+                self._jobs.pop(id(call), None)
+                return
+        try:
+            with sending_while(lambda: not job.is_given_up):
+                self._send(call, settle)
+        finally:
+            with self._lock:
+                self._jobs.pop(id(call), None)
+                if job.stand_in_of is not None:
+                    job.stand_in_of.end_stand_in()
+
+    def _send(self, call: Call, settle: Settle) -> None:
         outcomes: list[Outcome] = []
         try:
             outcomes = list(self._sqs.send(call))
@@ -75,3 +113,12 @@ class ThreadDispatcher:
             # Also when the thread ends by it: leases must not wait for an answer for ever.
             missing = len(call.entries) - len(outcomes)
             settle((outcomes + [Outcome.UNKNOWN] * missing)[: len(call.entries)])
+
+
+@dataclass(slots=True)
+class _Job:
+    """One call on its way through a thread."""
+
+    has_begun: bool = False
+    is_given_up: bool = False
+    stand_in_of: CallerThreads | None = field(default=None, repr=False)

@@ -19,6 +19,22 @@ class ConfigurationError(SqsHeartbeatError):
         super().__init__(f"sqs-heartbeat: {count} wrong:{lines}")
 
 
+class IncompatibleVersions(SqsHeartbeatError):
+    """Another package lacks what the heartbeat needs of it. Lists every name that is missing."""
+
+    def __init__(self, missing: Sequence[str], versions: str, tested: str) -> None:
+        self.missing = tuple(missing)
+        names = "1 name" if len(missing) == 1 else f"{len(missing)} names"
+        lines = "".join(f"\n  - {each}" for each in missing)
+        super().__init__(
+            f"sqs-heartbeat: {names} that the heartbeat needs can't be used with {versions}:"
+            f"{lines}\n"
+            f"Messages would be received without leases. Install Celery and kombu {tested}, or a "
+            "newer celery-sqs-heartbeat; or start the worker with --no-heartbeat-sqs, on queues "
+            "whose visibility timeout is longer than their longest task"
+        )
+
+
 class AlreadyHeld(SqsHeartbeatError):
     """The message must not be processed: it is being processed here, or has been.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from celery_sqs_heartbeat.core.calls import Action
+from celery_sqs_heartbeat.core.calls import Action, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.escaping import get_logger
 
-logger = logging.getLogger("celery_sqs_heartbeat")
+logger = get_logger("celery_sqs_heartbeat")
 
 _PERMISSION = {
     Action.EXTEND: "sqs:ChangeMessageVisibility",
@@ -15,9 +16,9 @@ _PERMISSION = {
     Action.DELETE: "sqs:DeleteMessage",
 }
 _WITHOUT = {
-    Action.EXTEND: "its messages are kept without leases",
-    Action.RELEASE: "its messages are kept without leases",
-    Action.DELETE: "messages whose task has ended stay in it and are tried again",
+    Action.EXTEND: "it is probed, and its leases may expire meanwhile",
+    Action.RELEASE: "it is probed, and its leases may expire meanwhile",
+    Action.DELETE: "messages whose task has ended stay in it, and their deletes are tried again",
 }
 _LEVELS = {
     EventKind.MESSAGE_RECEIVED: logging.DEBUG,
@@ -41,14 +42,18 @@ _LEVELS = {
 def log_event(event: Event) -> None:
     """Log one event, at the level that its kind deserves."""
     level = _LEVELS[event.kind]
+    if event.kind is EventKind.DELETE_ABANDONED and event.outcome is Outcome.LOST:
+        # Its lease had run out: the message comes back, and is deleted then.
+        level = logging.WARNING
     if not logger.isEnabledFor(level):
         return
     if event.action and event.kind is EventKind.PERMISSION_DENIED:
         logger.log(
             level,
-            "sqs-heartbeat: permission %s is missing on queue %s: %s until it is granted",
+            "sqs-heartbeat: permission %s is missing on queue %s%s: %s until it is granted",
             _PERMISSION[event.action],
             event.queue_url,
+            ", or the queue does not exist" if event.outcome is Outcome.NO_QUEUE else "",
             _WITHOUT[event.action],
         )
     elif event.action and event.kind is EventKind.PERMISSION_GRANTED:

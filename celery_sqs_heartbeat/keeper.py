@@ -65,7 +65,7 @@ class LeaseKeeper(KeeperService):
         """
         if self._is_forked():
             return Receipt.NEW
-        terms = terms or self._terms
+        terms = (terms or self._terms).with_room()
         self._note_terms(terms)
         with self._lock:
             now = self._clock()
@@ -143,6 +143,17 @@ class LeaseKeeper(KeeperService):
                 and lease.standing in (Standing.OURS, Standing.UNLEASED)
                 and self._clock() < lease.expires_at
             )
+
+    def is_lost(self, receipt_handle: str) -> bool:
+        """Return whether SQS says that the message is not ours any more, or we gave it up.
+
+        False for one that has expired: it may still be ours, and its lease may be saved.
+        """
+        if self._is_forked():
+            return False
+        with self._lock:
+            lease = self._book.get(receipt_handle)
+            return lease is not None and lease.standing is Standing.LOST
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""

@@ -63,7 +63,6 @@ class KeeperLoop:
         self._book = LeaseBook(jitter, board)
         self._dispatcher = dispatcher or ThreadDispatcher(sqs, MAX_CALLS)
         self._lock = UninterruptedLock()
-        self._in_flight = 0
         self._asleep_until = -math.inf
         self._rounds = RoundsThread(self.step, interval, clock, self._be_late)
 
@@ -78,9 +77,11 @@ class KeeperLoop:
             # Awake: what is told from here on is seen at the end of the step.
             self._asleep_until = -math.inf
             book, now = self._book, self._clock()
-            calls = book.plan(now, MAX_CALLS - self._in_flight)
-            self._in_flight += len(calls)
+            given_up = book.give_up(now)
+            calls = book.plan(now, MAX_CALLS - book.in_flight)
             events = book.take_events()
+        for call in given_up:
+            self._dispatcher.give_up(call)
         self._dispatch(book, calls)
         self._report(events)
         with self._lock:
@@ -102,7 +103,7 @@ class KeeperLoop:
     def _next_step(self, now: float) -> float:
         if self._book.has_news:
             return now
-        due = self._book.next_due(now) if self._in_flight < MAX_CALLS else math.inf
+        due = self._book.next_due(now, MAX_CALLS - self._book.in_flight)
         return min(due, now + self._interval)
 
     def _wake_if_due(self, now: float) -> None:
@@ -116,7 +117,6 @@ class KeeperLoop:
             try:
                 book.settle(call, outcomes, now)
             finally:
-                self._in_flight -= 1
                 events = book.take_events()
                 self._wake_if_due(now)
         self._report(events)

@@ -88,6 +88,17 @@ def start_thread(target: Callable[[], None], name: str) -> None:
         threading.Thread(target=target, name=name, daemon=True).start()
 
 
+def start_bare_thread(target: Callable[[], None]) -> None:
+    """Run `target` on a thread of the system's that takes no lock of Python's to be started.
+
+    So a signal's handler may start one, though it may have interrupted a thread's start.
+
+    Raises:
+        RuntimeError: The system grants no more threads.
+    """
+    _start_new_thread(target, ())
+
+
 def is_apart() -> bool:
     """Return whether this is a thread apart from those whose greenlets the tasks are."""
     return getattr(_here, "is_apart", False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import os
 import time
@@ -10,19 +9,21 @@ from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat.core.book import LeaseBook
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.core.lease import LeaseTerms, State
+from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.dispatch import SqsCalls
 from celery_sqs_heartbeat.health import KeeperHealth
 from celery_sqs_heartbeat.loop import KeeperLoop
+from celery_sqs_heartbeat.unconfirmed import log_unconfirmed
 from celery_sqs_heartbeat.watch import Watcher
-
-logger = logging.getLogger(__name__)
 
 #: How late a round is at least when it is called late, in seconds: less is everyday life
 #: on a busy machine.
 _LEAST_LATENESS = 1.0
 #: How often a flush looks whether it is through, in seconds.
 _FLUSH_POLL = 0.01
+#: How long the thread may take to end, in seconds: it waits for nothing, unless it hangs.
+_JOIN_SECONDS = 5.0
 
 
 class KeeperService(KeeperLoop):
@@ -56,11 +57,11 @@ class KeeperService(KeeperLoop):
                 self._watcher.start()
                 self._rounds.start()
 
-    def stop(self, timeout: float = 5.0) -> None:
+    def stop(self, timeout: float = FLUSH_SECONDS) -> None:
         """Flush, then end the thread. Does nothing when it is not running.
 
         Leases that are still held are dropped: their messages become visible by
-        themselves. `timeout` is in seconds.
+        themselves. `timeout` is that of the flush, in seconds.
         """
         if self._is_forked() or not self._rounds.is_wanted:
             return
@@ -69,26 +70,30 @@ class KeeperService(KeeperLoop):
         with self._lock:
             self._book = LeaseBook(self._jitter, self._board)
             self._rounds.stop()
-        self._rounds.join(timeout)
+        self._rounds.join(_JOIN_SECONDS)
         self._dispatcher.close()
 
-    def flush(self, timeout: float = 5.0) -> bool:
-        """Wait until every delete and release is confirmed; False if that took too long."""
+    def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
+        """Wait until every delete and release is confirmed; False if that took too long.
+
+        It logs which are not. `timeout` is in seconds.
+        """
         if self._is_forked() or not self._rounds.is_wanted:
             return True
         deadline = time.monotonic() + timeout
         # Not on a lock: a greenlet that waits must let others run.
-        while ending := self._book.ending:
+        while self._book.ending:
             if time.monotonic() >= deadline:
-                logger.warning(
-                    "sqs-heartbeat: %d deletes and releases were not confirmed within %g s; "
-                    "those messages will come back",
-                    ending,
-                    timeout,
-                )
-                return False
+                return self._give_up(timeout)
             time.sleep(_FLUSH_POLL)
         return True
+
+    def _give_up(self, timeout: float) -> bool:
+        """Log what is not confirmed after all; return whether that is nothing."""
+        with self._lock:
+            ending = [lease for lease in self._book.leases() if lease.state is not State.HELD]
+        log_unconfirmed(ending, timeout)
+        return not ending
 
     def now(self) -> float:
         """Return the time of the keeper's clock, in seconds."""

@@ -9,7 +9,6 @@ that another consumer step takes, is none of the net's.
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -17,9 +16,10 @@ from typing import Any
 
 from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.core.lease import Lease, State
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: How often it looks, in seconds.
 LOOK_SECONDS = 1.0

@@ -1,4 +1,4 @@
-"""Which versions run together."""
+"""Which versions run together, and which are tested together."""
 
 from __future__ import annotations
 
@@ -7,16 +7,37 @@ from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
 
 _PACKAGES = ("celery-sqs-heartbeat", "celery", "kombu", "boto3")
+#: The Celery and kombu versions that the tests run on.
+OLDEST_TESTED = (5, 5)
+NEWEST_TESTED = (5, 7)
+#: As users read it.
+TESTED = f"{'.'.join(map(str, OLDEST_TESTED))} to {'.'.join(map(str, NEWEST_TESTED))}"
 
 
 def running_versions() -> Mapping[str, str]:
     """Return Python's version and those of the packages that count, by name."""
-    return {"python": python_version(), **{name: _version(name) for name in _PACKAGES}}
+    return {"python": python_version(), **{name: version_of(name) for name in _PACKAGES}}
 
 
-def _version(package: str) -> str:
+def version_of(package: str) -> str:
+    """Return the version of a package that is installed."""
     try:
         return version(package)
     except PackageNotFoundError:
         # Run from a checkout, say.
         return "unknown"
+
+
+def at_least(package: str, wanted: tuple[int, int]) -> bool:
+    """Return whether a package is as new as that; so is one whose version is not known."""
+    numbers = _numbers(version_of(package))
+    return not numbers or numbers >= wanted
+
+
+def is_tested(version: str) -> bool:
+    """Return whether the tests run on that version of Celery or kombu."""
+    return OLDEST_TESTED <= _numbers(version) <= NEWEST_TESTED
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())

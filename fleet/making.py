@@ -11,6 +11,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.journal.layout import closed_segments
 from celery_sqs_heartbeat.journal.packing import unpack
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from fleet.truth import pairs_of
 from fleet.world import World
@@ -55,7 +56,7 @@ def make_fleet(out: Path, *, workers: int, hours: float, seed: int, copies: int 
 
 def _copy(segment: Path, journal: Path, number: int) -> None:
     wid = _other_id(segment.parent.name.removeprefix("worker="), number)
-    writer = SegmentWriter(journal, wid, Rotation(), lambda: 0.0)
+    writer = SegmentWriter(Root(journal, is_private=False), wid, Rotation(), lambda: 0.0)
     writer.write(_other_lines(segment, number))
     writer.rotate()
     if writer.fault is not None:

@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.journal.events import (
 from celery_sqs_heartbeat.journal.identity import Identity, WorkerInfo
 from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import Origin, microseconds, record_of
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 
 #: Lines that are written at once.
@@ -39,7 +40,9 @@ class Recorder:
         self._identity = identity
         self._clock = clock
         self._origin = Origin(wid=identity.wid, started_at=clock(), offset=wall)
-        self._writer = SegmentWriter(folder, identity.wid, Rotation(max_age=3600.0), clock)
+        self._writer = SegmentWriter(
+            Root(folder, is_private=False), identity.wid, Rotation(max_age=3600.0), clock
+        )
         self._waiting: list[tuple[int, bytes]] = []
 
     def __call__(self, event: Event) -> None:

@@ -9,12 +9,7 @@ from typing import Any
 from botocore.exceptions import (
     BotoCoreError,
     ClientError,
-    CredentialRetrievalError,
-    NoCredentialsError,
     ParamValidationError,
-    PartialCredentialsError,
-    TokenRetrievalError,
-    UnauthorizedSSOTokenError,
 )
 
 from celery_sqs_heartbeat.cli.facts import Answer, Tried
@@ -40,13 +35,6 @@ _OF_CREDENTIALS = frozenset(
         "UnrecognizedClientException",
     )
 )
-_NO_CREDENTIALS = (
-    CredentialRetrievalError,
-    NoCredentialsError,
-    PartialCredentialsError,
-    TokenRetrievalError,
-    UnauthorizedSSOTokenError,
-)
 
 
 def of_payload(payload: Mapping[str, Any], asked_at: float, answered_at: float) -> Answer:
@@ -55,17 +43,23 @@ def of_payload(payload: Mapping[str, Any], asked_at: float, answered_at: float) 
     return Answer(tried=Tried.ALLOWED, payload=payload, skew=skew)
 
 
-def of_error(error: Exception, endpoint: str, asked_at: float, answered_at: float) -> Answer:
-    """Return the answer that an error is. Never its text: that may quote a signature."""
+def of_error(
+    error: Exception, operation: str, endpoint: str, asked_at: float, answered_at: float
+) -> Answer:
+    """Return the answer that an error is. Never its text: that may quote a signature.
+
+    Args:
+        operation: The action that SQS was asked for, as it is called in its API reference.
+    """
     if isinstance(error, ClientError):
         code = _code(error.response.get("Error") or {})
-        return Answer(
-            tried=_tried(error, code),
-            reason=f"AssumeRole: {code}" if error.operation_name == "AssumeRole" else code,
-            skew=_skew(error.response, asked_at, answered_at),
-        )
+        skew = _skew(error.response, asked_at, answered_at)
+        if not outcomes.is_answer_to(error, operation):
+            reason = f"{error.operation_name}: {code}"
+            return Answer(tried=Tried.CREDENTIALS, reason=reason, skew=skew)
+        return Answer(tried=_tried(error, operation, code), reason=code, skew=skew)
     name = type(error).__name__
-    if isinstance(error, _NO_CREDENTIALS):
+    if isinstance(error, outcomes.NO_CREDENTIALS):
         return Answer(tried=Tried.CREDENTIALS, reason=name)
     if isinstance(error, (BotoCoreError, OSError)) and not isinstance(error, ParamValidationError):
         reason = f"{name} at {endpoint}" if endpoint else name
@@ -84,13 +78,13 @@ def whether_permitted(answer: Answer) -> Answer:
     return Answer(tried=answer.tried, reason=answer.reason, skew=answer.skew)
 
 
-def _tried(error: ClientError, code: str) -> Tried:
-    if error.operation_name == "AssumeRole" or code in _OF_CREDENTIALS:
+def _tried(error: ClientError, operation: str, code: str) -> Tried:
+    if code in _OF_CREDENTIALS:
         return Tried.CREDENTIALS
     if code in ("NonExistentQueue", "QueueDoesNotExist"):
         return Tried.NO_QUEUE
     status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    outcome = outcomes.of_exception(error)
+    outcome = outcomes.of_exception(error, operation)
     if outcome is Outcome.DENIED:
         return Tried.DENIED
     if outcome in (Outcome.THROTTLED, Outcome.FAILED) or (status or 0) >= 500:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from botocore import xform_name
+
 from celery_sqs_heartbeat.cli.answers import of_error, of_payload, whether_permitted
 from celery_sqs_heartbeat.cli.facts import Answer, QueueFacts, Tried
 from celery_sqs_heartbeat.cli.reading import Broker
@@ -49,7 +51,7 @@ class Asker:
             missing = Answer(tried=Tried.NO_QUEUE, reason="it is not in predefined_queues")
             return QueueFacts(name=name, found=missing)
         sqs_name = self._broker.sqs_name(name)
-        listed = self._call("", "list_queues", QueueNamePrefix=sqs_name)
+        listed = self._call("", "ListQueues", QueueNamePrefix=sqs_name)
         tries = {"sqs:ListQueues": listed}
         urls: Any = listed.payload.get("QueueUrls") or ()
         url = next((each for each in urls if each.rsplit("/", 1)[-1] == sqs_name), None)
@@ -60,7 +62,7 @@ class Asker:
         return QueueFacts(name=name, is_predefined=False, found=found, tries=tries)
 
     def _look_at(self, name: str, url: str, tries: Mapping[str, Answer]) -> QueueFacts:
-        found = self._call(url, "get_queue_attributes", QueueUrl=url, AttributeNames=["All"])
+        found = self._call(url, "GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])
         attributes: Any = found.payload.get("Attributes") or {}
         if found.tried is not Tried.NO_QUEUE:
             tries = {**tries, "sqs:GetQueueAttributes": found}
@@ -81,7 +83,7 @@ class Asker:
             "sqs:ReceiveMessage": whether_permitted(
                 self._call(
                     url,
-                    "receive_message",
+                    "ReceiveMessage",
                     QueueUrl=url,
                     MaxNumberOfMessages=0,
                     VisibilityTimeout=0,
@@ -91,13 +93,13 @@ class Asker:
             "sqs:ChangeMessageVisibility": whether_permitted(
                 self._call(
                     url,
-                    "change_message_visibility_batch",
+                    "ChangeMessageVisibilityBatch",
                     QueueUrl=url,
                     Entries=[{**_NO_HANDLE, "VisibilityTimeout": 0}],
                 )
             ),
             "sqs:DeleteMessage": whether_permitted(
-                self._call(url, "delete_message_batch", QueueUrl=url, Entries=[_NO_HANDLE])
+                self._call(url, "DeleteMessageBatch", QueueUrl=url, Entries=[_NO_HANDLE])
             ),
         }
 
@@ -109,10 +111,10 @@ class Asker:
             endpoint = client.meta.endpoint_url
             if endpoint in self._down:
                 return self._down[endpoint]
-            payload = getattr(client, operation)(**request)
+            payload = getattr(client, xform_name(operation))(**request)
         except Exception as error:
             # Whatever it is: that SQS can't be asked is what is to be told.
-            answer = of_error(error, endpoint, asked_at, self._clock())
+            answer = of_error(error, operation, endpoint, asked_at, self._clock())
             if answer.tried is Tried.UNREACHABLE and endpoint:
                 self._down[endpoint] = answer
             return answer

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from celery_sqs_heartbeat.cli.pages import PageAnswer
+from celery_sqs_heartbeat.escaping import escaped
 
-_STYLES = {"ok": "green", "late": "bold yellow", "dead": "bold red"}
+_STYLES = {"ok": "green", "late": "bold yellow", "deaf": "bold yellow", "dead": "bold red"}
 _BAD = ("expired", "lost", "capped", "unleased")
 
 
@@ -44,13 +45,13 @@ def _workers(answers: Sequence[PageAnswer]) -> Table:
     table = _table("Worker", "Keeper", "In flight", "Deletes", "Releases", "Oldest", numbers=4)
     for answer in answers:
         if answer.payload is None:
-            table.add_row(Text(answer.url), Text(answer.fault, "red"))
+            table.add_row(_text(answer.url), _text(answer.fault, "red"))
             continue
         told = answer.payload
         health = told["health"]["status"]
         table.add_row(
-            Text(told["worker"] or answer.url),
-            Text(health, _STYLES.get(health, "")),
+            _text(told["worker"] or answer.url),
+            _text(health, _STYLES.get(health, "")),
             str(told["in_flight"]),
             str(told["pending_deletes"]),
             str(told["pending_releases"]),
@@ -68,8 +69,8 @@ def _leases(answers: Sequence[PageAnswer]) -> Table:
     for (queue, task), leases in sorted(groups.items()):
         bad = sum(lease["standing"] in _BAD for lease in leases)
         table.add_row(
-            Text(queue),
-            Text(task),
+            _text(queue),
+            _text(task),
             str(len(leases)),
             _seconds(max(lease["held_for"] for lease in leases)),
             _seconds(min(lease["expires_in"] for lease in leases)),
@@ -84,6 +85,10 @@ def _table(*columns: str, numbers: int) -> Table:
         is_number = place >= len(columns) - numbers
         table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number)
     return table
+
+
+def _text(text: str, style: str = "") -> Text:
+    return Text(escaped(text), style)
 
 
 def _seconds(value: float | None) -> str:

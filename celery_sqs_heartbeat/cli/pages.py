@@ -52,7 +52,16 @@ def check_url(url: str) -> str | None:
         is_right = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         is_right = False
-    return None if is_right else f"{url!r} is no address like http://127.0.0.1:9808"
+    if not is_right:
+        return f"{url!r} is no address like http://127.0.0.1:9808"
+    if parts.query or parts.fragment or parts.username is not None:
+        # It is not shown: that may be the token.
+        return (
+            f"the address of {parts.hostname!r} has more than http://HOST:PORT: leave out what "
+            "follows ? or # and what is before @; a token goes into --token or, better, into "
+            "SQS_HEARTBEAT_STATUS_TOKEN"
+        )
+    return None
 
 
 def ask_all(urls: Sequence[str], token: str | None) -> list[PageAnswer]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS
+from celery_sqs_heartbeat.escaping import escaped
 from celery_sqs_heartbeat.settings import PREFIX
 
 if TYPE_CHECKING:
@@ -40,7 +41,7 @@ def as_settings(rows: Sequence[Row], names: Mapping[str, str]) -> str:
 
 def as_text(verdicts: Iterable[Verdict]) -> str:
     """Return a line for each setting that was compared."""
-    return "\n".join(["", *map(_line, verdicts)])
+    return "\n".join(["", *(escaped(_line(verdict)) for verdict in verdicts)])
 
 
 def _line(verdict: Verdict) -> str:
@@ -70,7 +71,7 @@ def _values(row: Row) -> str:
 def _comment(text: str, indent: str) -> Iterator[str]:
     start = f"{indent}# "
     yield from textwrap.wrap(
-        text,
+        escaped(text),
         _WIDTH,
         initial_indent=start,
         subsequent_indent=start,

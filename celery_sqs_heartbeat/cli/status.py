@@ -42,6 +42,7 @@ def status(
     """
     # Not at the top: every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.pages import ask_all, check_url
+    from celery_sqs_heartbeat.escaping import escaped
 
     for url in urls:
         if fault := check_url(url):
@@ -67,7 +68,7 @@ def status(
         print_tables(answers)
     if not has_answer:
         for answer in answers:
-            click.echo(f"{answer.url}: {answer.fault}", err=True)
+            click.echo(escaped(f"{answer.url}: {answer.fault}"), err=True)
         click.echo(
             "No worker answered. A worker has a status page when sqs_heartbeat_status is set; "
             "its log tells the address.",

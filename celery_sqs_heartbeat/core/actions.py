@@ -13,14 +13,20 @@ CALL_KIND = {
 }
 
 
+#: Leases that may still be saved.
+EXTENDABLE = frozenset({Standing.OURS, Standing.EXPIRED, Standing.UNLEASED})
+
+
 def next_action(lease: Lease) -> Action | None:
     """Return what the lease needs next, or None when it only waits for its owner."""
-    extendable = lease.terms.extend and lease.standing in (Standing.OURS, Standing.EXPIRED)
+    extendable = lease.terms.extend and lease.standing in EXTENDABLE
     if lease.state is State.HELD:
         return Action.EXTEND if extendable else None
     if lease.state is State.BACK:
         return Action.RELEASE
-    # A delete that SQS did not take is tried again, and the lease kept meanwhile.
+    # A delete that SQS did not take is tried again, and the lease kept meanwhile: unless the
+    # queue refuses extensions, as the delete must not wait for a probe.
+    extendable = extendable and lease.standing is not Standing.UNLEASED
     if lease.attempts and extendable and lease.extend_at < lease.end_at:
         return Action.EXTEND
     return Action.DELETE

@@ -16,10 +16,7 @@ from celery_sqs_heartbeat.core.actions import (
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, Call, CallKind, Entry
 from celery_sqs_heartbeat.core.lane import Lane
 from celery_sqs_heartbeat.core.lease import Lease
-
-#: Calls of one kind in flight for one queue: a queue whose calls hang must not
-#: take every connection from the others.
-MAX_CALLS_PER_LANE = 4
+from celery_sqs_heartbeat.core.policy import call_patience
 
 
 class Agenda:
@@ -37,6 +34,12 @@ class Agenda:
         self._due_entry = due_entry
         self._lanes: dict[tuple[str, CallKind], Lane] = {}
         self._numbers = itertools.count(1)
+        self._out: dict[int, Call] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls wait for their answer."""
+        return len(self._out)
 
     def put(self, lease: Lease) -> None:
         """Place the lease by its next action; nowhere while it is in a call."""
@@ -59,42 +62,63 @@ class Agenda:
         for each in self._lanes.values():
             each.advance(now, urgency)
         calls: list[Call] = []
-        while len(calls) < room and (lane := self._most_urgent_lane()) is not None:
+        while len(calls) < room and (lane := self._most_urgent_lane(now)) is not None:
             entries = self._take_entries(lane, now)
             if entries:
                 calls.append(self._begin(lane, entries, now))
         return calls
 
-    def end(self, call: Call) -> None:
-        """Note that a planned call is over; its leases may be placed again."""
+    def end(self, call: Call) -> bool:
+        """Note that a planned call is over; its leases may be placed again.
+
+        False where it was over before: its answer comes late.
+        """
+        if self._out.pop(call.number, None) is None:
+            return False
         self._lanes[call.queue_url, call.kind].in_flight -= 1
         for entry in call.entries:
             entry.lease.call = None
+        return True
 
-    def next_due(self, now: float) -> float:
-        """Return when `plan` next has something to do; infinity for never."""
-        if self._most_urgent_lane() is not None:
-            return now
-        times = (lane.next_due() for lane in self._lanes.values() if _has_room(lane))
-        return min((time for time in times if time is not None), default=math.inf)
+    def overdue(self, now: float) -> list[Call]:
+        """Return the calls whose answers were waited for long enough."""
+        return [call for call in self._out.values() if now >= _deadline(call)]
+
+    def refuse(self, queue_url: str, kind: CallKind, probe_at: float) -> None:
+        """Note that a queue refuses such calls: the next is one entry, not before `probe_at`."""
+        self._lanes[queue_url, kind].probe_at = probe_at
+
+    def grant(self, queue_url: str, kind: CallKind) -> None:
+        """Note that a queue takes such calls again."""
+        self._lanes[queue_url, kind].probe_at = None
+
+    def next_due(self, now: float, room: int) -> float:
+        """Return when there is next something to do, with that much room; infinity for never."""
+        times = [_deadline(call) for call in self._out.values()]
+        if room > 0:
+            dues = (lane.next_due(now) for lane in self._lanes.values())
+            times += [due for due in dues if due is not None]
+        return min(times, default=math.inf)
 
     def _begin(self, lane: Lane, entries: list[Entry], now: float) -> Call:
         call = Call(lane.kind, lane.queue_url, tuple(entries), now, next(self._numbers))
         for entry in entries:
             entry.lease.call = call
         lane.in_flight += 1
+        self._out[call.number] = call
         return call
 
-    def _most_urgent_lane(self) -> Lane | None:
+    def _most_urgent_lane(self, now: float) -> Lane | None:
         ready = [
             (first, index, lane)
             for index, lane in enumerate(self._lanes.values())
-            if _has_room(lane) and (first := lane.most_urgent()) is not None
+            if lane.may_call(now) and (first := lane.most_urgent()) is not None
         ]
         return min(ready)[2] if ready else None
 
     def _take_entries(self, lane: Lane, now: float) -> list[Entry]:
         entries: list[Entry] = []
+        most = MAX_BATCH_ENTRIES if lane.probe_at is None else 1
         for lease in lane.pop_ready():
             if lease.alone and entries:
                 lane.put_back(lease, urgency(lease))
@@ -103,12 +127,13 @@ class Agenda:
             if entry is None:
                 continue
             entries.append(entry)
-            if lease.alone or len(entries) == MAX_BATCH_ENTRIES:
+            if lease.alone or len(entries) == most:
                 return entries
         if entries:
             lane.fill_up(entries, lambda lease: early_entry_for(lease, now))
         return entries
 
 
-def _has_room(lane: Lane) -> bool:
-    return lane.in_flight < MAX_CALLS_PER_LANE
+def _deadline(call: Call) -> float:
+    threshold = min(entry.lease.terms.threshold for entry in call.entries)
+    return call.planned_at + call_patience(threshold)

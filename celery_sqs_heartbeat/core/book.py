@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.core.agenda import Agenda
 from celery_sqs_heartbeat.core.board import Board
 from celery_sqs_heartbeat.core.calls import Action, Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.core.expiry import ExpiryWatch
 from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms, Standing, State
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.core.settle import Settler
@@ -54,6 +55,7 @@ class LeaseBook:
         self._events: list[Event] = []
         self._has_news = False
         self._agenda = Agenda(self._due_entry)
+        self._expiries = ExpiryWatch()
         self._settler = Settler(self, jitter)
 
     def __len__(self) -> int:
@@ -114,7 +116,7 @@ class LeaseBook:
             self.forget(lease)
             lease = None
         known = lease is not None
-        is_denied = self._settler.is_denied(queue_url, CallKind.CHANGE_VISIBILITY, arrived_at)
+        is_refused = self._settler.is_refused(queue_url, CallKind.CHANGE_VISIBILITY)
         if lease is None:
             lease = Lease(
                 queue_url=queue_url,
@@ -127,7 +129,7 @@ class LeaseBook:
             self._by_key[lease.key] = lease
             if lease.key in self._finished:
                 self._want_done(lease, arrived_at)
-        lease.standing = Standing.UNLEASED if is_denied else Standing.OURS
+        lease.standing = Standing.UNLEASED if is_refused else Standing.OURS
         lease.take_receive(
             receipt_handle,
             receive_count=receive_count,
@@ -145,6 +147,7 @@ class LeaseBook:
         self._by_handle[receipt_handle] = lease
         if lease.state is State.DONE:
             lease.end_at = arrived_at
+        self.watch_expiry(lease)
         self.schedule(lease)
         receipt = Receipt.REDELIVERED if known else Receipt.NEW
         if lease.state is State.DONE:
@@ -221,22 +224,51 @@ class LeaseBook:
 
     def plan(self, now: float, room: int) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
+        for lease in self._expiries.pop_expired(now):
+            self.note_expiry(lease, now)
+            self.schedule(lease)
         return self._agenda.plan(now, room)
+
+    def give_up(self, now: float) -> list[Call]:
+        """Give up the calls that take too long, and return them: their leases join others.
+
+        What became of them is unknown. An answer that comes all the same is settled late.
+        """
+        calls = self._agenda.overdue(now)
+        for call in calls:
+            self.settle(call, [Outcome.UNKNOWN] * len(call.entries), now)
+        return calls
 
     def settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
         """Take in what SQS answered to each entry of a call, in their order."""
-        self._agenda.end(call)
+        is_late = not self._agenda.end(call)
+        if not is_late:
+            self._settler.note_answers(call, outcomes, now)
         for entry, outcome in zip(call.entries, outcomes, strict=True):
             lease = entry.lease
             # After a redelivery the answer speaks of a handle that no longer counts.
             if self.holds(lease) and entry.receipt_handle == lease.receipt_handle:
-                self._settler.settle(entry, outcome, call, now)
+                if is_late:
+                    self._settler.settle_late(entry, outcome, call, now)
+                else:
+                    self._settler.settle(entry, outcome, call, now)
             if self.holds(lease):
                 self.schedule(lease)
 
-    def next_due(self, now: float) -> float:
-        """Return when `plan` next has something to do; infinity for never."""
-        return self._agenda.next_due(now)
+    @property
+    def in_flight(self) -> int:
+        """How many calls wait for their answer, those given up left out."""
+        return self._agenda.in_flight
+
+    def next_due(self, now: float, room: int = 1) -> float:
+        """Return when `plan` or `give_up` next has something to do; infinity for never.
+
+        Args:
+            room: For how many more calls there is room. Without any, expiries still count.
+        """
+        expiry = self._expiries.next_time()
+        due = self._agenda.next_due(now, room)
+        return due if expiry is None else min(due, expiry)
 
     @property
     def has_news(self) -> bool:
@@ -254,6 +286,7 @@ class LeaseBook:
         for handle in lease.handles:
             self._by_handle.pop(handle, None)
         self._ending -= lease.state is not State.HELD
+        self._expiries.discard(lease)
         self._agenda.discard(lease)
         if self._board is not None:
             self._board.remove(lease)
@@ -263,6 +296,18 @@ class LeaseBook:
         self._agenda.put(lease)
         if self._board is not None:
             self._board.show(lease)
+
+    def watch_expiry(self, lease: Lease) -> None:
+        """Report when the lease expires, as its expiry is known now."""
+        self._expiries.watch(lease)
+
+    def refuse(self, queue_url: str, kind: CallKind, probe_at: float) -> None:
+        """Probe a queue that refused such a call, with one entry, not before `probe_at`."""
+        self._agenda.refuse(queue_url, kind, probe_at)
+
+    def grant(self, queue_url: str, kind: CallKind) -> None:
+        """Make such calls of a queue as usual again."""
+        self._agenda.grant(queue_url, kind)
 
     def report(
         self,
@@ -301,9 +346,9 @@ class LeaseBook:
     def note_expiry(self, lease: Lease, now: float) -> None:
         """Report, once, that our clock has passed the expiry of a lease.
 
-        Not of one whose task has ended: nobody need be told of that.
+        Not of one whose task has ended: its lease serves no one any more.
         """
-        if now >= lease.expires_at and lease.standing is Standing.OURS:
+        if now >= lease.expires_at and lease.standing in (Standing.OURS, Standing.UNLEASED):
             lease.standing = Standing.EXPIRED
             # Tries begin afresh: one soon may still save it, and haste is over after that.
             lease.attempts = min(lease.attempts, 1)

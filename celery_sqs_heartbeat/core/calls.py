@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.core.lease import Lease
 
@@ -41,10 +41,16 @@ class Outcome(enum.Enum):
     FAILED = "failed"
     #: No permission; nothing was done.
     DENIED = "denied"
+    #: SQS knows no such queue, or does not show it to us; nothing was done.
+    NO_QUEUE = "no-queue"
     #: SQS can't make sense of it; sending it again will not help.
     MALFORMED = "malformed"
     #: No usable answer: it may or may not have been done.
     UNKNOWN = "unknown"
+
+
+#: Answers that refuse a whole queue: they may end when a policy or the queue is back.
+REFUSALS = frozenset({Outcome.DENIED, Outcome.NO_QUEUE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +58,7 @@ class Entry:
     """One message in a call. `timeout` is in seconds and unused by a delete."""
 
     lease: Lease
-    receipt_handle: str
+    receipt_handle: str = field(repr=False)
     action: Action
     timeout: int = 0
 

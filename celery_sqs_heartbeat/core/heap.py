@@ -53,16 +53,21 @@ class LeaseHeap:
         """Take the lease out, if it is in."""
         self._live.pop(lease, None)
 
-    def first_time(self) -> float | None:
-        """Return the earliest time, or None when empty."""
+    def first(self) -> tuple[float, Lease] | None:
+        """Return the earliest time and its lease, or None when empty."""
         while self._entries:
             entry = self._entries[0]
             time, serial, lease = entry
             if self._live.get(lease) == serial:
-                return time
+                return time, lease
             if self._entries[0] is entry:
                 heapq.heappop(self._entries)
         return None
+
+    def first_time(self) -> float | None:
+        """Return the earliest time, or None when empty."""
+        first = self.first()
+        return None if first is None else first[0]
 
     def pop(self) -> Lease:
         """Take out and return the lease with the earliest time.

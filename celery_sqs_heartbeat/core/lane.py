@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, CallKind, Entry
 from celery_sqs_heartbeat.core.heap import LeaseHeap
 from celery_sqs_heartbeat.core.lease import Lease
 
+#: Calls of one kind in flight for one queue: a queue whose calls hang must not
+#: take every connection from the others.
+MAX_CALLS_PER_LANE = 4
 #: Leases that can't join a call which are looked past while filling it up.
 _MAX_PASSED_OVER = 10
 
@@ -23,6 +27,8 @@ class Lane:
         self.queue_url = queue_url
         self.kind = kind
         self.in_flight = 0
+        #: When the queue may be probed, after it refused a call; None while it does not.
+        self.probe_at: float | None = None
         self._waiting = LeaseHeap()
         self._ready = LeaseHeap()
 
@@ -45,9 +51,18 @@ class Lane:
             lease = self._waiting.pop()
             self._ready.put(lease, urgency(lease))
 
-    def next_due(self) -> float | None:
-        """Return when the next waiting lease is due, or None."""
-        return self._waiting.first_time()
+    def may_call(self, now: float) -> bool:
+        """Return whether another call may be made: of a queue that refuses, one at a time."""
+        if self.probe_at is not None:
+            return not self.in_flight and now >= self.probe_at
+        return self.in_flight < MAX_CALLS_PER_LANE
+
+    def next_due(self, now: float) -> float | None:
+        """Return when the next call can be made, as far as it does not wait for another."""
+        due = now if len(self._ready) else self._waiting.first_time()
+        if due is None or not self.may_call(math.inf):
+            return None
+        return due if self.probe_at is None else max(due, self.probe_at)
 
     def most_urgent(self) -> float | None:
         """Return the urgency of the first lease that is due, or None."""

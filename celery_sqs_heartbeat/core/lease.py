@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class Standing(enum.Enum):
     LOST = "lost"
     #: It reached `max_lease` or SQS's 12 hours and is not extended any more.
     CAPPED = "capped"
-    #: It is not extended: its task opted out, or the queue refuses extensions.
+    #: The queue refuses to extend it. It is probed, and the lease is ours until it expires.
     UNLEASED = "unleased"
 
 
@@ -66,6 +66,15 @@ class LeaseTerms:
         if threshold is None:
             threshold = visibility_timeout * DEFAULT_THRESHOLD_PART
         return cls(visibility_timeout=visibility_timeout, threshold=threshold)
+
+    def with_room(self) -> LeaseTerms:
+        """Return the terms, with the default threshold where theirs leaves no room.
+
+        An extension would be due again as soon as it is confirmed, and so without end.
+        """
+        if self.threshold < self.visibility_timeout:
+            return self
+        return replace(self, threshold=self.visibility_timeout * DEFAULT_THRESHOLD_PART)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -104,7 +113,7 @@ class Lease:
     held_since: float
     task: str | None = None
     task_id: str | None = None
-    receipt_handle: str = ""
+    receipt_handle: str = field(default="", repr=False)
     receive_count: int = 0
     received_at: float = 0.0
     expires_at: float = 0.0
@@ -124,8 +133,8 @@ class Lease:
     alone: bool = False
     cap_is_near: bool = False
     certain: bool = True
-    handles: list[str] = field(default_factory=list)
-    call: Call | None = None
+    handles: list[str] = field(default_factory=list, repr=False)
+    call: Call | None = field(default=None, repr=False)
 
     @property
     def key(self) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, Lease
 
 #: First pause after a passing fault, in seconds. A dropped packet is over by then.
@@ -17,9 +18,22 @@ MIN_RETRY_SECONDS = 0.02
 #: A pause takes at most this part of the margin that is left, so that a lease in
 #: trouble gets many tries before it expires rather than one long wait.
 MARGIN_PARTS = 8
+#: First and longest pause before a queue that refused a call is probed, in seconds. A policy that
+#: is being replaced refuses for moments; changes take up to minutes to reach SQS.
+PROBE_SECONDS = 0.2
+MAX_PROBE_SECONDS = 10.0
+#: A call may take this part of the smallest threshold in it before its leases join another.
+CALL_PART = 0.6
+#: Bounds of that, in seconds. botocore gives up reading after half a threshold, which is 0.5 to
+#: 5 s: so these are for what its timeouts leave out, as name resolution and credentials.
+MIN_CALL_SECONDS = 0.6
+MAX_CALL_SECONDS = 20.0
 #: Acks gather for at most this long, in seconds, to share one DeleteMessageBatch.
 GATHER_SECONDS = 0.05
-
+#: A keeper that ends waits this long for its deletes and releases to be confirmed, in seconds.
+#: Half of Kubernetes' default grace period of 30 s (terminationGracePeriodSeconds): the other half
+#: is for the tasks that run and for the journal's last segment.
+FLUSH_SECONDS = 15.0
 
 #: The part of the time a lease may last after which its end is said to be near.
 NEAR_THE_END_PART = 0.9
@@ -114,6 +128,26 @@ def retry_delay(attempts: int, *, margin: float, throttled: bool, jitter: float)
     return max(MIN_RETRY_SECONDS, pause * (0.5 + 0.5 * jitter))
 
 
+def probe_delay(refusals: int, *, jitter: float) -> float:
+    """Return the pause before a queue is probed again, in seconds.
+
+    Args:
+        refusals: Refused probes in a row, at least 1; each doubles the pause.
+        jitter: 0 to 1, random: spreads probes over the upper half of the pause.
+    """
+    pause = min(PROBE_SECONDS * 2.0 ** min(refusals - 1, 16), MAX_PROBE_SECONDS)
+    return pause * (0.5 + 0.5 * jitter)
+
+
+def call_patience(threshold: float) -> float:
+    """Return how long the leases of a call wait for its answer, in seconds.
+
+    Args:
+        threshold: The smallest of the leases in it, in seconds.
+    """
+    return min(max(threshold * CALL_PART, MIN_CALL_SECONDS), MAX_CALL_SECONDS)
+
+
 def poison_delay(receive_count: int, *, visibility_timeout: int) -> int:
     """Return the release delay on a queue with no dead-letter queue, in seconds.
 
@@ -124,6 +158,11 @@ def poison_delay(receive_count: int, *, visibility_timeout: int) -> int:
     return max(1, min(1 << doublings, visibility_timeout))
 
 
+def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold: float) -> int:
+    """Return how many leases so many full batches a second keep extended."""
+    return math.floor(calls_per_second * MAX_BATCH_ENTRIES * (visibility_timeout - threshold))
+
+
 def implied_calls_per_second(leases: int, *, visibility_timeout: float, threshold: float) -> float:
     """Return how many full batches a second keep that many leases extended."""
-    return leases / 10 / (visibility_timeout - threshold)
+    return leases / MAX_BATCH_ENTRIES / (visibility_timeout - threshold)

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.core import policy
-from celery_sqs_heartbeat.core.calls import Action, Answer, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.core.actions import EXTENDABLE
+from celery_sqs_heartbeat.core.calls import (
+    REFUSALS,
+    Action,
+    Answer,
+    Call,
+    CallKind,
+    Entry,
+    Outcome,
+)
 from celery_sqs_heartbeat.core.events import EventKind
-from celery_sqs_heartbeat.core.lease import Lease, Standing, State
+from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, Lease, Standing, State
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.core.book import LeaseBook
 
-#: How long a queue that refused extensions for want of a permission goes without
-#: leases before a new message tries again, in seconds. Changes of IAM policies
-#: take up to some minutes to reach SQS.
-DENIED_SECONDS = 60.0
 #: Pause before a delete that was refused for want of a permission is tried again.
-DENIED_DELETE_RETRY_SECONDS = 30.0
+REFUSED_DELETE_RETRY_SECONDS = 30.0
 
 
 class Settler:
@@ -27,24 +34,31 @@ class Settler:
     def __init__(self, book: LeaseBook, jitter: Callable[[], float]) -> None:
         self._book = book
         self._jitter = jitter
-        self._denied_until: dict[tuple[str, CallKind], float] = {}
+        self._refusals: dict[tuple[str, CallKind], _Refusals] = {}
 
-    def is_denied(self, queue_url: str, kind: CallKind, now: float) -> bool:
-        """Return whether the action was refused on that queue a short while ago."""
-        return self._denied_until.get((queue_url, kind), now) > now
+    def is_refused(self, queue_url: str, kind: CallKind) -> bool:
+        """Return whether the action was refused on that queue, and again when it was probed.
+
+        One refusal may be that of a policy which is being replaced at the moment.
+        """
+        refusals = self._refusals.get((queue_url, kind))
+        return refusals is not None and refusals.count > 1
+
+    def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
+        """Take in what the answers to a call say of its queue as a whole."""
+        by_outcome = dict(zip(reversed(outcomes), reversed(call.entries), strict=True))
+        if Outcome.DONE in by_outcome:
+            self._granted(Answer(call, by_outcome[Outcome.DONE], Outcome.DONE), now)
+        elif refusals := REFUSALS & by_outcome.keys():
+            outcome = min(refusals, key=lambda each: each.value)
+            self._refused(Answer(call, by_outcome[outcome], outcome), now)
+        elif call.kind is CallKind.CHANGE_VISIBILITY:
+            # Not refused, though not done: a whole batch may go next.
+            self._book.grant(call.queue_url, call.kind)
 
     def settle(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
         """Take in one answer. The book schedules the lease afresh afterwards."""
         lease, answer = entry.lease, Answer(call, entry, outcome)
-        if outcome is Outcome.DENIED:
-            self._denied(lease, answer, now)
-            if not self._book.holds(lease):
-                return
-        elif outcome is Outcome.DONE and (lease.queue_url, call.kind) in self._denied_until:
-            del self._denied_until[lease.queue_url, call.kind]
-            if call.kind is CallKind.CHANGE_VISIBILITY:
-                self._lease_again(lease.queue_url, now)
-            self._book.report(EventKind.PERMISSION_GRANTED, lease, now, answer)
         if outcome is Outcome.MALFORMED and len(call.entries) > 1:
             # One bad entry may have spoilt the whole call: each gets one of its own.
             lease.alone = True
@@ -54,6 +68,20 @@ class Settler:
         elif entry.action is Action.RELEASE:
             self._released(lease, answer, now)
         else:
+            self._deleted(lease, answer, now)
+
+    def settle_late(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
+        """Take in the answer to a call that was given up: only a success says anything.
+
+        It counts from the planning of its call as any other does.
+        """
+        lease, answer = entry.lease, Answer(call, entry, outcome)
+        if outcome is not Outcome.DONE:
+            return
+        is_wanted = lease.state is not State.BACK and lease.standing in EXTENDABLE
+        if entry.action is Action.EXTEND and is_wanted:
+            self._extended(lease, answer, now)
+        elif entry.action is Action.DELETE:
             self._deleted(lease, answer, now)
 
     def _extended(self, lease: Lease, answer: Answer, now: float) -> None:
@@ -68,6 +96,8 @@ class Settler:
             lease.extensions += 1
             if lease.standing is Standing.EXPIRED and lease.state is State.DONE:
                 self._hurry_delete(lease, now)
+            if lease.standing is Standing.EXPIRED:
+                self._book.watch_expiry(lease)
             lease.standing = Standing.OURS
             if lease.state is State.HELD:
                 lease.attempts = 0
@@ -85,20 +115,25 @@ class Settler:
         elif outcome is Outcome.CAPPED:
             lease.standing = Standing.CAPPED
             report(EventKind.LEASE_CAPPED, lease, now, answer)
-        elif outcome is not Outcome.DENIED:
+        else:
             report(EventKind.EXTENSION_FAILED, lease, now, answer)
             self._book.note_expiry(lease, now)
-            lease.extend_at = now + self._pause(lease, outcome, now)
+            if outcome not in REFUSALS:
+                lease.extend_at = now + self._pause(lease, outcome, now)
 
     def _hurry_delete(self, lease: Lease, now: float) -> None:
         """Try a delete again at once: its pause has grown since the lease expired."""
-        if not self.is_denied(lease.queue_url, CallKind.DELETE, now):
+        if (lease.queue_url, CallKind.DELETE) not in self._refusals:
             lease.end_at = min(lease.end_at, now)
 
     def _released(self, lease: Lease, answer: Answer, now: float) -> None:
         outcome = answer.outcome
         if outcome in (Outcome.THROTTLED, Outcome.FAILED):
             lease.end_at = now + self._pause(lease, outcome, now)
+            return
+        if outcome in REFUSALS:
+            # The queue is probed. It counts as a try: no extension may follow it.
+            lease.attempts += 1
             return
         # Not repeated when its fate is unknown: if the first one took effect, the
         # message may be someone else's by now and the second would take it away.
@@ -107,20 +142,15 @@ class Settler:
         self._book.forget(lease)
 
     def _deleted(self, lease: Lease, answer: Answer, now: float) -> None:
-        outcome = answer.outcome
-        if outcome in (Outcome.DONE, Outcome.LOST):
-            kind = EventKind.MESSAGE_DELETED
-        elif outcome in (Outcome.MALFORMED, Outcome.CAPPED):
-            kind = EventKind.DELETE_ABANDONED
-        else:
-            self._book.report(EventKind.DELETE_FAILED, lease, now, answer)
-            pause = self._pause(lease, outcome, now)
-            lease.end_at = now + max(
-                pause, DENIED_DELETE_RETRY_SECONDS if outcome is Outcome.DENIED else 0.0
-            )
+        kind = _end_of_delete(lease, answer.outcome, now)
+        cause = "delete refused" if kind is EventKind.DELETE_ABANDONED else ""
+        self._book.report(kind, lease, now, answer, cause)
+        if kind is not EventKind.DELETE_FAILED:
+            self._book.forget(lease)
             return
-        self._book.report(kind, lease, now, answer)
-        self._book.forget(lease)
+        pause = self._pause(lease, answer.outcome, now)
+        is_refused = answer.outcome in REFUSALS
+        lease.end_at = now + max(pause, REFUSED_DELETE_RETRY_SECONDS if is_refused else 0.0)
 
     def _pause(self, lease: Lease, outcome: Outcome, now: float) -> float:
         lease.attempts += 1
@@ -131,32 +161,66 @@ class Settler:
             jitter=self._jitter(),
         )
 
-    def _denied(self, lease: Lease, answer: Answer, now: float) -> None:
+    def _refused(self, answer: Answer, now: float) -> None:
         kind = answer.call.kind
-        key = (lease.queue_url, kind)
-        if key not in self._denied_until:
-            self._book.report(EventKind.PERMISSION_DENIED, lease, now, answer)
-        if self.is_denied(*key, now):
+        key = (answer.call.queue_url, kind)
+        refusals = self._refusals.get(key)
+        if refusals is None:
+            self._book.report(EventKind.PERMISSION_DENIED, answer.entry.lease, now, answer)
+            refusals = self._refusals[key] = _Refusals()
+        elif answer.call.planned_at <= refusals.last_at:
+            # It was sent before the answer to the last one was in.
             return
-        self._denied_until[key] = now + DENIED_SECONDS
+        refusals.count, refusals.last_at = refusals.count + 1, now
         if kind is CallKind.CHANGE_VISIBILITY:
-            self._stop_leasing(lease.queue_url, now)
+            pause = policy.probe_delay(refusals.count, jitter=self._jitter())
+            self._book.refuse(*key, now + pause)
+            if self.is_refused(*key):
+                self._stop_leasing(answer.call.queue_url, now)
+
+    def _granted(self, answer: Answer, now: float) -> None:
+        queue_url, kind = answer.call.queue_url, answer.call.kind
+        if self._refusals.pop((queue_url, kind), None) is None:
+            return
+        self._book.report(EventKind.PERMISSION_GRANTED, answer.entry.lease, now, answer)
+        if kind is CallKind.CHANGE_VISIBILITY:
+            self._book.grant(queue_url, kind)
+            self._lease_again(queue_url, now)
 
     def _lease_again(self, queue_url: str, now: float) -> None:
         for lease in self._book.leases():
-            if (
-                lease.queue_url == queue_url
-                and lease.standing is Standing.UNLEASED
-                and now < lease.expires_at
-            ):
-                lease.standing = Standing.OURS
+            if lease.queue_url == queue_url and lease.standing is Standing.UNLEASED:
+                is_over = now >= lease.expires_at
+                lease.standing = Standing.EXPIRED if is_over else Standing.OURS
                 self._book.schedule(lease)
 
     def _stop_leasing(self, queue_url: str, now: float) -> None:
+        """Let what is to be released lapse, and show that the others are not extended."""
         for lease in [each for each in self._book.leases() if each.queue_url == queue_url]:
             if lease.state is State.BACK:
                 self._book.report(EventKind.MESSAGE_LAPSING, lease, now)
                 self._book.forget(lease)
-            elif lease.standing in (Standing.OURS, Standing.EXPIRED):
+            elif lease.standing is Standing.OURS or lease.state is State.DONE:
                 lease.standing = Standing.UNLEASED
                 self._book.schedule(lease)
+
+
+@dataclass(slots=True)
+class _Refusals:
+    """How often a queue refused an action in a row, each probe after the refusal before it."""
+
+    count: int = 0
+    last_at: float = -math.inf
+
+
+def _end_of_delete(lease: Lease, outcome: Outcome, now: float) -> EventKind:
+    """Return what became of a delete: confirmed, given up for good, or to be repeated."""
+    if outcome is Outcome.DONE:
+        return EventKind.MESSAGE_DELETED
+    if outcome in (Outcome.LOST, Outcome.MALFORMED, Outcome.CAPPED):
+        # A FIFO queue takes no handle that has expired: the message is still there. SQS confirms
+        # the delete of what is deleted, so LOST does not say that an earlier try succeeded.
+        return EventKind.DELETE_ABANDONED
+    # After 12 hours SQS has shown the message again, unless its queue is gone.
+    is_over = outcome in REFUSALS and now >= lease.received_at + MAX_VISIBILITY_SECONDS
+    return EventKind.DELETE_ABANDONED if is_over else EventKind.DELETE_FAILED

@@ -1,21 +1,25 @@
-"""Where every process of a worker finds the worker's table of leases."""
+"""Where every process of a worker finds the worker's table of leases.
+
+Forked processes inherit it. Others find it by a path: that of the worker's own open descriptor
+where the system has such paths (Linux), as no cleaner of temporary files takes that away, and none
+is left behind. Processes of billiard inherit no descriptor but those that it names itself.
+"""
 
 from __future__ import annotations
 
 import atexit
-import contextlib
 import logging
 import os
-import tempfile
 from mmap import ACCESS_READ, mmap
 
 from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.sharedfile import SharedFile
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.errors import NoLease
 
 logger = logging.getLogger(__name__)
 
-#: Names the table's file to pool processes that are not forked.
+#: Names the path of the table to pool processes that are not forked.
 VARIABLE = "CELERY_SQS_HEARTBEAT_TABLE"
 #: A table of 1 MB, of which the system gives what is written to. Tasks with an ETA are
 #: held without bound.
@@ -24,7 +28,7 @@ LEAST_PLACES = 16_384
 PLACES_A_LEASE = 4
 
 _table: Table | None = None
-_path: str | None = None
+_file: SharedFile | None = None
 _pid = 0
 
 
@@ -34,15 +38,14 @@ def share_board(leases: int, *, in_file: bool) -> LeaseBoard | None:
     Args:
         leases: The most messages the worker holds at once; 0 for no bound.
         in_file: Whether children start as interpreters of their own, and can't inherit it.
-            The file is the user's alone, and only a killed worker leaves it behind.
     """
-    global _table, _path, _pid
+    global _table, _file, _pid
     unshare_board()
     # A forked process has those of its parent until now.
-    _path, _pid = None, os.getpid()
+    _file, _pid = None, os.getpid()
     size = Table.size_for(max(LEAST_PLACES, PLACES_A_LEASE * leases))
     try:
-        memory = _new_file(size) if in_file else mmap(-1, size)
+        memory = _share_file(size) if in_file else mmap(-1, size)
     except OSError as error:
         logger.warning(
             "sqs-heartbeat: no memory to share for %d leases: current_lease will be none: %s",
@@ -56,16 +59,15 @@ def share_board(leases: int, *, in_file: bool) -> LeaseBoard | None:
 
 def unshare_board() -> None:
     """Take the board back. Does nothing in a forked child, nor where there is none."""
-    global _table, _path
+    global _table, _file
     if _pid != os.getpid():
         return
     _table = None
-    if _path is not None:
+    if _file is not None:
         atexit.unregister(unshare_board)
         os.environ.pop(VARIABLE, None)
-        with contextlib.suppress(OSError):
-            os.unlink(_path)
-        _path = None
+        _file.close()
+        _file = None
 
 
 def shared_table() -> Table:
@@ -87,18 +89,9 @@ def shared_table() -> Table:
     return _table
 
 
-def _new_file(size: int) -> mmap:
-    global _path
-    descriptor, path = tempfile.mkstemp(prefix="celery-sqs-heartbeat-")
-    with open(descriptor, "r+b") as file:
-        try:
-            # Written, not just made so long: a full disk would end the worker later.
-            file.write(bytes(size))
-            file.flush()
-            memory = mmap(file.fileno(), size)
-        except OSError:
-            os.unlink(path)
-            raise
-    _path = os.environ[VARIABLE] = path
+def _share_file(size: int) -> mmap:
+    global _file
+    _file = SharedFile(size)
+    os.environ[VARIABLE] = _file.path
     atexit.register(unshare_board)
-    return memory
+    return _file.memory

@@ -1,4 +1,7 @@
-"""Where a journal's segments are: FOLDER/dt=YYYY-MM-DD/worker=<wid>/seg-N.jsonl.zst."""
+"""Where a journal's segments are: FOLDER/dt=YYYY-MM-DD/worker=<wid>/seg-N.jsonl.zst.
+
+The lists are for those who read journals. A worker finds its own by `rooted`.
+"""
 
 from __future__ import annotations
 
@@ -20,29 +23,34 @@ def day_of(ts: int) -> str:
     return datetime.date.fromordinal(_EPOCH_DAY + ts // _DAY_MICROSECONDS).isoformat()
 
 
-def segment_path(folder: Path, day: str, wid: str, number: int) -> Path:
-    """Return the path of an open segment."""
-    return folder / f"dt={day}" / f"worker={wid}" / f"seg-{number}{OPEN_SUFFIX}"
+def segment_path(day: str, wid: str, number: int) -> Path:
+    """Return the path of an open segment, below the journal's folder."""
+    return Path(f"dt={day}", f"worker={wid}", f"seg-{number}{OPEN_SUFFIX}")
 
 
-def hidden(path: Path) -> Path:
+def hidden(name: str) -> str:
     """Return the name that a file has until it is whole: readers pass over it."""
-    return path.with_name(f".{path.name}")
+    return f".{name}"
 
 
 def closed_path(path: Path) -> Path:
     """Return the path that an open segment has once it is closed."""
-    return path.with_name(path.name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX)
+    return path.with_name(closed_name(path.name))
+
+
+def closed_name(name: str) -> str:
+    """Return the name that an open segment has once it is closed."""
+    return name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX
 
 
 def open_segments(folder: Path, day: str = "*") -> list[Path]:
     """Return the segments that are not closed, in order; those of a day, where one is given."""
-    return _ordered(folder.glob(f"dt={day}/worker=*/seg-*{OPEN_SUFFIX}"))
+    return ordered(folder.glob(f"dt={day}/worker=*/seg-*{OPEN_SUFFIX}"))
 
 
 def closed_segments(folder: Path) -> list[Path]:
     """Return the closed segments, in order."""
-    return _ordered(folder.glob(f"dt=*/worker=*/seg-*{CLOSED_SUFFIX}"))
+    return ordered(folder.glob(f"dt=*/worker=*/seg-*{CLOSED_SUFFIX}"))
 
 
 def all_segments(folder: Path) -> Iterator[Path]:
@@ -51,10 +59,11 @@ def all_segments(folder: Path) -> Iterator[Path]:
     still_open, closed = open_segments(folder), closed_segments(folder)
     shown = set(closed)
     left = [path for path in still_open if closed_path(path) not in shown]
-    yield from _ordered([*closed, *left])
+    yield from ordered([*closed, *left])
 
 
-def _ordered(paths: Iterable[Path]) -> list[Path]:
+def ordered(paths: Iterable[Path]) -> list[Path]:
+    """Return segments by day, worker and number."""
     return sorted(paths, key=lambda path: (path.parts[-3:-1], _number(path)))
 
 

@@ -15,10 +15,11 @@ from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.mapping import Origin
 from celery_sqs_heartbeat.journal.packing import Opener, require_zstandard
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.scribe import Scribe, wall_clock
 from celery_sqs_heartbeat.journal.shipping import Shipper
-from celery_sqs_heartbeat.journal.spool import make_spool_root, spool_folder
+from celery_sqs_heartbeat.journal.spool import own_spool
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from celery_sqs_heartbeat.settings.target import Destination, parse_target
 
@@ -44,14 +45,14 @@ def open_journal(
 
     Args:
         target: A folder, or `s3://bucket/prefix`.
-        spool: The folder for segments that wait to be shipped; one among the temporary
-            files where none is given.
+        spool: The folder for segments that wait to be shipped, which must be this user's
+            alone; one among the temporary files where none is given.
         spool_limit: Of those segments, in bytes; the oldest go.
         queue_limit: Events that wait to be written; more are dropped.
         rotation: When segments are closed.
         clock: That of the keeper, in seconds.
         wall: Microseconds since 1970.
-        opener: Opens files for writing.
+        opener: Makes files of descriptors, for writing.
         new_client: Returns a boto3 client for S3. Called on a thread of the journal's.
 
     Raises:
@@ -63,31 +64,23 @@ def open_journal(
         raise ConfigurationError([f"sqs_heartbeat_journal={target!r}: {error}"]) from None
     require_zstandard()
     shipper = None
-    prepare: Callable[[], None] = _nothing
     if isinstance(place, Destination):
-        folder = spool or spool_folder(place.bucket, place.prefix)
-        prepare = _nothing if spool else make_spool_root
+        root = Root(spool, is_private=True) if spool else own_spool(place.bucket, place.prefix)
         shipper = Shipper(
-            folder, place, limit=spool_limit, clock=time.monotonic, new_client=new_client
+            root, place, limit=spool_limit, clock=time.monotonic, new_client=new_client
         )
     else:
-        folder = place
+        root = Root(place, is_private=False)
     identity = Identity.here(wall())
     backlog = Backlog(queue_limit)
-    writer = SegmentWriter(
-        folder, identity.wid, rotation or Rotation(), clock, opener=opener, prepare=prepare
-    )
+    writer = SegmentWriter(root, identity.wid, rotation or Rotation(), clock, opener=opener)
     scribe = Scribe(
         backlog,
         writer,
-        folder,
+        root,
         Origin(wid=identity.wid, started_at=clock(), offset=0),
         clock=clock,
         wall=wall,
         shipper=shipper,
     )
     return Journal(backlog, scribe, identity, clock, shipper)
-
-
-def _nothing() -> None:
-    """Prepare nothing: the folder is made with its first segment."""

@@ -9,15 +9,16 @@ from io import FileIO
 from pathlib import Path
 
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.journal.folders import Folder
 from celery_sqs_heartbeat.journal.layout import hidden
 from celery_sqs_heartbeat.journal.lines import is_whole
 
 #: Of lines in a frame, before compression: larger ones compress hardly better.
 FRAME_BYTES = 1 << 20
 
-#: Opens a file as `FileIO` does: whatever is written must not wait in a buffer, which a
-#: forked child would write once more.
-Opener = Callable[[Path, str], FileIO]
+#: Makes a file of a descriptor, as `FileIO` does: whatever is written must not wait in a buffer,
+#: which a forked child would write once more.
+Opener = Callable[[int, str], FileIO]
 
 
 def require_zstandard() -> None:
@@ -37,8 +38,11 @@ def require_zstandard() -> None:
         ) from None
 
 
-def pack(source: FileIO, target: Path, opener: Opener = FileIO) -> int:
+def pack(source: FileIO, folder: Folder, name: str, opener: Opener = FileIO) -> int:
     """Compress a segment's lines into a file that is there whole or not at all.
+
+    Args:
+        name: Of that file, in its folder.
 
     Returns:
         How many lines were kept out as they are torn. With no line left there is no file.
@@ -49,10 +53,13 @@ def pack(source: FileIO, target: Path, opener: Opener = FileIO) -> int:
     import zstandard
 
     compress = zstandard.ZstdCompressor(write_checksum=True).compress
-    draft = hidden(target)
+    draft = hidden(name)
     torn = size = 0
+    # Left by one that was killed meanwhile. No file that is there is ever written to.
+    with contextlib.suppress(FileNotFoundError):
+        folder.remove(draft)
     try:
-        with opener(draft, "wb") as file:
+        with opener(folder.create(draft), "rb+") as file:
             for lines in _frames(source):
                 whole = [line for line in lines if is_whole(line)]
                 torn += len(lines) - len(whole)
@@ -62,11 +69,11 @@ def pack(source: FileIO, target: Path, opener: Opener = FileIO) -> int:
                     size += len(frame)
             os.fsync(file.fileno())
         if size:
-            draft.replace(target)
+            folder.rename(draft, name)
     finally:
         # It is gone if all went well.
         with contextlib.suppress(OSError):
-            draft.unlink()
+            folder.remove(draft)
     return torn
 
 
@@ -76,15 +83,20 @@ def unpack(path: Path) -> Iterator[bytes]:
     Raises:
         OSError: The file can't be read.
     """
+    with FileIO(path) as file:
+        yield from lines_of(file)
+
+
+def lines_of(file: FileIO) -> Iterator[bytes]:
+    """Return the lines of a closed segment that is open, as `unpack` does."""
     import zstandard
 
-    with path.open("rb") as file:
-        reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-        rest = b""
-        with contextlib.suppress(zstandard.ZstdError):
-            while data := reader.read(FRAME_BYTES):
-                *lines, rest = (rest + data).split(b"\n")
-                yield from (line + b"\n" for line in lines)
+    reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
+    rest = b""
+    with contextlib.suppress(zstandard.ZstdError):
+        while data := reader.read(FRAME_BYTES):
+            *lines, rest = (rest + data).split(b"\n")
+            yield from (line + b"\n" for line in lines)
 
 
 def write_all(file: FileIO, data: bytes) -> None:

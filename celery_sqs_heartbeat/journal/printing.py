@@ -6,6 +6,8 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
+from celery_sqs_heartbeat.escaping import escaped
+
 _MICROSECONDS = 1_000_000
 #: Told in words, or by the worker's other lines.
 _HEAD = frozenset({"v", "ts", "mono", "seq", "ev", "wid", "queue", "msg", "dlv", "task", "task_id"})
@@ -16,7 +18,7 @@ def text_of(fields: dict[str, Any]) -> str:
     at = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(
         microseconds=fields["ts"]
     )
-    return "  ".join(
+    line = "  ".join(
         part
         for part in (
             f"{at:%Y-%m-%d %H:%M:%S}.{at.microsecond // 1000:03}Z",
@@ -27,6 +29,7 @@ def text_of(fields: dict[str, Any]) -> str:
         )
         if part
     )
+    return escaped(line)
 
 
 def _message(fields: dict[str, Any]) -> str:

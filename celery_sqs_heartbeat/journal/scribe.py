@@ -7,7 +7,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from celery_sqs_heartbeat.journal.backlog import Backlog, Make
@@ -15,6 +14,7 @@ from celery_sqs_heartbeat.journal.layout import day_of
 from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import Origin
 from celery_sqs_heartbeat.journal.recovery import recover
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.trouble import Trouble
 from celery_sqs_heartbeat.journal.writer import SegmentWriter
@@ -50,7 +50,7 @@ class Scribe:
         self,
         backlog: Backlog,
         writer: SegmentWriter,
-        folder: Path,
+        root: Root,
         origin: Origin,
         *,
         clock: Callable[[], float],
@@ -59,7 +59,7 @@ class Scribe:
     ) -> None:
         self._backlog = backlog
         self._writer = writer
-        self._folder = folder
+        self._root = root
         self._origin = origin
         self._clock = clock
         self._wall = wall
@@ -139,7 +139,11 @@ class Scribe:
     def _recover(self, *, everywhere: bool) -> None:
         now = self._wall()
         days = ("*",) if everywhere else (day_of(now - _DAY_MICROSECONDS), day_of(now))
-        found = recover(self._folder, days)
+        try:
+            found = recover(self._root, days)
+        except OSError as error:
+            self._note(error)
+            return
         self.torn += found.torn
         if found.segments:
             logger.info(

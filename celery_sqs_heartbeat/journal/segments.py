@@ -10,8 +10,10 @@ from io import FileIO
 from pathlib import Path
 
 from celery_sqs_heartbeat.journal import locks
-from celery_sqs_heartbeat.journal.layout import closed_path, hidden
+from celery_sqs_heartbeat.journal.folders import Folder
+from celery_sqs_heartbeat.journal.layout import closed_name, hidden
 from celery_sqs_heartbeat.journal.packing import Opener, pack, write_all
+from celery_sqs_heartbeat.journal.rooted import Root
 
 #: How often the folders are made: whoever ships the last segment in them removes them.
 _TRIES = 3
@@ -21,18 +23,24 @@ _IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 class Segment:
     """Lines of plain JSON in a file that is locked for as long as it is written.
 
+    Args:
+        path: Below the root.
+
     Attributes:
         size: Bytes written.
         opened_at: Seconds of the owner's clock.
     """
 
-    def __init__(self, path: Path, day: str, opened_at: float, opener: Opener = FileIO) -> None:
-        self.path = path
+    def __init__(
+        self, root: Root, path: Path, day: str, opened_at: float, opener: Opener = FileIO
+    ) -> None:
+        self._root = root
+        self._path = path
         self.day = day
         self.size = 0
         self.opened_at = opened_at
         self._opener = opener
-        self._file = _create(path, opener)
+        self._file = _create(root, path, opener)
 
     def append(self, lines: Sequence[bytes]) -> None:
         """Write lines: all of them or none.
@@ -63,33 +71,47 @@ class Segment:
         try:
             if self.size:
                 # By the open file: a cleaner of old files may have removed its name.
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                pack(self._file, closed_path(self.path), self._opener)
-            with contextlib.suppress(OSError):
-                self.path.unlink()
+                with self._root.opened(*self._path.parent.parts, make=True) as folder:
+                    pack(self._file, folder, closed_name(self._path.name), self._opener)
+            with (
+                contextlib.suppress(OSError),
+                self._root.opened(*self._path.parent.parts) as folder,
+            ):
+                folder.remove(self._path.name)
         finally:
             locks.close(self._file)
 
 
-def _create(path: Path, opener: Opener) -> FileIO:
-    """Return a new file, which nobody finds before it is locked."""
-    draft = hidden(path)
-    for left in reversed(range(_TRIES)):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = opener(draft, "xb+")
-            break
-        except FileNotFoundError:
-            if not left:
-                raise
+def _create(root: Root, path: Path, opener: Opener) -> FileIO:
+    """Return a new file, which no one finds before it is locked."""
+    for _ in range(_TRIES - 1):
+        with contextlib.suppress(FileNotFoundError):
+            return _try_to_create(root, path, opener)
+    return _try_to_create(root, path, opener)
+
+
+def _try_to_create(root: Root, path: Path, opener: Opener) -> FileIO:
+    with root.opened(*path.parent.parts, make=True) as folder:
+        return _create_in(folder, path.name, opener)
+
+
+def _create_in(folder: Folder, name: str, opener: Opener) -> FileIO:
+    draft = hidden(name)
+    descriptor = folder.create(draft)
     try:
-        # Without locks on this file system nobody takes it for a dead worker's.
+        file = opener(descriptor, "rb+")
+    except BaseException:
+        os.close(descriptor)
+        folder.remove(draft)
+        raise
+    try:
+        # Without locks on this file system no one takes it for a dead worker's.
         with contextlib.suppress(OSError):
             locks.lock(file)
-        draft.rename(path)
+        folder.rename(draft, name)
     except BaseException:
         locks.close(file)
         with contextlib.suppress(OSError):
-            os.unlink(draft)
+            folder.remove(draft)
         raise
     return file

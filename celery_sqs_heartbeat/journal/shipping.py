@@ -14,7 +14,8 @@ from typing import Any
 from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.journal import locks
-from celery_sqs_heartbeat.journal.layout import closed_segments
+from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import Spooled, shrink
 from celery_sqs_heartbeat.journal.trouble import Trouble
@@ -43,7 +44,7 @@ class Shipper:
 
     def __init__(
         self,
-        spool: Path,
+        root: Root,
         destination: Destination,
         *,
         limit: int,
@@ -51,7 +52,7 @@ class Shipper:
         new_client: Callable[[], Any] = new_shipping_client,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self._spool = spool
+        self._root = root
         self._destination = destination
         self._limit = limit
         self._clock = clock
@@ -71,7 +72,11 @@ class Shipper:
 
     def tick(self) -> None:
         """Keep to the limit, and ship what waits, unless that is under way or to be retried."""
-        self.spooled = shrink(self._spool, self._limit)
+        try:
+            self.spooled = shrink(self._root, self._limit)
+        except OSError:
+            # The writer meets it, too, and logs it.
+            self.spooled = Spooled((), 0, 0)
         self.lost += self.spooled.lost
         if not self.spooled.paths or self._is_busy or self._clock() < self._retry_at:
             return
@@ -89,13 +94,14 @@ class Shipper:
         self._retry_at = -math.inf
         self.tick()
         self._wait(until)
-        if left := len(closed_segments(self._spool)):
-            logger.warning(
-                "sqs-heartbeat: %d segments of the journal are not shipped; the next worker "
-                "that ships from %s does it",
-                left,
-                self._spool,
-            )
+        with contextlib.suppress(OSError):
+            if left := len(self._root.paths(CLOSED_SUFFIX)):
+                logger.warning(
+                    "sqs-heartbeat: %d segments of the journal are not shipped; the next worker "
+                    "that ships from %s does it",
+                    left,
+                    self._root.folder,
+                )
 
     def close(self) -> None:
         """Ship no more: what is left is shipped by whoever starts next on this spool."""
@@ -118,30 +124,37 @@ class Shipper:
             self._idle.ring()
 
     def _ship(self, path: Path) -> None:
-        try:
-            file = FileIO(path, "rb")
-        except OSError:
-            # Another worker has shipped it, or it was the oldest; or nobody can read it.
-            return
-        try:
+        with contextlib.ExitStack() as stack:
+            try:
+                folder = stack.enter_context(self._root.opened(*path.parent.parts))
+                file = folder.open(path.name)
+            except OSError as error:
+                # Another worker has shipped it, or it was the oldest; or it is not ours.
+                self._root.note(error)
+                return
+            stack.callback(locks.close, file)
             if _is_taken(file):
                 return
             self._client().put_object(
                 Bucket=self._destination.bucket,
-                Key=self._destination.key(path, self._spool),
+                Key=self._destination.key(path),
                 Body=file.readall(),
             )
             with contextlib.suppress(FileNotFoundError):
-                path.unlink()
-        finally:
-            locks.close(file)
+                folder.remove(path.name)
         self.shipped += 1
         self._failures = 0
         self._trouble.clear(self.lost)
-        # Fails where there is more in them.
+        self._tidy(path)
+
+    def _tidy(self, path: Path) -> None:
+        """Remove the folders of a segment, unless there is more in them."""
+        day, worker, _ = path.parts
         with contextlib.suppress(OSError):
-            path.parent.rmdir()
-            path.parent.parent.rmdir()
+            with self._root.opened(day) as folder:
+                folder.remove_folder(worker)
+            with self._root.opened() as folder:
+                folder.remove_folder(day)
 
     def _client(self) -> Any:
         client = vars(self._space).get("client")

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import stat
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.layout import closed_segments
-from celery_sqs_heartbeat.journal.packing import unpack
+from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX, ordered
+from celery_sqs_heartbeat.journal.packing import lines_of
+from celery_sqs_heartbeat.journal.rooted import Root
+from celery_sqs_heartbeat.journal.trust import refuse_others
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +21,7 @@ class Spooled:
     """What is in a spool.
 
     Attributes:
-        paths: Of closed segments, in order.
+        paths: Of closed segments below the spool, in order.
         size: Their bytes.
         lost: Lines that had to go.
     """
@@ -29,46 +31,45 @@ class Spooled:
     lost: int
 
 
-def spool_root() -> Path:
-    """Return the user's own folder among the temporary files."""
-    return Path(tempfile.gettempdir()) / f"celery-sqs-heartbeat-journal-{os.getuid()}"
+def own_spool(bucket: str, prefix: str) -> Root:
+    """Return where this user's workers on this host keep what they ship to a prefix."""
+    path = Path(tempfile.gettempdir()) / f"celery-sqs-heartbeat-journal-{os.geteuid()}"
+    below = (socket.gethostname(), bucket, *prefix.split("/"))
+    return Root(path, tuple(filter(None, below)), is_private=True)
 
 
-def spool_folder(bucket: str, prefix: str) -> Path:
-    """Return the folder for what this host ships to a prefix."""
-    return spool_root() / socket.gethostname() / bucket / prefix
-
-
-def make_spool_root() -> None:
-    """Make the user's own folder, unless it is there.
+def shrink(root: Root, limit: int) -> Spooled:
+    """Remove the oldest closed segments of a spool that holds more than `limit` bytes.
 
     Raises:
-        OSError: It can't be made, or is someone else's: all users may write next to it.
+        OSError: The root is not to be trusted, or can't be entered.
     """
-    root = spool_root()
-    with contextlib.suppress(FileExistsError):
-        root.mkdir(mode=0o700)
-    status = root.lstat()
-    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise PermissionError(f"{root} is not a folder of this user's")
-
-
-def shrink(folder: Path, limit: int) -> Spooled:
-    """Remove the oldest closed segments of a spool that holds more than `limit` bytes."""
-    found: list[tuple[Path, os.stat_result]] = []
-    for path in closed_segments(folder):
+    found: dict[Path, os.stat_result] = {}
+    for folder, path in root.segments(CLOSED_SUFFIX):
         # Unless another worker has shipped it meanwhile.
-        with contextlib.suppress(OSError):
-            found.append((path, path.stat()))
-    size = sum(status.st_size for _, status in found)
+        with _noting(root):
+            status = folder.look(path.name)
+            refuse_others(status, root.folder / path)
+            found[path] = status
+    size = sum(status.st_size for status in found.values())
     lost, gone = 0, set[Path]()
-    for path, status in sorted(found, key=lambda each: each[1].st_mtime_ns):
+    for path, status in sorted(found.items(), key=lambda each: each[1].st_mtime_ns):
         if size <= limit:
             break
-        with contextlib.suppress(OSError):
-            lines = sum(1 for _ in unpack(path))
-            path.unlink()
+        with _noting(root), root.opened(*path.parent.parts) as folder:
+            with folder.open(path.name) as file:
+                lines = sum(1 for _ in lines_of(file))
+            folder.remove(path.name)
             lost += lines
         size -= status.st_size
         gone.add(path)
-    return Spooled(tuple(path for path, _ in found if path not in gone), size, lost)
+    return Spooled(tuple(ordered(found.keys() - gone)), size, lost)
+
+
+@contextlib.contextmanager
+def _noting(root: Root) -> Iterator[None]:
+    """Leave alone what can't be used."""
+    try:
+        yield
+    except OSError as error:
+        root.note(error)

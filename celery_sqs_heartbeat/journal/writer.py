@@ -6,10 +6,10 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
-from pathlib import Path
 
 from celery_sqs_heartbeat.journal.layout import day_of, segment_path
 from celery_sqs_heartbeat.journal.packing import Opener
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.segments import Segment
 
 
@@ -30,7 +30,6 @@ class SegmentWriter:
     """The segments of one worker, of which one at a time is open. For one thread.
 
     Args:
-        prepare: Called before a segment is made; may raise `OSError` to forbid it.
         clock: Monotonic seconds.
 
     Attributes:
@@ -39,20 +38,18 @@ class SegmentWriter:
 
     def __init__(
         self,
-        folder: Path,
+        root: Root,
         wid: str,
         rotation: Rotation,
         clock: Callable[[], float],
         *,
         opener: Opener = FileIO,
-        prepare: Callable[[], None] = lambda: None,
     ) -> None:
-        self._folder = folder
+        self._root = root
         self._wid = wid
         self._rotation = rotation
         self._clock = clock
         self._opener = opener
-        self._prepare = prepare
         self._numbers = itertools.count(1)
         self._segment: Segment | None = None
         self.fault: OSError | None = None
@@ -102,9 +99,8 @@ class SegmentWriter:
         if segment and (segment.day != day or segment.size + size > self._rotation.max_bytes):
             self._close()
         if self._segment is None:
-            self._prepare()
-            path = segment_path(self._folder, day, self._wid, next(self._numbers))
-            self._segment = Segment(path, day, self._clock(), self._opener)
+            path = segment_path(day, self._wid, next(self._numbers))
+            self._segment = Segment(self._root, path, day, self._clock(), self._opener)
         try:
             self._segment.append(batch)
         except OSError as error:

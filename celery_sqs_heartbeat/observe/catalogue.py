@@ -212,6 +212,20 @@ STANDSTILLS = Metric(
     kind="counter",
     help="Times that the whole process stood still.",
 )
+POLL_AGE = Metric(
+    name="last_answered_poll_age",
+    kind="gauge",
+    help="Since SQS last answered a poll, with messages or without. Grows while the worker is "
+    "full, too.",
+    labels=_QUEUE,
+    unit=_SECONDS,
+)
+UNANSWERED = Metric(
+    name="polls_unanswered",
+    kind="counter",
+    help="Polls that were not answered in time; the queue was polled again.",
+    labels=_QUEUE,
+)
 
 JOURNAL_LINES = Metric(name="journal_lines", kind="counter", help="Lines in the worker's journal.")
 JOURNAL_DROPS = Metric(
@@ -257,6 +271,8 @@ READ = (
     ROUND_AGE,
     REPLACED,
     STANDSTILLS,
+    POLL_AGE,
+    UNANSWERED,
     JOURNAL_LINES,
     JOURNAL_DROPS,
     JOURNAL_SPOOLED,

@@ -11,6 +11,7 @@ from celery_sqs_heartbeat.journal.stats import JournalStats
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.measuring import Measurement
+from celery_sqs_heartbeat.polled import PolledQueues
 
 
 class Gauges:
@@ -18,13 +19,18 @@ class Gauges:
 
     Args:
         journal: Returns what has become of the journal, where there is one.
+        polled: How queues' polls are answered, where that is known.
     """
 
     def __init__(
-        self, keeper: LeaseKeeper, journal: Callable[[], JournalStats] | None = None
+        self,
+        keeper: LeaseKeeper,
+        journal: Callable[[], JournalStats] | None = None,
+        polled: PolledQueues | None = None,
     ) -> None:
         self._keeper = keeper
         self._journal = journal
+        self._polled = polled
         self._queues: dict[str, None] = {}
 
     def read(self) -> Iterator[Measurement]:
@@ -35,6 +41,7 @@ class Gauges:
             yield Measurement(catalogue.JOURNAL_LINES, (), stats.written)
             yield Measurement(catalogue.JOURNAL_DROPS, (), stats.dropped)
             yield Measurement(catalogue.JOURNAL_SPOOLED, (), stats.spooled_bytes)
+        yield from self._read_polls()
         yield from self._read_leases()
 
     def _read_health(self) -> Iterator[Measurement]:
@@ -45,6 +52,12 @@ class Gauges:
             yield Measurement(catalogue.ROUND_AGE, (), health.last_tick_age)
         yield Measurement(catalogue.REPLACED, (), float(health.replaced))
         yield Measurement(catalogue.STANDSTILLS, (), float(health.standstills))
+
+    def _read_polls(self) -> Iterator[Measurement]:
+        for queue in self._polled.view() if self._polled is not None else ():
+            if queue.age is not None:
+                yield Measurement(catalogue.POLL_AGE, (queue.queue,), queue.age)
+            yield Measurement(catalogue.UNANSWERED, (queue.queue,), queue.unanswered)
 
     def _read_leases(self) -> Iterator[Measurement]:
         standings: Counter[tuple[str, Standing]] = Counter()

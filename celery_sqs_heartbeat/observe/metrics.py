@@ -21,6 +21,7 @@ from celery_sqs_heartbeat.observe.catalogue import COUNTED, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
 from celery_sqs_heartbeat.observe.measuring import Measurer
 from celery_sqs_heartbeat.observe.tally import Labels, Tally
+from celery_sqs_heartbeat.polled import PolledQueues
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
@@ -46,9 +47,14 @@ class Metrics(Collector):
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
-    def watch(self, keeper: LeaseKeeper, journal: Callable[[], JournalStats] | None = None) -> None:
-        """Read the gauges of that keeper, and of its journal, from now on."""
-        self._gauges = Gauges(keeper, journal)
+    def watch(
+        self,
+        keeper: LeaseKeeper,
+        journal: Callable[[], JournalStats] | None = None,
+        polled: PolledQueues | None = None,
+    ) -> None:
+        """Read the gauges of that keeper, of its journal and polls, from now on."""
+        self._gauges = Gauges(keeper, journal, polled)
 
     def __call__(self, event: Event) -> None:
         """Count an event."""

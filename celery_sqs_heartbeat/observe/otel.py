@@ -21,6 +21,7 @@ from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, PREFIX, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
 from celery_sqs_heartbeat.observe.measuring import ENDS, Measurer, loss_of
+from celery_sqs_heartbeat.polled import PolledQueues
 
 _SPANS = {EventKind.LEASE_EXTENDED: "extend", EventKind.MESSAGE_RELEASED: "release"}
 _NANOSECONDS = 1_000_000_000
@@ -52,9 +53,14 @@ class OtelObserver:
         # Its locks are cooperative there, and are for the greenlets of the tasks' hub only.
         self._home = home() if native.is_green() else None
 
-    def watch(self, keeper: LeaseKeeper, journal: Callable[[], JournalStats] | None = None) -> None:
-        """Read the gauges of that keeper, and of its journal, from now on."""
-        gauges = Gauges(keeper, journal)
+    def watch(
+        self,
+        keeper: LeaseKeeper,
+        journal: Callable[[], JournalStats] | None = None,
+        polled: PolledQueues | None = None,
+    ) -> None:
+        """Read the gauges of that keeper, of its journal and polls, from now on."""
+        gauges = Gauges(keeper, journal, polled)
         for metric in READ:
             create = (
                 self._meter.create_observable_counter

@@ -160,6 +160,7 @@ CAUSES = (
     "sqs-slow",
     "network",
     "died-after-success",
+    "delete-refused",
     "died-while-running",
     "capped",
     "released-while-running",

@@ -40,6 +40,10 @@ def _whole(value: Any) -> str | None:
     return number_fault(value, low=1)
 
 
+def _seconds(value: Any) -> str | None:
+    return number_fault(value)
+
+
 def _delay(value: Any) -> str | None:
     if callable(value):
         return None
@@ -94,6 +98,7 @@ def _parse_fault(parse: Callable[[str], object], value: Any, way_out: str) -> st
 #: What can be set for the worker as a whole.
 WORKER_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "enabled": _flag,
+    "flush_timeout": _seconds,
     "interval": _positive,
     "journal": _journal,
     "otel": _flag,

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings.address import is_loopback, parse_address
 from celery_sqs_heartbeat.settings.checks import (
@@ -45,6 +46,7 @@ def read_settings(
     queues = get(PREFIX + "queues")
     settings = Settings(
         enabled=values.pop("enabled", False),
+        flush_timeout=values.pop("flush_timeout", FLUSH_SECONDS),
         interval=values.pop("interval", None),
         journal=values.pop("journal", None),
         otel=values.pop("otel", False),

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import SHORTEST_TOKEN
 from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
 
@@ -41,12 +42,18 @@ REFERENCE: Mapping[str, Entry] = {
     ),
     "on_lost": Entry(
         '`"warn"`',
-        'what becomes of a task whose lease is lost, has expired or is capped: `"warn"`; '
-        '`"revoke"` (not started any more); `"terminate"` (stopped, too)',
+        'what becomes of a task whose lease is lost, has expired or is capped: `"warn"` (it goes '
+        'on; one that has not started is dropped if its lease is lost); `"revoke"` (not started '
+        'after any of the three); `"terminate"` (stopped, too)',
     ),
     "ack": Entry('`"batched"`', 'or `"inline"`: kombu\'s own blocking delete'),
     "queues": Entry(
         "`{}`", "by queue name, a dict of any of those above but `enabled` and `interval`"
+    ),
+    "flush_timeout": Entry(
+        f"`{FLUSH_SECONDS:g}`",
+        "how long a worker that ends waits for SQS to confirm its last deletes and releases; it "
+        "ends at once when they are confirmed, and logs those that are not",
     ),
     "journal": Entry("`None`", "folder or `s3://BUCKET/PREFIX` to write the journal to"),
     "status": Entry("`None`", "`HOST:PORT` of the status page"),

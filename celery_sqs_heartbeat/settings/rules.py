@@ -11,6 +11,7 @@ from celery_sqs_heartbeat.core.lease import (
     DEFAULT_THRESHOLD_PART,
     LeaseTerms,
 )
+from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings.checks import load_faults, number_fault, order_faults
 
@@ -63,6 +64,21 @@ class Rules:
             extend=self.extend is not False,
         )
 
+    def fitting_terms(self, own_timeout: int, leases: int) -> LeaseTerms:
+        """Return the terms, changed where they do not fit that timeout or can't be kept.
+
+        For a queue whose visibility timeout changes while a worker consumes from it: see
+        `Settings.faults_with` for what fits.
+
+        Args:
+            leases: The most messages the worker holds at once; 0 for no bound.
+        """
+        terms = self.terms(own_timeout)
+        if any(load_faults("", terms, leases)):
+            terms = replace(terms, threshold=terms.visibility_timeout * DEFAULT_THRESHOLD_PART)
+        terms = terms.with_room()
+        return replace(terms, max_lease=max(terms.max_lease, terms.visibility_timeout))
+
     def delay_after(self, receive_count: int) -> float:
         """Return the release delay after a failure, in seconds.
 
@@ -85,11 +101,13 @@ class Settings:
     """All settings of one worker, valid as far as can be told without its queues.
 
     Attributes:
+        flush_timeout: How long a worker that ends waits for its last confirmations, in seconds.
         journal: A folder, or an `s3://` prefix.
         status: Where the status page listens, "HOST:PORT".
     """
 
     enabled: bool = False
+    flush_timeout: float = FLUSH_SECONDS
     interval: float | None = None
     journal: str | None = None
     otel: bool = False
@@ -128,9 +146,12 @@ class Settings:
         terms = self.for_queue(queue).terms(own_timeout)
         scope = f"queue {queue!r}"
         faults = [*order_faults(scope, terms, self.interval), *load_faults(scope, terms, leases)]
+        inherited = {fault.removeprefix(scope) for fault in faults}
         for task in self.tasks:
             terms = self.for_task(queue, task).terms(own_timeout)
-            faults += order_faults(f"task {task!r} on queue {queue!r}", terms, self.interval)
+            of_task = f"task {task!r} on {scope}"
+            found = order_faults(of_task, terms, self.interval)
+            faults += (fault for fault in found if fault.removeprefix(of_task) not in inherited)
         return faults
 
     def check_queue(self, queue: str, own_timeout: int, leases: int) -> None:

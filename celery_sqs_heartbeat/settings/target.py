@@ -17,9 +17,9 @@ class Destination:
     bucket: str
     prefix: str
 
-    def key(self, path: Path, spool: Path) -> str:
-        """Return the key of a spooled segment."""
-        return "/".join(filter(None, (self.prefix, path.relative_to(spool).as_posix())))
+    def key(self, path: Path) -> str:
+        """Return the key of a segment, by its path below the spool."""
+        return "/".join(filter(None, (self.prefix, path.as_posix())))
 
 
 def parse_target(target: str) -> Path | Destination:

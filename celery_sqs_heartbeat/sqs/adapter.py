@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: SQS's default for a queue, in seconds (SQS API reference, SetQueueAttributes).
 DEFAULT_VISIBILITY_TIMEOUT = 30
@@ -80,8 +80,9 @@ class BotoSqs:
         except Exception as error:
             if not is_expected(error):
                 raise
-            logger.info("sqs-heartbeat: %s on %s: %r", call.kind.value, call.queue_url, error)
-            return [of_exception(error)] * len(call.entries)
+            shown = _without_handles(repr(error), call)
+            logger.info("sqs-heartbeat: %s on %s: %s", call.kind.value, call.queue_url, shown)
+            return [of_exception(error, call.kind.value)] * len(call.entries)
         return read_answer(answer, len(call.entries))
 
     def queue_attributes(self, queue_url: str) -> QueueAttributes:
@@ -95,6 +96,14 @@ class BotoSqs:
             AttributeNames=["VisibilityTimeout", "RedrivePolicy", "QueueArn"],
         )
         return read_attributes(answer.get("Attributes") or {})
+
+
+def _without_handles(text: str, call: Call) -> str:
+    """Leave out receipt handles: SQS and boto3 quote what they refuse."""
+    for entry in call.entries:
+        if entry.receipt_handle:
+            text = text.replace(entry.receipt_handle, "...")
+    return text
 
 
 def read_answer(answer: Any, count: int) -> list[Outcome]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -13,12 +13,16 @@ from botocore.credentials import RefreshableCredentials
 from botocore.session import get_session
 
 from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.loop import MAX_CALLS
+from celery_sqs_heartbeat.sqs.sending import guard
 
 #: Bounds of the connect and read timeouts, in seconds. A call must fail early enough
 #: to be repeated before the leases in it expire.
 MIN_TIMEOUT = 0.5
 MAX_TIMEOUT = 5.0
+#: What of kombu's `client-config` bounds a call, in seconds.
+_TIMEOUTS = ("connect_timeout", "read_timeout")
 #: kombu's default for `sts_token_timeout`, in seconds.
 _STS_TOKEN_SECONDS = 900
 #: A role's token is refreshed this long before it ends, in seconds.
@@ -31,22 +35,38 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
     Args:
         threshold: Of the most hurried lease, in seconds. A call may take half of it.
         client_config: kombu's `client-config`; its timeouts stand where they are shorter.
+            None is botocore's word for no timeout.
     """
     given = dict(client_config or {})
     timeout = min(max(threshold / 2, MIN_TIMEOUT), MAX_TIMEOUT)
+    shortened = {
+        name: timeout if (value := given.get(name)) is None else min(timeout, value)
+        for name in _TIMEOUTS
+    }
     return Config(**given).merge(
         Config(
-            connect_timeout=min(timeout, given.get("connect_timeout", timeout)),
-            read_timeout=min(timeout, given.get("read_timeout", timeout)),
+            **shortened,
             max_pool_connections=MAX_CALLS,
-            retries={"total_max_attempts": 1},
+            # Else AWS_RETRY_MODE chooses: "adaptive" makes calls wait before they are sent.
+            retries={"total_max_attempts": 1, "mode": "standard"},
         )
     )
 
 
+def _timeout_faults(client_config: Mapping[str, Any]) -> Iterator[str]:
+    for name in _TIMEOUTS:
+        value = client_config.get(name)
+        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if value is not None and not (is_number and value > 0):
+            yield (
+                f"broker_transport_options['client-config'][{name!r}]={value!r}: must be a number "
+                "of seconds above 0, or None for none"
+            )
+
+
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
-    """How kombu's SQS channel reaches its queues.
+    """How kombu's SQS channel reaches its queues. What may hold a key is not shown.
 
     Attributes:
         predefined: kombu's `predefined_queues`: settings by queue name.
@@ -56,23 +76,30 @@ class BrokerConfig:
     endpoint_url: str | None
     region: str
     use_ssl: bool
-    access_key: str | None
-    secret_key: str | None
-    client_config: Mapping[str, Any] = field(default_factory=dict)
-    predefined: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    sts: Mapping[str, Any] = field(default_factory=dict)
+    access_key: str | None = field(repr=False)
+    secret_key: str | None = field(repr=False)
+    client_config: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    predefined: Mapping[str, Mapping[str, Any]] = field(default_factory=dict, repr=False)
+    sts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of_channel(cls, channel: Any) -> BrokerConfig:
-        """Read the configuration of a kombu SQS channel."""
+        """Read the configuration of a kombu SQS channel.
+
+        Raises:
+            ConfigurationError: Its `client-config` has timeouts that no call can be made with.
+        """
         options = channel.transport_options
+        client_config = options.get("client-config") or {}
+        if faults := [*_timeout_faults(client_config)]:
+            raise ConfigurationError(faults)
         return cls(
             endpoint_url=channel.endpoint_url,
             region=channel.region,
             use_ssl=True if channel.is_secure is None else bool(channel.is_secure),
             access_key=channel.conninfo.userid,
             secret_key=channel.conninfo.password,
-            client_config=options.get("client-config") or {},
+            client_config=client_config,
             predefined=channel.predefined_queues,
             sts={key: value for key, value in options.items() if key.startswith("sts_")},
         )
@@ -101,6 +128,11 @@ class ClientPool:
         """
         self._addresses[queue_url] = address or queue_url
         self._uses[queue_url] = (config, threshold)
+
+    def hurry(self, queue_url: str, threshold: float) -> None:
+        """Shorten the timeouts of calls for a queue where `threshold` (seconds) asks for it."""
+        config, known = self._uses[queue_url]
+        self._uses[queue_url] = (config, min(known, threshold))
 
     def address(self, queue_url: str) -> str:
         """Return the URL that a queue is reached at."""
@@ -137,12 +169,14 @@ def new_client(config: BrokerConfig, queue_url: str, threshold: float) -> Any:
             aws_access_key_id=(queue or {}).get("access_key_id", config.access_key),
             aws_secret_access_key=(queue or {}).get("secret_access_key", config.secret_key),
         )
-    return session.client(
+    client = session.client(
         "sqs",
         use_ssl=config.use_ssl,
         endpoint_url=config.endpoint_url,
         config=short_config(threshold, config.client_config),
     )
+    guard(client)
+    return client
 
 
 def _role_session(sts: Mapping[str, Any], region: str, short: Config) -> boto3.Session:

@@ -9,10 +9,14 @@ from botocore.exceptions import (
     BotoCoreError,
     ClientError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
+    MetadataRetrievalError,
     NoCredentialsError,
     ParamValidationError,
     PartialCredentialsError,
+    SSOError,
+    TokenRetrievalError,
 )
 
 from celery_sqs_heartbeat.core.calls import Outcome
@@ -25,11 +29,11 @@ _BY_CODE = {
         (
             "ReceiptHandleIsInvalid",
             "MessageNotInflight",
-            "QueueDoesNotExist",
-            "NonExistentQueue",
         ),
         Outcome.LOST,
     ),
+    # SQS says so of a queue that is gone, and of one that a policy hides from us.
+    **dict.fromkeys(("QueueDoesNotExist", "NonExistentQueue"), Outcome.NO_QUEUE),
     **dict.fromkeys(
         (
             "RequestThrottled",
@@ -112,13 +116,17 @@ _BY_TEXT = (
     ("not a valid receipt handle", Outcome.LOST),
 )
 
-#: Nothing was sent.
-_NOT_SENT = (
-    EndpointConnectionError,
-    ConnectTimeoutError,
+#: There are no credentials to sign a call with.
+NO_CREDENTIALS = (
+    CredentialRetrievalError,
+    MetadataRetrievalError,
     NoCredentialsError,
     PartialCredentialsError,
+    SSOError,
+    TokenRetrievalError,
 )
+#: Nothing was sent.
+_NOT_SENT = (*NO_CREDENTIALS, EndpointConnectionError, ConnectTimeoutError)
 
 
 def of_error(error: Mapping[str, Any]) -> Outcome:
@@ -133,12 +141,25 @@ def of_error(error: Mapping[str, Any]) -> Outcome:
     return outcome
 
 
-def of_exception(error: BaseException) -> Outcome:
-    """Return what the failure of a whole call means for each of its entries."""
+def is_answer_to(error: ClientError, operation: str) -> bool:
+    """Return whether an error is SQS's answer to an operation, or to the batch of it.
+
+    Credentials are renewed within the call that needs them, and an error of that call
+    (`AssumeRoleWithWebIdentity`, say) comes up in the place of SQS's answer.
+    """
+    return str(error.operation_name).removesuffix("Batch") == operation.removesuffix("Batch")
+
+
+def of_exception(error: BaseException, operation: str) -> Outcome:
+    """Return what the failure of a whole call means for each of its entries.
+
+    Args:
+        operation: The action that SQS was asked for, as it is called in its API reference.
+    """
     if isinstance(error, ClientError):
-        outcome = of_error(error.response.get("Error", {}))
-        if error.operation_name == "AssumeRole":
+        if not is_answer_to(error, operation):
             return Outcome.FAILED
+        outcome = of_error(error.response.get("Error", {}))
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode")
         status = status if isinstance(status, int) else 0
         if status == 429 or status == 503:

@@ -58,11 +58,15 @@ class KeepAliveHandler(BaseHTTPRequestHandler):
     wbufsize = -1
 
     def reply(self, status: int, headers: dict[str, str], content: bytes) -> None:
-        """Send an answer. Not by send_response, which logs a line per call."""
+        """Send an answer."""
+        self.reply_head(status, headers, len(content))
+        self.wfile.write(content)
+        self.wfile.flush()
+
+    def reply_head(self, status: int, headers: dict[str, str], length: int) -> None:
+        """Begin an answer. Not by send_response, which logs a line per call."""
         self.send_response_only(status)
         for name, value in headers.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Content-Length", str(length))
         self.end_headers()
-        self.wfile.write(content)
-        self.wfile.flush()

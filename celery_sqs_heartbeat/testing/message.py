@@ -20,17 +20,17 @@ class SimulatedMessage:
     """
 
     message_id: str
-    body: str
+    body: str = field(repr=False)
     sent_at: float
     visible_at: float
-    attributes: Mapping[str, Any] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict, repr=False)
     group_id: str | None = None
     deduplication_id: str | None = None
     sequence_number: int = 0
     receive_count: int = 0
     first_received_at: float | None = None
     received_at: float = 0.0
-    handle: str = ""
+    handle: str = field(default="", repr=False)
     is_deleted: bool = False
 
     def is_in_flight(self, now: float) -> bool:

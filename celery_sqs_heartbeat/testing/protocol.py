@@ -30,7 +30,7 @@ class Reply:
     """Status, JSON body and further headers of one answer."""
 
     status: int
-    payload: Mapping[str, Any]
+    payload: Mapping[str, Any] = field(repr=False)
     headers: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -19,13 +19,26 @@ logger = logging.getLogger(__name__)
 MAX_ENDING = 1_000
 #: Added to what is left of a long poll for its answer to be sent, in seconds.
 _POLL_GRACE = 0.5
+#: How late an answer may be before its poll is given up, in seconds. SQS answers within
+#: milliseconds of the wait's end; the rest is for a slow way to it and back: TCP repeats a lost
+#: packet after 0.2, 0.6, 1.4, 3 and 6.2 s.
+POLL_MARGIN = 10.0
 
 
 @dataclass(eq=False)
 class Poll:
     """A receive under way: sent at, in seconds of `clock.now`, and waiting for so long.
 
-    `url` is that of the leases on what it brings.
+    `url` is that of the leases on what it brings. `timeout` is the visibility timeout that it
+    asks for, in seconds; None where it asks for none, as that of the queue is not known.
+
+    Attributes:
+        is_sent: Whether it does not wait for a free connection any more.
+        watched: For how long the event loop has run since, in seconds: while it stands in a
+            solo pool's task, an answer that has come is not read.
+        is_given_up: Whether its queue is polled again without its answer, which is still
+            taken if it comes.
+        is_aborted: Whether its answer is not waited for any more.
     """
 
     queue: str
@@ -33,11 +46,21 @@ class Poll:
     sent_at: float
     waits: int
     count: int = 0
+    timeout: int | None = None
+    is_sent: bool = False
+    watched: float = 0.0
+    is_given_up: bool = False
+    is_aborted: bool = False
 
     @property
     def ends_at(self) -> float:
         """When its answer is in at the latest."""
         return self.sent_at + self.waits + _POLL_GRACE
+
+    @property
+    def patience(self) -> float:
+        """How long its answer is waited for before the queue is polled again, in seconds."""
+        return self.waits + _POLL_GRACE + POLL_MARGIN
 
 
 class QoS(SQS.QoS):
@@ -45,7 +68,10 @@ class QoS(SQS.QoS):
 
     def can_consume(self) -> bool:
         """Return whether another message may be received."""
-        return bool(super().can_consume()) and not self.channel.is_backed_up()
+        if not super().can_consume() or self.channel.is_backed_up():
+            return False
+        heartbeat = self.channel._heartbeat
+        return heartbeat is None or not heartbeat.is_full()
 
     def ack(self, delivery_tag: str) -> None:
         """Free the message's prefetch slot, and have queues that wait for one polled."""
@@ -60,7 +86,8 @@ class LeasedChannel(SQS.Channel):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self._heartbeat: Heartbeat | None = bound()
-        self._polls: set[Poll] = set()
+        # What each is to call with the number of messages that it brought.
+        self._polls: dict[Poll, Any] = {}
         self._waiting_queues: dict[str, Any] = {}
         self._poll_errors: dict[str, str | None] = {}
         self._is_backed_up = False
@@ -75,6 +102,10 @@ class LeasedChannel(SQS.Channel):
         """
         if self._heartbeat is not None and self._heartbeat.hub and get_event_loop() is None:
             set_event_loop(self._heartbeat.hub)
+
+    def _is_ending(self) -> bool:
+        """Return whether the worker is ending: what comes goes back, and nothing is asked for."""
+        return self._heartbeat is not None and self._heartbeat.is_ending
 
     def is_backed_up(self) -> bool:
         """Return whether more deletes and releases wait than is healthy."""

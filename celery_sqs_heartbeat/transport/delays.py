@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-
 from celery_sqs_heartbeat.binding import Heartbeat
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.policy import lease_end, poison_delay, receives_until
+from celery_sqs_heartbeat.escaping import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def failure_delay(heartbeat: Heartbeat, lease: Lease) -> float:

@@ -7,11 +7,12 @@ from typing import Any
 
 from celery_sqs_heartbeat import clock
 from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.transport.base import LeasedChannel, Poll
 from celery_sqs_heartbeat.transport.delays import is_too_far
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class LeasingChannel(LeasedChannel):
@@ -79,12 +80,11 @@ class LeasingChannel(LeasedChannel):
         heartbeat = self._heartbeat
         assert heartbeat is not None
         since = clock.now() - poll.sent_at
-        hidden_for = heartbeat.hidden_for(poll.queue, poll.url)
         sure = []
         for payload in payloads:
             tag = payload["properties"]["delivery_tag"]
             lease = heartbeat.keeper.find(tag)
-            if lease is None or since + lease.terms.threshold <= hidden_for:
+            if lease is None or since + lease.terms.threshold <= (poll.timeout or 0):
                 sure.append(payload)
                 continue
             if heartbeat.keeper.confirm(tag, max(1.0, lease.terms.threshold)):
@@ -103,30 +103,48 @@ class LeasingChannel(LeasedChannel):
         heartbeat = self._heartbeat
         assert heartbeat is not None
         task = task if isinstance(task, str) else None
+        heartbeat.note_received(message["ReceiptHandle"])
         return heartbeat.keeper.receive(
             poll.url,
             message,
-            terms=heartbeat.terms(poll.queue, poll.url, task),
-            hidden_for=heartbeat.hidden_for(poll.queue, poll.url),
+            terms=heartbeat.terms.of(poll.queue, poll.timeout, task),
+            # Where that is not known it is extended at once, and known after that.
+            hidden_for=poll.timeout or 0,
             sent_at=poll.sent_at,
             task=task,
             task_id=task_id,
         )
 
+    def _release_unread(self, poll: Poll, messages: list[Any]) -> None:
+        """Release messages that come when their queue's consumer, or the worker, has ended."""
+        if not messages:
+            return
+        logger.info(
+            "sqs-heartbeat: releasing %d messages received after the consumer of %s ended",
+            len(messages),
+            poll.queue,
+        )
+        for message in messages:
+            if self._lease(poll, message) is Receipt.NEW:
+                self._release(message["ReceiptHandle"])
+
     def _deliver_all(self, payloads: list[dict[str, Any]], deliver: Any) -> None:
         """Deliver messages; one that can't be delivered neither stops nor leaks the others."""
+        heartbeat = self._heartbeat
+        assert heartbeat is not None
         connection_errors = self.connection.connection_errors + self.connection.channel_errors
         waiting = list(reversed(payloads))
         try:
-            while waiting:
+            while waiting and not heartbeat.breakage.is_found:
                 payload = waiting.pop()
                 try:
                     deliver(payload)
+                    heartbeat.breakage.worked(_DELIVERED)
                 except Exception as error:
                     # Dropped, not released: its task may have been started before the error.
-                    assert self._heartbeat is not None
                     tag = payload["properties"]["delivery_tag"]
-                    self._heartbeat.keeper.drop(tag)
+                    lease = heartbeat.keeper.find(tag)
+                    heartbeat.keeper.drop(tag)
                     if tag in self.qos._delivered:
                         # Else it would hold its prefetch slot for ever.
                         self.qos.ack(tag)
@@ -135,11 +153,15 @@ class LeasingChannel(LeasedChannel):
                     # A stock worker would end here, or go on without ever polling again.
                     info = payload["properties"]["delivery_info"]
                     _log_undeliverable(info["sqs_queue"], info["sqs_message"]["MessageId"])
+                    # What Celery can't make a request of is a bad message, however many come.
+                    if lease is not None and lease.key in heartbeat.requests:
+                        heartbeat.breakage.failed(_DELIVERED, lease.key, error)
         finally:
             for payload in waiting:
                 self._release(payload["properties"]["delivery_tag"])
 
 
+_DELIVERED = "delivered"
 _NOT_STARTED = {
     Receipt.REDELIVERED: "it came again, and runs or waits here already; its lease goes on",
     Receipt.FINISHED: "it came again after its task had ended well; it is deleted",

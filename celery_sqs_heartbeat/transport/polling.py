@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from typing import Any
 
+from botocore.exceptions import ClientError
 from vine import transform
 
 from celery_sqs_heartbeat import clock
-from celery_sqs_heartbeat.core.book import Receipt
 from celery_sqs_heartbeat.transport.base import Poll
-from celery_sqs_heartbeat.transport.receiving import ReceivingChannel, readable
-from celery_sqs_heartbeat.transport.sending import guard_sending
+from celery_sqs_heartbeat.transport.receiving import readable
+from celery_sqs_heartbeat.transport.sending import sending_for
+from celery_sqs_heartbeat.transport.watching import WatchingChannel
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +24,7 @@ _LOOK_AGAIN = 1.0
 MAX_RECEIVED = 10
 
 
-class PollingChannel(ReceivingChannel):
+class PollingChannel(WatchingChannel):
     """The side of a channel that decides when a queue is polled, and for how many."""
 
     def _get_async(self, queue: str, count: int = 1, callback: Any = None) -> Any:
@@ -32,41 +34,49 @@ class PollingChannel(ReceivingChannel):
         url = self._new_queue(queue)
         name = self.canonical_queue_name(queue)
         poll = self._new_poll(queue, url, count)
-        self._polls.add(poll)
-        answered = transform(self._on_answer, callback, poll)
+        watcher = self._watch(poll, callback)
+        answered = transform(self._on_answer, partial(self._go_on, poll, callback), poll)
         answered.on_error = lambda *args: self._on_failed_poll(poll, callback, args[-1])
-        heartbeat, connection = self._heartbeat, self.asynsqs(queue=name)
-        guard_sending(connection._httpclient, lambda: not heartbeat.is_ending)
-        return connection.receive_message(
-            name,
-            url,
-            number_messages=count,
-            visibility_timeout=heartbeat.asked_timeout(queue),
-            wait_time_seconds=poll.waits,
-            callback=answered,
-        )
+        try:
+            connection = self.asynsqs(queue=name)
+            self._heartbeat.http_client = connection._httpclient
+            return sending_for(connection, watcher, patience=poll.patience).receive_message(
+                name,
+                url,
+                number_messages=count,
+                visibility_timeout=poll.timeout,
+                wait_time_seconds=poll.waits,
+                callback=answered,
+            )
+        except ClientError as error:
+            # Of a call for credentials, which are renewed where the poll is signed. It is not
+            # among kombu's connection errors, and would end the worker.
+            self._on_failed_poll(poll, callback, error)
+            return None
+
+    def _go_on(self, poll: Poll, callback: Any, count: int) -> None:
+        """Have the queue polled again, unless that was done when the poll was given up."""
+        if not poll.is_given_up and not self._is_ending():
+            callback(count)
 
     def _on_answer(self, poll: Poll, answer: Any) -> int:
         """Lease and deliver what a long poll brought; return how many messages it was."""
-        self._polls.discard(poll)
+        self._forget(poll)
+        self._note_answer(poll, answer)
         self._tell_of_polls(poll.queue, None)
         # kombu makes an empty list of a 5xx answer.
         messages = readable(poll.queue, answer)
-        if not messages:
-            return 0
         callback = self.connection and self.connection._callbacks.get(poll.queue)
-        if callback:
+        if messages and callback and not self._is_ending():
             self._deliver_all(self._lease_all(poll, messages), callback)
             return len(messages)
-        logger.info(
-            "sqs-heartbeat: releasing %d messages received after the consumer of %s ended",
-            len(messages),
-            poll.queue,
-        )
-        for message in messages:
-            if self._lease(poll, message) is Receipt.NEW:
-                self._release(message["ReceiptHandle"])
+        self._release_unread(poll, messages)
         return 0
+
+    def _forget(self, poll: Poll) -> None:
+        self._polls.pop(poll, None)
+        if self._heartbeat is not None:
+            self._heartbeat.open_polls.discard(poll)
 
     def _on_failed_poll(self, poll: Poll, callback: Any, error: Exception) -> None:
         """Poll again later, after an answer that was an error.
@@ -76,14 +86,14 @@ class PollingChannel(ReceivingChannel):
         if poll not in self._polls:
             # It was answered well, and failed after that.
             raise error
-        self._polls.discard(poll)
-        if not (self._heartbeat and self._heartbeat.is_ending):
+        self._forget(poll)
+        if not self._is_ending():
             self._tell_of_polls(poll.queue, error)
-        callback(0)
+        self._go_on(poll, callback, 0)
 
     def _schedule_queue(self, queue: str) -> None:
         """Poll a queue now, or when a prefetch slot is free."""
-        if queue not in self._active_queues:
+        if queue not in self._active_queues or self._is_ending():
             return
         if self.qos.can_consume():
             super()._schedule_queue(queue)

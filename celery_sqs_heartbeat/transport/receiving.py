@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from queue import Empty
 from typing import Any
 
-from botocore.exceptions import ClientError
+from botocore.exceptions import BotoCoreError, ClientError
 
 from celery_sqs_heartbeat import clock
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.leasing import LeasingChannel
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 #: System attributes of a message that the keeper reads.
 REPORTED = ("ApproximateReceiveCount", "SentTimestamp", "ApproximateFirstReceiveTimestamp")
@@ -28,6 +28,8 @@ class ReceivingChannel(LeasingChannel):
     def fetch_message_attributes(self) -> Any:
         """What is asked for with each message: what the user wants, and what we report."""
         given = super().fetch_message_attributes
+        if self._heartbeat is None:
+            return given
         if isinstance(given, dict):
             system = given.get("MessageSystemAttributeNames") or []
             return {**given, "MessageSystemAttributeNames": _with_reported(system)}
@@ -41,9 +43,29 @@ class ReceivingChannel(LeasingChannel):
         return super().basic_consume(queue, no_ack, *args, **kwargs)
 
     def _new_poll(self, queue: str, url: str, count: int = 0) -> Poll:
+        heartbeat = self._heartbeat
+        assert heartbeat is not None
+        timeout = heartbeat.asked_timeout(queue, url)
+        waits = heartbeat.terms.longest_wait(queue, timeout, self.wait_time_seconds)
+        poll = Poll(queue, heartbeat.lease_url(url), clock.now(), waits, count, timeout)
+        heartbeat.polled.asked(queue, poll.url)
+        return poll
+
+    def basic_cancel(self, consumer_tag: str) -> Any:
+        """Stop consuming from a queue."""
+        queue = self._tag_to_queue.get(consumer_tag)
+        cancelled = super().basic_cancel(consumer_tag)
+        if self._heartbeat is not None and queue is not None and queue not in self._active_queues:
+            self._heartbeat.polled.rest(queue)
+        return cancelled
+
+    def _note_answer(self, poll: Poll, answer: Any) -> None:
+        """Note how a poll was answered: with a list, kombu's for a 5xx, or no answer at all."""
         assert self._heartbeat is not None
-        waits = self._heartbeat.longest_wait(queue, url, self.wait_time_seconds)
-        return Poll(queue, self._heartbeat.lease_url(url), clock.now(), waits, count)
+        if isinstance(answer, dict):
+            self._heartbeat.polled.answered(poll.queue)
+        elif not poll.is_given_up and clock.now() - poll.sent_at >= poll.patience:
+            self._heartbeat.polled.unanswered(poll.queue)
 
     def _tell_of_polls(self, queue: str, error: Exception | None) -> None:
         """Log what a queue's polls fail of, when that changes."""
@@ -76,20 +98,24 @@ class ReceivingChannel(LeasingChannel):
         }
         if names := wanted.get("MessageAttributeNames"):
             parameters["MessageAttributeNames"] = names
-        if (timeout := heartbeat.asked_timeout(queue)) is not None:
-            parameters["VisibilityTimeout"] = timeout
+        if poll.timeout is not None:
+            parameters["VisibilityTimeout"] = poll.timeout
         client = self.sqs(queue=queue)
         try:
-            with _following(client, poll):
+            with _following(client, poll, lambda: self._note_answer(poll, None)):
                 answer = client.receive_message(**parameters)
         except ClientError as error:
             # Not among kombu's connection errors: it would end the worker.
             self._tell_of_polls(queue, error)
             raise Empty from error
+        self._note_answer(poll, answer)
         self._tell_of_polls(queue, None)
         messages = readable(queue, answer)
         if not messages:
             raise Empty
+        if heartbeat.is_ending:
+            self._release_unread(poll, messages)
+            return
         payloads = self._lease_all(poll, messages)
         self._deliver_all(payloads, lambda payload: self.connection._deliver(payload, queue))
 
@@ -99,16 +125,30 @@ def _with_reported(names: Any) -> Any:
 
 
 @contextmanager
-def _following(client: Any, poll: Poll) -> Iterator[None]:
-    """Have the poll's sending time be that of boto3's last try: it repeats a receive by itself."""
+def _following(client: Any, poll: Poll, note_failure: Callable[[], None]) -> Iterator[None]:
+    """Have the poll's sending time be that of boto3's last try: it repeats a receive by itself.
+
+    After its read timeout, that is, too: 60 s, where `client-config` sets no other.
+
+    Args:
+        note_failure: Called when a try has failed.
+    """
+    tries = 0
 
     def note_sending(**_: Any) -> None:
+        nonlocal tries
+        if tries:
+            note_failure()
+        tries += 1
         poll.sent_at = clock.now()
 
     event = "before-send.sqs.ReceiveMessage"
     client.meta.events.register(event, note_sending)
     try:
         yield
+    except BotoCoreError:
+        note_failure()
+        raise
     finally:
         client.meta.events.unregister(event, note_sending)
 

@@ -1,15 +1,22 @@
-"""Keeps a poll that is not sent yet from being sent when nobody will read its answer.
+"""Sends a poll with what kombu's HTTP clients lack: a guard before it, and an end to it.
 
 kombu only writes a request down where it is made; curl sends it in the event loop's next tick.
 A signal between the two begins a cold or soft shutdown in its handler, which cancels the
 consumers and gives the messages back. The interrupted tick then goes on to its end, and the
 poll would take those very messages: hidden from everybody for a whole visibility timeout.
+
+And kombu gives a request no timeout: one whose answer was lost on the way (a NAT entry that
+is gone, say) would be waited for for ever. curl's own timeout is no help. It counts on while
+the event loop stands in a solo pool's task, and is looked at before the answer that has come
+meanwhile is read. So curl only asks us, whenever it works on a request, whether to go on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import copy
+from typing import Any, Protocol
+
+import urllib3
 
 try:
     import pycurl
@@ -17,17 +24,62 @@ except ImportError:  # kombu 5.5 sends with urllib3, in the same step that makes
     pycurl = None
 
 
-def guard_sending(http_client: Any, may_send: Callable[[], bool]) -> None:
-    """Have kombu's curl client ask `may_send` right before it sends a request.
+class Watcher(Protocol):
+    """Decides about one request."""
 
-    One that may not be sent fails: with pycurl's E_ABORTED_BY_CALLBACK.
+    def may_send(self) -> bool:
+        """Return whether it may be sent now. Called right before that."""
+
+    def is_aborted(self) -> bool:
+        """Return whether its answer is not waited for any more."""
+
+    def prepared(self) -> None:
+        """Note that it is about to be sent: it may have waited for a free connection."""
+
+
+def sending_for(connection: Any, watcher: Watcher, *, patience: float) -> Any:
+    """Return a view of kombu's asynchronous SQS connection for one request.
+
+    Args:
+        patience: Seconds after which a client that blocks (kombu 5.5's) gives the request up.
     """
-    if not hasattr(pycurl, "PREREQFUNCTION") or hasattr(http_client, "_is_guarded"):
-        return
+    view = copy.copy(connection)
+    view._httpclient = _Client(connection._httpclient, watcher, patience)
+    return view
 
-    def decide(*_: Any) -> int:
-        return int(pycurl.PREREQFUNC_OK if may_send() else pycurl.PREREQFUNC_ABORT)
 
-    for curl in http_client._curls:
-        curl.setopt(pycurl.PREREQFUNCTION, decide)
-    http_client._is_guarded = True
+def is_polls(request: Any) -> bool:
+    """Return whether a request was sent by `sending_for`."""
+    return isinstance(getattr(request.on_prepare, "__self__", None), _Client)
+
+
+class _Client:
+    """kombu's HTTP client, as one request sees it."""
+
+    def __init__(self, client: Any, watcher: Watcher, patience: float) -> None:
+        self._client = client
+        self._watcher = watcher
+        self._patience = patience
+
+    def add_request(self, request: Any) -> Any:
+        """Have the request sent."""
+        if hasattr(self._client, "get_pool"):
+            # Its connections are kept by their timeout, too.
+            pool = self._client.get_pool(request)
+            pool.connection_pool_kw["timeout"] = urllib3.Timeout(self._patience)
+            self._watcher.prepared()
+        else:
+            request.on_prepare = self._prepare
+        return self._client.add_request(request)
+
+    def _prepare(self, curl: Any) -> None:
+        watcher = self._watcher
+
+        def decide(*_: Any) -> Any:
+            return pycurl.PREREQFUNC_OK if watcher.may_send() else pycurl.PREREQFUNC_ABORT
+
+        if hasattr(pycurl, "PREREQFUNCTION"):
+            curl.setopt(pycurl.PREREQFUNCTION, decide)
+        curl.setopt(pycurl.NOPROGRESS, False)
+        curl.setopt(pycurl.XFERINFOFUNCTION, lambda *_: int(watcher.is_aborted()))
+        watcher.prepared()

@@ -77,18 +77,11 @@ class SettlingChannel(LeasedChannel):
         if request is None or not request.outlives_consumer():
             self.release(message.delivery_tag, cause="consumer closed")
 
-    def release(self, delivery_tag: str, *, cause: str, nobody_reads: bool = False) -> None:
-        """Make a message visible again at once, or a little later.
-
-        Later where a poll of this channel that nobody reads any more would swallow it.
-
-        Args:
-            nobody_reads: Whether that is so of every poll, as in a shutdown.
-        """
+    def release(self, delivery_tag: str, *, cause: str) -> None:
+        """Make a message visible again at once, or when a poll that would swallow it is over."""
         heartbeat, lease = self._find(delivery_tag)
         if heartbeat is not None and lease is not None:
-            dead = self._dead_poll_left(lease, nobody_reads=nobody_reads)
-            heartbeat.keeper.release(delivery_tag, dead, cause)
+            heartbeat.keeper.release(delivery_tag, self._dead_poll_left(lease), cause)
             self.qos.ack(delivery_tag)
 
     def _acks_inline(self, heartbeat: Heartbeat, lease: Lease, delivery_tag: str) -> bool:
@@ -110,11 +103,13 @@ class SettlingChannel(LeasedChannel):
         attributes = self._heartbeat.queues.get(lease.queue_url)
         return attributes.is_known and attributes.max_receive_count is None
 
-    def _dead_poll_left(self, lease: Lease, *, nobody_reads: bool = False) -> float:
-        """Return how long a poll that nobody reads any more might swallow the message.
+    def _dead_poll_left(self, lease: Lease) -> float:
+        """Return how long a poll might swallow the message that starts no task any more.
 
         After a consumer was cancelled its last long poll goes on at SQS, and would hide a
-        message that is released before it ends. Seconds; 0 while the consumer lives.
+        message that is released before it ends. In a shutdown that poll is read, and what it
+        brings is released; but the message would have come once more for nothing, and after
+        `maxReceiveCount` it goes to the dead letters. Seconds; 0 while the consumer lives.
         """
         now = clock.now()
         return max(
@@ -123,7 +118,7 @@ class SettlingChannel(LeasedChannel):
                 # Another thread may change them meanwhile.
                 for poll in list(self._polls)
                 if poll.url == lease.queue_url
-                and (nobody_reads or poll.queue not in self._active_queues)
+                and (self._is_ending() or poll.queue not in self._active_queues)
             ),
             default=0.0,
         )

@@ -14,6 +14,7 @@ from typing import Any
 import celery
 
 from celery_sqs_heartbeat.binding import Heartbeat, LeasedRequest
+from celery_sqs_heartbeat.transport.ending import LastPolls
 
 logger = logging.getLogger(__name__)
 
@@ -21,9 +22,15 @@ logger = logging.getLogger(__name__)
 _CANCELS_WAITING = celery.VERSION >= (5, 7)
 
 
+def end_polls(heartbeat: Heartbeat) -> LastPolls:
+    """Receive no more, and have what the open polls still bring released."""
+    heartbeat.is_ending = True
+    heartbeat.polled.rest_all()
+    return LastPolls(heartbeat.http_client, list(heartbeat.open_polls))
+
+
 def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     """Release every message whose task the pool has not started and will not start."""
-    heartbeat.is_ending = True
     is_cancelled = False
     executor = getattr(pool, "executor", None)
     if executor is not None and _CANCELS_WAITING:
@@ -48,4 +55,4 @@ def _release(requests: list[LeasedRequest], which: str) -> None:
     if held:
         logger.info("sqs-heartbeat: releasing %d messages that %s", len(held), which)
     for request in held:
-        request.give_back("shutdown", nobody_reads=True)
+        request.give_back("shutdown")

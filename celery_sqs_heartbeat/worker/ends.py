@@ -8,7 +8,7 @@ neither acked nor rejected.
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
@@ -24,7 +24,7 @@ ENDS_WORKER = (WorkerShutdown, WorkerTerminate)
 class Failure:
     """What a task ended by, in place of its result."""
 
-    info: ExceptionInfo
+    info: ExceptionInfo = field(repr=False)
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -7,17 +7,17 @@ timeout ends. Under a lease that would not end while the worker lives.
 from __future__ import annotations
 
 import functools
-import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from billiard.einfo import ExceptionInfo
 from celery.worker import state
 
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.worker.ends import ENDS_WORKER, Failure, failure_of, is_for_pool
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _LEFT = ": its message is left in the queue and comes back when its visibility timeout ends"
 
@@ -28,6 +28,8 @@ def guard_start(worker: Any) -> None:
     Celery gives it to the pool when its message is delivered, by a timer, or when another
     task ends. An error then (of a `timelimit` that is none, say) loses the slot that was
     taken for it, and where another task ended, ends the worker.
+
+    Where different tasks fail one after the other, the pool is broken, and the worker is to end.
     """
     start = worker._process_task
 
@@ -35,7 +37,7 @@ def guard_start(worker: Any) -> None:
     def process_task(request: Any) -> None:
         try:
             start(request)
-        except Exception:
+        except Exception as error:
             if not isinstance(request, LeasedRequest):
                 raise
             logger.exception(
@@ -47,6 +49,10 @@ def guard_start(worker: Any) -> None:
             state.task_ready(request)
             if hasattr(worker, "_quick_release"):
                 worker._quick_release()
+            request.note_failed_start(error)
+        else:
+            if isinstance(request, LeasedRequest):
+                request.note_start()
 
     if worker.process_task == start:
         worker.process_task = process_task

@@ -57,8 +57,8 @@ class Losses:
         """
         assert self._heartbeat is not None
         self._pool, self._call_soon = pool, call_soon
-        self._heartbeat.can_stop_tasks = _stops_tasks(pool)
-        if self._heartbeat.settings.may_terminate() and not self._heartbeat.can_stop_tasks:
+        self._heartbeat.terms.can_stop_tasks = _stops_tasks(pool)
+        if self._heartbeat.settings.may_terminate() and not self._heartbeat.terms.can_stop_tasks:
             logger.warning(
                 "sqs-heartbeat: sqs_heartbeat_on_lost='terminate' can't stop running tasks in "
                 "pool %s: they go on; only tasks that have not started are dropped",
@@ -99,7 +99,7 @@ class Losses:
     def _terminate(self, event: Event) -> None:
         request = self._request(event)
         assert self._heartbeat is not None
-        if request is not None and self._heartbeat.can_stop_tasks:
+        if request is not None and self._heartbeat.terms.can_stop_tasks:
             request.stop_lost_task(self._pool)
 
 

@@ -56,9 +56,9 @@ class Operating:
             self._journal.start(_describe(worker, self._settings))
         journal = self._journal_stats if self._journal is not None else None
         if self._otel is not None:
-            self._otel.watch(heartbeat.keeper, journal)
+            self._otel.watch(heartbeat.keeper, journal, heartbeat.polled)
         if self._metrics is not None:
-            self._metrics.watch(heartbeat.keeper, journal)
+            self._metrics.watch(heartbeat.keeper, journal, heartbeat.polled)
         if self._settings.status and self._recorder is not None:
             self._status = StatusServer(
                 heartbeat.keeper,
@@ -67,6 +67,7 @@ class Operating:
                 self._metrics,
                 recorder=self._recorder,
                 name=worker.hostname,
+                polled=heartbeat.polled,
             )
             self._status.start()
 

@@ -7,8 +7,8 @@ a message rejected on purpose both reach it as `reject(requeue=False)`.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 from billiard.einfo import ExceptionWithTraceback
 from celery import Celery
@@ -17,15 +17,27 @@ from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.binding import Heartbeat, bound
 from celery_sqs_heartbeat.core.lease import Lease, State
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import is_with_process
+from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
+from celery_sqs_heartbeat.worker.unleased import report_unleased
 
 if TYPE_CHECKING:
     from celery.worker.request import Request
 else:
     Request = object
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
+
+
+def error_of(exc_info: Any) -> Any:
+    """Return the error that a pool reports."""
+    error = exc_info.exception
+    return error.exc if isinstance(error, ExceptionWithTraceback) else error
+
+
+_STARTED = "given to the pool"
 
 
 class LeasedRequest(Request):
@@ -38,6 +50,7 @@ class LeasedRequest(Request):
     #: Celery itself has stopped its task, or is about to.
     is_stopped = False
     _has_failed = False
+    _has_begun = False
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(message, *args, **kwargs)
@@ -47,6 +60,8 @@ class LeasedRequest(Request):
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.requests[self._lease.key] = self
             self._watch = self._heartbeat.unsettled.watch(self, self._lease, message)
+        elif self._heartbeat is not None:
+            report_unleased(self._heartbeat, message, self)
 
     @property
     def _tag(self) -> str:
@@ -70,12 +85,15 @@ class LeasedRequest(Request):
             return ""
         if not self.is_held():
             return "its message was released"
-        if self.on_lost() == "warn" or heartbeat.keeper.owns(self._tag):
+        keeper, on_lost = heartbeat.keeper, self.on_lost()
+        # One that has only expired starts with "warn": the lease may still be saved.
+        may_start = not keeper.is_lost(self._tag) if on_lost == "warn" else keeper.owns(self._tag)
+        if may_start:
             return ""
-        heartbeat.keeper.disown(self._tag)
+        keeper.disown(self._tag)
         # Else it would hold its prefetch slot for ever.
         self.message.channel.qos.ack(self._tag)
-        return f"its lease is {lease.standing.value}, and sqs_heartbeat_on_lost says to drop it"
+        return f"its lease is {lease.standing.value}, and sqs_heartbeat_on_lost is {on_lost!r}"
 
     def is_held(self) -> bool:
         """Return whether its message is neither acked nor released yet."""
@@ -97,15 +115,21 @@ class LeasedRequest(Request):
         """
         assert self._heartbeat is not None
         keeper = self._heartbeat.keeper
-        if not self.has_started() or not self.is_held() or keeper.owns(self._tag):
+        # Of a batch, Celery knows no process: to end it would stop other messages' tasks, too.
+        is_own = self.time_start is not None
+        if not is_own or not self.is_held() or keeper.owns(self._tag):
             return
         logger.warning("sqs-heartbeat: stopping task %s[%s]: its lease is gone", self.name, self.id)
         keeper.disown(self._tag)
         self.terminate(pool)
 
     def has_started(self) -> bool:
-        """Return whether the pool has said that it runs the task."""
-        return self.time_start is not None
+        """Return whether the pool has said that it runs the task.
+
+        One of a strategy of its own, of which nothing more is known, is taken to run.
+        """
+        is_unknown = self._apply_result is None and has_own_strategy(self.task)
+        return self._has_begun or (is_unknown and not gathers_requests(self.task))
 
     def outlives_consumer(self) -> bool:
         """Return whether the pool runs the task, or will, though its consumer is closed."""
@@ -115,14 +139,27 @@ class LeasedRequest(Request):
         # A pool of threads or greenlets runs whatever it was given.
         return is_with_process(result) if hasattr(result, "_write_to") else True
 
-    def give_back(self, cause: str, *, nobody_reads: bool = False) -> None:
-        """Release the message. `nobody_reads`: the channel's polls are not read any more."""
-        self.message.channel.release(self._tag, cause=cause, nobody_reads=nobody_reads)
+    def give_back(self, cause: str) -> None:
+        """Release the message."""
+        self.message.channel.release(self._tag, cause=cause)
+
+    def is_unsettled(self) -> bool:
+        """Return whether its message is leased still, and neither acked nor rejected."""
+        return self._lease is not None and not self.acknowledged and self.is_held()
+
+    def note_job(self, job: Any) -> None:
+        """Note the pool's job that runs its task, where Celery does not."""
+        self._apply_result = None if job is None else ref(job)
+
+    def begin(self) -> None:
+        """Note that the task begins."""
+        self._has_begun = True
+        if self._heartbeat is not None and self._lease is not None:
+            self._heartbeat.keeper.note_start(self._tag)
 
     def on_accepted(self, pid: Any, time_accepted: Any) -> None:
         """Note that the task begins."""
-        if self._heartbeat is not None and self._lease is not None:
-            self._heartbeat.keeper.note_start(self._tag)
+        self.begin()
         super().on_accepted(pid, time_accepted)
 
     def acknowledge(self) -> None:
@@ -147,8 +184,10 @@ class LeasedRequest(Request):
         One of a task that failed is released; it reaches the channel like one that was
         rejected on purpose.
         """
-        if self._lease is not None and not self.acknowledged:
+        if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
             self.message.channel.reject(self._tag, requeue=requeue or self._has_failed)
+            # Also where the lease is gone: kombu would delete a message that is to come back.
+            self._heartbeat.note_settled(self._tag)
         super().reject(requeue=requeue)
 
     def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> Any:
@@ -192,6 +231,17 @@ class LeasedRequest(Request):
         self.message.channel.qos.ack(self._tag)
         return True
 
+    def note_failed_start(self, error: Exception) -> None:
+        """Note that the pool could not take the task: after several the worker is broken."""
+        if self._heartbeat is not None and not self._heartbeat.is_ending:
+            key = self.id if self._lease is None else self._lease.key
+            self._heartbeat.breakage.failed(_STARTED, key, error)
+
+    def note_start(self) -> None:
+        """Note that the pool has taken the task."""
+        if self._heartbeat is not None:
+            self._heartbeat.breakage.worked(_STARTED)
+
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Handle a time limit as Celery does."""
         try:
@@ -219,9 +269,7 @@ class LeasedRequest(Request):
             # (5.5 with billiard 4.3) takes it for a failed one and deletes the message.
             self.give_back("cancelled")
             return None
-        error = exc_info.exception
-        if isinstance(error, ExceptionWithTraceback):
-            error = error.exc
+        error = error_of(exc_info)
         self._has_failed = not isinstance(error, Reject)
         try:
             return super().on_failure(exc_info, *args, **kwargs)

@@ -5,15 +5,18 @@ from __future__ import annotations
 import atexit
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 from celery import bootsteps, signals
 from celery.exceptions import ImproperlyConfigured
+from celery.platforms import EX_FAILURE
 from celery.worker import state
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.binding import Heartbeat, bind
+from celery_sqs_heartbeat.breakage import raise_error
 from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.core.board import Board
 from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
@@ -27,7 +30,9 @@ from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport, take_over
-from celery_sqs_heartbeat.worker.ending import release_all, release_unstarted
+from celery_sqs_heartbeat.transport.ending import LastPolls
+from celery_sqs_heartbeat.worker.batches import guard_batches
+from celery_sqs_heartbeat.worker.ending import end_polls, release_all, release_unstarted
 from celery_sqs_heartbeat.worker.forking import forks_pool
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
 from celery_sqs_heartbeat.worker.handlers import let_handlers_call_soon, put_off_signals
@@ -35,6 +40,7 @@ from celery_sqs_heartbeat.worker.losses import Losses
 from celery_sqs_heartbeat.worker.operating import Operating
 from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
+from celery_sqs_heartbeat.worker.versions import require_versions
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +69,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
             return
         leases = (parent.max_concurrency or parent.concurrency) * parent.prefetch_multiplier
         self._losses = Losses(parent.app)
+        self._last_polls: LastPolls | None = None
         settings = _read_settings(parent.app, leases)
         self._operating = _new_operating(settings)
         board = share_board(leases, in_file=not forks_pool(parent))
@@ -81,11 +88,13 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         """Guard how the worker gives tasks to its pool, which is made by now."""
         guard_start(parent)
         guard_run(parent.pool)
+        guard_batches(parent.app, parent.pool)
         let_signals_stop(parent.pool)
 
     def start(self, parent: Any) -> None:
         """Start the keeper and have it ended with the worker."""
         self._heartbeat.hub = parent.hub
+        self._heartbeat.breakage.end = partial(self._end_broken, parent)
         self._operating.start(self._heartbeat, parent)
         self._heartbeat.keeper.start()
         self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
@@ -105,7 +114,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
 
     def close(self, parent: Any) -> None:
         """Release what the pool has not begun and will not run any more."""
-        release_unstarted(self._heartbeat, parent.pool)
+        self._release_unstarted(parent.pool)
 
     def stop(self, parent: Any) -> None:
         """Do nothing: tasks still run, see the class."""
@@ -118,16 +127,36 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         wait = parent.wait_for_soft_shutdown
 
         def release_and_wait() -> None:
-            release_unstarted(self._heartbeat, parent.pool)
+            self._release_unstarted(parent.pool)
             wait()
 
         parent.wait_for_soft_shutdown = release_and_wait
 
+    def _release_unstarted(self, pool: Any) -> None:
+        self._end_polls()
+        release_unstarted(self._heartbeat, pool)
+
+    def _end_broken(self, parent: Any, error: Exception) -> None:
+        """End a broken worker as the error would end a stock one, with its exit code."""
+        self._end_polls()
+        if parent.hub is not None:
+            # Raised here, it might end no more than a timer.
+            parent.hub.call_soon(raise_error, error)
+        else:
+            state.should_stop = EX_FAILURE
+
+    def _end_polls(self) -> LastPolls:
+        if self._last_polls is None:
+            self._last_polls = end_polls(self._heartbeat)
+        return self._last_polls
+
     def _end(self, **_: Any) -> None:
         atexit.unregister(self._end)
+        last_polls = self._end_polls()
         release_all(self._heartbeat)
+        last_polls.wait()
         self._heartbeat.unsettled.close()
-        self._heartbeat.keeper.stop()
+        self._heartbeat.keeper.stop(self._heartbeat.settings.flush_timeout)
         self._operating.close()
         self._losses.close()
         bind(None)
@@ -146,6 +175,7 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
                 transport.driver_type,
             )
             return False
+        require_versions()
         take_over()
         if not isinstance(app.connection_for_read().transport, Transport):
             logger.warning(

@@ -12,7 +12,7 @@ from typing import Any
 from celery import Celery, Task, signals
 from celery.exceptions import Reject
 
-from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat import install, queues
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
 from tests.acceptance.forgetting import ForgetsJobs
@@ -40,6 +40,10 @@ if "PROJ_SPANS" in os.environ:
 
     write_spans(Path(os.environ["PROJ_SPANS"]))
 
+if "PROJ_REFRESH" in os.environ:
+    # How long the attributes of queues are used, in seconds.
+    queues.REFRESH_SECONDS = float(os.environ["PROJ_REFRESH"])
+
 if "PROJ_BREAK" in os.environ:
     app.steps["consumer"].add(LosesConnection)
 
@@ -58,6 +62,12 @@ def starts(key: str) -> int:
     with open(os.environ["PROJ_LEDGER"]) as ledger:
         notes = [json.loads(line) for line in ledger]
     return sum(note["what"] == "start" and note["key"] == key for note in notes)
+
+
+def wait_to_end(key: str) -> None:
+    """Return once the test lets a task end."""
+    while not os.path.exists(f"{os.environ['PROJ_LEDGER']}.{key}"):
+        time.sleep(0.02)
 
 
 @signals.worker_ready.connect
@@ -102,8 +112,7 @@ def fail(key: str, seconds: float = 0.0) -> None:
 def hold(key: str, fails: bool = False) -> None:
     """Runs until the test lets it end."""
     note("start", key)
-    while not os.path.exists(f"{os.environ['PROJ_LEDGER']}.{key}"):
-        time.sleep(0.02)
+    wait_to_end(key)
     if fails:
         raise ValueError(key)
     note("end", key)
@@ -162,3 +171,8 @@ def unleased(key: str, seconds: float) -> None:
     note("start", key)
     time.sleep(seconds)
     note("end", key)
+
+
+if "PROJ_BATCHES" in os.environ:
+    # Only one environment has celery-batches.
+    from tests.acceptance import batching  # noqa: F401

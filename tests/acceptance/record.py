@@ -22,6 +22,11 @@ def receives(scene: Scene) -> list[str]:
     ]
 
 
+def asked_of_receives(scene: Scene) -> set[int | None]:
+    """Return the visibility timeouts that receives asked for; None for the queue's."""
+    return {call.body.get("VisibilityTimeout") for call in _of_queue(scene, "ReceiveMessage")}
+
+
 def release_calls(scene: Scene) -> list[Call]:
     """Return the calls that made messages visible at once, or when a dead poll has ended."""
     return [

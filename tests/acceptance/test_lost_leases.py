@@ -60,9 +60,12 @@ def test_terminate_stops_the_task_and_leaves_its_message_to_its_next_owner(
     assert deleted_handles(scene) == {second}
 
 
-def test_revoke_drops_an_unstarted_task_and_lets_a_running_one_go_on(new_scene: NewScene) -> None:
+@pytest.mark.parametrize("settings", [{}, {"on_lost": "revoke"}], ids=["default", "revoke"])
+def test_an_unstarted_task_is_dropped_and_a_running_one_goes_on(
+    new_scene: NewScene, settings: dict[str, str]
+) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "20"})
-    rules = conf(on_lost="revoke", threshold=14)
+    rules = conf(threshold=14, **settings)
     worker = scene.worker("-c", "1", "--prefetch-multiplier", "2", conf=rules)
     scene.send("work", "runs", 14)
     scene.wait_for_notes("start", 1)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from tests.acceptance.scene import Scene
-from tests.support.faults import deny
+from tests.support.faults import Effect, deny, fail, first
 
 NewScene = Callable[..., Scene]
 
@@ -26,7 +28,46 @@ def test_without_permission_to_extend_the_worker_goes_on_without_leases(
     log = worker.logs()
     assert log.count("permission sqs:ChangeMessageVisibility is missing on queue") == 1
     assert scene.url.rsplit("/", 1)[-1] in log.split("is missing on queue")[1].splitlines()[0]
-    assert len(scene.proxy.calls("ChangeMessageVisibilityBatch")) == 1
+    assert "lease-expired" in log
+    _, *probes = scene.proxy.calls("ChangeMessageVisibilityBatch")
+    assert probes
+    assert all(len(probe.entries) == 1 for probe in probes)
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        pytest.param(deny(), id="a policy that is being replaced"),
+        pytest.param(fail(400, "QueueDoesNotExist"), id="a grant that is withdrawn"),
+    ],
+)
+def test_after_one_refused_extension_every_lease_goes_on(
+    new_scene: NewScene, refusal: Effect
+) -> None:
+    # A worker full of long tasks: no new message would try again.
+    scene = new_scene(attributes={"VisibilityTimeout": "12"})
+    scene.proxy.rule("ChangeMessageVisibilityBatch", first(1, refusal))
+    conf = {"sqs_heartbeat_threshold": 10, "worker_prefetch_multiplier": 1}
+    worker = scene.worker("-c", "4", "-P", "threads", conf=conf)
+    keys = ["a", "b", "c", "d"]
+    for key in keys:
+        scene.send("hold", key)
+    scene.wait_for_notes("start", 4)
+    worker.wait_for_log("works again")
+
+    def all_extended_twice() -> bool:
+        calls = scene.proxy.calls("ChangeMessageVisibilityBatch")
+        handles = [
+            entry["ReceiptHandle"] for call in calls if call.status == 200 for entry in call.entries
+        ]
+        return len(handles) >= 8 and len(set(handles)) == 4
+
+    scene.wait_until(all_extended_twice)
+    for key in keys:
+        scene.let_end(key)
+    scene.wait_until_empty()
+    assert scene.keys("start") == keys
+    assert "lease-lost" not in worker.logs()
 
 
 def test_without_permission_to_delete_the_message_is_kept_and_not_run_again(

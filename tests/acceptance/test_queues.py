@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.acceptance.orders import MODULE, leases, order, wait_for_no_lease
-from tests.acceptance.record import extensions, receives, timeouts_asked
+from tests.acceptance.record import asked_of_receives, extensions, receives, timeouts_asked
 from tests.acceptance.scene import LONG, Scene
 
 NewScene = Callable[..., Scene]
@@ -78,3 +79,57 @@ def test_a_queue_added_at_run_time_is_kept_and_its_running_task_also_after_it_is
     added.wait_until_empty()
     wait_for_no_lease(scene)
     assert scene.keys("start") == ["a", "b", "c"]
+
+
+@pytest.mark.oldest
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+def test_tasks_run_once_though_the_queues_timeout_is_lowered_below_their_run_time(
+    new_scene: NewScene, pool: str
+) -> None:
+    """What a worker knows of the queue may be minutes old; so it says what it goes by."""
+    scene = new_scene(attributes={"VisibilityTimeout": "120"})
+    for _ in range(2):
+        scene.worker("-c", "2", "-P", pool)
+    set_timeout(scene, 3)
+    keys = ["a", "b", "c", "d"]
+    for key in keys:
+        scene.send("work", key, 8)
+    scene.wait_for_notes("end", 4)
+    scene.wait_until_empty()
+    assert scene.keys("start") == keys
+    assert asked_of_receives(scene) == {120}
+
+
+@pytest.mark.oldest
+def test_a_worker_goes_on_where_its_threshold_does_not_fit_the_queue_any_more(
+    new_scene: NewScene, tmp_path: Path
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "120"})
+    break_connection = tmp_path / "break"
+    worker = scene.worker(
+        "-c",
+        "2",
+        conf={"sqs_heartbeat_threshold": 100},
+        env={"PROJ_REFRESH": "0", "PROJ_BREAK": str(break_connection)},
+    )
+    set_timeout(scene, 60)
+    worker.wait_for_log("which the settings do not fit")
+    scene.send("hold", "a")
+    scene.wait_for_notes("start", 1)
+    break_connection.touch()
+    worker.wait_for_log("lost on purpose")
+    scene.send("work", "b")
+    scene.wait_until(lambda: len(receives(scene)) == 2)
+    scene.let_end("a")
+    scene.wait_for_notes("end", 2)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a", "b"]
+    assert worker.logs().count("which the settings do not fit") == 1
+    assert asked_of_receives(scene) == {120, 60}
+    # It would be hundreds, each as soon as the one before is confirmed.
+    assert extensions(scene).total() < 10
+
+
+def set_timeout(scene: Scene, seconds: int) -> None:
+    attributes = {"VisibilityTimeout": str(seconds)}
+    scene.client.set_queue_attributes(QueueUrl=scene.url, Attributes=attributes)

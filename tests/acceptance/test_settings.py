@@ -95,6 +95,29 @@ def test_the_visibility_timeout_that_is_set_goes_with_receive_and_extension(
     assert set(timeouts_asked(scene)) == {60}
 
 
+def test_leases_are_kept_without_a_prefetch_limit_or_timeouts_and_with_adaptive_retries(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene()
+    options = {
+        "region": "us-east-1",
+        "is_secure": False,
+        "wait_time_seconds": 1,
+        "client-config": {"connect_timeout": None, "read_timeout": None},
+    }
+    conf = {**EAGER, "worker_prefetch_multiplier": 0, "broker_transport_options": options}
+    env = {"AWS_RETRY_MODE": "adaptive"}
+    worker = scene.worker("-c", "1", "-P", "threads", conf=conf, env=env)
+    # One call a second extends ten messages, and forty are made.
+    worker.wait_for_log("worker_prefetch_multiplier=0 sets no limit")
+    assert "it stops at 400," in worker.logs()
+    scene.send("hold", "a")
+    scene.proxy.wait_for(CHANGE)
+    scene.let_end("a")
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a"]
+
+
 def test_inline_acks_are_kombus_own_deletes(new_scene: NewScene) -> None:
     scene = new_scene()
     scene.worker("-c", "1", "-P", "threads", conf={**EAGER, "sqs_heartbeat_ack": "inline"})

@@ -12,7 +12,7 @@ import pytest
 
 from tests.acceptance.record import receives, release_calls, released
 from tests.acceptance.scene import Scene
-from tests.support.faults import delay
+from tests.support.faults import delay, fail, first
 
 NewScene = Callable[..., Scene]
 LONG = {"VisibilityTimeout": "300"}
@@ -71,6 +71,34 @@ def test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed(
     assert scene.counts() == (0, 0)
     assert scene.keys("end") == ["a"]
     assert scene.keys("start") == ["a"]
+
+
+def test_a_worker_tries_its_last_delete_for_as_long_as_is_set(new_scene: NewScene) -> None:
+    scene = new_scene(attributes=LONG)
+    conf = {"sqs_heartbeat_flush_timeout": 60}
+    worker = scene.worker("-c", "1", "-P", "solo", conf=conf)
+    # With its pauses the eleventh try comes eight seconds after the first, at least.
+    scene.proxy.rule("DeleteMessageBatch", first(10, fail()))
+    scene.send("work", "a")
+    scene.wait_for_notes("end", 1)
+    worker.kill("SIGTERM")
+    assert worker.process.wait(PATIENCE) == 0
+    assert scene.counts() == (0, 0)
+    assert "not confirmed" not in worker.logs()
+
+
+def test_a_worker_that_gives_its_last_delete_up_names_the_message(new_scene: NewScene) -> None:
+    scene = new_scene(attributes=LONG)
+    conf = {"sqs_heartbeat_flush_timeout": 0.5}
+    worker = scene.worker("-c", "1", "-P", "solo", conf=conf)
+    scene.proxy.rule("DeleteMessageBatch", fail())
+    scene.send("work", "a")
+    scene.wait_for_notes("end", 1)
+    worker.kill("SIGTERM")
+    assert worker.process.wait(PATIENCE) == 0
+    (message_id,) = receives(scene)
+    assert "1 deletes and releases were not confirmed within 0.5 s" in worker.logs()
+    assert f"the delete of message {message_id} of {scene.url}, task" in worker.logs()
 
 
 def test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_batches(

@@ -147,7 +147,7 @@ class Carrier(ThreadDispatcher):
 
     def _outcomes(self, call: Call) -> Sequence[Outcome]:
         told: list[Outcome] = []
-        self._perform(call, told.extend)
+        self._send(call, told.extend)
         return told
 
 
@@ -160,7 +160,7 @@ class _Failing:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def fail(**request: Any) -> Any:
             if isinstance(self._error, SqsError):
-                raise self._error.as_client_error(name)
+                raise self._error.as_client_error(name.title().replace("_", ""))
             raise self._error
 
         return fail

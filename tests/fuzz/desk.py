@@ -29,6 +29,9 @@ class NoCalls:
     def dispatch(self, call: Call, settle: Settle) -> None:
         pass
 
+    def give_up(self, call: Call) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
@@ -60,7 +63,9 @@ class FakeDesk:
 
     def answer(self, answer: Any) -> int:
         """Have a long poll of the queue answered."""
-        count: int = self.channel._on_answer(Poll(NAME, URL, self.keeper.now(), 0), answer)
+        count: int = self.channel._on_answer(
+            Poll(NAME, URL, self.keeper.now(), 0, timeout=30), answer
+        )
         return count
 
     def held(self) -> set[str]:

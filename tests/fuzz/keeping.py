@@ -51,7 +51,7 @@ class LaterDispatcher(ThreadDispatcher):
         self.waiting: list[Callable[[], None]] = []
 
     def dispatch(self, call: Call, settle: Settle) -> None:
-        self.waiting.append(functools.partial(self._perform, call, settle))
+        self.waiting.append(functools.partial(self._send, call, settle))
 
     def make_calls(self) -> bool:
         """Make all that wait; return whether there were any."""

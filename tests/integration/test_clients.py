@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from kombu import Connection
 
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool, new_client, short_config
 
 
@@ -74,11 +75,39 @@ def test_a_predefined_queue_has_its_own_keys_and_region() -> None:
 
 @pytest.mark.parametrize(
     ("threshold", "given", "expected"),
-    [(0.2, {}, 0.5), (4, {}, 2), (100, {}, 5), (100, {"read_timeout": 60}, 5)],
+    [
+        (0.2, {}, 0.5),
+        (4, {}, 2),
+        (100, {}, 5),
+        (100, {"read_timeout": 60}, 5),
+        pytest.param(4, {"read_timeout": None, "connect_timeout": None}, 2, id="none"),
+    ],
 )
 def test_timeouts_fit_the_margin(threshold: float, given: dict[str, Any], expected: float) -> None:
     config: Any = short_config(threshold, given)
     assert config.read_timeout == config.connect_timeout == expected
+
+
+@pytest.mark.parametrize("given", [{}, {"retries": {"mode": "adaptive", "max_attempts": 4}}])
+def test_the_keeper_repeats_its_calls_itself_whatever_the_environment_says(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
+) -> None:
+    monkeypatch.setenv("AWS_RETRY_MODE", "adaptive")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "7")
+    options: Any = {"predefined_queues": PREDEFINED, "client-config": given}
+    channel = channel_of("sqs://k:s@", **options)
+    client = new_client(BrokerConfig.of_channel(channel), URL, threshold=10)
+    assert client.meta.config.retries == {"total_max_attempts": 1, "mode": "standard"}
+
+
+@pytest.mark.parametrize("name", ["connect_timeout", "read_timeout"])
+@pytest.mark.parametrize("value", [0, -1, "5", True, [5]])
+def test_a_timeout_that_no_call_can_be_made_with_is_told(name: str, value: object) -> None:
+    options: Any = {"predefined_queues": PREDEFINED, "client-config": {name: value}}
+    with pytest.raises(ConfigurationError) as caught:
+        BrokerConfig.of_channel(channel_of("sqs://k:s@", **options))
+    (fault,) = caught.value.faults
+    assert f"['client-config'][{name!r}]={value!r}: must be a number of seconds above 0" in fault
 
 
 def test_a_client_is_reused_until_the_configuration_changes() -> None:

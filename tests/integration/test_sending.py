@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.asynchronous.http import Client, Request
 
-from celery_sqs_heartbeat.transport.sending import guard_sending
+from celery_sqs_heartbeat.transport.sending import sending_for
+from tests.support.faults import never_answer
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import wait_until
 
@@ -23,30 +25,76 @@ def hub() -> Iterator[Hub]:
     set_event_loop(before)
 
 
+class Watcher:
+    """Has a request sent, and not aborted."""
+
+    is_ending = False
+    is_over = False
+    times_prepared = 0
+
+    def may_send(self) -> bool:
+        return not self.is_ending
+
+    def is_aborted(self) -> bool:
+        return self.is_over
+
+    def prepared(self) -> None:
+        self.times_prepared += 1
+
+
+class Exchange:
+    """One request through kombu's client, and what came of it."""
+
+    def __init__(self, hub: Hub, proxy: FaultProxy, patience: float = 60.0) -> None:
+        self.hub, self.client, self.watcher = hub, Client(hub), Watcher()
+        self.answers: list[Any] = []
+        connection = SimpleNamespace(_httpclient=self.client)
+        view = sending_for(connection, self.watcher, patience=patience)
+        assert connection._httpclient is self.client
+        request = Request(proxy.url, method="POST", body=b"{}", on_ready=self._note)
+        request.headers["X-Amz-Target"] = "AmazonSQS.ListQueues"
+        request.headers["Content-Type"] = "application/x-amz-json-1.0"
+        view._httpclient.add_request(request)
+
+    def _note(self, response: Any) -> None:
+        self.answers.append(response.error)
+
+    def tick_until(self, condition: Callable[[], object]) -> None:
+        ticks = self.hub.create_loop()
+
+        def tick() -> bool:
+            if not condition():
+                next(ticks)
+            return bool(condition())
+
+        wait_until(tick)
+
+
 @pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
 @pytest.mark.parametrize("ends", [False, True], ids=["the worker goes on", "it ends meanwhile"])
 def test_a_request_is_sent_in_the_next_tick_unless_the_worker_has_come_to_its_end_by_then(
     hub: Hub, proxy: FaultProxy, ends: bool
 ) -> None:
-    client, answers, is_ending = Client(hub), [], False
-
-    def note(response: Any) -> None:
-        answers.append(response.error)
-
-    guard_sending(client, lambda: not is_ending)
-    request = Request(proxy.url, method="POST", body=b"{}", on_ready=note)
-    request.headers["X-Amz-Target"] = "AmazonSQS.ListQueues"
-    request.headers["Content-Type"] = "application/x-amz-json-1.0"
-    client.add_request(request)
-    is_ending = ends
-    ticks = hub.create_loop()
-
-    def tick_until_answered() -> bool:
-        next(ticks)
-        return bool(answers)
-
-    wait_until(tick_until_answered)
+    exchange = Exchange(hub, proxy)
+    exchange.watcher.is_ending = ends
+    exchange.tick_until(lambda: exchange.answers)
     # kombu 5.5 has no curl, and has sent it before it comes back to us.
-    is_sent = not ends or not hasattr(client, "_curls")
-    assert [error is None for error in answers] == [is_sent]
+    is_sent = not ends or not hasattr(exchange.client, "_curls")
+    assert [error is None for error in exchange.answers] == [is_sent]
     assert len(proxy.calls("ListQueues")) == is_sent
+    assert exchange.watcher.times_prepared == 1
+
+
+@pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
+def test_a_request_that_is_never_answered_ends_when_it_is_not_waited_for_any_more(
+    hub: Hub, proxy: FaultProxy
+) -> None:
+    proxy.rule("*", never_answer())
+    # kombu 5.5 blocks for as long.
+    exchange = Exchange(hub, proxy, patience=1.0)
+    if hasattr(exchange.client, "_curls"):
+        exchange.tick_until(lambda: proxy.calls("ListQueues"))
+        assert exchange.answers == []
+        exchange.watcher.is_over = True
+    exchange.tick_until(lambda: exchange.answers)
+    assert exchange.answers[0] is not None

@@ -10,9 +10,12 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 from kombu import Connection, Consumer, Queue
+from kombu.transport import SQS
 
 from celery_sqs_heartbeat.binding import Heartbeat, bind
+from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import read_settings
@@ -21,7 +24,7 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.base import Poll
 from tests.support.answers import Answer, Body
-from tests.support.faults import Forward, fail, first
+from tests.support.faults import Forward, fail, first, never_answer
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -29,7 +32,9 @@ from tests.support.waiting import PATIENCE, wait_until
 class Desk:
     """A connection whose channels are leased, on a queue of its own."""
 
-    def __init__(self, proxy: FaultProxy, **settings: Any) -> None:
+    def __init__(
+        self, proxy: FaultProxy, *, options: dict[str, Any] | None = None, **settings: Any
+    ) -> None:
         self.proxy = proxy
         self.name = f"q-{uuid.uuid4().hex[:12]}"
         self.client = proxy.client()
@@ -53,7 +58,12 @@ class Desk:
         self.connection = Connection(
             proxy.broker_url,
             transport=Transport,
-            transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
+            transport_options={
+                "region": "us-east-1",
+                "is_secure": False,
+                "wait_time_seconds": 1,
+                **(options or {}),
+            },
         )
         self.channel = self.connection.channel()
 
@@ -174,6 +184,20 @@ def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(des
     assert leases[0].received_at > failed[1]
 
 
+def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswered(
+    new_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.base.POLL_MARGIN", 0.0)
+    desk = new_desk(options={"client-config": {"read_timeout": 2}})
+    desk.proxy.rule("ReceiveMessage", first(1, never_answer()))
+    desk.publish("a")
+    came: list[Any] = []
+    desk.consume(came.append)
+    desk.drain_until(lambda: came)
+    (queue,) = desk.channel._heartbeat.polled.view()
+    assert (queue.queue, queue.unanswered, queue.is_deaf) == (desk.name, 1, False)
+
+
 def test_what_sqs_says_of_a_message_is_known_with_its_lease(desk: Desk) -> None:
     desk.publish("a")
     leases: list[Any] = []
@@ -247,6 +271,43 @@ def test_a_message_that_cannot_be_delivered_leaves_the_others_alone_and_no_lease
     assert "can't be delivered: it is left in the queue" in caplog.text
 
 
+class Made:
+    """Stands for a request, which is known by a weak reference."""
+
+
+def test_a_worker_that_delivers_nothing_any_more_ends_and_the_rest_is_released(
+    desk: Desk,
+) -> None:
+    desk.publish(*(f"m{number}" for number in range(8)))
+    requests = desk.channel._heartbeat.requests
+    made: list[Any] = []
+
+    def fail_after_the_request(message: Any) -> None:
+        lease = desk.keeper.find(message.delivery_tag)
+        assert lease is not None
+        made.append(Made())
+        requests[lease.key] = made[-1]
+        raise LookupError
+
+    desk.consume(fail_after_the_request)
+    with pytest.raises(LookupError):
+        desk.drain_polls(count=8)
+    assert desk.keeper.flush(PATIENCE)
+    assert len(desk.keeper) == 0
+    assert desk.counts() == (5, 3)
+
+
+def test_bad_messages_of_which_no_request_is_made_end_no_worker(desk: Desk) -> None:
+    desk.publish(*(f"m{number}" for number in range(8)))
+
+    def fail_before_the_request(message: Any) -> None:
+        raise LookupError
+
+    desk.consume(fail_before_the_request)
+    desk.drain_until(lambda: sum(desk.batches()) == 8)
+    assert desk.counts() == (0, 8)
+
+
 def test_what_a_connection_error_leaves_undelivered_is_released(desk: Desk) -> None:
     desk.publish(*(f"m{number}" for number in range(5)))
 
@@ -303,13 +364,47 @@ def test_a_message_got_one_by_one_is_kombus_own_business(desk: Desk) -> None:
 def test_messages_that_come_after_the_channel_was_closed_are_released(desk: Desk) -> None:
     desk.publish("a")
     desk.consume(lambda message: None)
-    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5)
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=30)
     answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
     desk.channel.close()
     assert desk.channel._on_answer(poll, answer) == 0
     assert desk.keeper.flush(PATIENCE)
     assert desk.counts() == (1, 0)
     assert len(desk.keeper) == 0
+
+
+def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_another(
+    desk: Desk,
+) -> None:
+    desk.publish("a")
+    desk.consume(lambda message: None)
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=90)
+    answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
+    assert desk.channel._on_answer(poll, answer) == 1
+    lease = desk.keeper.find(answer["Messages"][0]["ReceiptHandle"])
+    assert lease is not None
+    assert lease.expires_at == poll.sent_at + 90
+    assert lease.terms == LeaseTerms.of(90)
+
+
+def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Credentials are renewed where it is signed: on EKS by a call of STS."""
+    denied: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
+
+    def sign(*args: Any, **request: Any) -> None:
+        raise ClientError(denied, "AssumeRoleWithWebIdentity")
+
+    desk.consume(lambda message: None)
+    desk.channel.asynsqs = lambda queue: SimpleNamespace(
+        _httpclient=SimpleNamespace(_curls=[]), receive_message=sign
+    )
+    brought: list[int] = []
+    desk.channel._get_async(desk.name, 1, brought.append)
+    assert brought == [0]
+    assert f"receiving from queue {desk.name} fails and is tried on" in caplog.text
+    assert "when calling the AssumeRoleWithWebIdentity operation" in caplog.text
 
 
 def test_messages_of_a_no_ack_queue_are_not_tracked(desk: Desk) -> None:
@@ -348,6 +443,27 @@ def test_consuming_pauses_while_deletes_pile_up(
     desk.drain_until(lambda: len(set(seen)) == 6)
 
 
+def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extended(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    # Ten messages are extended by a call every twenty seconds.
+    monkeypatch.setattr("celery_sqs_heartbeat.terms.CALLS_PER_SECOND", 1 / 20)
+    desk.publish(*(f"m{number}" for number in range(25)))
+    taken: list[Any] = []
+    desk.consume(taken.append)
+    assert "worker_prefetch_multiplier=0" in caplog.text
+    assert "it stops at 10" in caplog.text
+    desk.drain_until(lambda: len(taken) >= 10)
+    polls = len(desk.proxy.calls("ReceiveMessage"))
+    with pytest.raises(socket.timeout):
+        desk.connection.drain_events(timeout=2)
+    assert len(desk.proxy.calls("ReceiveMessage")) == polls
+    assert len(taken) < 20
+    for message in taken:
+        message.ack()
+    desk.drain_until(lambda: len(taken) >= 20)
+
+
 def test_without_a_heartbeat_all_is_kombus_own(proxy: FaultProxy) -> None:
     name = f"q-{uuid.uuid4().hex[:12]}"
     with Connection(
@@ -359,5 +475,8 @@ def test_without_a_heartbeat_all_is_kombus_own(proxy: FaultProxy) -> None:
         queue.put("x")
         queue.get(timeout=PATIENCE).ack()
         queue.close()
+        channel = connection.default_channel
+        wanted = SQS.Channel.fetch_message_attributes.__get__(channel)
+        assert channel.fetch_message_attributes == wanted
     assert len(proxy.calls("DeleteMessage")) == 1
     assert proxy.calls("DeleteMessageBatch") == []

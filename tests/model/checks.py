@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 
-from celery_sqs_heartbeat.core.agenda import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.core.book import LeaseBook
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry
+from celery_sqs_heartbeat.core.lane import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.core.lease import Lease, Standing
-from tests.model.placing import Place, handles, in_flight, places
+from tests.model.placing import Place, handles, in_flight, places, probes
 from tests.model.truth import TWELVE_HOURS, Held, Window, World
 
+#: Of a message that is to be deleted, only while that waits for no probe.
+EXTENDABLE = {
+    "held": (Standing.OURS, Standing.EXPIRED, Standing.UNLEASED),
+    "done": (Standing.OURS, Standing.EXPIRED),
+    "back": (),
+}
 #: Rounding of sums of floats up to some days.
 EPSILON = 1e-6
 KINDS = {
@@ -35,6 +41,7 @@ def check_book(book: LeaseBook, world: World, now: float) -> None:
     for key, lease in leases.items():
         _check_lease(lease, world.held[key], world, now)
         _check_place(lease, world.held[key], placed.get(lease, []), world, now)
+    assert {queue for queue, _ in probes(book)} == world.refusing
     _check_next_due(book, placed, world, now)
 
 
@@ -69,7 +76,7 @@ def _check_lease(lease: Lease, held: Held, world: World, now: float) -> None:
 
 
 def _check_place(lease: Lease, held: Held, at: list[Place], world: World, now: float) -> None:
-    extendable = held.terms.extend and lease.standing in (Standing.OURS, Standing.EXPIRED)
+    extendable = held.terms.extend and lease.standing in EXTENDABLE[held.wanted]
     if world.in_a_call(held) or (held.wanted == "held" and not extendable):
         assert at == []
         return
@@ -95,17 +102,27 @@ def _is_in(window: Window, place: Place, now: float) -> bool:
 def _check_next_due(
     book: LeaseBook, placed: dict[Lease, list[Place]], world: World, now: float
 ) -> None:
-    dues = [
-        now if place.due is None else place.due
-        for (place,) in placed.values()
-        if world.in_flight(place.queue_url, place.kind) < MAX_CALLS_PER_LANE
+    dues = [world.waits_until(call) for call, _ in world.outstanding]
+    for (place,) in placed.values():
+        probe_at = probes(book).get((place.queue_url, place.kind), -math.inf)
+        most = MAX_CALLS_PER_LANE if probe_at == -math.inf else 1
+        if world.in_flight(place.queue_url, place.kind) < most:
+            dues.append(max(now if place.due is None else place.due, probe_at))
+    dues += [
+        lease.expires_at
+        for lease in book.leases()
+        if lease.standing in (Standing.OURS, Standing.UNLEASED)
+        and lease.terms.extend
+        and world.held[lease.key].wanted == "held"
     ]
     assert max(book.next_due(now), now) == max(min(dues, default=math.inf), now)
 
 
 def check_call(call: Call, world: World, now: float) -> None:
     """Check a call that was just planned, before it is noted in the world."""
-    assert 1 <= len(call.entries) <= 10
+    is_probe = call.kind is CallKind.CHANGE_VISIBILITY and call.queue_url in world.refusing
+    assert 1 <= len(call.entries) <= (1 if is_probe else 10)
+    assert not (is_probe and world.in_flight(call.queue_url, call.kind))
     assert call.planned_at == now
     assert {entry.lease.queue_url for entry in call.entries} == {call.queue_url}
     assert len({entry.receipt_handle for entry in call.entries}) == len(call.entries)

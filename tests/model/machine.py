@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Outcome
+from celery_sqs_heartbeat.core.lease import Standing
 from celery_sqs_heartbeat.loop import MAX_CALLS
 from tests.model.checks import check_book, check_call
 from tests.model.placing import in_flight, places
 from tests.model.receiving import picks
-from tests.model.truth import REFUSED_DELETE_PAUSE, Held
+from tests.model.truth import REFUSED, REFUSED_DELETE_PAUSE, Held
 from tests.model.wishing import Wishing
 
 #: Below and above the shortest pauses, and as long as thresholds, timeouts and limits.
@@ -39,12 +40,14 @@ class BookMachine(Wishing):
     @rule()
     def go_on_to_the_next_call(self) -> None:
         """At the time that the book names there is something to do, or it names a later one."""
-        for _ in range(IDLE_PLANS):
+        idle = 0
+        while idle < IDLE_PLANS:
             due = self.book.next_due(self.now)
             if due == math.inf or len(self.world.outstanding) >= MAX_CALLS:
                 return
+            idle = idle + 1 if due <= self.now else 0
             self.now = max(self.now, due)
-            if self._plan(MAX_CALLS - len(self.world.outstanding)):
+            if self._give_up() or self._plan(MAX_CALLS - len(self.world.outstanding)):
                 return
         raise AssertionError(f"the book is due at {due}, again and again, and plans nothing")
 
@@ -84,6 +87,38 @@ class BookMachine(Wishing):
     def settle_all(self, outcome: Outcome) -> None:
         self._settle_all(outcome)
 
+    @rule()
+    def give_up(self) -> None:
+        self._give_up()
+
+    def _give_up(self) -> bool:
+        late = [
+            pair for pair in self.world.outstanding if self.now >= self.world.waits_until(pair[0])
+        ]
+        assert self.book.give_up(self.now) == [call for call, _ in late]
+        for call, leases in late:
+            self.world.outstanding.remove((call, leases))
+            self.world.given_up.append((call, leases))
+            self._take_in(call, leases, [Outcome.UNKNOWN] * len(call.entries))
+        return bool(late)
+
+    @precondition(lambda self: self.world.given_up)
+    @rule(pick=picks, answer=outcomes)
+    def settle_late(self, pick: int, answer: list[Outcome]) -> None:
+        call, leases = self.world.given_up.pop(pick % len(self.world.given_up))
+        given = list(itertools.islice(itertools.cycle(answer), len(call.entries)))
+        for entry, held, outcome in zip(call.entries, leases, given, strict=True):
+            is_known = self.world.held.get(held.key) is held and entry.receipt_handle == held.handle
+            if not is_known or outcome is not Outcome.DONE:
+                continue
+            if entry.lease.standing in (Standing.LOST, Standing.CAPPED):
+                # The book may give up a lease that nothing can save any more.
+                held.lost = held.lost or entry.lease.standing is Standing.LOST
+                held.capped = held.capped or entry.lease.standing is Standing.CAPPED
+            if held.answered_late(entry.action, call, entry.timeout, self.now) == "ends":
+                del self.world.held[held.key]
+        self.book.settle(call, given, self.now)
+
     def _settle_all(self, outcome: Outcome) -> None:
         while self.world.outstanding:
             self._settle(0, [outcome])
@@ -91,24 +126,32 @@ class BookMachine(Wishing):
     def _settle(self, index: int, answer: list[Outcome]) -> None:
         call, leases = self.world.outstanding.pop(index)
         given = list(itertools.islice(itertools.cycle(answer), len(call.entries)))
+        may_end = self._take_in(call, leases, given)
+        self.book.settle(call, given, self.now)
+        self._forget_what_the_book_forgot(may_end)
+
+    def _take_in(self, call: Call, leases: tuple[Held, ...], given: list[Outcome]) -> list[Held]:
+        """Change the world by an answer; return what the book may forget by it."""
         may_end: list[Held] = []
-        for entry, held, outcome in zip(call.entries, leases, given, strict=True):
-            if self.world.held.get(held.key) is not held or entry.receipt_handle != held.handle:
-                continue
-            if outcome is Outcome.DENIED and call.kind is CallKind.CHANGE_VISIBILITY:
+        if call.kind is CallKind.CHANGE_VISIBILITY:
+            self.world.refusing.discard(call.queue_url)
+            if Outcome.DONE not in given and not set(REFUSED).isdisjoint(given):
                 self.world.denied.add(call.queue_url)
+                self.world.refusing.add(call.queue_url)
                 may_end += [
                     each
                     for each in self.world.held.values()
                     if each.wanted == "back" and each.key[0] == call.queue_url
                 ]
+        for entry, held, outcome in zip(call.entries, leases, given, strict=True):
+            if self.world.held.get(held.key) is not held or entry.receipt_handle != held.handle:
+                continue
             end = held.answered(entry.action, outcome, call, entry.timeout, self.now)
             if end == "ends":
                 del self.world.held[held.key]
             elif end == "may end":
                 may_end.append(held)
-        self.book.settle(call, given, self.now)
-        self._forget_what_the_book_forgot(may_end)
+        return may_end
 
     def _forget_what_the_book_forgot(self, candidates: list[Held]) -> None:
         kept = {lease.key for lease in self.book.leases()}

@@ -31,6 +31,12 @@ def places(book: LeaseBook) -> dict[Lease, list[Place]]:
     return found
 
 
+def probes(book: LeaseBook) -> dict[tuple[str, CallKind], float]:
+    """Return when each lane that was refused a call may be probed."""
+    lanes = book._agenda._lanes.items()
+    return {key: lane.probe_at for key, lane in lanes if lane.probe_at is not None}
+
+
 def in_flight(book: LeaseBook) -> dict[tuple[str, CallKind], int]:
     """Return the calls that each lane takes to be out."""
     return {key: lane.in_flight for key, lane in book._agenda._lanes.items()}

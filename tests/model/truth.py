@@ -19,6 +19,10 @@ LONGEST_PAUSE = 5.0
 REFUSED_DELETE_PAUSE = 30.0
 GATHER = 0.05
 TWELVE_HOURS = 43_200.0
+#: How long a call is waited for, as a part of the smallest threshold in it, and its bounds.
+PATIENCE = 0.6
+SHORTEST_PATIENCE, LONGEST_PATIENCE = 0.6, 20.0
+REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
 RETRIED = (Outcome.THROTTLED, Outcome.FAILED, Outcome.UNKNOWN)
 
 
@@ -90,13 +94,23 @@ class Held:
             return "keeps"
         if action is Action.EXTEND:
             return self._extension_answered(outcome, call.planned_at, timeout, now)
+        if action is Action.RELEASE and outcome in REFUSED:
+            return "may end"
         if action is Action.RELEASE:
             self.end_due = (now, now + LONGEST_PAUSE)
             return "keeps" if outcome in (Outcome.THROTTLED, Outcome.FAILED) else "ends"
         if outcome in (Outcome.DONE, Outcome.LOST, Outcome.MALFORMED, Outcome.CAPPED):
             return "ends"
-        denied = outcome is Outcome.DENIED
-        self.end_due = (now, now + (REFUSED_DELETE_PAUSE if denied else LONGEST_PAUSE))
+        refused = outcome in REFUSED
+        self.end_due = (now, now + (REFUSED_DELETE_PAUSE if refused else LONGEST_PAUSE))
+        return "may end" if refused and now >= self.received_at + TWELVE_HOURS else "keeps"
+
+    def answered_late(self, action: Action, call: Call, timeout: int, now: float) -> str:
+        """Take in that a call which was given up had succeeded."""
+        if action is Action.DELETE:
+            return "ends"
+        if action is Action.EXTEND and self.wanted != "back" and not (self.lost or self.capped):
+            self._extension_answered(Outcome.DONE, call.planned_at, timeout, now)
         return "keeps"
 
     def _extension_answered(
@@ -135,8 +149,11 @@ class World:
         self.held: dict[Key, Held] = {}
         self.finished: set[Key] = set()
         self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
+        self.given_up: list[tuple[Call, tuple[Held, ...]]] = []
         self.released: set[str] = set()
+        #: Queues that ever refused to change a visibility, and those that did so last.
         self.denied: set[str] = set()
+        self.refusing: set[str] = set()
 
     def owner(self, handle: str) -> Held | None:
         return next((each for each in self.held.values() if handle in each.handles), None)
@@ -149,6 +166,12 @@ class World:
         return [(call.queue_url, call.kind) for call, _ in self.outstanding].count(
             (queue_url, kind)
         )
+
+    def waits_until(self, call: Call) -> float:
+        """Return until when the answer to a call is waited for."""
+        threshold = min(entry.lease.terms.threshold for entry in call.entries)
+        patience = min(max(threshold * PATIENCE, SHORTEST_PATIENCE), LONGEST_PATIENCE)
+        return call.planned_at + patience
 
     def in_a_call(self, held: Held) -> bool:
         return any(held in leases for _, leases in self.outstanding)

@@ -10,6 +10,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from celery_sqs_heartbeat.core.calls import Outcome
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status import connection
-from celery_sqs_heartbeat.observe.status.listener import MAX_CONNECTIONS
+from celery_sqs_heartbeat.observe.status.seats import MAX_ANSWERS, MAX_CONNECTIONS
 from celery_sqs_heartbeat.observe.status.server import StatusServer
 from tests.support.observed import QUEUE, TOKEN, Gate, Observed, observed
 from tests.support.waiting import PATIENCE, wait_until
@@ -61,6 +62,17 @@ def send(scene: Observed, *parts: bytes) -> bytes:
         for part in parts:
             client.sendall(part)
         return b"".join(iter(lambda: client.recv(65_536), b""))
+
+
+@contextmanager
+def idle_connections(scene: Observed, count: int, sent: bytes) -> Iterator[None]:
+    """Hold connections open that have sent that and wait for nothing."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            idle = socket.create_connection(("127.0.0.1", scene.server.port or 0), PATIENCE)
+            stack.enter_context(idle)
+            idle.sendall(sent)
+        yield
 
 
 def status_of(answer: bytes) -> int:
@@ -247,7 +259,7 @@ def test_a_request_that_never_ends_is_given_up(
 def test_many_ask_at_once(scene: Observed) -> None:
     for number in range(50):
         scene.receive(f"m{number}")
-    with ThreadPoolExecutor(MAX_CONNECTIONS) as threads:
+    with ThreadPoolExecutor(MAX_ANSWERS) as threads:
         paths = [path for _ in range(20) for path in PATHS]
         statuses = list(threads.map(lambda path: get(scene, path).status, paths))
     # Their last packets may still be under way when the next are sent.
@@ -255,15 +267,51 @@ def test_many_ask_at_once(scene: Observed) -> None:
     assert statuses.count(200) > len(paths) // 2
 
 
-def test_more_connections_than_are_served_at_once_are_turned_away(scene: Observed) -> None:
-    address = ("127.0.0.1", scene.server.port or 0)
-    idle = [socket.create_connection(address, PATIENCE) for _ in range(MAX_CONNECTIONS)]
-    try:
-        wait_until(lambda: status_of(send(scene, b"")) == 503)
-    finally:
-        for each in idle:
-            each.close()
-    wait_until(lambda: get(scene, "/healthz").status == 200)
+#: What a client sends that then says no more: nothing, a part of a request, or one whose answer
+#: it never takes.
+SILENCES = [b"", b"GET /lea", b"GET /leases HTTP/1.1\r\nHost: localhost\r\n\r\n"]
+
+
+@pytest.mark.parametrize("silence", SILENCES, ids=["nothing", "a part", "no taker"])
+def test_a_probe_is_answered_however_many_connections_are_idle(
+    silence: bytes, scene: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No idle one ends by itself.
+    monkeypatch.setattr(connection, "SECONDS", PATIENCE)
+    monkeypatch.setattr(connection, "_LINGER", PATIENCE)
+    for number in range(500):
+        scene.receive(f"m{number}")
+    with idle_connections(scene, 200, silence):
+        for _ in range(3):
+            assert get(scene, "/healthz").status == 200
+            assert get(scene, "/leases").status == 200
+        assert threading.active_count() < MAX_CONNECTIONS + 20
+    wait_until(lambda: not scene.server._listener._seats._taken)
+
+
+def test_a_probe_is_answered_while_too_many_others_are(
+    scene: Observed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, inside = threading.Event(), threading.Semaphore(0)
+
+    def hang() -> list[Any]:
+        inside.release()
+        gate.wait()
+        return []
+
+    monkeypatch.setattr(scene.keeper, "snapshot", hang)
+    with ThreadPoolExecutor(MAX_ANSWERS) as threads:
+        waiting = [threads.submit(get, scene, "/leases") for _ in range(MAX_ANSWERS)]
+        for _ in waiting:
+            assert inside.acquire(timeout=PATIENCE)
+        try:
+            with idle_connections(scene, 50, b""):
+                for _ in range(3):
+                    assert get(scene, "/leases").status == 503
+                    assert get(scene, "/healthz").status == 200
+        finally:
+            gate.set()
+        assert [each.result().status for each in waiting] == [200] * MAX_ANSWERS
 
 
 def test_a_fault_of_our_own_is_an_answer_and_a_log_line(

@@ -82,6 +82,14 @@ def test_what_is_no_address_is_refused(url: str) -> None:
     assert "is no address like" in result.stderr
 
 
+@pytest.mark.parametrize("secret", ["/?token={}", "/#token={}", "/x?a=1&token={}"])
+def test_a_token_in_an_address_is_refused_and_not_shown(secret: str) -> None:
+    result = run("--url", "http://127.0.0.1:9808" + secret.format(TOKEN))
+    assert result.exit_code == 2
+    assert "SQS_HEARTBEAT_STATUS_TOKEN" in result.stderr
+    assert TOKEN not in result.output
+
+
 class _Other(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         if self.path == "/leases":

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import socket
 import subprocess
 import sys
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,11 @@ def test_it_answers_while_a_task_does_not_yield(library: str, tmp_path: Path) ->
                     threads.map(get, ["/metrics", "/leases", "/healthz", "/events"] * 10)
                 )
             assert '"status":"ok"' in answers[2]
+            with ExitStack() as stack:
+                for _ in range(200):
+                    idle = socket.create_connection(("127.0.0.1", port), PATIENCE)
+                    stack.enter_context(idle)
+                assert '"status":"ok"' in get("/healthz")
             assert process.poll() is None
             stop.touch()
             assert process.communicate(timeout=PATIENCE)[0] == "ended\n"

@@ -63,7 +63,7 @@ def write_segment(
     folder: Path, day: str, wid: str, lines: list[dict[str, Any]], end: str = ""
 ) -> None:
     """Write a closed segment of these lines, and of whatever else is at its end."""
-    path = closed_path(segment_path(folder, day, wid, 1))
+    path = closed_path(folder / segment_path(day, wid, 1))
     path.parent.mkdir(parents=True, exist_ok=True)
     text = "".join(f"{json.dumps(line)}\n" for line in lines) + end
     path.write_bytes(zstandard.compress(text.encode()))

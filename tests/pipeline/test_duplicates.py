@@ -45,6 +45,12 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
         [],
     ),
     ("died-after-success", {**GONE, "finished": at(4)}, {}, []),
+    (
+        "delete-refused",
+        {"ended_as": "lapsed", "cause": "delete refused", "finished": at(29), "ended": at(35)},
+        {},
+        [],
+    ),
     ("died-while-running", GONE, {}, []),
     ("capped", {}, {}, [message("lease-capped", 20)]),
     ("keeper-starved", {}, {}, [{"ev": "keeper-late", "ts": at(90), "late_us": 80 * SECOND}]),

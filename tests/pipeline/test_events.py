@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.journal.events import WORKER_STARTED, Record, WorkerStarted
 from celery_sqs_heartbeat.journal.lines import line_of, slim
 from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
@@ -255,7 +256,9 @@ def test_what_a_worker_wrote_is_read_back_field_by_field(
         STARTED_RECORD,
         *(record_of(event_of(kind), seq, ORIGIN) for seq, kind in enumerate(EventKind, 2)),
     ]
-    writer = SegmentWriter(tmp_path, ORIGIN.wid, Rotation(), clock=lambda: 0.0)
+    writer = SegmentWriter(
+        Root(tmp_path, is_private=False), ORIGIN.wid, Rotation(), clock=lambda: 0.0
+    )
     half = len(records) // 2
     writer.write((record.ts, line_of(record)) for record in records[:half])
     writer.rotate()

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat.testing import FakeClock, Faults
+from tests.simulation.hangs import Hang
+
+#: Of a call that does not hang.
+NONE = Hang()
 
 
 class Network:
@@ -22,6 +27,7 @@ class Network:
         answered: Callable[[Any], None],
         lost: Callable[[], None],
         timeout: float,
+        hang: Hang = NONE,
     ) -> None:
         """Carry one call.
 
@@ -29,7 +35,8 @@ class Network:
             arrive: Does the call at SQS. It is given what to call with the answer, and
                 whether the caller has given up already.
             answered: Told of the answer, when it is back in time.
-            lost: Told that there was none in time. One of the two is called, once.
+            lost: Told that there was none in time. One of the two is called, once, unless
+                the call hangs: then it is `answered`, if ever.
         """
         fault = self._faults.of(operation)
         begin = self._clock()
@@ -49,10 +56,11 @@ class Network:
                     answered(value)
 
             if not self._faults.happens(fault.lost_answer):
-                self._clock.at(self._clock() + self._faults.travel_time(operation), deliver)
+                back = self._faults.travel_time(operation) + hang.back
+                self._clock.at(self._clock() + back, deliver)
 
-        self._clock.at(begin + timeout, give_up)
-        if not self._faults.happens(fault.lost_request):
-            self._clock.at(
-                begin + self._faults.travel_time(operation), lambda: arrive(answer, is_over)
-            )
+        if hang is NONE:
+            self._clock.at(begin + timeout, give_up)
+        if not self._faults.happens(fault.lost_request) and hang.there < math.inf:
+            there = self._faults.travel_time(operation) + hang.there
+            self._clock.at(begin + there, lambda: arrive(answer, is_over))

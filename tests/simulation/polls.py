@@ -8,6 +8,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
+from celery_sqs_heartbeat.transport.base import Poll
 from tests.simulation.network import Network
 
 #: How long idle polls follow each other, in seconds, simulated as one: each would cost
@@ -25,11 +26,13 @@ class _Poll:
     count: int
     since: float
     wait: int
+    timeout: int | None
     answer: Callable[[Any], None]
+    lasts: float = WAIT_SECONDS
 
     @property
     def ends_at(self) -> float:
-        return self.since + WAIT_SECONDS
+        return self.since + self.lasts
 
     def skipped(self, now: float) -> float:
         """Return after how many seconds the poll was sent that is open now."""
@@ -62,15 +65,27 @@ class Polls:
         self._waiting: list[_Poll] = []
         self._wake_at: float | None = None
 
-    def receive(self, count: int, wait: int, deliver: Deliver, timeout: float) -> None:
-        """Ask for messages, in polls of `wait` seconds each.
+    def receive(
+        self, count: int, wait: int, timeout: int | None, deliver: Deliver, patience: float
+    ) -> Callable[[], None]:
+        """Ask for messages, in polls of `wait` seconds each, to be hidden for `timeout`.
 
         `deliver` gets them, or none when they were lost on the way, and after how many
         seconds the poll was sent that brought them.
+
+        Returns:
+            What to call for the poll that is open to be the last.
         """
+        poll = _Poll(count, self._clock(), wait, timeout, lambda _: None)
 
         def arrive(answer: Callable[[Any], None], _is_over: bool) -> None:
-            self._waiting.append(_Poll(count, self._clock(), wait, answer))
+            poll.since, poll.answer = self._clock(), answer
+            self._waiting.append(poll)
+            self.wake()
+
+        def make_last() -> None:
+            is_there = poll in self._waiting
+            poll.lasts = wait + (poll.skipped(self._clock()) if is_there else 0.0)
             self.wake()
 
         self._network.carry(
@@ -78,8 +93,15 @@ class Polls:
             arrive,
             lambda answer: deliver(*answer),
             lambda: deliver([], 0.0),
-            WAIT_SECONDS + timeout,
+            WAIT_SECONDS + patience,
         )
+        return make_last
+
+    def ask_in_vain(self, poll: Poll, answer: Callable[[Any], None]) -> None:
+        """Ask for messages in one poll, whose answer does not get to the worker in time."""
+        waiting = _Poll(poll.count, self._clock(), poll.waits, poll.timeout, answer, poll.waits)
+        self._waiting.append(waiting)
+        self.wake()
 
     def wake(self) -> None:
         """Answer the polls for which there is something now, or whose time is over."""
@@ -88,11 +110,13 @@ class Polls:
             poll = self._waiting[0]
             if not self._queue.visible(now):
                 break
-            request = {
+            request: dict[str, Any] = {
                 "QueueUrl": self._queue.url,
                 "MaxNumberOfMessages": poll.count,
                 "AttributeNames": ["All"],
             }
+            if poll.timeout is not None:
+                request["VisibilityTimeout"] = poll.timeout
             hidden = {m.message_id for m in self._queue.messages.values() if m.is_in_flight(now)}
             messages = self._sqs.call("ReceiveMessage", request).get("Messages")
             if not messages:
@@ -101,15 +125,16 @@ class Polls:
                 if message["MessageId"] in hidden:
                     self._on_duplicate(message["MessageId"])
             self._waiting.pop(0).answer((messages, poll.skipped(now)))
-        while self._waiting and self._waiting[0].ends_at <= now:
-            self._waiting.pop(0).answer(([], 0.0))
+        for poll in [poll for poll in self._waiting if poll.ends_at <= now]:
+            self._waiting.remove(poll)
+            poll.answer(([], 0.0))
         self._wake_later(now)
 
     def _wake_later(self, now: float) -> None:
         if not self._waiting:
             return
         times = [m.visible_at for m in self._queue.messages.values() if m.visible_at > now]
-        due = min([self._waiting[0].ends_at, *times])
+        due = min([*(poll.ends_at for poll in self._waiting), *times])
         if self._wake_at is None or due < self._wake_at or self._wake_at <= now:
             self._wake_at = due
             self._clock.at(due, self.wake)

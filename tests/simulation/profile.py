@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.sqs.clients import MAX_TIMEOUT, MIN_TIMEOUT
 from celery_sqs_heartbeat.testing import Fault
 
 #: Visibility timeouts, in seconds, from hasty to lazy.
@@ -47,6 +48,11 @@ class Profile:
     receiving: Fault
 
 
+def patience(threshold: float) -> float:
+    """Return after how many seconds a caller gives up, as `short_config` has it."""
+    return min(max(threshold / 2, MIN_TIMEOUT), MAX_TIMEOUT)
+
+
 def draw(kind: str, generator: random.Random) -> Profile:
     """Draw a world of a kind: "calm" or "storm"."""
     is_calm = kind == "calm"
@@ -57,7 +63,7 @@ def draw(kind: str, generator: random.Random) -> Profile:
         threshold=timeout * generator.choice((0.2, 1 / 3, 0.5)),
         max_lease=43_195 if is_calm or not is_eager else timeout * generator.uniform(2, 20),
     )
-    call_timeout = min(max(terms.threshold / 2, 0.5), 5.0)
+    call_timeout = patience(terms.threshold)
     bad = 0.0 if is_calm else generator.choice((0.0, 0.05, 0.3))
     # In a calm world a call is answered before it is given up, however slow it is.
     latency = generator.uniform(0.001, 0.02 if is_calm else call_timeout / 3)

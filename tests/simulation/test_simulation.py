@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.unsettled import Unsettled
+from tests.simulation.polls import Polls
 from tests.simulation.runner import report, simulate
+from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 
 #: Of one run of the suite: two or three minutes. `make simulate HOURS=...` runs more.
@@ -18,8 +21,12 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     assert tally.worker_hours >= WORKER_HOURS
     # A simulation in which nothing goes wrong proves nothing.
     assert tally.overlaps > 100
+    assert tally.disturbances["has another visibility timeout"] > 50
     assert tally.disturbances["loses a task's end"] > 100
     assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
+    assert "last poll brings a message" in tally.disturbances
+    lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
+    assert lost <= {*tally.disturbances}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +43,24 @@ def test_seeds_that_once_broke_an_invariant_hold(kind: str, seed: int) -> None:
         world.run()
     except AssertionError as error:
         pytest.fail(report(world, kind, seed, error))
+
+
+def test_workers_whose_polls_have_no_deadline_never_end_their_messages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SimulatedWorker, "gives_up_polls", False)
+    _, _, failure = simulate(2_000)
+    assert failure is not None
+    assert "Violation: liveness:" in failure
+
+
+def test_a_worker_that_does_not_read_its_last_poll_takes_messages_along(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SimulatedWorker, "reads_last_poll", False)
+    _, _, failure = simulate(2_000)
+    assert failure is not None
+    assert "ended without reading" in failure
 
 
 def test_one_seed_reproduces_everything() -> None:
@@ -90,3 +115,27 @@ def test_a_broken_book_is_found_out(
     _, _, failure = simulate(2_000)
     assert failure is not None
     assert f"Violation: {said}" in failure
+
+
+@pytest.mark.parametrize(
+    ("broken", "seed", "said"),
+    [
+        pytest.param("receive_without_a_timeout", 17, "runs again", id="as the queue says"),
+        pytest.param("never_clamp", 1, "efficiency:", id="a threshold above the timeout"),
+    ],
+)
+def test_a_worker_that_does_not_follow_its_queue_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, broken: str, seed: int, said: str
+) -> None:
+    if broken == "receive_without_a_timeout":
+        receive = Polls.receive
+
+        def without(self, count, wait, timeout, *others):  # type: ignore[no-untyped-def]
+            receive(self, count, wait, None, *others)
+
+        monkeypatch.setattr(Polls, "receive", without)
+    else:
+        monkeypatch.setattr(LeaseTerms, "with_room", lambda terms: terms)
+    _, _, failure = simulate(1, seed)
+    assert failure is not None
+    assert said in failure

@@ -14,7 +14,11 @@ from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.unsettled import LOOK_SECONDS
+from tests.simulation.network import NONE
+from tests.simulation.polls import LONGEST_POLL, Deliver
+from tests.simulation.profile import patience
 from tests.simulation.rules import EPSILON, CallRules
 from tests.simulation.swallowing import Net
 from tests.simulation.truth import Execution
@@ -27,7 +31,15 @@ LONG = 1e9
 
 
 class SimulatedWorker:
-    """One worker process after another on one machine, under one name."""
+    """One worker process after another on one machine, under one name.
+
+    Attributes:
+        gives_up_polls: Whether a poll has a deadline.
+        reads_last_poll: Whether a worker that ends waits for its open poll.
+    """
+
+    gives_up_polls = True
+    reads_last_poll = True
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -35,6 +47,7 @@ class SimulatedWorker:
         self.life = 0
         self.suspended = 0.0
         self._paused_until = 0.0
+        self._ended_in_order: LeaseKeeper | None = None
         self.start()
 
     def start(self) -> None:
@@ -43,11 +56,17 @@ class SimulatedWorker:
         self.is_up = True
         self.is_stopping = False
         self._is_polling = False
+        self._make_last: Callable[[], None] | None = None
+        self._polls_until = 0.0
+        self._poll_waits = 0
         self._queued: deque[dict[str, Any]] = deque()
         self.running: dict[str, Execution] = {}
         self._step_at: float | None = None
         self._rules = CallRules()
-        self._sqs = BotoSqs(self.world.sqs)
+        self._given_up: set[Call] = set()
+        self._terms = self.world.attributes.known_to(self)
+        self._patience = self.world.profile.call_timeout
+        self._sqs = BotoSqs(self.world.refusals)
         self.keeper = LeaseKeeper(
             self._sqs,
             interval=LONG,
@@ -99,6 +118,15 @@ class SimulatedWorker:
         self.world.disturb(self.name, "shuts down")
         self.is_stopping = True
         self._return_unstarted()
+        if self._is_polling and self._make_last and self.reads_last_poll:
+            self.world.disturb(self.name, "shuts down amid a poll")
+            self._make_last()
+            # And a while for the answer to be carried.
+            wait = self._poll_waits + 3 * self.world.profile.call_timeout
+            self._polls_until = self.world.clock() + wait
+            self.world.clock.at(
+                self._polls_until, partial(self._when_awake, self.keeper, self._go_on)
+            )
         self._go_on()
 
     # -- The keeper's dispatcher ------------------------------------------------------
@@ -110,12 +138,13 @@ class SimulatedWorker:
         operation = f"{call.kind.value}Batch"
 
         def arrive(answer: Callable[[Any], None], is_over: bool) -> None:
-            self.world.arrives(call, is_over)
+            self.world.arrives(call, is_over or call in self._given_up)
             answer(self._sqs.send(call))
             self.world.wake_polls()
 
         def answered(outcomes: list[Outcome]) -> None:
-            self._rules.answered(call)
+            if call not in self._given_up:
+                self._rules.answered(call)
             settle(outcomes)
             self.world.settled(self, call, outcomes)
             self._go_on()
@@ -128,8 +157,15 @@ class SimulatedWorker:
             lambda: self._when_awake(
                 process, partial(answered, [Outcome.UNKNOWN] * len(call.entries))
             ),
-            self.world.profile.call_timeout,
+            self._patience,
+            self.world.hangs.draw(self.name) or NONE,
         )
+
+    def give_up(self, call: Call) -> None:
+        """Wait for a call no more; its answer is carried back whenever it comes."""
+        self._given_up.add(call)
+        self._rules.answered(call)
+        self.world.unanswered(call)
 
     def close(self) -> None:
         """Nothing to close."""
@@ -154,17 +190,22 @@ class SimulatedWorker:
             self._step_at = due
             # A hair later: the two clocks are added up in another order.
             self.world.clock.at(
-                due + self.suspended + EPSILON, partial(self._when_awake, self.keeper, self._step)
+                due + self.suspended + EPSILON,
+                partial(self._when_awake, self.keeper, partial(self._step, due)),
             )
         if self.is_stopping:
             if not self.running:
                 self._net.close()
-            if not self.running and not self.keeper.ending:
+            is_reading = self._is_polling and self.world.clock() < self._polls_until
+            if not self.running and not self.keeper.ending and not is_reading:
                 self._end()
         elif not self._is_polling and self._room() > 0:
             self._poll()
 
-    def _step(self) -> None:
+    def _step(self, due: float) -> None:
+        if due != self._step_at:
+            # An earlier one took its place.
+            return
         self._step_at = None
         self._go_on()
 
@@ -175,38 +216,66 @@ class SimulatedWorker:
         self._is_polling = True
         sent_at, life, process = self.now(), self.life, self.keeper
         suspended = self.suspended
-        count = min(self._room(), 10)
+        count, url = min(self._room(), 10), self.world.queue.url
+        timeout = self._terms.asked(url, url)
+        # As its clients are hurried: a call must fail while its leases still have a margin.
+        self._patience = min(self._patience, patience(self._terms.of(url, timeout).threshold))
 
         def answered(messages: list[dict[str, Any]], skipped: float) -> None:
             if life != self.life:
                 return
             self._is_polling = False
+            late(messages, skipped)
+
+        def late(messages: list[dict[str, Any]], skipped: float) -> None:
+            if life != self.life:
+                return
             for message in messages:
                 if suspended != self.suspended:
                     self.world.truth[message["MessageId"]].excuses.add("suspend")
-                self._receive(message, sent_at + skipped)
+                self._receive(message, timeout, sent_at + skipped)
             self._go_on()
 
-        self.world.poll(
-            count,
-            lambda messages, skipped: self._when_awake(
-                process, partial(answered, messages, skipped)
-            ),
-        )
+        def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:
+            if messages and process is self._ended_in_order and take is answered:
+                self.world.fail(f"{self.name} ended without reading {len(messages)} messages")
+            self._when_awake(process, partial(take, messages, skipped))
 
-    def _receive(self, message: dict[str, Any], sent_at: float) -> None:
+        wait = self._poll_waits = self._terms.longest_wait(url, timeout, LONGEST_POLL)
+        self._make_last = None
+        if self.world.loses_poll():
+            poll = Poll("q", url, sent_at, wait, count, timeout)
+            self.world.lose_poll(self.name, poll, partial(deliver, late))
+            if self.gives_up_polls:
+                give_up = partial(deliver, answered, [], 0.0)
+                self.world.clock.at(self.world.clock() + poll.patience, give_up)
+        else:
+            self._make_last = self.world.poll(count, wait, timeout, partial(deliver, answered))
+
+    def _receive(self, message: dict[str, Any], timeout: int | None, sent_at: float) -> None:
         self.world.received(message)
+        url = self.world.queue.url
         receipt = self.keeper.receive(
-            self.world.queue.url,
+            url,
             message,
-            terms=self.world.profile.terms,
+            terms=self._terms.of(url, timeout),
+            hidden_for=timeout or 0,
             sent_at=sent_at,
         )
         self.world.log(self.name, f"receives {receipt.value}", message["MessageId"])
-        if receipt is Receipt.NEW:
+        if receipt is not Receipt.NEW:
+            return
+        if self.is_stopping:
+            self.world.disturb(self.name, "last poll brings a message")
+            self.keeper.release(message["ReceiptHandle"])
+        else:
             self._queued.append(message)
 
     def _begin(self, message: dict[str, Any]) -> None:
+        if self.keeper.is_lost(message["ReceiptHandle"]):
+            self.world.disturb(self.name, "loses a lease before its task starts")
+            self.keeper.disown(message["ReceiptHandle"])
+            return
         execution = self.world.begun(self, message)
         self.running[execution.handle] = execution
         self._net.begin(execution.handle)
@@ -244,6 +313,7 @@ class SimulatedWorker:
     def _end(self) -> None:
         if self.is_stopping and len(self.keeper):
             self.world.fail(f"8: {self.name} ends with {len(self.keeper)} leases")
+        self._ended_in_order = self.keeper if self.is_stopping else None
         self.is_up = False
         self.running.clear()
         self.world.clock.at(self.world.clock() + self.world.restart_seconds(), self.start)
@@ -251,11 +321,18 @@ class SimulatedWorker:
     def _on_event(self, event: Event) -> None:
         truth = self.world.truth[event.message_id]
         self.world.log(self.name, event.kind.value, event.message_id)
+        if event.kind is EventKind.MESSAGE_DELETED:
+            self._check_deleted(event)
         if event.kind is EventKind.LEASE_CAPPED:
             truth.excuses.add("capped")
             self._check_capped(event)
         elif event.kind in (EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST):
             truth.excuses.add(event.kind.value)
+
+    def _check_deleted(self, event: Event) -> None:
+        # A standard queue answers a stale handle as if it had deleted the message.
+        if event.outcome is not Outcome.DONE and not self.world.truth[event.message_id].is_deleted:
+            self.world.fail(f"1: {event.message_id} is called deleted, and is in its queue")
 
     def _check_capped(self, event: Event) -> None:
         for lease in self.keeper._book.leases():

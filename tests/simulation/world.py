@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.core.policy import longest_wait
+from celery_sqs_heartbeat.core.lease import Standing
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions
+from celery_sqs_heartbeat.transport.base import Poll
 from tests.simulation import disturbances
+from tests.simulation.attributes import Attributes
+from tests.simulation.hangs import Hangs
 from tests.simulation.network import Network
-from tests.simulation.polls import LONGEST_POLL, Deliver, Polls
+from tests.simulation.polls import Deliver, Polls
 from tests.simulation.profile import draw
+from tests.simulation.refusals import Refusals
 from tests.simulation.rules import check_belief
 from tests.simulation.swallowing import Swallowing
 from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
@@ -28,6 +32,8 @@ TRACE_LINES = 4_000
 PATIENCE = 400
 #: Calls of a calm world beyond those that would do without any failure.
 RETRIES = 1.15
+#: How often a poll of a storm is not answered in time.
+UNANSWERED = 0.03
 #: In a calm world nothing else may bring a message twice: its faults leave every lease
 #: time enough to be kept.
 CALM_EXCUSES = {"worker died", "capped"}
@@ -42,6 +48,7 @@ class World:
 
     def __init__(self, kind: str, seed: int) -> None:
         self.random = random.Random(f"{kind} {seed}")
+        self.poll_random = random.Random(f"{kind} {seed} polls")
         self.profile = draw(kind, self.random)
         self.swallowing = Swallowing(kind, seed)
         profile = self.profile
@@ -68,6 +75,8 @@ class World:
             ),
         )
         self.network = Network(self.clock, self.faults)
+        self.refusals = Refusals(self, f"{kind} {seed}")
+        self.hangs = Hangs(self, f"{kind} {seed}")
         self.polls = Polls(
             self.clock,
             self.sqs,
@@ -80,6 +89,7 @@ class World:
         self.trace: deque[tuple[float, str, str, str]] = deque(maxlen=TRACE_LINES)
         self.is_over = False
         self.violation: Violation | None = None
+        self.attributes = Attributes(self, kind, seed)
         self.workers = [SimulatedWorker(self, f"w{n}") for n in range(profile.workers)]
 
     def run(self) -> Tally:
@@ -92,10 +102,12 @@ class World:
         self._send()
         for worker in self.workers:
             disturbances.plan(self, worker)
+        self.refusals.plan()
         self._run_until(profile.seconds)
         self.is_over = True
         # From here on nothing is disturbed any more, and nothing is sent.
         self.faults.by_operation = {}
+        self.refusals.end()
         step = profile.terms.visibility_timeout + profile.mean_task
         for _ in range(PATIENCE):
             if not self.queue.messages and not any(len(w.keeper) for w in self.workers):
@@ -122,15 +134,35 @@ class World:
 
     # -- What workers ask ------------------------------------------------------------
 
-    def poll(self, count: int, deliver: Deliver) -> None:
-        """Receive up to `count` messages."""
+    def poll(
+        self, count: int, wait: int, timeout: int | None, deliver: Deliver
+    ) -> Callable[[], None]:
+        """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own.
+
+        Returns:
+            What makes the open poll the last.
+        """
         # What comes late in a long poll is extended at once.
         self.tally.visibility_bound += 1
-        terms = self.profile.terms
-        wait = longest_wait(
-            LONGEST_POLL, visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
-        )
-        self.polls.receive(count, wait, deliver, self.profile.call_timeout)
+        return self.polls.receive(count, wait, timeout, deliver, self.profile.call_timeout)
+
+    def loses_poll(self) -> bool:
+        """Draw whether a poll is not answered in time."""
+        is_lost = self.poll_random.random() < UNANSWERED
+        return is_lost and not self.profile.is_calm and not self.is_over
+
+    def lose_poll(self, who: str, poll: Poll, deliver: Deliver) -> None:
+        """Have a poll not answered: lost on its way there or back, or held up for too long."""
+        fate = self.poll_random.choice(("its request", "its answer", "late"))
+        self.disturb(who, f"poll not answered: {fate}")
+        late = self.clock() + poll.patience * self.poll_random.uniform(1.0, 3.0)
+
+        def answer(value: tuple[list[dict[str, Any]], float]) -> None:
+            if fate == "late":
+                self.clock.at(max(late, self.clock()), lambda: deliver(*value))
+
+        if fate != "its request":
+            self.polls.ask_in_vain(poll, answer)
 
     def wake_polls(self) -> None:
         """Look whether a poll can be answered."""
@@ -161,6 +193,9 @@ class World:
     def begun(self, worker: SimulatedWorker, message: dict[str, Any]) -> Execution:
         """Note that a message's task starts, and judge whether it may."""
         truth = self.truth[message["MessageId"]]
+        lease = worker.keeper.find(message["ReceiptHandle"])
+        if lease is not None and lease.standing is Standing.LOST:
+            self.fail(f"{truth.message_id} starts on {worker.name}, though its lease is lost")
         execution = Execution(truth.message_id, message["ReceiptHandle"], worker.name, self.clock())
         self.log(worker.name, "begins", truth.message_id)
         self.tally.executions += 1
@@ -251,6 +286,11 @@ class World:
             if worker.keeper._book.holds(entry.lease):
                 check_belief(entry.lease, self.queue, truth, worker.suspended)
 
+    def unanswered(self, call: Call) -> None:
+        """Note that a keeper waits for a call no more."""
+        for entry in call.entries:
+            self.truth[entry.lease.message_id].excuses.add(f"{entry.action.value} failed")
+
     # -- Inside -------------------------------------------------------------------------
 
     def _send(self) -> None:
@@ -291,9 +331,8 @@ class World:
 
     def _check_efficiency(self) -> None:
         """Check that a worker, with fewer than ten messages, makes one call a period."""
-        terms = self.profile.terms
-        period = terms.visibility_timeout - terms.threshold
-        self.tally.visibility_bound += self.profile.workers * self.clock() / period
+        rate = self.attributes.calls_a_second()
+        self.tally.visibility_bound += self.profile.workers * self.clock() * rate
         if self.profile.is_calm:
             bound = RETRIES * self.tally.visibility_bound + 10
             if self.tally.visibility_calls > bound:

@@ -25,17 +25,16 @@ class Belief:
 
 def belief_of(tenure: Tenure) -> Belief:
     """Return what the worker of a receive had been told by the end of the lease."""
-    timeout = tenure.queue.visibility_timeout
-    ends, is_certain = tenure.receive.started + timeout, True
+    ends, is_certain = tenure.receive.started + tenure.timeout, True
     told = [
-        call
+        (call, entry.timeout)
         for call, entry in tenure.changes
         if call.operation == CHANGE
         and call.worker == tenure.worker
         and tenure.is_known(call, entry)
-        and entry.timeout >= timeout
+        and entry.timeout >= tenure.queue.shortest
     ]
-    for call in sorted(told, key=lambda call: call.ended):
+    for call, timeout in sorted(told, key=lambda each: each[0].ended):
         if call.ended >= ends and _was_stopped_by(tenure, call.ended + HASTE):
             # It saved nothing: the task was stopped for what was known before it.
             break

@@ -12,12 +12,11 @@ import math
 from celery_sqs_heartbeat.core.policy import MARGIN_PARTS, poison_delay
 from tests.soak.belief import belief_of, why_not_released
 from tests.soak.lives import Block, Life, after, foremost, free
+from tests.soak.member import FLUSH_SECONDS
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.releases import BY_DESIGN, GRACE, HASTE, why_released, why_released_late
 from tests.soak.tenure import Run, Tenure
 
-#: How long a worker that ends goes on trying deletes (`KeeperService.stop`).
-FLUSH_SECONDS = 5.0
 #: How seldom a prefork worker that ends looks for results (celery/concurrency/asynpool.py,
 #: `ResultHandler.on_stop_not_started`).
 RESULT_SECONDS = 1.0
@@ -35,7 +34,7 @@ def cause_of(tenure: Tenure, lives: dict[str, Life]) -> str | None:
         call
         for call, entry in tenure.changes
         if call.worker == tenure.worker
-        and entry.timeout < tenure.queue.visibility_timeout
+        and entry.timeout < tenure.queue.shortest
         and call.started < tenure.visible_at
     ]
     if tried and (why := why_released(tenure, life, tried[0].started)):
@@ -70,7 +69,7 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
         if free(max(run.ended, tenure.receive.done), until, unread) > grace:
             return None
     block = foremost(due, end, blocks)
-    if block is None:
+    if block is None or _was_taken_along(tenure, life):
         return None
     if block == life.end and run is not None and run.count == tenure.count:
         return _why_it_ended_too_soon(run, life)
@@ -83,7 +82,7 @@ def _why_hidden_for_as_long(tenure: Tenure, life: Life) -> str | None:
     As after several failures, where there are no dead letters. After the first try of a release
     no extension may follow: one that failed is as good as done.
     """
-    run, timeout = tenure.run, tenure.queue.visibility_timeout
+    run, timeout = tenure.run, tenure.timeout
     calls = [(call, entry) for call, entry in tenure.changes if call.worker == tenure.worker]
     longest = poison_delay(tenure.count, visibility_timeout=timeout) == timeout
     if run is None or not calls or not longest or tenure.queue.max_receive_count:
@@ -107,12 +106,24 @@ def _why_unread(tenure: Tenure, life: Life) -> str | None:
         return None
     blocks = [*life.blocks, *life.deaf]
     read_at = after(call.ended, life.blocks)
-    if read_at + HASTE > call.started + tenure.queue.visibility_timeout:
+    if read_at + HASTE > call.started + tenure.timeout:
         return "it was read so late after the question that it may have been anybody's"
     if free(call.ended, tenure.visible_at, blocks) > GRACE:
         return None
     block = foremost(call.ended, tenure.visible_at, blocks)
     return block and f"it was not read in time: {block.why}"
+
+
+def _was_taken_along(tenure: Tenure, life: Life) -> bool:
+    """Return whether a worker that ended in order left unread what its last poll had brought.
+
+    It waits for that poll. What the proxy does to it may take longer than that.
+    """
+    calls = [*tenure.changes, *tenure.deletes]
+    was_read = tenure.run is not None or any(call.worker == tenure.worker for call, _ in calls)
+    is_killed = bool(life.did(["kill"], -math.inf, life.info.ended))
+    reads = life.info.pool != "gevent" and bool(life.stops(life.info.ended)) and not is_killed
+    return reads and not was_read and not tenure.receive.fault
 
 
 def _why_it_ended_too_soon(run: Run, life: Life) -> str | None:
@@ -149,14 +160,14 @@ def _on_the_way(tenure: Tenure) -> list[Block]:
 
 def _refused(tenure: Tenure) -> list[Block]:
     """Return when calls for it were under way that did not succeed, or too late."""
-    haste, over = tenure.queue.visibility_timeout / MARGIN_PARTS, belief_of(tenure).ends
+    haste, over = tenure.timeout / MARGIN_PARTS, belief_of(tenure).ends
     return [
         Block(
             why="SQS refused or lost its calls",
             start=call.started,
             # The client gives up after its timeout, and pauses before the next try: once the
             # lease is over, for twice as long each time.
-            end=min(call.ended, call.started + tenure.patience)
+            end=min(call.ended, call.started + tenure.longest_patience)
             + max(haste, 2 * (call.started - over)),
         )
         for call, entry in [*tenure.changes, *tenure.deletes]

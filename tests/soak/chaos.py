@@ -14,6 +14,7 @@ from collections.abc import Callable
 import psutil
 
 from tests.soak.fleet import Fleet
+from tests.soak.intruder import Intruder
 from tests.soak.lives import LOOK_SECONDS
 from tests.soak.member import Member
 from tests.soak.model import Harm, Records
@@ -22,6 +23,8 @@ from tests.soak.weather import Weather
 #: Seconds between two of them, on average.
 STRIKE_SECONDS = 1.0
 WEATHER_SECONDS = 4.0
+QUEUE_SECONDS = 8.0
+TRAP_SECONDS = 3.0
 #: The longest that a worker stands still or is cut off: longer than any lease.
 LONGEST = 10.0
 #: How often each is drawn.
@@ -40,20 +43,35 @@ LEAVING_WEIGHT = 0.3
 
 
 class Chaos:
-    """Does harm, and makes it good again when its time is over."""
+    """Does harm, and makes it good again when its time is over.
+
+    Args:
+        set_timeout: Changes a queue's visibility timeout.
+    """
 
     def __init__(
-        self, records: Records, fleet: Fleet, weather: Weather, chance: random.Random
+        self,
+        records: Records,
+        fleet: Fleet,
+        weather: Weather,
+        intruder: Intruder,
+        chance: random.Random,
+        set_timeout: Callable[[str, int], None],
     ) -> None:
         self._records = records
         self._fleet = fleet
         self._weather = weather
+        self._intruder = intruder
         self._chance = chance
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._is_over = False
         self._later(STRIKE_SECONDS, self._strike)
         self._later(0.0, self._change_weather)
+        self._set_timeout = set_timeout
+        self._queue_chance = random.Random(chance.random())
+        self._later(QUEUE_SECONDS, self._change_queue)
+        self._later(TRAP_SECONDS, self._set_trap)
 
     def tick(self) -> None:
         """Do what is due."""
@@ -76,6 +94,22 @@ class Chaos:
             what = self._weather.change()
             self._records.harms.append(Harm(what=what, at=time.monotonic(), worker=""))
             self._later(self._chance.expovariate(1 / WEATHER_SECONDS), self._change_weather)
+
+    def _change_queue(self) -> None:
+        if not self._is_over:
+            queues = [queue for queue in self._records.queues.values() if queue.timeouts]
+            queue = self._queue_chance.choice(queues)
+            timeout = self._queue_chance.choice(queue.timeouts)
+            self._set_timeout(queue.name, timeout)
+            what = f"{queue.name} hides for {timeout} s"
+            self._records.harms.append(Harm(what=what, at=time.monotonic(), worker=""))
+            self._later(self._queue_chance.expovariate(1 / QUEUE_SECONDS), self._change_queue)
+
+    def _set_trap(self) -> None:
+        if not self._is_over:
+            what = self._intruder.strike()
+            self._records.harms.append(Harm(what=what, at=time.monotonic(), worker=""))
+            self._later(TRAP_SECONDS, self._set_trap)
 
     def _strike(self) -> None:
         if self._is_over:

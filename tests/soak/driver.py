@@ -13,6 +13,7 @@ from pathlib import Path
 from tests.soak.chaos import Chaos
 from tests.soak.counts import Counts
 from tests.soak.fleet import Fleet
+from tests.soak.intruder import Intruder
 from tests.soak.link import Link
 from tests.soak.load import QUEUES, Load
 from tests.soak.model import Harm, Note, Records
@@ -64,14 +65,16 @@ class Soak:
             chance = random.Random(f"{self.seed} workers")
             fleet = Fleet(records, weather, chance, watch, server.url, self.folder)
             stack.callback(fleet.close)
-            chaos = Chaos(records, fleet, weather, random.Random(f"{self.seed} chaos"))
+            intruder = Intruder(self.folder, random.Random(f"{self.seed} intruder"))
+            chance = random.Random(f"{self.seed} chaos")
+            chaos = Chaos(records, fleet, weather, intruder, chance, server.set_timeout)
             queues = Counts(server.client())
             self._work(fleet, chaos, load, queues)
             chaos.end()
             self._drain(fleet, queues)
             records.left, records.dead = queues.take_left(), queues.take_dead()
             self._end(fleet)
-            self.surprises += fleet.surprises
+            self.surprises += [*fleet.surprises, *intruder.surprises()]
         records.notes = read_ledger(fleet.ledger)
         return records
 

@@ -45,16 +45,18 @@ class Link:
             entries=_asked(operation, body),
         )
         effect: Effect = lambda body, forward: forward(body)  # noqa: E731
-        if self._weather and (drawn := self._weather.draw(self._worker, operation)):
+        if self._weather and (drawn := self._weather.draw(self._worker, operation, call.queue)):
             call.fault, effect = drawn
         if operation != RECEIVE:
             self._calls.append(call)
+        drips_for = 0.0
         try:
             answer = effect(body, self._watching(call, forward))
-            _read(call, body, answer, is_told=True)
+            _read(call, body, answer, is_told=not answer.drips)
+            drips_for = answer.drips * len(answer.content)
             return answer
         finally:
-            call.ended = time.monotonic()
+            call.ended = time.monotonic() + drips_for
             # The proxy's own record would grow for half an hour.
             self.proxy.forget()
 
@@ -89,7 +91,8 @@ def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
         return
     payload = answer.payload
     if call.operation == RECEIVE and not call.entries:
-        call.entries = [_received(message) for message in payload.get("Messages", ())]
+        timeout = body.get("VisibilityTimeout", 0)
+        call.entries = [_received(message, timeout) for message in payload.get("Messages", ())]
     if call.operation == SEND:
         call.entries[0].message_id = payload["MessageId"]
     done = {entry.handle for entry in call.entries}
@@ -102,11 +105,12 @@ def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
             entry.done, entry.told = True, is_told
 
 
-def _received(message: dict[str, Any]) -> Entry:
+def _received(message: dict[str, Any], timeout: int) -> Entry:
     return Entry(
         message_id=message["MessageId"],
         handle=message["ReceiptHandle"],
         count=int(message["Attributes"]["ApproximateReceiveCount"]),
+        timeout=timeout,
     )
 
 

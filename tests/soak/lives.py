@@ -100,7 +100,8 @@ def read_lives(records: Records) -> dict[str, Life]:
 def _shut_or_cut(life: Life) -> Iterator[Block]:
     """Yield the times after a shutdown had begun, or a connection was lost."""
     for harm in life.harms:
-        if harm.what in STOPS:
+        # Where there is an event loop, a thread reads its last polls.
+        if harm.what in STOPS and life.info.pool == "gevent":
             yield Block(why=f"its {harm.what} shutdown", start=harm.at, end=math.inf)
     for at in life.disconnects:
         # What is under way then is read by nobody.

@@ -11,13 +11,14 @@ from celery import Celery
 
 from tests.soak.model import Queue
 
-#: Two plain queues, and one with dead letters. Short timeouts: leases are always due.
+#: Two plain queues, and one with dead letters whose timeout changes. Short timeouts: leases
+#: are always due. The changed ones are longer than any delay of a release on that queue.
 QUEUES: Mapping[str, Queue] = {
     queue.name: queue
     for queue in (
         Queue(name="fast", visibility_timeout=4),
         Queue(name="slow", visibility_timeout=6),
-        Queue(name="strict", visibility_timeout=5, max_receive_count=6),
+        Queue(name="strict", visibility_timeout=5, max_receive_count=6, timeouts=(3, 3, 6, 10)),
     )
 }
 STRICT = ("strict",)
@@ -58,6 +59,7 @@ KINDS = (
     Kind(task="requeue", weight=2, times=2),
     Kind(task="again", weight=3, times=2),
     Kind(task="bad", weight=1),
+    Kind(task="together", weight=4, longest=4.0),
     Kind(task="refuse", weight=1, queues=PLAIN),
 )
 

@@ -23,6 +23,8 @@ if importlib.util.find_spec("gevent"):
     POOLS.append("gevent")
 #: How long a soft shutdown waits for tasks, in seconds; 0 makes it a cold one.
 SOFT_SECONDS = (0, 3)
+#: How long a worker that ends goes on trying deletes, in seconds: its successor waits for that.
+FLUSH_SECONDS = 5.0
 
 
 @dataclass(eq=False, kw_only=True)
@@ -83,7 +85,15 @@ def start_member(
         "worker_prefetch_multiplier": chance.choice([1, 2, 4]),
         "worker_soft_shutdown_timeout": chance.choice(SOFT_SECONDS),
         "worker_cancel_long_running_tasks_on_connection_loss": chance.random() < 0.25,
+        "sqs_heartbeat_queues": {
+            queue.name: {"threshold": queue.threshold}
+            for queue in QUEUES.values()
+            if queue.timeouts
+        },
+        "sqs_heartbeat_flush_timeout": FLUSH_SECONDS,
         "sqs_heartbeat_on_lost": chance.choice(["warn", "warn", "revoke", "terminate"]),
+        # All workers share it, and with an `Intruder`.
+        "sqs_heartbeat_journal": str(folder / "journal"),
     }
     concurrency = 1 if pool == "solo" else chance.randint(1, 4)
     queues = queues or chance.choice([[*QUEUES], chance.sample([*QUEUES], 2)])

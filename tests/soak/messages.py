@@ -91,8 +91,7 @@ def _settle(message: Message, tenure: Tenure) -> None:
     for call, entry in tenure.deletes:
         if entry.done and tenure.next is None:
             message.deleted = message.deleted or (call, entry)
-    timeout = tenure.queue.visibility_timeout
-    tenure.visible_at = tenure.receive.done + timeout
+    tenure.visible_at = tenure.receive.done + tenure.timeout
     changes = [
         (call, entry)
         for each in message.tenures[: message.tenures.index(tenure) + 1]
@@ -104,4 +103,4 @@ def _settle(message: Message, tenure: Tenure) -> None:
     for call, entry in sorted(changes, key=lambda change: change[0].forwarded):
         if call.forwarded < min(tenure.visible_at, until):
             tenure.visible_at = call.done + entry.timeout
-            tenure.ended_by = None if entry.timeout >= timeout else (call, entry)
+            tenure.ended_by = None if entry.timeout >= tenure.queue.shortest else (call, entry)

@@ -18,16 +18,30 @@ SEND = "SendMessage"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Queue:
-    """A queue of the soak. Times in seconds."""
+    """A queue of the soak. Times in seconds.
+
+    Attributes:
+        visibility_timeout: Its own at first.
+        timeouts: What that is changed to, if it is: each above its threshold.
+    """
 
     name: str
     visibility_timeout: int
     max_receive_count: int | None = None
+    timeouts: tuple[int, ...] = ()
 
     @property
     def threshold(self) -> float:
-        """Extend when less than this is left: the default, a third."""
+        """Extend when less than this is left: the default, a third of its first timeout.
+
+        Workers are set to it where the timeout changes.
+        """
         return self.visibility_timeout / 3
+
+    @property
+    def shortest(self) -> int:
+        """What hides a message for less is a release, with a delay or without."""
+        return min((self.visibility_timeout, *self.timeouts))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -36,6 +50,7 @@ class Entry:
 
     Attributes:
         message_id: Of a receive or a send; the others go by their handle.
+        timeout: For how long it was to be hidden, in seconds; 0 of a receive that did not say.
         done: The server said so, whether or not its answer arrived.
         told: The client was told so.
         headers: Celery's, of a send.

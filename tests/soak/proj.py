@@ -14,8 +14,9 @@ from billiard import current_process
 from celery import Celery, Task, bootsteps, signals
 from celery.exceptions import Reject
 
-from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat import install, queues
 from tests.acceptance.losing import LosesConnection
+from tests.soak.gathering import Gathers
 
 _PR_SET_PDEATHSIG = 1
 
@@ -28,6 +29,8 @@ app.conf.update(
     broker_transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
 )
 app.conf.update(json.loads(os.environ.get("SOAK_CONF", "{}")))
+#: How soon a changed queue is noticed, in seconds: within a soak, and often too late.
+queues.REFRESH_SECONDS = 10.0
 if "PROJ_BREAK" in os.environ:
     app.steps["consumer"].add(LosesConnection)
 
@@ -59,9 +62,13 @@ def write(what: str, **more: Any) -> None:
 
 def note(what: str, request: Any) -> int:
     """Write down what a task does; return how often its message was received."""
-    message = request.properties["delivery_info"]["sqs_message"]
+    return note_of(what, request.id, request.properties["delivery_info"]["sqs_message"])
+
+
+def note_of(what: str, key: str, message: Any) -> int:
+    """Write down what is done with a message; return how often it was received."""
     count = int(message["Attributes"]["ApproximateReceiveCount"])
-    write(what, key=request.id, message_id=message["MessageId"], count=count)
+    write(what, key=key, message_id=message["MessageId"], count=count)
     return count
 
 
@@ -179,3 +186,22 @@ def again(self: Task[Any, Any], seconds: float, times: int) -> None:
         raise
     note("retry", self.request)
     raise retry
+
+
+def work_together(requests: list[tuple[str, Any, float]], _: None) -> None:
+    """Do the work of a batch: as much as the longest of it."""
+    for key, message, _seconds in requests:
+        note_of("start", key, message)
+    time.sleep(max(seconds for _, _, seconds in requests))
+    for key, message, _seconds in requests:
+        note_of("end", key, message)
+
+
+class GathersWork(Gathers):
+    abstract = True
+    work = staticmethod(work_together)
+
+
+@app.task(base=GathersWork)
+def together(seconds: float) -> None:
+    """Never runs by itself."""

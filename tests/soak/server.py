@@ -30,6 +30,13 @@ class SimulatedProcess(ProcessServer):
         assert self._process is not None
         return self._process.pid
 
+    def set_timeout(self, queue: str, seconds: int) -> None:
+        """Change a queue's visibility timeout."""
+        client = self.client()
+        url = client.get_queue_url(QueueName=queue)["QueueUrl"]
+        attributes = {"VisibilityTimeout": str(seconds)}
+        client.set_queue_attributes(QueueUrl=url, Attributes=attributes)
+
     def create(self, queues: Iterable[Queue]) -> None:
         """Create the queues, each with its dead letters."""
         client = self.client()

@@ -36,20 +36,28 @@ class Story:
     task: str = "work"
     pool: str = "prefork"
     max_receive_count: int | None = None
+    timeouts: tuple[int, ...] = ()
     expires: str | None = None
     records: Records = field(init=False)
 
     def __post_init__(self) -> None:
         queue = Queue(
-            name="q", visibility_timeout=TIMEOUT, max_receive_count=self.max_receive_count
+            name="q",
+            visibility_timeout=TIMEOUT,
+            max_receive_count=self.max_receive_count,
+            timeouts=self.timeouts,
         )
         self.records = Records(queues={"q": queue})
         headers = {"id": "t", "task": f"proj.{self.task}", "expires": self.expires}
         self._call(SEND, "soak", 0.0, Entry(message_id="m", headers=headers, done=True, told=True))
 
-    def receive(self, worker: str, count: int, at: float, *, told: bool = True) -> Story:
-        """A worker receives the message, or its answer is lost."""
-        entry = Entry(message_id="m", handle=f"h{count}", count=count, done=True, told=told)
+    def receive(
+        self, worker: str, count: int, at: float, *, told: bool = True, seconds: int = TIMEOUT
+    ) -> Story:
+        """A worker receives the message and asks for `seconds`, or its answer is lost."""
+        entry = Entry(
+            message_id="m", handle=f"h{count}", count=count, timeout=seconds, done=True, told=told
+        )
         return self._call(RECEIVE, worker, at, entry)
 
     def hide(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from celery_sqs_heartbeat.core.policy import call_patience
 from celery_sqs_heartbeat.sqs.clients import MIN_TIMEOUT
 from tests.soak.model import Call, Entry, Note, Queue
 
@@ -71,9 +72,19 @@ class Tenure:
     previous: Tenure | None = None
 
     @property
+    def timeout(self) -> int:
+        """For how long its receive hid it, in seconds."""
+        return self.entry.timeout or self.queue.visibility_timeout
+
+    @property
     def patience(self) -> float:
         """How long its worker's clients wait for an answer to a call for it, in seconds."""
         return max(self.queue.threshold / 2, MIN_TIMEOUT)
+
+    @property
+    def longest_patience(self) -> float:
+        """How long its worker waits for an answer that comes byte by byte, in seconds."""
+        return call_patience(self.queue.threshold)
 
     def is_known(self, call: Call, entry: Entry) -> bool:
         """Return whether its worker was told in time that a call was done."""

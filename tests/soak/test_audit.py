@@ -94,11 +94,11 @@ def test_a_trace_tells_the_whole_history_in_order() -> None:
     parts = [line.split(maxsplit=1)[1] for line in told[1:12]]
     assert parts == [
         "soak  sends work to q",
-        "a     receives it, #1",
+        "a     receives it for 6 s, #1",
         "a     starts it, #1, in process 1",
         "b     ! pause until +5.000",
         "a     hides for 6 s #1: not done [500]",
-        "b     receives it, #2",
+        "b     receives it for 6 s, #2",
         "b     starts it, #2, in process 1",
         "b     ends it, #2",
         "b     deletes #2: done",

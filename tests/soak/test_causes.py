@@ -167,6 +167,21 @@ def test_a_message_that_its_worker_ignored_may_not() -> None:
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
 
 
+def taken_along(pool: str = "prefork") -> Story:
+    """Worker a is told to go, gets the message by its last poll, and ends without a word."""
+    story = Story(pool=pool).harm("warm", "a", 0.5).receive("a", 1, 1.0).end("a", 1.5)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def test_a_worker_that_ends_in_order_may_take_no_message_along() -> None:
+    assert taken_along().verdict().faults == ["came back after receive 1 without a cause"]
+    assert taken_along().harm("kill", "a", 1.4).verdict().faults == []
+
+
+def test_a_worker_without_an_event_loop_may() -> None:
+    assert taken_along(pool="gevent").verdict().faults == []
+
+
 def released_late(paused_until: float) -> Story:
     """Worker a releases what b has received meanwhile, and c gets it too."""
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, paused_until)
@@ -331,3 +346,26 @@ def test_what_keeps_failing_may_be_hidden_for_as_long_as_its_timeout(
 def test_what_was_extended_may_not_lapse_before_its_process_is_killed() -> None:
     faults = failing_again("", kill=33.0).verdict().faults
     assert faults == ["came back after receive 4 without a cause"]
+
+
+def retimed(receive: int, extension: int, back: float) -> Story:
+    """The queue's timeout changes; worker a goes by what it asked for, and b gets the message."""
+    story = Story(max_receive_count=6, timeouts=(3, 10)).receive("a", 1, 1.0, seconds=receive)
+    story.run("a", 1, 1.5, back + 2).hide("a", 1, 4.0, extension)
+    return story.receive("b", 2, back).run("b", 2, back + 0.3, back + 1).delete("b", 2, back + 1.1)
+
+
+@pytest.mark.parametrize(("receive", "extension"), [(6, 10), (10, 10), (3, 3), (10, 3)])
+def test_a_lease_lasts_for_as_long_as_each_call_for_it_asked(receive: int, extension: int) -> None:
+    over = 4.0 + extension
+    story = retimed(receive, extension, over + 0.2)
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    excused = retimed(receive, extension, over + 0.2).harm("pause", "a", over - 2.5, over + 1)
+    assert excused.verdict().causes == ["its worker stood still"]
+
+
+def test_a_message_that_comes_before_the_timeout_of_its_receive_is_over_has_no_cause() -> None:
+    """As where a worker takes a queue's old timeout for granted, and asks for none."""
+    story = Story(timeouts=(10,)).receive("a", 1, 1.0, seconds=10).run("a", 1, 1.5, 9.0)
+    story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]

@@ -25,7 +25,13 @@ def trace(message: Message, records: Records) -> str:
     for tenure in message.tenures:
         call = tenure.receive
         how = "" if tenure.entry.told else ", but is never told"
-        lines.append((call.done, call.worker, f"receives it, #{tenure.count}{how}{_call(call)}"))
+        lines.append(
+            (
+                call.done,
+                call.worker,
+                f"receives it for {tenure.timeout} s, #{tenure.count}{how}{_call(call)}",
+            )
+        )
         if call.ended - call.done > SLOW:
             lines.append((call.ended, call.worker, f"is told of #{tenure.count}"))
         for change, entry in tenure.changes + tenure.deletes:

@@ -10,9 +10,12 @@ from tests.support.faults import (
     Effect,
     answer_late,
     delay,
+    deny,
+    drip,
     fail,
     fail_entries,
     lose_answer,
+    never_answer,
     reset,
     throttle,
 )
@@ -32,9 +35,23 @@ FAULTS: dict[str, Callable[[float], Effect]] = {
     "503": lambda number: fail(503, "ServiceUnavailable"),
     "throttled": lambda number: throttle(),
     "lost answer": lambda number: lose_answer(),
+    "refused": lambda number: deny(),
+    "hidden": lambda number: fail(400, "QueueDoesNotExist"),
+    "drips": lambda number: drip(0.1 + number),
+    "never answered": lambda number: never_answer(is_done=number > 0.5),
     "entries refused": lambda number: fail_entries(0.5, seed=int(number * 1e6)),
 }
-_OF_BATCHES = {"entries refused"}
+#: Where a fault happens, if not everywhere. boto3 gives up other calls by itself.
+_ONLY_OF = {
+    "refused": (CHANGE,),
+    "hidden": (CHANGE,),
+    "drips": (CHANGE, DELETE),
+    "never answered": (RECEIVE,),
+    "entries refused": (CHANGE, DELETE),
+}
+#: Refusals of a queue, each followed by a call that is not refused: a permission that is missing
+#: for long costs every lease, and nothing would be left to see.
+_REFUSALS = {"refused", "hidden"}
 
 
 class Weather:
@@ -50,6 +67,7 @@ class Weather:
         self._operations: tuple[str, ...] = ()
         self._faults: tuple[str, ...] = ()
         self._cut_off: frozenset[str] = frozenset()
+        self._refused: set[tuple[str, str]] = set()
 
     def change(self) -> str:
         """Change it at random; return what it is like now."""
@@ -77,16 +95,22 @@ class Weather:
         """Let the calls of a worker through again."""
         self._cut_off -= {worker}
 
-    def draw(self, worker: str, operation: str) -> tuple[str, Effect] | None:
+    def draw(self, worker: str, operation: str, queue: str) -> tuple[str, Effect] | None:
         """Return what happens to a call, with its name, or None for nothing."""
         if worker in self._cut_off:
             return "cut off", reset()
         if operation not in self._operations or self._chance.random() >= self._rate:
+            if operation == CHANGE:
+                self._refused.discard((worker, queue))
             return None
+        has_refused = (worker, queue) in self._refused
         faults = [
             name
             for name in self._faults
-            if name not in _OF_BATCHES or operation in (CHANGE, DELETE)
+            if operation in _ONLY_OF.get(name, OPERATIONS)
+            and not (has_refused and name in _REFUSALS)
         ]
         name = self._chance.choice(faults)
+        if name in _REFUSALS:
+            self._refused.add((worker, queue))
         return name, FAULTS[name](self._chance.random())

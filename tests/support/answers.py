@@ -9,6 +9,10 @@ from typing import Any
 Body = dict[str, Any]
 
 
+class Unanswered(Exception):
+    """The client is left waiting until the proxy stops."""
+
+
 class ConnectionDropped(Exception):
     """The client gets no answer: its connection closes.
 
@@ -23,11 +27,16 @@ class ConnectionDropped(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Status, headers and body of one answer."""
+    """Status, headers and body of one answer.
+
+    Attributes:
+        drips: Seconds between the bytes of its body: no timeout of a read ends that.
+    """
 
     status: int
     content: bytes
     headers: dict[str, str] = field(default_factory=dict)
+    drips: float = 0.0
 
     @classmethod
     def of(cls, payload: Body, *, status: int = 200, **headers: str) -> Answer:

@@ -11,8 +11,9 @@ import itertools
 import random
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from tests.support.answers import Answer, Body, ConnectionDropped, error
+from tests.support.answers import Answer, Body, ConnectionDropped, Unanswered, error
 
 Forward = Callable[[Body], Answer]
 Effect = Callable[[Body, Forward], Answer]
@@ -62,6 +63,11 @@ def answer_late(seconds: float) -> Effect:
     return effect
 
 
+def drip(seconds: float) -> Effect:
+    """Answer so slowly, with pauses of `seconds` between bytes, that no timeout ends it."""
+    return lambda body, forward: replace(forward(body), drips=seconds)
+
+
 def lose_answer(rate: float = 1.0, *, seed: int = 0) -> Effect:
     """Let the server do the work, then close the connection without telling the client."""
 
@@ -70,6 +76,20 @@ def lose_answer(rate: float = 1.0, *, seed: int = 0) -> Effect:
         raise ConnectionDropped(reset=False)
 
     return _sometimes(effect, rate, seed)
+
+
+def never_answer(*, is_done: bool = False) -> Effect:
+    """Leave the client waiting until the proxy stops; the server does the work only if `is_done`.
+
+    As behind a NAT that has forgotten the connection.
+    """
+
+    def effect(body: Body, forward: Forward) -> Answer:
+        if is_done:
+            forward(body)
+        raise Unanswered
+
+    return effect
 
 
 def reset(rate: float = 1.0, *, seed: int = 0) -> Effect:

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import struct
+import time
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.testing.connections import ConnectionServer, KeepAliveHandler
@@ -62,7 +63,14 @@ class _Handler(KeepAliveHandler):
         return self._upstream.post(self.path, headers, json.dumps(body).encode())
 
     def _send(self, answer: Answer) -> None:
-        self.reply(answer.status, dict(answer.headers), answer.content)
+        if not answer.drips:
+            self.reply(answer.status, dict(answer.headers), answer.content)
+            return
+        self.reply_head(answer.status, dict(answer.headers), len(answer.content))
+        for byte in answer.content:
+            self.wfile.write(bytes([byte]))
+            self.wfile.flush()
+            time.sleep(answer.drips)
 
     def _reset(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)

@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.server import StatusServer
 from celery_sqs_heartbeat.observers import Observers
+from celery_sqs_heartbeat.polled import PolledQueues
 
 QUEUE = "https://sqs.eu-west-1.example/123456789012/orders"
 TOKEN = "a-long-and-random-text"
@@ -55,9 +56,17 @@ class Observed:
             observer=Observers(before, self.recorder, self.metrics),
             **{"terms": LONG, **keeper},
         )
-        self.metrics.watch(self.keeper, JournalStats)
+        self.polled = PolledQueues()
+        self.polled.asked("orders", QUEUE)
+        self.metrics.watch(self.keeper, JournalStats, self.polled)
         self.server = StatusServer(
-            self.keeper, "127.0.0.1:0", token, self.metrics, recorder=self.recorder, name=name
+            self.keeper,
+            "127.0.0.1:0",
+            token,
+            self.metrics,
+            recorder=self.recorder,
+            name=name,
+            polled=self.polled,
         )
 
     def receive(self, name: str, *, queue: str = QUEUE, count: int = 1, **options: Any) -> str:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from tests.support.answers import Answer, Body
+from tests.support.answers import Answer, Body, ConnectionDropped, Unanswered
 from tests.support.clients import sqs_client
 from tests.support.faults import Effect, Forward
 from tests.support.listener import Listener
@@ -29,6 +29,7 @@ class FaultProxy(Service):
         self.upstream_url = upstream_url
         self.latency = latency
         self._log = CallLog()
+        self._stopped = threading.Event()
         self._rules: tuple[tuple[frozenset[str], Effect], ...] = ()
         self._listener = Listener(upstream_url, self._handle)
         self.calls = self._log.calls
@@ -61,6 +62,7 @@ class FaultProxy(Service):
 
     def stop(self) -> None:
         """Stop listening and end the connections that are open."""
+        self._stopped.set()
         self._listener.stop()
 
     def _handle(self, operation: str, body: Body, send: Forward) -> Answer:
@@ -69,7 +71,11 @@ class FaultProxy(Service):
         for names, effect in self._rules:
             if names & {operation, "*"}:
                 forward = _around(effect, forward)
-        answer = forward(body)
+        try:
+            answer = forward(body)
+        except Unanswered as never:
+            self._stopped.wait()
+            raise ConnectionDropped(reset=True) from never
         if self.latency:
             time.sleep(self.latency)
         self._log.answered(call, answer.status, answer.payload)

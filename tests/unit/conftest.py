@@ -1,4 +1,4 @@
-"""A worker's board and a clock that stands still, for tests of what a task is told."""
+"""A worker's board, channel and requests, and a clock that stands still."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from celery_sqs_heartbeat.current import lease as current
 from celery_sqs_heartbeat.current.sharing import VARIABLE, share_board, unshare_board
 from tests.unit.asking import NOW, Worker
+from tests.unit.requesting import desk as desk
 
 
 @pytest.fixture

@@ -53,15 +53,38 @@ def test_a_failed_delete_is_retried_and_the_lease_is_kept_meanwhile(booking: Boo
     assert booking.book.ending == 1
 
 
-def test_a_delete_that_finds_the_message_gone_is_confirmed(booking: Booking) -> None:
+@pytest.mark.parametrize("earlier", [[], [Outcome.UNKNOWN]])
+def test_a_delete_that_is_refused_for_its_handle_is_not_reported_as_a_delete(
+    booking: Booking, earlier: list[Outcome]
+) -> None:
+    # A FIFO queue refuses an expired handle, and keeps the message. That of one which is deleted
+    # already SQS confirms.
     booking.receive("a")
     booking.book.done("a", booking.now)
-    booking.now += 0.05
-    booking.settle(booking.one_call(), Outcome.UNKNOWN)
-    booking.now += 0.05
-    booking.settle(booking.one_call(), Outcome.LOST)
+    for outcome in [*earlier, Outcome.LOST]:
+        booking.now += 0.05
+        booking.settle(booking.one_call(), outcome)
     assert len(booking.book) == 0
-    assert booking.kinds() == [EventKind.DELETE_FAILED, EventKind.MESSAGE_DELETED]
+    assert booking.kinds()[-1] is EventKind.DELETE_ABANDONED
+    assert EventKind.MESSAGE_DELETED not in booking.kinds()
+    assert booking.receive("a", handle="h2", count=2) is Receipt.FINISHED
+
+
+def test_a_delete_in_a_queue_that_is_not_there_is_abandoned_after_12_hours(
+    booking: Booking,
+) -> None:
+    booking.receive("a")
+    booking.book.done("a", booking.now)
+    tries = 0
+    while booking.book.ending:
+        booking.now = booking.book.next_due(booking.now)
+        for call in booking.plan():
+            tries += 1
+            booking.settle(call, Outcome.NO_QUEUE)
+    assert booking.kinds()[-1] is EventKind.DELETE_ABANDONED
+    assert booking.now - 1000 == pytest.approx(43_200, abs=60)
+    # One delete each half minute, and some probes while its lease lasted.
+    assert tries < 43_200 / 30 + 50
 
 
 def test_a_message_that_comes_back_after_its_task_succeeded_is_deleted_not_run(
@@ -237,6 +260,8 @@ def test_without_permission_a_release_lapses_and_deletes_go_on(booking: Booking)
     for name in ("a", "b"):
         booking.receive(name)
     booking.book.release("a", 0, booking.now)
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.now += 0.2
     booking.settle(booking.one_call(), Outcome.DENIED)
     assert booking.book.get("a") is None
     booking.book.done("b", booking.now)

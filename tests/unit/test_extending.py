@@ -251,34 +251,6 @@ def test_a_task_that_opted_out_is_not_extended(booking: Booking) -> None:
     assert summary(booking.one_call()) == [("a", "delete", 0)]
 
 
-def test_a_queue_without_permission_goes_without_leases_and_says_so_once(
-    booking: Booking,
-) -> None:
-    booking.receive("a")
-    booking.receive("b")
-    booking.now = 1020.0
-    booking.settle(booking.one_call(), Outcome.DENIED)
-    booking.receive("c")
-    assert booking.book.next_due(booking.now) == float("inf")
-    assert booking.kinds() == [EventKind.PERMISSION_DENIED]
-
-    booking.now += 61
-    booking.receive("d")
-    booking.now += 20
-    booking.settle(booking.one_call(), Outcome.DENIED)
-    assert booking.kinds() == [EventKind.PERMISSION_DENIED]
-
-    booking.now += 61
-    long = LeaseTerms(visibility_timeout=300, threshold=100)
-    booking.receive("long", terms=long)
-    booking.lease("long").standing = Standing.UNLEASED
-    booking.receive("e")
-    booking.now += 20
-    booking.settle(booking.one_call(), Outcome.DONE)
-    assert booking.kinds()[1:] == [EventKind.PERMISSION_GRANTED, EventKind.LEASE_EXTENDED]
-    assert booking.lease("long").standing is Standing.OURS
-
-
 def test_a_redelivery_of_a_running_message_gives_its_handle_to_the_lease(
     booking: Booking,
 ) -> None:

@@ -14,6 +14,7 @@ from celery.concurrency.gevent import TaskPool
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from greenlet import GreenletExit
 
+from celery_sqs_heartbeat.breakage import Breakage
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
@@ -228,3 +229,33 @@ def test_a_request_that_is_not_ours_fails_as_before() -> None:
     assert worker.process_task is worker._process_task is not start
     with pytest.raises(ValueError, match="foreign"):
         worker.process_task("foreign")
+
+
+class Unstartable(LeasedRequest):
+    """A request of a worker with a heartbeat, whose task the pool does not take."""
+
+    name = "t"
+
+    def __init__(self, key: str, breakage: Breakage) -> None:
+        self.id = key
+        self._heartbeat: Any = SimpleNamespace(breakage=breakage, is_ending=False)
+
+    def abandon(self) -> bool:
+        return False
+
+
+def test_a_pool_that_takes_no_task_any_more_ends_the_worker() -> None:
+    def start(request: Any) -> None:
+        if request.id != "good":
+            raise RuntimeError("the pool is broken")
+
+    breakage, ended = Breakage(), []
+    breakage.end = ended.append
+    worker: Any = SimpleNamespace(_process_task=start, process_task=start)
+    guard_start(worker)
+    for key in ("a", "a", "a", "b", "good", "c", "d"):
+        worker.process_task(Unstartable(key, breakage))
+    assert ended == []
+    worker.process_task(Unstartable("e", breakage))
+    (error,) = ended
+    assert str(error) == "the pool is broken"

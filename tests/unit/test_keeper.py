@@ -6,6 +6,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.core.book import Receipt
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.core.events import Event
+from celery_sqs_heartbeat.dispatch import Settle
+from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.waiting import PATIENCE
 
 #: Due for extension a tenth of a second after the receive.
@@ -198,7 +201,24 @@ def test_a_flush_that_takes_too_long_says_so(
         pass
     assert not keeper.flush(0.1)
     assert "1 deletes and releases were not confirmed within 0.1 s" in caplog.text
+    assert f"the delete of message a of {QUEUE}, task None[None], is not confirmed" in caplog.text
     keeper.stop(0.1)
+
+
+def test_a_flush_that_takes_too_long_counts_what_it_does_not_list(
+    sqs: ScriptedSqs, caplog: pytest.LogCaptureFixture
+) -> None:
+    sqs.answer = lambda call: [Outcome.THROTTLED] * len(call.entries)
+    keeper = LeaseKeeper(sqs, terms=EAGER)
+    keeper.start()
+    for number in range(103):
+        keeper.receive(QUEUE, message(f"m{number}"))
+        keeper.release(f"m{number}-1")
+    assert not keeper.flush(0)
+    assert "103 deletes and releases were not confirmed within 0 s" in caplog.text
+    assert caplog.text.count("the release of message") == 100
+    assert "and so for 3 more messages" in caplog.text
+    keeper.stop(0)
 
 
 def test_a_forked_child_leaves_the_parents_leases_alone(
@@ -288,3 +308,20 @@ def test_a_receive_is_reported_in_the_next_round_and_wakes_nobody_for_that(
     assert told == ["message-received", "task-started"]
     keeper.release("a-1")
     assert woken == ["woken"]
+
+
+def test_a_threshold_above_the_timeout_does_not_make_extensions_without_end() -> None:
+    clock, sqs = FakeClock(), ScriptedSqs()
+    calls: list[float] = []
+
+    def answer_at_once(call: Call, settle: Settle) -> None:
+        calls.append(clock())
+        settle(sqs.send(call))
+
+    at_once = SimpleNamespace(dispatch=answer_at_once, close=lambda: None)
+    keeper = LeaseKeeper(sqs, clock=clock, dispatcher=at_once)
+    keeper.receive(QUEUE, message(), terms=LeaseTerms(visibility_timeout=15, threshold=20))
+    for _ in range(60):
+        keeper.step()
+        clock.advance(1.0)
+    assert calls == [10, 20, 30, 40, 50]

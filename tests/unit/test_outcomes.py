@@ -7,10 +7,14 @@ from botocore.exceptions import (
     ClientError,
     ConnectionClosedError,
     ConnectTimeoutError,
+    CredentialRetrievalError,
     EndpointConnectionError,
     NoCredentialsError,
     ParamValidationError,
     ReadTimeoutError,
+    SSOTokenLoadError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
 )
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
@@ -47,7 +51,7 @@ EXPIRED = (
         ("MessageNotInflight", "", Outcome.LOST),
         ("AWS.SimpleQueueService.MessageNotInflight", "", Outcome.LOST),
         ("com.amazonaws.sqs#ReceiptHandleIsInvalid", "", Outcome.LOST),
-        ("AWS.SimpleQueueService.NonExistentQueue", "", Outcome.LOST),
+        ("AWS.SimpleQueueService.NonExistentQueue", "", Outcome.NO_QUEUE),
         ("RequestThrottled", "", Outcome.THROTTLED),
         ("ThrottlingException", "", Outcome.THROTTLED),
         ("OverLimit", "", Outcome.THROTTLED),
@@ -66,10 +70,13 @@ def test_error_codes(code: object, text: object, expected: Outcome) -> None:
     assert of_error({"Code": code, "Message": text}) is expected
 
 
-def client_error(code: str, status: int) -> ClientError:
+CHANGE = "ChangeMessageVisibility"
+
+
+def client_error(code: str, status: int, operation: str = CHANGE + "Batch") -> ClientError:
     return ClientError(
         {"Error": {"Code": code, "Message": ""}, "ResponseMetadata": {"HTTPStatusCode": status}},
-        "ChangeMessageVisibilityBatch",
+        operation,
     )
 
 
@@ -80,18 +87,67 @@ def client_error(code: str, status: int) -> ClientError:
         (client_error("ServiceUnavailable", 503), Outcome.THROTTLED),
         (client_error("TooManyRequestsException", 429), Outcome.THROTTLED),
         (client_error("AccessDenied", 403), Outcome.DENIED),
-        (client_error("QueueDoesNotExist", 400), Outcome.LOST),
+        (client_error("QueueDoesNotExist", 400), Outcome.NO_QUEUE),
         (ReadTimeoutError(endpoint_url="http://x"), Outcome.UNKNOWN),
         (ConnectionClosedError(endpoint_url="http://x"), Outcome.UNKNOWN),
         (ConnectionResetError(), Outcome.UNKNOWN),
         (ConnectTimeoutError(endpoint_url="http://x"), Outcome.FAILED),
         (EndpointConnectionError(endpoint_url="http://x"), Outcome.FAILED),
         (NoCredentialsError(), Outcome.FAILED),
+        (CredentialRetrievalError(provider="x", error_msg="x"), Outcome.FAILED),
+        (TokenRetrievalError(provider="sso", error_msg="x"), Outcome.FAILED),
+        (UnauthorizedSSOTokenError(), Outcome.FAILED),
+        (SSOTokenLoadError(error_msg="x"), Outcome.FAILED),
         (ParamValidationError(report="x"), Outcome.MALFORMED),
     ],
 )
 def test_what_a_failed_call_means_for_its_entries(error: Exception, expected: Outcome) -> None:
-    assert of_exception(error) is expected
+    assert of_exception(error, CHANGE) is expected
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        "AssumeRole",
+        "AssumeRoleWithWebIdentity",
+        "AssumeRoleWithSAML",
+        "GetSessionToken",
+        "GetRoleCredentials",
+        "CreateToken",
+        "DeleteMessageBatch",
+    ],
+)
+@pytest.mark.parametrize(
+    ("code", "status"),
+    [
+        ("AccessDenied", 403),
+        ("QueueDoesNotExist", 400),
+        ("ValidationError", 400),
+        ("Throttling", 400),
+        ("InternalFailure", 500),
+        ("NeverHeardOf", 400),
+    ],
+)
+def test_what_another_operation_answers_says_nothing_of_the_messages(
+    operation: str, code: str, status: int
+) -> None:
+    """Nothing was sent: credentials are renewed within the call that needs them."""
+    assert of_exception(client_error(code, status, operation), CHANGE) is Outcome.FAILED
+
+
+@pytest.mark.parametrize("suffix", ["", "Batch"])
+@pytest.mark.parametrize("kind", CallKind)
+def test_a_denial_of_the_operation_itself_is_one(kind: CallKind, suffix: str) -> None:
+    error = client_error("AccessDenied", 403, kind.value + suffix)
+
+    class Denying:
+        def __getattr__(self, name: str) -> object:
+            def call(**request: object) -> None:
+                raise error
+
+            return call
+
+    assert BotoSqs(Denying()).send(one_entry(kind)) == [Outcome.DENIED]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +233,10 @@ def test_a_fault_of_our_own_is_not_taken_for_an_answer() -> None:
         def delete_message_batch(self, **request: object) -> None:
             raise ZeroDivisionError
 
-    lease = Lease(queue_url="q", message_id="m", terms=LeaseTerms.of(30), held_since=0.0)
-    call = Call(CallKind.DELETE, "q", (Entry(lease, "h", Action.DELETE),), 0.0)
     with pytest.raises(ZeroDivisionError):
-        BotoSqs(Broken()).send(call)
+        BotoSqs(Broken()).send(one_entry(CallKind.DELETE))
+
+
+def one_entry(kind: CallKind) -> Call:
+    lease = Lease(queue_url="q", message_id="m", terms=LeaseTerms.of(30), held_since=0.0)
+    return Call(kind, "q", (Entry(lease, "h", Action.EXTEND, 30),), 0.0)

@@ -123,3 +123,19 @@ def test_a_release_delay_is_whole_and_fits_the_12_hours(
     delay: float, now: float, expected: int
 ) -> None:
     assert policy.cut_release_delay(lease(expires_at=1e6), delay, now) == expected
+
+
+@pytest.mark.parametrize(
+    ("timeout", "threshold", "expected"),
+    [
+        (30, 10, 10),
+        (30, 29.9, 29.9),
+        pytest.param(30, 30, 10, id="due as soon as it is confirmed"),
+        pytest.param(15, 20, 5, id="due before it is confirmed"),
+    ],
+)
+def test_a_threshold_leaves_room_for_the_time_between_two_extensions(
+    timeout: int, threshold: float, expected: float
+) -> None:
+    terms = LeaseTerms(visibility_timeout=timeout, threshold=threshold).with_room()
+    assert terms.threshold == expected

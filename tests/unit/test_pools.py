@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 from threading import Thread
 from types import SimpleNamespace
 from typing import Any
@@ -14,15 +15,16 @@ from tests.support.waiting import PATIENCE
 def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit() -> None:
     executor = ThreadPoolExecutor(1)
     let_signals_stop(SimpleNamespace(executor=executor))
-    put, submitted = executor._work_queue.put, list[Future[Any]]()
+    submitted: list[Future[Any]] = []
 
-    def interrupted(item: Any) -> None:
-        put(item)
-        if item is not None:
-            # What the handler of a cold shutdown does, in the frame that submits.
-            executor.shutdown(wait=False)
+    class Interrupted(SimpleQueue):  # type: ignore[type-arg]
+        def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
+            super().put(item)
+            if item is not None:
+                # What the handler of a cold shutdown does, in the frame that submits.
+                executor.shutdown(wait=False)
 
-    executor._work_queue = SimpleNamespace(put=interrupted, get=executor._work_queue.get)
+    executor._work_queue = Interrupted()
     thread = Thread(target=lambda: submitted.append(executor.submit(int)), daemon=True)
     thread.start()
     thread.join(PATIENCE)

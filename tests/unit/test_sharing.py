@@ -7,7 +7,7 @@ import os
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +16,7 @@ import pytest
 
 from celery_sqs_heartbeat import NoLease
 from celery_sqs_heartbeat.core.lease import Standing
-from celery_sqs_heartbeat.current import sharing
+from celery_sqs_heartbeat.current import sharedfile
 from celery_sqs_heartbeat.current.record import Mark, key_of
 from celery_sqs_heartbeat.current.sharing import (
     VARIABLE,
@@ -30,12 +30,20 @@ from tests.support.workers import ROOT
 
 #: Reads of a record while it is changed, as fast as that goes.
 READS = 100_000
+READ = """
+from celery_sqs_heartbeat.current.record import key_of
+from celery_sqs_heartbeat.current.sharing import shared_table
+print(shared_table().read(key_of("a")).expires_at)
+"""
+
+nameless = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only Linux has it")
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Nothing is shared before a test nor after it; files are made in a folder of its own."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(sharedfile, "_SHARED_MEMORY", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
     yield tmp_path
     unshare_board()
@@ -75,14 +83,83 @@ def test_a_second_worker_of_the_process_has_a_table_of_its_own(folder: Path) -> 
     first.show(lease_of("a"))
     assert share_board(8, in_file=True) is not None
     assert shared_table().read(key_of("a")).mark is Mark.GIVEN_BACK
-    assert len(list(folder.iterdir())) == 1
 
 
-def test_the_file_is_the_users_alone(folder: Path) -> None:
+def open_files() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+@nameless
+def test_no_cleaner_of_temporary_files_finds_the_table(folder: Path) -> None:
+    before = open_files()
+    board = share_board(8, in_file=True)
+    assert board is not None
+    board.show(lease_of("a", expires_at=42.5))
+    assert list(folder.iterdir()) == []
+    # A process that starts afresh, and inherits nothing.
+    assert run(READ).communicate()[0] == "42.5\n"
+    unshare_board()
+    del board
+    assert open_files() == before
+
+
+SHARE = """
+from celery_sqs_heartbeat.current.sharing import VARIABLE, share_board
+import os, sys
+share_board(8, in_file=True)
+print(os.environ[VARIABLE], flush=True)
+sys.stdin.read()
+"""
+
+
+@nameless
+def test_a_killed_worker_leaves_nothing_behind() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", SHARE],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as worker:
+        assert worker.stdout
+        path = Path(worker.stdout.readline().strip())
+        assert path.exists()
+        worker.kill()
+    assert not path.exists()
+    assert path.is_relative_to("/proc")
+
+
+@nameless
+def test_the_nameless_file_is_the_users_alone() -> None:
     share_board(8, in_file=True)
+    assert stat.S_IMODE(os.stat(os.environ[VARIABLE]).st_mode) == 0o600
+
+
+def no_memory_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+
+
+def no_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharedfile, "_DESCRIPTORS", "/gone/{pid}")
+
+
+def descriptors_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = os.geteuid() + 1
+    monkeypatch.setattr(sharedfile.os, "geteuid", lambda: user)
+
+
+@pytest.mark.parametrize("system", [no_memory_files, no_descriptors, descriptors_of_root])
+def test_elsewhere_the_file_has_a_name_and_is_the_users_alone(
+    system: Callable[[pytest.MonkeyPatch], None], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system(monkeypatch)
+    board = share_board(8, in_file=True)
+    assert board is not None
+    board.show(lease_of("a", expires_at=42.5))
     (file,) = folder.iterdir()
     assert os.environ[VARIABLE] == str(file)
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert run(READ).communicate()[0] == "42.5\n"
 
 
 def test_a_large_worker_has_room_to_spare() -> None:
@@ -96,10 +173,12 @@ def test_a_worker_starts_though_it_can_share_nothing(
     def full(*arguments: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(sharing, "mmap", full)
+    monkeypatch.setattr(sharedfile, "mmap", full)
+    before = open_files()
     assert share_board(8, in_file=True) is None
     assert "No space left on device" in caplog.text
     assert VARIABLE not in os.environ
+    assert open_files() == before
     with pytest.raises(NoLease):
         shared_table()
 

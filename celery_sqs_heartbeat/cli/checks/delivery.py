@@ -38,8 +38,8 @@ LOST_DELETED = Kind(
 )
 NO_BOUND = Kind(
     "SQSHB-W105",
-    "a worker takes as many messages as there are",
-    "all of them are leased and extended by one worker, while others have nothing to do",
+    "a worker takes as many messages as it can keep extended",
+    "those are thousands, leased by one worker while others have nothing to do",
     "set worker_prefetch_multiplier to 1 to 4",
 )
 MANY = Kind(

@@ -6,15 +6,13 @@ from collections.abc import Iterable, Iterator
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
 from celery_sqs_heartbeat.cli.facts import AppFacts
+from celery_sqs_heartbeat.versions import TESTED, is_tested
 
 #: SQS refuses calls signed at another time than this, in seconds (AWS reference guide,
 #: "Troubleshoot Signature Version 4 signing": five minutes).
 SIGNATURE_SECONDS = 300
 #: The Date header has whole seconds, and the answer travelled: less can't be told.
 SKEW_SECONDS = 5
-#: The Celery and kombu versions that the tests run on.
-OLDEST_TESTED = (5, 5)
-NEWEST_TESTED = (5, 7)
 
 CLOCK_OFF = Kind(
     "SQSHB-E501",
@@ -35,13 +33,15 @@ CLOCK_UNKNOWN = Kind(
     "no answer of SQS had the time in it",
 )
 TESTED_VERSIONS = Kind(
-    "SQSHB-P505", "the versions are tested together", "the tests run on Celery and kombu 5.5 to 5.7"
+    "SQSHB-P505",
+    "the versions are tested together",
+    f"the tests run on Celery and kombu {TESTED}",
 )
 UNTESTED = Kind(
     "SQSHB-W505",
     "these versions are not tested with celery-sqs-heartbeat",
     "the heartbeat changes parts of Celery and kombu that may change between versions",
-    "use Celery and kombu 5.5 to 5.7, or a newer celery-sqs-heartbeat",
+    f"use Celery and kombu {TESTED}, or a newer celery-sqs-heartbeat",
 )
 
 KINDS = (CLOCK_OFF, CLOCK_DRIFTS, CLOCK_RIGHT, CLOCK_UNKNOWN, TESTED_VERSIONS, UNTESTED)
@@ -71,12 +71,6 @@ def check_clock(skews: Iterable[float | None]) -> Iterator[Finding]:
 def check_versions(app: AppFacts) -> Iterator[Finding]:
     """Tell what is installed, and whether it is tested."""
     told = [f"{name} {version}" for name, version in app.versions.items()]
-    is_tested = all(_is_tested(app.versions[name]) for name in ("celery", "kombu"))
-    kind = TESTED_VERSIONS if is_tested else UNTESTED
+    tested = all(is_tested(app.versions[name]) for name in ("celery", "kombu"))
+    kind = TESTED_VERSIONS if tested else UNTESTED
     yield kind.found(value=", ".join([*told, f"pool {app.pool}"]))
-
-
-def _is_tested(version: str) -> bool:
-    parts = version.split(".")[:2]
-    numbers = tuple(int(part) for part in parts if part.isdecimal())
-    return OLDEST_TESTED <= numbers <= NEWEST_TESTED

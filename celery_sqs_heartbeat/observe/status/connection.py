@@ -24,13 +24,20 @@ _LINGER = 0.5
 _END = b"\r\n\r\n"
 
 
-def serve(connection: Socket, answer: Callable[[Request], Response]) -> None:
-    """Answer the connection's request and close it. Raises nothing of the network's."""
+def serve(
+    connection: Socket, answer: Callable[[Request], Response], sent: Callable[[], None]
+) -> None:
+    """Answer the connection's request and close it. Raises nothing of the network's.
+
+    Args:
+        sent: Called once the answer has left.
+    """
     try:
         with contextlib.suppress(OSError):
             response, with_body = _respond(connection, answer)
             connection.settimeout(SECONDS)
             connection.sendall(response.encode(with_body=with_body))
+            sent()
             _linger(connection)
     finally:
         close(connection)

@@ -52,7 +52,7 @@ class Request:
 
     method: str
     path: str
-    headers: Mapping[str, str]
+    headers: Mapping[str, str] = field(repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,10 @@ from weakref import WeakSet
 from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.observe.status.connection import close, refuse, serve
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request, Response
+from celery_sqs_heartbeat.observe.status.seats import BUSY, Seat, Seats
 
 logger = logging.getLogger(__name__)
 
-#: Connections that are served at once; a page needs two.
-MAX_CONNECTIONS = 16
 #: How often it looks whether it is to end, where the system does not tell it, in seconds.
 _POLL = 1.0
 #: Pause when the system grants no more connections or threads, in seconds.
@@ -30,7 +29,7 @@ _FAULT_PAUSE = 0.5
 #: How long an end is waited for, in seconds.
 _END_SECONDS = 3.0
 
-_BUSY = RefusedError(503, "Too many connections at once; try again.", Retry_After="1").response
+_BUSY = RefusedError(503, BUSY, Retry_After="1").response
 
 
 class Listener:
@@ -48,8 +47,7 @@ class Listener:
 
     def __init__(self, host: str, port: int, answer: Callable[[Request], Response]) -> None:
         self._answer = answer
-        self._lock = native.RLock()
-        self._served = 0
+        self._seats = Seats()
         self._is_wanted = True
         self._is_over = False
         self._socket = _listen(host, port)
@@ -96,31 +94,26 @@ class Listener:
                 native.Bell().wait(_FAULT_PAUSE)
             return
         connection = Socket(fileno=descriptor)
-        with self._lock:
-            has_room = self._served < MAX_CONNECTIONS
-            self._served += has_room
-        if not has_room:
+        seat = self._seats.admit(connection)
+        if seat is None:
             refuse(connection, _BUSY)
             return
         try:
-            native.start_thread(lambda: self._serve(connection), "sqs-heartbeat-status-request")
+            native.start_thread(lambda: self._serve(seat), "sqs-heartbeat-status-request")
         except RuntimeError:
-            self._end(connection)
+            close(connection)
+            seat.leave()
 
-    def _serve(self, connection: Socket) -> None:
+    def _serve(self, seat: Seat) -> None:
         try:
-            serve(connection, self._answer_safely)
+            serve(seat.connection, lambda request: self._answer_safely(request, seat), seat.sent)
         finally:
-            self._end(connection)
+            seat.leave()
 
-    def _end(self, connection: Socket) -> None:
-        close(connection)
-        with self._lock:
-            self._served -= 1
-
-    def _answer_safely(self, request: Request) -> Response:
+    def _answer_safely(self, request: Request, seat: Seat) -> Response:
         try:
-            return self._answer(request)
+            with seat.answering(request.path):
+                return self._answer(request)
         except RefusedError:
             raise
         except Exception:

@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.observe.status.payloads import (
     health_payload,
     leases_payload,
 )
+from celery_sqs_heartbeat.polled import PolledQueues
 
 _FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
@@ -43,17 +44,24 @@ class Pages:
     Args:
         metrics: Shown under `/metrics`, where it is given.
         name: Of the worker, for the page's title.
+        polled: How its queues' polls are answered, where that is known.
     """
 
     def __init__(
-        self, keeper: LeaseKeeper, recorder: Recorder, metrics: Exposer | None, name: str
+        self,
+        keeper: LeaseKeeper,
+        recorder: Recorder,
+        metrics: Exposer | None,
+        name: str,
+        polled: PolledQueues | None = None,
     ) -> None:
         self._keeper = keeper
+        self._polled = polled
         self._metrics = metrics
         self._paths: Mapping[str, Callable[[], Response]] = {
             "/healthz": self._health,
             "/metrics": self._exposition,
-            "/leases": lambda: _json(leases_payload(keeper, recorder, name)),
+            "/leases": lambda: _json(leases_payload(keeper, recorder, name, polled)),
             "/events": lambda: _json(events_payload(keeper, recorder)),
         }
         # Read now: later there may be no file descriptor left for it.
@@ -77,7 +85,7 @@ class Pages:
         return self._paths[request.path]()
 
     def _health(self) -> Response:
-        health = health_payload(self._keeper)
+        health = health_payload(self._keeper, self._polled)
         return _json(health, status=200 if health["status"] == "ok" else 503)
 
     def _exposition(self) -> Response:

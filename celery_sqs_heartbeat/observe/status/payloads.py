@@ -9,26 +9,47 @@ from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.core.lease import State
 from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.core.view import LeaseView
+from celery_sqs_heartbeat.health import KeeperHealth
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.observe.recorder import Recorder
+from celery_sqs_heartbeat.polled import PolledQueue, PolledQueues
 
 #: Leases that are told of at once: those that end first. A page of more is no help.
 MAX_LEASES = 500
 
 
-def health_payload(keeper: LeaseKeeper) -> dict[str, Any]:
-    """Return how the keeper does. Waits for nothing, also where its thread hangs."""
+def health_payload(keeper: LeaseKeeper, polled: PolledQueues | None = None) -> dict[str, Any]:
+    """Return how the keeper does, and the polls. Waits for nothing, also where threads hang."""
     health = keeper.health
-    status = "dead" if not health.alive else "late" if health.late else "ok"
+    queues = polled.view() if polled is not None else []
     return {
-        "status": status,
+        "status": _status(health, queues),
         "last_round_age": _rounded(health.last_tick_age),
         "replaced": health.replaced,
         "standstills": health.standstills,
+        "polls": [
+            {
+                "queue": each.queue,
+                "last_answered_age": _rounded(each.age),
+                "unanswered": each.unanswered,
+                "deaf": each.is_deaf,
+            }
+            for each in queues
+        ],
     }
 
 
-def leases_payload(keeper: LeaseKeeper, recorder: Recorder, name: str) -> dict[str, Any]:
+def _status(health: KeeperHealth, queues: list[PolledQueue]) -> str:
+    if not health.alive:
+        return "dead"
+    if health.late:
+        return "late"
+    return "deaf" if any(queue.is_deaf for queue in queues) else "ok"
+
+
+def leases_payload(
+    keeper: LeaseKeeper, recorder: Recorder, name: str, polled: PolledQueues | None = None
+) -> dict[str, Any]:
     """Return the leases, and what they come to."""
     now, leases = keeper.now(), keeper.snapshot()
     marks = recorder.extended_at()
@@ -36,7 +57,7 @@ def leases_payload(keeper: LeaseKeeper, recorder: Recorder, name: str) -> dict[s
     shown = sorted(leases, key=lambda lease: lease.expires_in)[:MAX_LEASES]
     return {
         "worker": name,
-        "health": health_payload(keeper),
+        "health": health_payload(keeper, polled),
         "in_flight": len(leases),
         "pending_deletes": states[State.DONE],
         "pending_releases": states[State.BACK],

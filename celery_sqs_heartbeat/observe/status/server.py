@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.observe.status.access import Guard, token_fault
 from celery_sqs_heartbeat.observe.status.http import Request, Response
 from celery_sqs_heartbeat.observe.status.listener import Listener
 from celery_sqs_heartbeat.observe.status.pages import Exposer, Pages
+from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.settings import PREFIX
 from celery_sqs_heartbeat.settings.address import parse_address
 
@@ -31,6 +32,7 @@ class StatusServer:
         metrics: Shown under `/metrics`; see `Metrics`.
         recorder: An observer of the same keeper.
         name: Of the worker, for the page's title.
+        polled: How its queues' polls are answered, where that is known.
 
     Raises:
         ConfigurationError: The address is none, or others reach it and there is no token.
@@ -45,6 +47,7 @@ class StatusServer:
         *,
         recorder: Recorder,
         name: str = "",
+        polled: PolledQueues | None = None,
     ) -> None:
         try:
             self._host, self._port = parse_address(address)
@@ -57,7 +60,7 @@ class StatusServer:
                 [f"{TOKEN_SETTING}={given} with {ADDRESS_SETTING}={address!r}: {fault}"]
             )
         self._guard = Guard(self._host, token)
-        self._pages = Pages(keeper, recorder, metrics, name)
+        self._pages = Pages(keeper, recorder, metrics, name, polled)
         self._listener: Listener | None = None
         self._pid = 0
 

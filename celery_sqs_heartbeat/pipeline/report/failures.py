@@ -24,6 +24,7 @@ _CAUSES = {
     "sqs-slow": "SQS answered too late",
     "network": "SQS was out of reach",
     "died-after-success": "the worker died between the task's success and the delete",
+    "delete-refused": "the task succeeded, and SQS refused the delete",
     "died-while-running": "the worker died in the middle of the task",
     "capped": "the task took longer than a message may be kept",
     "released-while-running": "the message was given back under a running task",

@@ -18,8 +18,10 @@ TOLERANCE_US = _SECOND
 #: A call that takes this part of the visibility timeout is slow: half of the threshold that
 #: leases have by default.
 SLOW_PART = 1 / 6
+#: Why a message is back though its task has ended well.
+DELETE_REFUSED = "delete refused"
 #: Releases that mean that the task has ended. Under any other, what had started goes on.
-ENDED_RELEASES = ("failed", "backoff policy")
+ENDED_RELEASES = ("failed", "backoff policy", DELETE_REFUSED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,11 @@ def rules() -> tuple[Rule, ...]:
             "released-while-running",
             was_released_while_running("first") & ended_before,
             _text("released (%s) while its task ran", F.col("first.cause")),
+        ),
+        Rule(
+            "delete-refused",
+            F.coalesce(F.col("first.cause") == DELETE_REFUSED, F.lit(False)) & ended_before,
+            _text("SQS refused its delete %.1f s before", _s(again - F.col("first.ended"))),
         ),
         Rule(
             "second-delivery",

@@ -27,6 +27,7 @@ GIVEN_BACK = (
     "shutdown",
     "consumer closed",
     "not delivered",
+    "delete refused",
 )
 RECEIVED_AS = ("new", "redelivered", "finished")
 ENDED_AS = ("deleted", "released", "lapsed")

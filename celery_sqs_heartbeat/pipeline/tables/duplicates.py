@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import DUPLICATES, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.causes import (
+    DELETE_REFUSED,
     first_that_holds,
     rules,
     was_released_while_running,
@@ -111,7 +112,8 @@ def _end(prefix: str) -> Column:
 
 
 def _succeeded(prefix: str) -> Column:
-    is_back = F.col(f"{prefix}cause").isNotNull() & F.col(f"{prefix}ended_as").isin(
+    cause = F.col(f"{prefix}cause")
+    is_back = F.coalesce(cause != DELETE_REFUSED, F.lit(False)) & F.col(f"{prefix}ended_as").isin(
         "released", "lapsed"
     )
     return F.col(f"{prefix}finished").isNotNull() & ~is_back

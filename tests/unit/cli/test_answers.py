@@ -40,6 +40,16 @@ def refusal(code: str, status: int = 400, operation: str = "GetQueueAttributes")
         (refusal("InvalidClientTokenId", 403), Tried.CREDENTIALS, "InvalidClientTokenId"),
         (refusal("ExpiredToken", 403), Tried.CREDENTIALS, "ExpiredToken"),
         (refusal("AccessDenied", 403, "AssumeRole"), Tried.CREDENTIALS, "AssumeRole: AccessDenied"),
+        (
+            refusal("AccessDenied", 403, "AssumeRoleWithWebIdentity"),
+            Tried.CREDENTIALS,
+            "AssumeRoleWithWebIdentity: AccessDenied",
+        ),
+        (
+            refusal("Forbidden", 403, "GetRoleCredentials"),
+            Tried.CREDENTIALS,
+            "GetRoleCredentials: Forbidden",
+        ),
         (refusal("RequestThrottled"), Tried.BUSY, "RequestThrottled"),
         (refusal("InternalError", 500), Tried.BUSY, "InternalError"),
         (refusal("Whatever", 503), Tried.BUSY, "Whatever"),
@@ -63,7 +73,7 @@ def refusal(code: str, status: int = 400, operation: str = "GetQueueAttributes")
     ],
 )
 def test_an_error_is_an_answer(error: Exception, tried: Tried, reason: str) -> None:
-    answer = of_error(error, ENDPOINT, 0.0, 0.0)
+    answer = of_error(error, "GetQueueAttributes", ENDPOINT, 0.0, 0.0)
     assert answer == Answer(tried=tried, reason=reason)
     assert SECRET not in repr(answer)
 
@@ -110,4 +120,4 @@ def test_the_clock_is_compared_in_the_middle_of_the_call(
 def test_a_refusal_has_the_time_too() -> None:
     error = refusal("SignatureDoesNotMatch", 403)
     error.response["ResponseMetadata"]["HTTPHeaders"]["date"] = "Thu, 01 Jan 1970 00:01:00 GMT"
-    assert of_error(error, ENDPOINT, 460.0, 460.0).skew == 400.0
+    assert of_error(error, "GetQueueAttributes", ENDPOINT, 460.0, 460.0).skew == 400.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import zstandard
 from celery_sqs_heartbeat.core.calls import Action, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.journal.mapping import Origin
+from celery_sqs_heartbeat.journal.rooted import Root
 
 #: 2026-03-14 15:09:26 UTC, in microseconds.
 WALL = 1_773_500_966_000_000
@@ -68,9 +69,8 @@ class Disk:
 
     room: float = float("inf")
     error: int = errno.ENOSPC
-    opened: list[Path] = field(default_factory=list)
 
-    def __call__(self, path: Path, mode: str) -> FileIO:
+    def __call__(self, descriptor: int, mode: str) -> FileIO:
         disk = self
 
         class File(FileIO):
@@ -81,8 +81,12 @@ class Disk:
                 disk.room -= len(part)
                 return super().write(part)
 
-        self.opened.append(path)
-        return File(path, mode)
+        return File(descriptor, mode)
+
+
+def own(folder: Path) -> Root:
+    """Return a folder as a worker has it that writes there."""
+    return Root(folder, is_private=False)
 
 
 def line_at(ts: int, text: str = "") -> tuple[int, bytes]:

@@ -200,7 +200,7 @@ def test_a_disk_that_hangs_holds_up_nobody(
 ) -> None:
     hanging, entered = threading.Event(), threading.Event()
 
-    def opener(path: Path, mode: str) -> Any:
+    def opener(descriptor: int, mode: str) -> Any:
         entered.set()
         hanging.wait()
         raise OSError(errno.EIO, "at last")

@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.journal.__main__ import main
 from celery_sqs_heartbeat.journal.events import WORKER_STARTED, WorkerStarted
 from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from tests.unit.journal.making import ORIGIN, STARTED, WALL, Clocks, answered, event_of
 
@@ -35,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     )
     # The later one in a segment that is read first.
     for wid, events in (("a", (DELETED,)), ("b", (RECEIVED, OTHER))):
-        writer = SegmentWriter(tmp_path, wid, Rotation(), Clocks().clock)
+        writer = SegmentWriter(Root(tmp_path, is_private=False), wid, Rotation(), Clocks().clock)
         records = [record_of(event, number, ORIGIN) for number, event in enumerate(events, 2)]
         if wid == "b":
             writer.write([(started.ts, line_of(started))])

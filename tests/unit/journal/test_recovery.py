@@ -11,7 +11,7 @@ import pytest
 from celery_sqs_heartbeat.journal import locks, read_journal
 from celery_sqs_heartbeat.journal.recovery import Recovered, recover
 from celery_sqs_heartbeat.journal.segments import Segment
-from tests.unit.journal.making import DAY, WALL, files_in, frames_of, line_at
+from tests.unit.journal.making import DAY, WALL, files_in, frames_of, line_at, own
 
 
 def left_behind(folder: Path, data: bytes, worker: str = "dead", day: str = DAY) -> Path:
@@ -27,31 +27,31 @@ def lines(*names: str) -> bytes:
 
 def test_a_leftover_is_closed(tmp_path: Path) -> None:
     path = left_behind(tmp_path, lines("a", "b"))
-    assert recover(tmp_path) == Recovered(segments=1, torn=0)
+    assert recover(own(tmp_path)) == Recovered(segments=1, torn=0)
     assert files_in(tmp_path) == [f"dt={DAY}/worker=dead/seg-1.jsonl.zst"]
     assert frames_of(path.with_name("seg-1.jsonl.zst")) == [lines("a", "b")]
-    assert recover(tmp_path) == Recovered()
+    assert recover(own(tmp_path)) == Recovered()
 
 
 @pytest.mark.parametrize("torn", [b'{"v":1,"ts":17', b"\0\0\0\0", lines("c")[:-1]])
 def test_a_torn_line_is_left_out_and_counted(tmp_path: Path, torn: bytes) -> None:
     path = left_behind(tmp_path, lines("a", "b") + torn)
-    assert recover(tmp_path) == Recovered(segments=1, torn=1)
+    assert recover(own(tmp_path)) == Recovered(segments=1, torn=1)
     assert frames_of(path.with_name("seg-1.jsonl.zst")) == [lines("a", "b")]
 
 
 @pytest.mark.parametrize(("data", "torn"), [(b"", 0), (b'{"v"', 1)])
 def test_a_leftover_without_a_line_goes(tmp_path: Path, data: bytes, torn: int) -> None:
     left_behind(tmp_path, data)
-    assert recover(tmp_path) == Recovered(segments=1, torn=torn)
+    assert recover(own(tmp_path)) == Recovered(segments=1, torn=torn)
     assert files_in(tmp_path) == []
 
 
 def test_what_a_live_worker_writes_is_left_alone(tmp_path: Path) -> None:
     path = tmp_path / f"dt={DAY}" / "worker=live" / "seg-1.jsonl.open"
-    segment = Segment(path, DAY, 0.0)
+    segment = Segment(own(tmp_path), path.relative_to(tmp_path), DAY, 0.0)
     segment.append([lines("a")])
-    assert recover(tmp_path) == Recovered()
+    assert recover(own(tmp_path)) == Recovered()
     segment.append([lines("b")])
     segment.close()
     assert [fields["text"] for fields in read_journal(tmp_path)] == ["a", "b"]
@@ -59,10 +59,10 @@ def test_what_a_live_worker_writes_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_worker_that_died_between_closing_and_removing_is_not_read_twice(tmp_path: Path) -> None:
     path = left_behind(tmp_path, lines("a"))
-    recover(tmp_path)
+    recover(own(tmp_path))
     path.write_bytes(lines("a"))
     assert [fields["text"] for fields in read_journal(tmp_path)] == ["a"]
-    assert recover(tmp_path) == Recovered(segments=1)
+    assert recover(own(tmp_path)) == Recovered(segments=1)
     assert [fields["text"] for fields in read_journal(tmp_path)] == ["a"]
 
 
@@ -71,14 +71,14 @@ def test_one_leftover_that_cannot_be_closed_does_not_keep_others_open(tmp_path: 
     left_behind(tmp_path, lines("b"), worker="b")
     # A folder in the place of the file that is to be made.
     blocked.with_name("seg-1.jsonl.zst").mkdir()
-    assert recover(tmp_path) == Recovered(segments=1)
+    assert recover(own(tmp_path)) == Recovered(segments=1)
     assert blocked.exists()
 
 
 def test_only_the_days_that_are_asked_for_are_looked_at(tmp_path: Path) -> None:
     left_behind(tmp_path, lines("a"), day="2020-01-01")
-    assert recover(tmp_path, [DAY]) == Recovered()
-    assert recover(tmp_path, ["2020-01-01", DAY]) == Recovered(segments=1)
+    assert recover(own(tmp_path), [DAY]) == Recovered()
+    assert recover(own(tmp_path), ["2020-01-01", DAY]) == Recovered(segments=1)
 
 
 def test_nothing_is_touched_where_there_are_no_locks(
@@ -89,10 +89,10 @@ def test_nothing_is_touched_where_there_are_no_locks(
 
     path = left_behind(tmp_path, lines("a"))
     monkeypatch.setattr(fcntl, "flock", no_locks)
-    assert recover(tmp_path) == Recovered()
+    assert recover(own(tmp_path)) == Recovered()
     assert path.exists()
     # A worker does write there.
-    segment = Segment(tmp_path / "dt=1" / "worker=w" / "seg-1.jsonl.open", "1", 0.0)
+    segment = Segment(own(tmp_path), Path("dt=1/worker=w/seg-1.jsonl.open"), "1", 0.0)
     segment.append([lines("b")])
     segment.close()
     assert not locks._locked
@@ -101,7 +101,7 @@ def test_nothing_is_touched_where_there_are_no_locks(
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_child_that_outlives_its_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
     path = tmp_path / f"dt={DAY}" / "worker=w" / "seg-1.jsonl.open"
-    segment = Segment(path, DAY, 0.0)
+    segment = Segment(own(tmp_path), path.relative_to(tmp_path), DAY, 0.0)
     segment.append([lines("a")])
     (reading, writing), (hearing, telling) = os.pipe(), os.pipe()
     child = os.fork()
@@ -113,7 +113,7 @@ def test_a_child_that_outlives_its_worker_does_not_keep_the_lock(tmp_path: Path)
     os.read(hearing, 1)
     # As if the worker had died: its own file is closed, the child lives on.
     locks.close(segment._file)
-    assert recover(tmp_path) == Recovered(segments=1)
+    assert recover(own(tmp_path)) == Recovered(segments=1)
     for pipe in (reading, writing, hearing, telling):
         os.close(pipe)
     assert os.waitpid(child, 0)[1] == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,9 +12,10 @@ import pytest
 import zstandard
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from celery_sqs_heartbeat.journal import locks, spool
+from celery_sqs_heartbeat.journal import locks
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.shipping import Shipper
-from celery_sqs_heartbeat.journal.spool import make_spool_root, shrink, spool_folder, spool_root
+from celery_sqs_heartbeat.journal.spool import shrink
 from celery_sqs_heartbeat.settings.target import Destination
 from tests.support.waiting import wait_until
 from tests.unit.journal.making import DAY, Clocks, files_in
@@ -62,7 +62,7 @@ def shipper(tmp_path: Path, bucket: Bucket, clocks: Clocks) -> Iterator[Shipper]
 
 def shipper_of(folder: Path, bucket: Bucket, clocks: Clocks, limit: int = 1 << 30) -> Shipper:
     return Shipper(
-        folder,
+        Root(folder, is_private=True),
         Destination(bucket="b", prefix="journal"),
         limit=limit,
         clock=clocks.clock,
@@ -261,19 +261,5 @@ def test_a_dead_s3_costs_a_bounded_spool(tmp_path: Path, bucket: Bucket, clocks:
 def test_a_damaged_segment_can_be_dropped_too(tmp_path: Path) -> None:
     path = closed(tmp_path, 1)
     path.write_bytes(b"no zstd" * 10)
-    assert shrink(tmp_path, 0).lost == 0
+    assert shrink(Root(tmp_path, is_private=True), 0).lost == 0
     assert files_in(tmp_path) == []
-
-
-def test_the_spool_is_the_user_s_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    make_spool_root()
-    make_spool_root()
-    assert stat.S_IMODE(spool_root().stat().st_mode) == 0o700
-    assert spool_root() in spool_folder("b", "p/q").parents
-    assert spool_folder("b", "p/q") != spool_folder("c", "p/q")
-    other = os.getuid() + 1
-    monkeypatch.setattr(spool.os, "getuid", lambda: other)
-    (tmp_path / spool_root().name).symlink_to("/tmp")
-    with pytest.raises(PermissionError, match="not a folder of this user's"):
-        make_spool_root()

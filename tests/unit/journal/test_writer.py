@@ -12,6 +12,7 @@ import pytest
 
 from celery_sqs_heartbeat.journal import packing, read_journal
 from celery_sqs_heartbeat.journal.packing import unpack
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from tests.support.workers import ROOT
 from tests.unit.journal.making import DAY, WALL, Clocks, Disk, files_in, frames_of, line_at
@@ -24,7 +25,7 @@ def writer_of(
     folder: Path, clocks: Clocks | None = None, *, opener: Disk | None = None, **rotation: float
 ) -> SegmentWriter:
     return SegmentWriter(
-        folder,
+        Root(folder, is_private=False),
         "w",
         Rotation(**rotation),  # type: ignore[arg-type]
         (clocks or Clocks()).clock,
@@ -196,9 +197,10 @@ def test_a_cleaner_of_old_files_costs_nothing(tmp_path: Path) -> None:
 LIMITED = """
 import resource, sys
 from pathlib import Path
+from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
-writer = SegmentWriter(Path(sys.argv[1]), "w", Rotation(), lambda: 0.0)
+writer = SegmentWriter(Root(Path(sys.argv[1]), is_private=False), "w", Rotation(), lambda: 0.0)
 written = 0
 for number in range(1_000):
     line = b'{"v":1,"text":"%080d"}\\n' % number

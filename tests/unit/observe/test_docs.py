@@ -55,8 +55,8 @@ def payloads() -> dict[str, Any]:
     scene.receive("a")
     scene.recorder(event(EventKind.LEASE_EXPIRED))
     return {
-        **health_payload(scene.keeper),
-        **leases_payload(scene.keeper, scene.recorder, ""),
+        **health_payload(scene.keeper, scene.polled),
+        **leases_payload(scene.keeper, scene.recorder, "", scene.polled),
         **events_payload(scene.keeper, scene.recorder),
     }
 

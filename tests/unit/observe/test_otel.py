@@ -60,7 +60,7 @@ def test_the_same_metrics_are_told_as_to_prometheus(reader: InMemoryMetricReader
     scene.receive("a")
     scene.keeper._rounds._ticked_at = scene.keeper.now()
     observer = OtelObserver()
-    observer.watch(scene.keeper, JournalStats)
+    observer.watch(scene.keeper, JournalStats, scene.polled)
     for each in one_of_each():
         observer(each)
     told = points(reader)

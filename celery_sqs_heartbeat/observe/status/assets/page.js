@@ -7,6 +7,7 @@ const PATIENCE_MS = 5000;
 const HEALTH = {
   ok: "Keeper is well",
   late: "Keeper is late: leases are in danger",
+  deaf: "Polls are not answered: no messages come",
   dead: "Keeper is dead: leases run out",
   away: "The worker does not answer",
 };
@@ -25,16 +26,12 @@ function make(tag, className, text) {
   return element;
 }
 
-// The token is kept in memory only: not in the address, its history or any storage.
+// The token is kept in memory only: not in the address, its history or any storage. It is taken from
+// what follows "#" alone: a query is sent to the server, and so may be in a log.
 function takeTokenFromAddress() {
-  for (const part of [location.hash.slice(1), location.search.slice(1)]) {
-    const given = new URLSearchParams(part).get("token");
-    if (given) {
-      history.replaceState(null, "", location.pathname);
-      return given;
-    }
-  }
-  return null;
+  const given = new URLSearchParams(location.hash.slice(1)).get("token");
+  if (location.hash || location.search) history.replaceState(null, "", location.pathname);
+  return given || null;
 }
 
 async function ask(path) {

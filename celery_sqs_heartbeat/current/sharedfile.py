@@ -1,0 +1,76 @@
+"""Memory that other processes of this user find by a path."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from mmap import mmap
+
+#: Where a file has no name, and is found by the descriptors of the process that has it open.
+_DESCRIPTORS = "/proc/{pid}/fd"
+#: For files that need a name: memory on Linux, which no cleaner of temporary files looks through.
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108
+_PREFIX = "celery-sqs-heartbeat-"
+
+
+class SharedFile:
+    """So many bytes for this user alone, until `close` or this process's end.
+
+    Only where the file needs a name, a process that is killed leaves it behind.
+
+    Attributes:
+        path: For other processes, as long as this one has the file open.
+
+    Raises:
+        OSError: The system has no room for it.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._is_named = False
+        found = _new_nameless()
+        if found is None:
+            found = _new_named()
+            self._is_named = True
+        self._descriptor, self.path = found
+        try:
+            # Written, not just made so long: a full disk would end the worker later.
+            _write(self._descriptor, bytes(size))
+            self.memory = mmap(self._descriptor, size)
+        except OSError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Take the path away. What has the file open keeps it."""
+        if self._is_named:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)
+        os.close(self._descriptor)
+
+
+def _new_nameless() -> tuple[int, str] | None:
+    """Return a descriptor and its path; None where others can't open it by that."""
+    if not hasattr(os, "memfd_create"):
+        return None
+    folder = _DESCRIPTORS.format(pid=os.getpid())
+    try:
+        # Root's where the process may not be looked into, say as it has changed its user.
+        if os.stat(folder).st_uid != os.geteuid():
+            return None
+        descriptor = os.memfd_create(f"{_PREFIX}table")
+        os.fchmod(descriptor, 0o600)
+    except OSError:
+        return None
+    return descriptor, f"{folder}/{descriptor}"
+
+
+def _new_named() -> tuple[int, str]:
+    folder = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK | os.X_OK) else None
+    return tempfile.mkstemp(prefix=_PREFIX, dir=folder)
+
+
+def _write(descriptor: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,146 @@
+"""Tasks that run with many messages at once, as those of celery-batches.
+
+Their strategy gathers requests, and its `flush` gives them to the pool as one job. Of that
+job Celery's requests learn nothing: neither that they run, nor that the job is lost with its
+process, whose error nothing waits for. So a flush and its jobs are watched here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from celery import Celery
+from kombu.utils.encoding import safe_repr
+
+from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.worker.requests import LeasedRequest, error_of
+from celery_sqs_heartbeat.worker.strategies import gathers_requests
+
+logger = get_logger(__name__)
+
+
+class Batch:
+    """The requests of one flush, and the pool's jobs that it made of them.
+
+    When all its jobs have ended, however they did, no message of it may stay unsettled.
+    """
+
+    def __init__(self, requests: Sequence[Any]) -> None:
+        # A job ends on a thread of its own, maybe while the flush does: each is taken once.
+        self._requests = deque(each for each in requests if isinstance(each, LeasedRequest))
+        self._open: set[object] = {self}
+        self._reason = "it was not run"
+
+    def give(self, apply: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """Give a job of the batch to the pool; return the job."""
+        job = object()
+        accept, done, failed = (
+            options.get(name) for name in ("accept_callback", "callback", "error_callback")
+        )
+
+        def on_accepted(*args: Any) -> None:
+            for request in list(self._requests):
+                request.begin()
+            if accept is not None:
+                accept(*args)
+
+        def on_return(result: Any) -> None:
+            if (error := _error_in(result)) is not None:
+                on_error(error)
+                return
+            try:
+                if done is not None:
+                    done(result)
+            finally:
+                self.end(job)
+
+        def on_error(error: ExceptionInfo) -> None:
+            self._reason = safe_repr(error_of(error))
+            try:
+                if failed is not None:
+                    failed(error)
+            finally:
+                self.end(job)
+
+        options.update(accept_callback=on_accepted, callback=on_return, error_callback=on_error)
+        self._open.add(job)
+        try:
+            given = apply(*args, **options)
+        except BaseException:
+            self._open.discard(job)
+            raise
+        for request in list(self._requests):
+            request.note_job(given)
+        return given
+
+    def end(self, job: object = None) -> None:
+        """Note that a job has ended, or without one that the flush has."""
+        self._open.discard(self if job is None else job)
+        if not self._open:
+            self._settle()
+
+    def _settle(self) -> None:
+        while self._requests:
+            request = self._requests.popleft()
+            if request.is_unsettled():
+                logger.warning(
+                    "sqs-heartbeat: task %s[%s] has not ended with its batch (%s): its message "
+                    "is released",
+                    request.name,
+                    request.id,
+                    self._reason,
+                )
+                request.reject(requeue=True)
+
+
+_flushed: ContextVar[Batch | None] = ContextVar("sqs_heartbeat_flushed", default=None)
+
+
+def guard_batches(app: Celery, pool: Any) -> None:
+    """Have requests that are run many at once know of their job in the pool.
+
+    And have those left out whose message is not ours any more: it was released, or lost.
+    """
+    for task in app.tasks.values():
+        if gathers_requests(task):
+            task.flush = _following(task.flush)
+    apply = pool.apply_async
+
+    @functools.wraps(apply)
+    def apply_async(*args: Any, **options: Any) -> Any:
+        batch = _flushed.get()
+        return apply(*args, **options) if batch is None else batch.give(apply, *args, **options)
+
+    pool.apply_async = apply_async
+
+
+def _following(flush: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    @functools.wraps(flush)
+    def flush_ours(requests: Sequence[Any]) -> Any:
+        ours = [each for each in requests if not _is_not_ours(each)]
+        if not ours:
+            return None
+        batch = Batch(ours)
+        token = _flushed.set(batch)
+        try:
+            return flush(ours)
+        finally:
+            _flushed.reset(token)
+            batch.end()
+
+    return flush_ours
+
+
+def _is_not_ours(request: Any) -> bool:
+    return isinstance(request, LeasedRequest) and request.is_not_ours()
+
+
+def _error_in(result: Any) -> ExceptionInfo | None:
+    """Return the error that a pool without processes returns in place of a job's result."""
+    parts = result if isinstance(result, tuple) else (result,)
+    return next((part for part in parts if isinstance(part, ExceptionInfo)), None)

@@ -1,0 +1,59 @@
+"""Calls that no timeout of the client ends, and deletes that SQS refuses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from celery_sqs_heartbeat.journal.reading import read_journal
+from tests.acceptance.scene import Scene
+from tests.support.faults import drip, fail_entries, first
+
+NewScene = Callable[..., Scene]
+
+
+def test_leases_in_a_call_whose_answer_drips_are_extended_by_another(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "20"})
+    # An answer has some 150 bytes: it would take minutes.
+    scene.proxy.rule("ChangeMessageVisibilityBatch", first(1, drip(1.0)))
+    conf = {"sqs_heartbeat_threshold": 15}
+    worker = scene.worker("-c", "2", "-P", "threads", conf=conf)
+    for key in ("a", "b"):
+        scene.send("hold", key)
+    scene.wait_for_notes("start", 2)
+
+    def is_extended_again() -> bool:
+        # The first call is not answered in full, and so not recorded as such before the end.
+        calls = scene.proxy.calls("ChangeMessageVisibilityBatch")
+        later = {e["ReceiptHandle"] for call in calls[1:] if call.status for e in call.entries}
+        return {e["ReceiptHandle"] for e in calls[0].entries} <= later if calls else False
+
+    scene.wait_until(is_extended_again)
+    for key in ("a", "b"):
+        scene.let_end(key)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a", "b"]
+    assert "lease-expired" not in worker.logs()
+
+
+def test_a_delete_that_is_refused_for_its_handle_is_logged_and_recorded_as_refused(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    refused = fail_entries(code="ReceiptHandleIsInvalid", sender_fault=True)
+    scene.proxy.rule("DeleteMessageBatch", first(1, refused))
+    journal = scene.folder / "journal"
+    worker = scene.worker("-c", "1", "-P", "threads", conf={"sqs_heartbeat_journal": str(journal)})
+    scene.send("work", "a")
+    worker.wait_for_log("delete-abandoned")
+    scene.wait_until_empty()
+    worker.process.kill("SIGTERM")
+    worker.wait_for_exit()
+    (line,) = [line for line in worker.logs().splitlines() if "delete-abandoned" in line]
+    assert "WARNING" in line
+    assert "SQS answered lost" in line
+    assert scene.keys("start") == ["a"]
+    kinds = [event["ev"] for event in read_journal(journal)]
+    assert kinds.index("delete-abandoned") < kinds.index("message-deleted")
+    assert kinds.count("message-deleted") == 1

@@ -1,0 +1,128 @@
+"""What the long poll brings that is open when a worker is told to go: it is given back.
+
+The queue's visibility timeout is long: what is visible again was released. The server gives a
+message to the poll that waits for one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.acceptance.record import receives
+from tests.acceptance.scene import LONG, Scene
+from tests.support.waiting import PATIENCE
+from tests.support.workers import ProcessWorker
+
+NewScene = Callable[..., Scene]
+#: Logged when nothing more is given to the pool.
+TAKEN_OVER = "receiving ends"
+
+
+def start(scene: Scene, pool: str, **conf: Any) -> ProcessWorker:
+    """Start a worker with the longest polls that there are."""
+    options = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 20}
+    return scene.worker("-c", "2", "-P", pool, conf={"broker_transport_options": options, **conf})
+
+
+def wait_for_open_poll(scene: Scene) -> None:
+    """Return when a poll has just begun to wait at the server."""
+    answered = len(scene.calls("ReceiveMessage"))
+
+    def is_new(number: int) -> bool:
+        call = scene.calls("ReceiveMessage")[number]
+        return call.answered_at is None and call.forwarded_at is not None
+
+    scene.wait_until(
+        lambda: any(
+            is_new(number)
+            for number in range(max(0, answered - 1), len(scene.calls("ReceiveMessage")))
+        )
+    )
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_an_idle_worker_gives_back_what_its_last_poll_brings(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = start(scene, pool)
+    wait_for_open_poll(scene)
+    worker.kill("SIGTERM")
+    worker.wait_for_log(TAKEN_OVER)
+    scene.send("work", "a")
+    assert worker.process.wait(PATIENCE) == 0
+    assert len(receives(scene)) == 1
+    assert scene.counts() == (1, 0)
+    assert scene.keys("start") == []
+
+
+@pytest.mark.parametrize("signal", ["SIGTERM", "SIGQUIT"])
+def test_a_pool_without_an_event_loop_runs_what_its_last_poll_brings_or_gives_it_back(
+    new_scene: NewScene, signal: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = start(scene, "gevent")
+    wait_for_open_poll(scene)
+    worker.kill(signal)
+    worker.wait_for_log("shutdown (MainProcess)")
+    scene.send("work", "a")
+    worker.process.wait(PATIENCE)
+    visible, hidden = scene.counts()
+    assert (visible + len(scene.keys("end")), hidden) == (1, 0)
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_warm_shutdown_gives_it_back_while_tasks_still_run(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = start(scene, pool)
+    scene.send("hold", "long")
+    scene.wait_for_notes("start", 1)
+    wait_for_open_poll(scene)
+    worker.kill("SIGTERM")
+    worker.wait_for_log(TAKEN_OVER)
+    scene.send("work", "a")
+    scene.wait_until(lambda: len(receives(scene)) == 2)
+    scene.wait_until(lambda: scene.counts() == (1, 1))
+    scene.let_end("long")
+    assert worker.process.wait(PATIENCE) == 0
+    assert scene.counts() == (1, 0)
+    assert scene.keys("start") == scene.keys("end") == ["long"]
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_soft_shutdown_gives_it_back_while_it_waits_for_tasks(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    # Longer than the test's patience: it is not this wait that ends first.
+    worker = start(scene, pool, worker_soft_shutdown_timeout=2 * PATIENCE)
+    scene.send("hold", "long")
+    scene.wait_for_notes("start", 1)
+    wait_for_open_poll(scene)
+    worker.kill("SIGQUIT")
+    worker.wait_for_log(TAKEN_OVER)
+    scene.send("work", "a")
+    scene.wait_until(lambda: len(receives(scene)) == 2)
+    scene.wait_until(lambda: scene.counts() == (1, 1))
+    assert scene.keys("start") == ["long"]
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_cold_shutdown_gives_it_back_before_the_worker_ends(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = start(scene, pool)
+    wait_for_open_poll(scene)
+    worker.kill("SIGQUIT")
+    worker.wait_for_log(TAKEN_OVER)
+    scene.send("work", "a")
+    worker.process.wait(PATIENCE)
+    assert len(receives(scene)) == 1
+    assert scene.counts() == (1, 0)
+    assert scene.keys("start") == []

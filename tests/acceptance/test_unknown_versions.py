@@ -1,0 +1,78 @@
+"""A Celery or kombu that nobody has seen never has a worker run without leases unnoticed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from tests.acceptance.scene import Scene
+from tests.support.workers import ProcessWorker
+
+pytestmark = pytest.mark.oldest
+NewScene = Callable[..., Scene]
+RENAMED = "tests.acceptance.renamed"
+
+
+def start(scene: Scene, how: str, *args: str) -> ProcessWorker:
+    return scene.start_worker(
+        RENAMED,
+        ["-Q", scene.name, "-c", "1", *args],
+        env={
+            "RENAMED": how,
+            "PROJ_LEDGER": str(scene.ledger),
+            "PROJ_CONF": json.dumps({"task_default_queue": scene.name}),
+        },
+    )
+
+
+def test_a_worker_does_not_start_where_a_name_that_it_overrides_is_gone(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene()
+    scene.send("work", "a")
+    worker = start(scene, "gone", "--heartbeat-sqs")
+    assert worker.wait_for_exit() != 0
+    log = worker.logs()
+    assert "Error: sqs-heartbeat: 1 name that the heartbeat needs" in log
+    assert "kombu.transport.SQS:Channel._get_async is missing" in log
+    assert "--no-heartbeat-sqs" in log
+    assert "Traceback" not in log
+    assert scene.proxy.calls("ReceiveMessage") == []
+
+
+def test_it_starts_there_without_the_heartbeat(new_scene: NewScene) -> None:
+    scene = new_scene()
+    scene.send("work", "a")
+    worker = start(scene, "gone", "--no-heartbeat-sqs")
+    scene.wait_for_notes("end", 1)
+    assert "sqs-heartbeat:" not in worker.logs()
+
+
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
+def test_messages_that_kombu_delivers_past_the_leases_are_an_error_once_a_queue(
+    new_scene: NewScene, pool: str
+) -> None:
+    scene = new_scene()
+    worker = start(scene, "unused", "--heartbeat-sqs", "-P", pool)
+    for key in "abc":
+        scene.send("work", key)
+    scene.wait_for_notes("end", 3)
+    scene.wait_until_empty()
+    log = worker.logs()
+    assert log.count("has no lease") == 1
+    line = next(each for each in log.splitlines() if "has no lease" in each)
+    assert "ERROR" in line
+    assert f"queue {scene.name}" in line
+    assert "task tests.acceptance.proj.work[" in line
+
+
+def test_a_worker_with_leases_reports_none_missing(new_scene: NewScene) -> None:
+    scene = new_scene()
+    worker = scene.worker("-c", "1")
+    scene.send("work", "a")
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert "has no lease" not in worker.logs()
+    assert "not tested" not in worker.logs()

@@ -1,0 +1,54 @@
+"""A request settles its message whatever has become of the lease, and on a real channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celery.utils.log import get_logger
+
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from tests.integration.test_transport import Desk, desk, new_desk  # noqa: F401
+from tests.support.waiting import PATIENCE
+
+logger = get_logger(__name__)
+
+
+class _Request:
+    """What Celery's request does when its task is rejected."""
+
+    acknowledged = False
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+
+    def reject(self, requeue: bool = False) -> None:
+        self.message.reject_log_error(logger, (), requeue)
+
+
+class Request(LeasedRequest, _Request):
+    pass
+
+
+@pytest.mark.parametrize("ends", ["release", "drop", "disown"])
+def test_a_task_that_fails_when_its_lease_is_gone_deletes_nothing(
+    desk: Desk,  # noqa: F811
+    ends: str,
+) -> None:
+    # There are no dead letters: kombu deletes what is rejected without requeue.
+    desk.publish("a")
+    taken: list[Request] = []
+    desk.consume(lambda message: taken.append(Request(message)))
+    desk.drain_until(lambda: taken)
+    (request,) = taken
+    getattr(desk.keeper, ends)(request.message.delivery_tag)
+    assert desk.keeper.flush(PATIENCE)
+    assert desk.keeper.find(request.message.delivery_tag) is None
+    request._has_failed = True
+    request.reject()
+    assert desk.keeper.flush(PATIENCE)
+    assert sum(desk.counts()) == 1
+    assert desk.proxy.calls("DeleteMessage") == []
+    assert desk.proxy.calls("DeleteMessageBatch") == []
+    # Its prefetch slot is free.
+    assert request.message.delivery_tag in desk.channel.qos._dirty

@@ -1,0 +1,76 @@
+"""A message that is given to Celery past the keeper is reported; one that it knew is not."""
+
+from __future__ import annotations
+
+import logging
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.binding import Heartbeat
+from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
+from celery_sqs_heartbeat.worker.unleased import report_unleased
+from tests.support.proxy import FaultProxy
+
+REQUEST = SimpleNamespace(name="tasks.add", id="1-2-3")
+
+
+@pytest.fixture
+def heartbeat(proxy: FaultProxy) -> Heartbeat:
+    """One whose queue `q` is consumed from with leases."""
+    clients = ClientPool()
+    sqs = BotoSqs(clients)
+    heartbeat = Heartbeat(
+        keeper=LeaseKeeper(sqs, terms=LeaseTerms.of(30)),
+        settings=read_settings({}.get),
+        queues=QueueDirectory(sqs.queue_attributes, lambda job: job()),
+        clients=clients,
+        prepare_calls=lambda job: None,
+    )
+    config = BrokerConfig(
+        endpoint_url=proxy.url, region="us-east-1", use_ssl=False, access_key="a", secret_key="b"
+    )
+    heartbeat.prepare("q", f"{proxy.url}/0/q", config)
+    return heartbeat
+
+
+def message(proxy: FaultProxy, handle: str, queue: str = "q") -> Any:
+    info = {"sqs_queue": f"{proxy.url}/0/{queue}", "sqs_message": {"MessageId": "m-1"}}
+    return SimpleNamespace(delivery_tag=handle, delivery_info=info)
+
+
+def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+
+
+def test_it_is_reported_once_for_its_queue(
+    heartbeat: Heartbeat, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    for handle in ("a", "b"):
+        report_unleased(heartbeat, message(proxy, handle), REQUEST)
+    (line,) = reported(caplog)
+    assert line.startswith(
+        "sqs-heartbeat: message m-1 of queue q, task tasks.add[1-2-3], has no lease"
+    )
+
+
+def test_a_message_whose_lease_has_ended_by_then_is_not(
+    heartbeat: Heartbeat, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    heartbeat.note_received("a")
+    report_unleased(heartbeat, message(proxy, "a"), REQUEST)
+    assert reported(caplog) == []
+
+
+def test_one_of_a_queue_without_leases_is_not(
+    heartbeat: Heartbeat, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    report_unleased(heartbeat, message(proxy, "a", queue="no-ack"), REQUEST)
+    report_unleased(heartbeat, SimpleNamespace(delivery_tag="a", delivery_info=None), REQUEST)
+    assert reported(caplog) == []

@@ -1,0 +1,134 @@
+"""Finds what our code imports, overrides and reads of Celery, kombu, billiard and vine."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from celery.worker.request import Request
+
+import celery_sqs_heartbeat
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+
+PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
+FOREIGN = ("celery", "kombu", "billiard", "vine")
+#: What our code calls objects of Celery's and kombu's; each attribute of theirs counts.
+OBJECTS = {"app", "channel", "executor", "hub", "http_client", "job", "parent", "pool", "worker"}
+
+
+def is_foreign(module: str | None) -> bool:
+    return module is not None and module.split(".")[0] in FOREIGN
+
+
+class Module:
+    """One of our modules that has to do with Celery or kombu."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = ".".join(("celery_sqs_heartbeat", *path.relative_to(PACKAGE).parts))
+        self.name = self.name.removesuffix(".py").removesuffix(".__init__")
+        self.tree = ast.parse(path.read_text())
+        self.imports = [
+            node
+            for node in ast.walk(self.tree)
+            if isinstance(node, ast.ImportFrom) and is_foreign(node.module)
+        ]
+
+    def imported(self) -> Iterator[str]:
+        """The names that it imports."""
+        for node in self.imports:
+            yield from (alias.name for alias in node.names)
+
+    def of_modules(self) -> Iterator[str]:
+        """The attributes that it reads of modules and classes that it imports."""
+        names = {alias.asname or alias.name for node in self.imports for alias in node.names}
+        for node in self._attributes():
+            base = ast.unparse(node.value)
+            if base.split(".")[0] in (*names, *FOREIGN):
+                yield node.attr
+
+    def of_objects(self) -> Iterator[str]:
+        """The attributes of objects that it is given."""
+        for node in self._attributes():
+            if isinstance(node.value, ast.Name) and node.value.id in OBJECTS:
+                yield node.attr
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "hasattr"):
+                match node.args:
+                    case [_, ast.Constant(value=str(name)), *_]:
+                        yield name
+
+    def private(self) -> Iterator[str]:
+        """The private attributes that it reads or sets, of whatever."""
+        for node in self._attributes():
+            if node.attr.startswith("_") and not node.attr.startswith("__"):
+                yield node.attr
+
+    def of_self(self) -> Iterator[str]:
+        """The attributes that our subclasses of theirs read of themselves, and override."""
+        for kind in self._subclasses():
+            ours = [base for base in runtime(self.name, kind).__mro__ if is_ours(base)]
+            theirs = [*foreign_bases(runtime(self.name, kind))]
+            own = {name for base in ours for name in vars(base)} | set(stored(ours))
+            for node in ast.walk(kind):
+                if isinstance(node, ast.Attribute):
+                    base = ast.unparse(node.value)
+                    if base == "super()" or (base == "self" and node.attr not in own):
+                        yield node.attr
+            for name in vars(runtime(self.name, kind)):
+                if not name.startswith("__") and any(hasattr(base, name) for base in theirs):
+                    yield name
+
+    def own(self) -> Iterator[str]:
+        """The names that it defines."""
+        for node in ast.walk(self.tree):
+            match node:
+                case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
+                    yield name
+                case ast.Attribute(value=ast.Name(id="self"), attr=name, ctx=ast.Store()):
+                    yield name
+                case ast.AnnAssign(target=ast.Name(id=name)) | ast.Name(id=name, ctx=ast.Store()):
+                    yield name
+
+    def _subclasses(self) -> Iterator[ast.ClassDef]:
+        for node in self.tree.body:
+            if isinstance(node, ast.ClassDef) and any(foreign_bases(runtime(self.name, node))):
+                yield node
+
+    def _attributes(self) -> Iterator[ast.Attribute]:
+        return (node for node in ast.walk(self.tree) if isinstance(node, ast.Attribute))
+
+
+def runtime(module: str, node: ast.ClassDef) -> type:
+    kind: type = getattr(importlib.import_module(module), node.name)
+    return kind
+
+
+def is_ours(kind: type) -> bool:
+    return kind.__module__.startswith("celery_sqs_heartbeat")
+
+
+def foreign_bases(kind: Any) -> Iterator[type]:
+    """Return the classes of theirs that a class of ours derives from."""
+    if issubclass(kind, LeasedRequest):
+        # A mixin for their request.
+        yield Request
+    for base in kind.__mro__:
+        if is_foreign(base.__module__) and not issubclass(base, Exception):
+            yield base
+
+
+def stored(kinds: list[type]) -> Iterator[str]:
+    """The attributes that methods of these classes of ours set."""
+    for kind in kinds:
+        source = Path(importlib.import_module(kind.__module__).__file__ or "")
+        yield from Module(source).own()
+
+
+def modules() -> list[Module]:
+    """Our modules that a worker runs."""
+    folders = ("transport", "worker", "current", "green", "sqs")
+    paths = [path for folder in folders for path in (PACKAGE / folder).rglob("*.py")]
+    return [Module(path) for path in (*paths, PACKAGE / "signals.py", PACKAGE / "binding.py")]

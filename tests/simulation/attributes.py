@@ -1,0 +1,88 @@
+"""A queue whose visibility timeout changes, and what each worker knows of it."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import TYPE_CHECKING
+
+from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.settings import Rules, Settings
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.terms import QueueTerms
+
+if TYPE_CHECKING:
+    from tests.simulation.worker import SimulatedWorker
+    from tests.simulation.world import World
+
+#: One world in so many has a queue that changes: the others, and the seeds that once broke an
+#: invariant, stay as they are.
+EVERY, REST = 4, 1
+#: What the first timeout is multiplied by: the threshold may be above the product.
+FACTORS = (0.25, 0.5, 1.0, 2.0, 3.0)
+#: The shortest timeout, in seconds: of less a calm world's slow calls would lose leases.
+SHORTEST = 2
+#: How often a timeout changes in the life of a world.
+CHANGES = 8
+#: How long it takes to read the attributes, in seconds, and how often that fails.
+READ_SECONDS, READ_FAILS = 0.2, 0.3
+
+
+class Attributes:
+    """Changes the queue's timeout at random, and has the workers find out late.
+
+    It draws from a generator of its own: so the rest of a world does not depend on it.
+    """
+
+    def __init__(self, world: World, kind: str, seed: int) -> None:
+        self._world = world
+        self._random = random.Random(f"{kind} {seed} attributes")
+        self.changes = seed % EVERY == REST
+        self._first = world.profile.terms.visibility_timeout
+        self.used = {self._first}
+        if self.changes:
+            self._plan()
+
+    def known_to(self, worker: SimulatedWorker) -> QueueTerms:
+        """Return what a new process of a worker goes by.
+
+        It reads the attributes once at least: of a queue that never tells them, the transport
+        starts no task before an extension is confirmed, which is not simulated.
+        """
+        terms = self._world.profile.terms
+        rules = Rules(threshold=terms.threshold, max_lease=terms.max_lease)
+        clock, reads = self._world.clock, itertools.count()
+        queues = QueueDirectory(
+            lambda url: self._read(may_fail=next(reads) > 0),
+            lambda job: clock.at(clock() + READ_SECONDS, job),
+            worker.now,
+        )
+        # Not admitted: what starts now may not fit, and is then to be kept all the same.
+        return QueueTerms(Settings(rules=rules), queues)
+
+    def calls_a_second(self) -> float:
+        """Return how many calls a second extend a worker's leases, those of each terms together."""
+        threshold = self._world.profile.terms.threshold
+        rules = Rules(threshold=threshold)
+        all_terms = (rules.fitting_terms(timeout, 0) for timeout in self.used)
+        return sum(1 / (terms.visibility_timeout - terms.threshold) for terms in all_terms)
+
+    def _plan(self) -> None:
+        wait = self._random.expovariate(CHANGES / self._world.profile.seconds)
+        self._world.clock.at(self._world.clock() + wait, self._change)
+
+    def _change(self) -> None:
+        if self._world.is_over:
+            return
+        self._plan()
+        timeout = max(SHORTEST, int(self._first * self._random.choice(FACTORS)))
+        self._world.disturb("queue", "has another visibility timeout")
+        self._world.queue.options.visibility_timeout = timeout
+        self.used.add(timeout)
+
+    def _read(self, *, may_fail: bool) -> QueueAttributes:
+        may_fail = may_fail and self.changes and not self._world.is_over
+        if may_fail and self._random.random() < READ_FAILS:
+            self._world.disturb("queue", "does not tell its attributes")
+            raise TimeoutError
+        return QueueAttributes(self._world.queue.options.visibility_timeout)

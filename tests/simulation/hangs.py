@@ -1,0 +1,51 @@
+"""Calls that no timeout ends: name resolution, credentials, an answer that drips."""
+
+from __future__ import annotations
+
+import math
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+#: How often a call hangs.
+RATE = 0.004
+#: For how long, in visibility timeouts, where its answer comes after all.
+LASTS = (0.3, 0.8, 1.5, 4.0)
+
+
+@dataclass(frozen=True)
+class Hang:
+    """How much longer one call takes on its ways, in seconds; infinity for ever."""
+
+    there: float = 0.0
+    back: float = 0.0
+
+
+class Hangs:
+    """Draws which calls hang."""
+
+    def __init__(self, world: World, seed: str) -> None:
+        self._world = world
+        self._random = random.Random(f"{seed} hangs")
+
+    def draw(self, worker: str) -> Hang | None:
+        """Return how a call hangs, or None for most."""
+        world = self._world
+        if world.is_over or self._random.random() >= RATE:
+            return None
+        # It is repeated once it is given up.
+        world.tally.visibility_bound += 1
+        seconds = self._random.choice(LASTS) * world.profile.terms.visibility_timeout
+        chance = self._random.random()
+        if chance < 0.4:
+            world.disturb(worker, "a call is never answered")
+            return Hang(there=math.inf)
+        # Sent late it may disturb a new owner: not in a calm world.
+        if chance < 0.7 or world.profile.is_calm:
+            world.disturb(worker, "a call is answered late")
+            return Hang(back=seconds)
+        world.disturb(worker, "a call is sent late")
+        return Hang(there=seconds)

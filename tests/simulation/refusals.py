@@ -1,0 +1,69 @@
+"""Policies that are replaced, and queues that hide, between workers and the simulated SQS."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from celery_sqs_heartbeat.testing import SimulatedSqs, errors
+from celery_sqs_heartbeat.testing.errors import SqsError
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+CHANGE = "ChangeMessageVisibilityBatch"
+#: How long a policy is missing, in visibility timeouts; 0 for a single call.
+LASTS = (0.0, 0.0, 0.2, 1.0, 5.0)
+
+
+class Refusals:
+    """A client of the simulated SQS that now and then refuses a call for its policy."""
+
+    def __init__(self, world: World, seed: str) -> None:
+        self._world = world
+        self._random = random.Random(f"{seed} refusals")
+        self._error: SqsError | None = None
+        self._until = 0.0
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method: Callable[..., Any] = getattr(self._sqs, name)
+        if self._error is None or name.title().replace("_", "") != CHANGE:
+            return method
+        error = self._error
+        if self._world.clock() >= self._until:
+            self._error = None
+
+        def refuse(**request: Any) -> Any:
+            raise error.as_client_error(CHANGE)
+
+        return refuse
+
+    @property
+    def _sqs(self) -> SimulatedSqs:
+        return self._world.sqs
+
+    def plan(self) -> None:
+        """Schedule the next refusal; each schedules the one after it."""
+        world = self._world
+        wait = self._random.expovariate(1 / world.profile.disturbance)
+        world.clock.at(world.clock() + wait, self._begin)
+
+    def end(self) -> None:
+        """Refuse nothing any more."""
+        self._error = None
+
+    def _begin(self) -> None:
+        world = self._world
+        if world.is_over:
+            return
+        self.plan()
+        # In a calm world a lease must outlive it.
+        lasts = 0.0 if world.profile.is_calm else self._random.choice(LASTS)
+        is_hidden = self._random.random() < 0.3
+        self._error = errors.no_queue() if is_hidden else errors.denied(CHANGE)
+        self._until = world.clock() + lasts * world.profile.terms.visibility_timeout
+        # The refused call, and the probe that follows it.
+        world.tally.visibility_bound += 2
+        what = "the queue is hidden" if is_hidden else "a permission is missing"
+        world.disturb("policy", f"{what} for {'a while' if lasts else 'one call'}")

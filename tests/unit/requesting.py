@@ -1,0 +1,96 @@
+"""Leased requests without Celery, for tests of what becomes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseKeeper
+from celery_sqs_heartbeat.core.lease import Lease
+from celery_sqs_heartbeat.testing import FakeClock
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+
+
+class _Request:
+    """As much of a Celery request as is asked."""
+
+    name = "work"
+    task: Any = SimpleNamespace(Strategy="celery.worker.strategy:default")
+    acknowledged = False
+    time_start = None
+    _apply_result = None
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.id = message.delivery_tag
+        self.rejects: list[bool] = []
+
+    def revoked(self) -> bool:
+        return False
+
+    def acknowledge(self) -> None:
+        self.acknowledged = True
+
+    def reject(self, requeue: bool = False) -> None:
+        self.acknowledged = True
+        self.rejects.append(requeue)
+
+
+class Request(LeasedRequest, _Request):
+    """A request whose channel is the desk."""
+
+    rejects: list[bool]
+
+
+@dataclass
+class Desk:
+    """A worker's heartbeat and channel, as far as requests know them.
+
+    Attributes:
+        freed: Tags whose prefetch slots were freed.
+        rejected: Tags that were rejected, with what is then wanted.
+    """
+
+    on_lost_setting: str = "warn"
+    requests: dict[Any, Any] = field(default_factory=dict)
+    freed: list[str] = field(default_factory=list)
+    rejected: list[tuple[str, bool]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.keeper = LeaseKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
+        self.qos = SimpleNamespace(ack=self.freed.append)
+
+    def receive(self, tag: str = "h", task: Any = None) -> Request:
+        """Receive a message, and make its request."""
+        self.keeper.receive("https://sqs/1/q", {"MessageId": tag, "ReceiptHandle": tag})
+        request = Request(SimpleNamespace(delivery_tag=tag, channel=self))
+        request.task = task or request.task
+        return request
+
+    def lease(self, tag: str = "h") -> Lease:
+        """Return a message's lease."""
+        lease = self.keeper.find(tag)
+        assert lease is not None
+        return lease
+
+    def on_lost(self, lease: Lease) -> str:
+        return self.on_lost_setting
+
+    def ack(self, lease: Lease, tag: str) -> None:
+        self.keeper.done(tag)
+
+    def note_settled(self, tag: str) -> None:
+        """Do nothing: nothing gets to the channel here."""
+
+    def reject(self, tag: str, *, requeue: bool) -> None:
+        self.rejected.append((tag, requeue))
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
+    desk = Desk()
+    monkeypatch.setattr("celery_sqs_heartbeat.worker.requests.bound", lambda: desk)
+    return desk

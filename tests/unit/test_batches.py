@@ -1,0 +1,228 @@
+"""Requests that are run many at once know of their job, and none stays unsettled after it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from billiard.einfo import ExceptionInfo
+
+from celery_sqs_heartbeat.core.lease import Standing
+from celery_sqs_heartbeat.worker.batches import guard_batches
+from tests.unit.requesting import Desk, Request
+
+
+class Job:
+    """A job of a pool of processes."""
+
+    def __init__(self) -> None:
+        self._accepted = False
+        self._write_to = None
+
+
+class Pool:
+    """Keeps jobs and how they report."""
+
+    def __init__(self) -> None:
+        self.jobs: list[Job] = []
+        self.options: list[dict[str, Any]] = []
+
+    def apply_async(self, target: Any, args: Any = None, **options: Any) -> Job:
+        self.jobs.append(Job())
+        self.options.append(options)
+        return self.jobs[-1]
+
+    def report(self, what: str, *args: Any, job: int = 0) -> None:
+        self.options[job][what](*args)
+
+
+class Gathering:
+    """A task that gathers requests, as celery-batches has it.
+
+    Attributes:
+        parts: How many jobs a flush makes.
+        error: Raised by a flush.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.flushed: list[list[str]] = []
+        self.parts = 1
+        self.error: Exception | None = None
+
+    def Strategy(self, task: Any, app: Any, consumer: Any) -> None: ...
+
+    def flush(self, requests: list[Request]) -> Any:
+        def on_accepted(pid: int, time_accepted: float) -> None: ...
+
+        def on_return(result: Any) -> None:
+            for request in requests:
+                request.acknowledge()
+
+        self.flushed.append([request.id for request in requests])
+        for _ in range(self.parts):
+            self._pool.apply_async(
+                print, (requests,), accept_callback=on_accepted, callback=on_return
+            )
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def pool() -> Pool:
+    return Pool()
+
+
+@pytest.fixture
+def task(pool: Pool) -> Gathering:
+    task = Gathering(pool)
+    guard_batches(SimpleNamespace(tasks={"t": task}), pool)  # type: ignore[arg-type]
+    return task
+
+
+@pytest.fixture
+def requests(desk: Desk, task: Gathering) -> list[Request]:
+    return [desk.receive(tag, task) for tag in ("a", "b", "c")]
+
+
+def test_a_batch_that_ends_is_acked_and_nothing_else(
+    desk: Desk,
+    pool: Pool,
+    task: Gathering,
+    requests: list[Request],
+) -> None:
+    task.flush(requests)
+    assert not any(request.has_started() for request in requests)
+    pool.report("accept_callback", 1, 0.0)
+    assert all(request.has_started() for request in requests)
+    pool.report("callback", None)
+    assert all(request.acknowledged for request in requests)
+    assert desk.rejected == []
+
+
+def failed() -> ExceptionInfo:
+    try:
+        raise OSError("exited prematurely")
+    except OSError:
+        return ExceptionInfo()
+
+
+@pytest.mark.parametrize(
+    ("what", "result"),
+    [
+        pytest.param("error_callback", failed(), id="its process was lost"),
+        pytest.param("callback", failed(), id="sys.exit() in a thread"),
+        pytest.param("callback", (1, failed(), 0.0), id="an error around it in a thread"),
+    ],
+)
+def test_a_batch_that_is_lost_is_released_but_for_what_is_settled(
+    desk: Desk,
+    pool: Pool,
+    task: Gathering,
+    requests: list[Request],
+    what: str,
+    result: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    task.flush(requests)
+    pool.report("accept_callback", 1, 0.0)
+    requests[0].acknowledge()
+    desk.keeper.release("b")
+    pool.report(what, result)
+    assert desk.rejected == [("c", True)]
+    assert requests[2].rejects == [True]
+    assert "task work[c] has not ended with its batch (OSError('exited prematurely')" in caplog.text
+
+
+def test_a_flush_that_fails_releases_what_it_gave_no_job(
+    desk: Desk,
+    task: Gathering,
+    requests: list[Request],
+) -> None:
+    task.parts, task.error = 0, OSError("no more room")
+    with pytest.raises(OSError, match="no more room"):
+        task.flush(requests)
+    assert [tag for tag, _ in desk.rejected] == ["a", "b", "c"]
+
+
+def test_a_flush_that_fails_late_leaves_its_job_alone(
+    desk: Desk,
+    pool: Pool,
+    task: Gathering,
+    requests: list[Request],
+) -> None:
+    task.error = OSError("too late")
+    with pytest.raises(OSError, match="too late"):
+        task.flush(requests)
+    assert desk.rejected == []
+    pool.report("callback", None)
+    assert desk.rejected == []
+    assert requests[0].acknowledged
+
+
+def test_of_several_jobs_the_last_to_end_counts(
+    desk: Desk,
+    pool: Pool,
+    task: Gathering,
+    requests: list[Request],
+) -> None:
+    task.parts = 2
+    task.flush(requests)
+    pool.report("error_callback", failed(), job=0)
+    assert desk.rejected == []
+    pool.report("error_callback", failed(), job=1)
+    assert [tag for tag, _ in desk.rejected] == ["a", "b", "c"]
+
+
+def test_messages_that_are_not_ours_any_more_are_left_out(
+    desk: Desk,
+    task: Gathering,
+    requests: list[Request],
+) -> None:
+    desk.keeper.release("a")
+    desk.lease("b").standing = Standing.LOST
+    task.flush(requests)
+    assert task.flushed == [["c"]]
+    desk.keeper.drop("c")
+    task.flush(requests[2:])
+    assert task.flushed == [["c"]]
+
+
+def test_jobs_of_other_tasks_are_left_alone(pool: Pool, task: Gathering) -> None:
+    pool.apply_async(print, (), callback=print)
+    assert pool.options == [{"callback": print}]
+
+
+def test_what_waits_for_a_full_batch_does_not_outlive_its_consumer_and_what_runs_does(
+    pool: Pool, task: Gathering, requests: list[Request]
+) -> None:
+    request = requests[0]
+    assert not request.outlives_consumer()
+    task.flush(requests)
+    # The pool has it, but no process yet: it forgets the job with the connection.
+    assert not request.outlives_consumer()
+    pool.jobs[0]._accepted = True
+    assert request.outlives_consumer()
+    pool.report("accept_callback", 1, 0.0)
+    assert request.outlives_consumer()
+
+
+def test_what_a_strategy_of_its_own_has_is_taken_to_run(desk: Desk) -> None:
+    own = SimpleNamespace(Strategy=lambda task, app, consumer: None)
+    for request, runs in ((desk.receive("own", own), True), (desk.receive("celery's"), False)):
+        assert request.outlives_consumer() is runs
+        assert request.has_started() is runs
+
+
+def test_a_batch_is_not_stopped_for_one_lost_lease(
+    desk: Desk,
+    pool: Pool,
+    task: Gathering,
+    requests: list[Request],
+) -> None:
+    task.flush(requests)
+    pool.report("accept_callback", 1, 0.0)
+    desk.lease("a").standing = Standing.LOST
+    requests[0].stop_lost_task(pool)
+    assert not desk.keeper.is_disowned("a")

@@ -1,0 +1,56 @@
+"""When a worker is taken for broken."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_sqs_heartbeat.breakage import BROKEN_AFTER, Breakage
+
+ERROR = LookupError("no such pool")
+
+
+@pytest.mark.parametrize(
+    ("steps", "ends"),
+    [
+        pytest.param(["a", "b", "c"], 1, id="different messages in a row"),
+        pytest.param(["a", "b", "c", "d", "e"], 1, id="it ends once"),
+        pytest.param(["a", "b"], 0, id="two may come together"),
+        pytest.param(["a"] * 20, 0, id="one that comes again and again"),
+        pytest.param(["a", "b"] * 20, 0, id="two of them"),
+        pytest.param(["a", "b", "", "c", "d", "", "e", "f"], 0, id="others go well between"),
+        pytest.param(["a", "", "a", "b", "c"], 1, id="none goes well any more"),
+    ],
+)
+def test_failures_of_different_messages_in_a_row_mean_a_broken_worker(
+    steps: list[str], ends: int
+) -> None:
+    breakage, ended = Breakage(), []
+    breakage.end = ended.append
+    for step in steps:
+        if step:
+            breakage.failed("delivered", step, ERROR)
+        else:
+            breakage.worked("delivered")
+    assert ended == [ERROR] * ends
+    assert breakage.is_found is bool(ends)
+
+
+def test_what_is_done_to_messages_is_counted_apart() -> None:
+    breakage = Breakage()
+    for number in range(BROKEN_AFTER - 1):
+        breakage.failed("started", number, ERROR)
+        # Their delivery went well each time.
+        breakage.worked("delivered")
+    with pytest.raises(LookupError, match="no such pool"):
+        breakage.failed("started", "another", ERROR)
+
+
+def test_it_says_why(caplog: pytest.LogCaptureFixture) -> None:
+    breakage = Breakage()
+    breakage.end = lambda error: None
+    for number in range(BROKEN_AFTER):
+        breakage.failed("given to the pool", number, ERROR)
+    (record,) = caplog.records
+    assert record.levelname == "CRITICAL"
+    assert "3 different messages in a row could not be given to the pool" in record.message
+    assert "LookupError: no such pool" in record.message

@@ -1,0 +1,138 @@
+"""Calls that hang: others are made in their place, and nothing is sent for them any more."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+
+import boto3
+import pytest
+from botocore.exceptions import ConnectionClosedError
+
+from celery_sqs_heartbeat.callers import MAX_STAND_INS, CallerThreads
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
+from tests.support.waiting import wait_until
+from tests.unit.booking import Booking
+
+
+class HangingSqs:
+    """Hangs in every call until the test lets go."""
+
+    def __init__(self) -> None:
+        self.begun: list[int] = []
+        self.let_go = threading.Event()
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        self.begun.append(call.number)
+        self.let_go.wait()
+        return [Outcome.DONE] * len(call.entries)
+
+
+@pytest.fixture
+def sqs() -> Iterator[HangingSqs]:
+    sqs = HangingSqs()
+    yield sqs
+    sqs.let_go.set()
+
+
+def planned(count: int) -> list[Call]:
+    """Return that many calls, each of a queue of its own."""
+    booking = Booking()
+    for number in range(count):
+        booking.receive(f"m{number}", queue=f"https://sqs/1/q{number}")
+    booking.now += 20
+    return booking.plan(count)
+
+
+def test_a_call_is_made_though_all_threads_hang_in_calls_that_were_given_up(
+    sqs: HangingSqs,
+) -> None:
+    stuck, after = planned(2)
+    dispatcher = ThreadDispatcher(sqs, 1)
+    settled: list[int] = []
+    dispatcher.dispatch(stuck, lambda outcomes: settled.append(stuck.number))
+    wait_until(lambda: sqs.begun == [stuck.number])
+    dispatcher.give_up(stuck)
+    dispatcher.dispatch(after, lambda outcomes: settled.append(after.number))
+    wait_until(lambda: sqs.begun == [stuck.number, after.number])
+    assert settled == []
+    sqs.let_go.set()
+    # Its answer is handed on, however late it comes.
+    wait_until(lambda: sorted(settled) == [stuck.number, after.number])
+
+
+def test_a_call_that_was_given_up_before_a_thread_was_free_is_not_made(sqs: HangingSqs) -> None:
+    stuck, waiting, last = planned(3)
+    dispatcher = ThreadDispatcher(sqs, 1)
+    settled: list[int] = []
+    for call in (stuck, waiting, last):
+        dispatcher.dispatch(call, lambda outcomes, number=call.number: settled.append(number))
+    wait_until(lambda: sqs.begun == [stuck.number])
+    dispatcher.give_up(waiting)
+    sqs.let_go.set()
+    wait_until(lambda: last.number in settled)
+    assert sqs.begun == [stuck.number, last.number]
+    assert waiting.number not in settled
+
+
+def test_stand_ins_are_few_and_end_with_what_they_stand_in_for() -> None:
+    threads = CallerThreads(1, "test")
+    added = [threads.add_stand_in() for _ in range(MAX_STAND_INS + 1)]
+    assert added == [True] * MAX_STAND_INS + [False]
+    threads.end_stand_in()
+    assert threads.add_stand_in()
+    threads.close()
+
+
+def test_giving_up_a_call_that_has_ended_meanwhile_changes_nothing(sqs: HangingSqs) -> None:
+    (call,) = planned(1)
+    dispatcher = ThreadDispatcher(sqs, 1)
+    sqs.let_go.set()
+    ended = threading.Event()
+    dispatcher.dispatch(call, lambda outcomes: ended.set())
+    assert ended.wait(30)
+    wait_until(lambda: not dispatcher._jobs)
+    dispatcher.give_up(call)
+    dispatcher.close()
+
+
+@pytest.fixture
+def sent() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def client(sent: list[str]) -> SimpleNamespace:
+    """A boto3 client that notes what it would send."""
+    client = boto3.client(
+        "sqs",
+        region_name="us-east-1",
+        endpoint_url="http://127.0.0.1:9",
+        aws_access_key_id="key",
+        aws_secret_access_key="secret",
+    )
+    guard(client)
+
+    def send(request: SimpleNamespace, **_: object) -> None:
+        sent.append(request.url)
+        raise ConnectionClosedError(endpoint_url=request.url)
+
+    client.meta.events.register_last("before-send", send)
+    return client
+
+
+@pytest.mark.parametrize(
+    ("may_send", "error"), [(lambda: True, ConnectionClosedError), (lambda: False, CallGivenUp)]
+)
+def test_a_client_sends_nothing_for_a_call_that_was_given_up(
+    client: SimpleNamespace,
+    sent: list[str],
+    may_send: Callable[[], bool],
+    error: type[Exception],
+) -> None:
+    with sending_while(may_send), pytest.raises(error):
+        client.get_queue_attributes(QueueUrl="http://127.0.0.1:9/1/q")
+    assert bool(sent) is may_send()

@@ -1,0 +1,132 @@
+"""Names that others chose, in log lines and on terminals."""
+
+from __future__ import annotations
+
+import ast
+import io
+import logging
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+import celery_sqs_heartbeat
+from celery_sqs_heartbeat.cli.leasetable import print_tables
+from celery_sqs_heartbeat.cli.pages import PageAnswer
+from celery_sqs_heartbeat.cli.pasting import as_text
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.escaping import escaped, get_logger
+from celery_sqs_heartbeat.eventlog import log_event
+from celery_sqs_heartbeat.journal.lines import slim
+from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.printing import text_of
+from tests.unit.journal.making import ORIGIN, event_of
+
+PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
+#: A forged line, a terminal's colours and title, its C1 twin, deleted text, text turned round,
+#: hidden text, and what no encoding has.
+EVIL = (
+    "a\nsqs-heartbeat: forged\r\x1b[31m\x1b]0;title\x07\x9b2J\x7f\u2028"
+    "\u202etxt.exe\u2066\u200b\ud800"
+)
+#: What may stand in a message: names of tasks, ids, error texts of servers.
+FROM_MESSAGES = {
+    "task",
+    "task_id",
+    "message_id",
+    "MessageId",
+    "headers",
+    "request",
+    "text",
+    "shown",
+}
+
+
+def is_harmless(text: str) -> bool:
+    return all(each.isprintable() for each in text.removesuffix("\n")) and "\\n" in text
+
+
+def test_all_that_does_more_than_be_seen_is_escaped() -> None:
+    assert escaped(EVIL) == (
+        r"a\nsqs-heartbeat: forged\r\x1b[31m\x1b]0;title\x07\x9b2J\x7f\u2028\u202etxt.exe\u2066"
+        r"\u200b\ud800"
+    )
+
+
+@pytest.mark.parametrize("text", ["proj.add", "größe.測定", "a b\\n", "🐘", ""])
+def test_all_other_text_stays_as_it_is(text: str) -> None:
+    assert escaped(text) == text
+
+
+@pytest.mark.parametrize("kind", list(EventKind))
+def test_a_name_forges_no_log_line(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "celery_sqs_heartbeat")
+    log_event(event_of(kind, task=EVIL, task_id=EVIL, message_id=EVIL, cause=EVIL))
+    (record,) = caplog.records
+    assert is_harmless(record.getMessage())
+
+
+def test_an_error_s_text_is_escaped_and_all_else_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    error, number = ValueError(EVIL), 4
+    get_logger("celery_sqs_heartbeat.tests").warning("%s %s %d %s", error, None, number, "a")
+    (record,) = caplog.records
+    assert is_harmless(record.getMessage())
+    assert record.args[1:] == (None, 4, "a")  # type: ignore[index]
+
+
+def logging_calls(tree: ast.Module) -> list[ast.Call]:
+    return [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == "logger"
+    ]
+
+
+def words_of(call: ast.Call) -> set[str]:
+    parts = [part for argument in call.args[1:] for part in ast.walk(argument)]
+    return {
+        str(getattr(part, "attr", None) or getattr(part, "id", None) or getattr(part, "value", ""))
+        for part in parts
+    }
+
+
+def test_every_module_that_logs_what_messages_say_escapes_it() -> None:
+    plain, escaping = [], []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if any(words_of(call) & FROM_MESSAGES for call in logging_calls(ast.parse(text))):
+            (escaping if "logger = get_logger(" in text else plain).append(path.name)
+    # The page's paths are of ASCII that is seen.
+    assert plain == ["listener.py"]
+    assert len(escaping) >= 6
+
+
+def test_a_printed_journal_has_a_line_an_event() -> None:
+    fields = slim(record_of(event_of(task=EVIL, task_id=EVIL, cause=EVIL), 1, ORIGIN))
+    assert is_harmless(text_of(fields))
+
+
+def test_the_table_of_leases_obeys_no_name() -> None:
+    lease = {"queue": EVIL, "task": EVIL, "standing": "ours", "held_for": 1, "expires_in": 2}
+    told = {"worker": EVIL, "health": {"status": EVIL}, "oldest": 1, "leases": [lease]}
+    told |= {"in_flight": 1, "pending_deletes": 0, "pending_releases": 0}
+    answers = [PageAnswer(url="u", payload=told), PageAnswer(url="u", fault=EVIL)]
+    file = io.StringIO()
+    print_tables(answers, Console(file=file, width=2_000))
+    shown = file.getvalue()
+    assert shown.count(r"\x1b[31m") == 5
+    assert is_harmless(shown.replace("\n", ""))
+
+
+def test_settings_to_paste_have_no_line_of_a_name() -> None:
+    verdict: Any = SimpleNamespace(
+        queue=EVIL, task=EVIL, visibility_timeout=30, threshold=10.0, fault=""
+    )
+    _, line = as_text([verdict]).split("\n")
+    assert line.startswith("# OK")
+    assert is_harmless(line)

@@ -1,0 +1,180 @@
+"""Calls that are not answered: their leases join others, and what comes late still counts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing
+from celery_sqs_heartbeat.core.policy import call_patience
+from tests.unit.booking import Booking, summary
+
+
+@pytest.fixture
+def booking() -> Booking:
+    return Booking()
+
+
+def given_up(booking: Booking) -> list[Call]:
+    calls = booking.book.give_up(booking.now)
+    booking.events += booking.book.take_events()
+    return calls
+
+
+@pytest.mark.parametrize(
+    ("threshold", "patience"), [(0.5, 0.6), (1, 0.6), (4, 2.4), (10, 6), (40, 20), (600, 20)]
+)
+def test_a_call_is_waited_for_as_long_as_its_threshold_allows(
+    threshold: float, patience: float
+) -> None:
+    assert call_patience(threshold) == pytest.approx(patience)
+
+
+def test_a_lease_in_a_call_without_an_answer_joins_another(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    stuck = booking.one_call()
+    assert booking.book.next_due(booking.now) == pytest.approx(1026.0)
+    assert given_up(booking) == []
+    booking.now = 1026.0
+    assert given_up(booking) == [stuck]
+    assert booking.book.in_flight == 0
+    assert booking.kinds() == [EventKind.EXTENSION_FAILED]
+
+    booking.now = booking.book.next_due(booking.now)
+    assert booking.now < 1027
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert booking.lease("a").standing is Standing.OURS
+
+
+def test_the_most_hurried_lease_of_a_call_says_how_long_it_may_take(booking: Booking) -> None:
+    booking.receive("hurried", terms=LeaseTerms(visibility_timeout=30, threshold=5))
+    booking.receive("lazy", terms=LeaseTerms(visibility_timeout=30, threshold=20))
+    booking.now = 1010.0
+    booking.one_call()
+    assert booking.book.next_due(booking.now) == pytest.approx(1013.0)
+
+
+def test_a_late_answer_counts_from_the_planning_of_its_call(booking: Booking) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    stuck = booking.one_call()
+    booking.now = 1026.0
+    given_up(booking)
+    booking.now = 1028.0
+    booking.settle(stuck, Outcome.DONE)
+    assert booking.lease("a").expires_at == 1050.0
+    assert booking.lease("a").certain
+
+
+def test_a_late_answer_after_the_expiry_leaves_open_whose_the_message_is(
+    booking: Booking,
+) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    stuck = booking.one_call()
+    booking.now = 1031.0
+    given_up(booking)
+    booking.plan()
+    booking.now = 1032.0
+    booking.settle(stuck, Outcome.DONE)
+    assert booking.lease("a").expires_at == 1050.0
+    assert not booking.lease("a").certain
+
+
+@pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.DONE])
+def test_a_late_answer_that_is_no_success_changes_nothing(
+    booking: Booking, outcome: Outcome
+) -> None:
+    booking.receive("a")
+    booking.now = 1020.0
+    stuck = booking.one_call()
+    booking.now = 1026.0
+    given_up(booking)
+    before = (booking.lease("a").standing, booking.lease("a").extend_at, len(booking.events))
+    booking.settle(stuck, outcome)
+    after = (booking.lease("a").standing, booking.lease("a").extend_at, len(booking.events))
+    assert after == before
+
+
+def test_a_late_answer_to_a_delete_ends_the_lease(booking: Booking) -> None:
+    booking.receive("a")
+    booking.book.done("a", booking.now)
+    booking.now += 0.05
+    stuck = booking.one_call()
+    booking.now += 6.0
+    given_up(booking)
+    assert booking.book.ending == 1
+    booking.settle(stuck, Outcome.DONE)
+    assert booking.kinds() == [EventKind.DELETE_FAILED, EventKind.MESSAGE_DELETED]
+    assert booking.book.ending == len(booking.book) == 0
+
+
+def test_a_release_without_an_answer_lapses(booking: Booking) -> None:
+    # It may have been done: a second one could take the message from its next owner.
+    booking.receive("a")
+    booking.book.release("a", 0, booking.now)
+    stuck = booking.one_call()
+    booking.now += 6.0
+    given_up(booking)
+    assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
+    booking.settle(stuck, Outcome.DONE)
+    assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
+
+
+def test_calls_that_hang_leave_room_for_others(booking: Booking) -> None:
+    for number in range(60):
+        booking.receive(f"m{number}")
+    booking.now = 1020.0
+    hanging = booking.plan()
+    assert [len(call.entries) for call in hanging] == [10] * 4
+    booking.now = 1026.1
+    assert given_up(booking) == hanging
+    fresh = [entry.receipt_handle for call in booking.plan() for entry in call.entries]
+    assert sorted(fresh) == [f"m{number}" for number in range(40, 60)]
+
+
+def test_the_expiry_of_a_lease_in_an_endless_call_is_reported(booking: Booking) -> None:
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=2, threshold=0.5))
+    booking.now = 1001.5
+    booking.one_call()
+    booking.now = 1002.0
+    assert booking.plan() == []
+    assert booking.kinds() == [EventKind.LEASE_EXPIRED]
+    assert booking.lease("a").standing is Standing.EXPIRED
+
+
+def test_an_expiry_is_due_though_there_is_no_room_for_calls(booking: Booking) -> None:
+    booking.receive("a")
+    assert booking.book.next_due(booking.now, 1) == 1020.0
+    assert booking.book.next_due(booking.now, 0) == 1030.0
+
+
+def test_the_expiry_of_a_task_that_opted_out_is_not_reported(booking: Booking) -> None:
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, extend=False))
+    assert booking.book.next_due(booking.now) == math.inf
+    booking.now = 1100.0
+    booking.plan()
+    assert booking.kinds() == []
+
+
+def test_a_redelivery_moves_the_expiry_that_is_watched(booking: Booking) -> None:
+    booking.receive("a", terms=LeaseTerms(visibility_timeout=300, threshold=100))
+    booking.now += 1
+    booking.receive("a", handle="a2", count=2, hidden_for=20, terms=LeaseTerms.of(300))
+    assert booking.book.next_due(booking.now, 0) == 1021.0
+    assert summary(booking.one_call())[0][0] == "a2"
+
+
+def test_an_extended_lease_is_watched_on(booking: Booking) -> None:
+    booking.receive("a")
+    for _ in range(3):
+        booking.now = booking.book.next_due(booking.now)
+        booking.settle(booking.one_call(), Outcome.DONE)
+    assert booking.book.next_due(booking.now, 0) == booking.lease("a").expires_at
+    booking.now = booking.lease("a").expires_at
+    booking.plan()
+    assert booking.kinds().count(EventKind.LEASE_EXPIRED) == 1

@@ -1,0 +1,151 @@
+"""Queues that refuse calls: probed with one entry until they take them again."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing
+from celery_sqs_heartbeat.core.policy import MAX_PROBE_SECONDS, probe_delay
+from tests.unit.booking import Booking, summary
+
+REFUSED = pytest.mark.parametrize("refused", [Outcome.DENIED, Outcome.NO_QUEUE])
+KEPT = LeaseTerms(visibility_timeout=600, threshold=200)
+
+
+@pytest.fixture
+def booking() -> Booking:
+    return Booking()
+
+
+@pytest.mark.parametrize(
+    ("refusals", "pause"), [(1, 0.2), (2, 0.4), (3, 0.8), (6, 6.4), (7, 10.0), (99, 10.0)]
+)
+def test_probes_of_a_refusing_queue_come_ever_more_seldom(refusals: int, pause: float) -> None:
+    assert probe_delay(refusals, jitter=1.0) == pytest.approx(pause)
+    assert probe_delay(refusals, jitter=0.0) == pytest.approx(pause / 2)
+
+
+@REFUSED
+def test_after_one_refusal_a_single_entry_is_tried_and_then_all_others(
+    booking: Booking, refused: Outcome
+) -> None:
+    for number in range(12):
+        booking.receive(f"m{number}")
+    booking.now = 1020.0
+    calls = booking.plan()
+    assert [len(call.entries) for call in calls] == [10, 2]
+    for call in calls:
+        booking.settle(call, refused)
+    assert booking.plan() == []
+
+    booking.now = booking.book.next_due(booking.now)
+    assert booking.now == pytest.approx(1020.2)
+    probe = booking.one_call()
+    assert len(probe.entries) == 1
+    booking.settle(probe, Outcome.DONE)
+    assert [len(call.entries) for call in booking.plan()] == [10, 1]
+    assert EventKind.PERMISSION_GRANTED in booking.kinds()
+    assert EventKind.LEASE_EXPIRED not in booking.kinds()
+
+
+def test_a_queue_that_goes_on_refusing_is_probed_and_the_expiry_of_its_leases_reported(
+    booking: Booking,
+) -> None:
+    booking.receive("a")
+    booking.receive("b")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    probes: list[float] = []
+    while booking.now < 1100:
+        booking.now = booking.book.next_due(booking.now)
+        for call in booking.plan():
+            assert len(call.entries) == 1
+            probes.append(booking.now)
+            booking.settle(call, Outcome.DENIED)
+        booking.receive(f"new at {booking.now}", terms=KEPT)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(probes)]
+    assert max(pauses[:5]) < MAX_PROBE_SECONDS
+    assert len(probes) < 20
+    kinds = booking.kinds()
+    assert kinds.count(EventKind.PERMISSION_DENIED) == 1
+    assert kinds.count(EventKind.LEASE_EXPIRED) == 2
+
+
+def test_leases_of_a_refusing_queue_go_on_once_it_takes_extensions_again(
+    booking: Booking,
+) -> None:
+    booking.receive("a")
+    booking.receive("long", terms=KEPT)
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.now += 0.2
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.receive("new", terms=KEPT)
+    standings = {name: booking.lease(name).standing for name in ("a", "long", "new")}
+    assert set(standings.values()) == {Standing.UNLEASED}
+
+    booking.now += 0.4
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert booking.lease("long").standing is booking.lease("new").standing is Standing.OURS
+    assert booking.lease("a").expires_at == pytest.approx(1050.6)
+
+
+def test_a_release_outlives_a_single_refusal(booking: Booking) -> None:
+    booking.receive("a")
+    booking.book.release("a", 5, booking.now)
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    assert booking.plan() == []
+    booking.now += 0.2
+    assert summary(booking.one_call()) == [("a", "release", 5)]
+
+
+def test_no_extension_follows_a_release_that_was_refused(booking: Booking) -> None:
+    booking.receive("a")
+    booking.book.release("a", 0, booking.now)
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.book.done("a", booking.now)
+    assert not booking.lease("a").terms.extend
+
+
+def test_a_delete_does_not_wait_for_a_probe_of_extensions(booking: Booking) -> None:
+    booking.receive("held", terms=KEPT)
+    booking.receive("done")
+    booking.now = 1019.0
+    booking.book.done("done", booking.now)
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.THROTTLED)
+    while booking.now < 1040.0:
+        booking.now = booking.book.next_due(booking.now)
+        for call in booking.plan():
+            is_delete = call.entries[0].action.value == "delete"
+            booking.settle(call, Outcome.THROTTLED if is_delete else Outcome.DENIED)
+    deletes = [event for event in booking.events if event.kind is EventKind.DELETE_FAILED]
+    assert len(deletes) >= 5
+
+
+@pytest.mark.parametrize("unclear", [Outcome.UNKNOWN, Outcome.THROTTLED, Outcome.FAILED])
+def test_a_probe_that_is_not_refused_lets_whole_batches_go_next(
+    booking: Booking, unclear: Outcome
+) -> None:
+    # While SQS is in trouble, leases must not wait for one probe after the other.
+    for number in range(10):
+        booking.receive(f"m{number}")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.now += 0.2
+    booking.settle(booking.one_call(), unclear)
+    assert [len(call.entries) for call in booking.plan()] == [10]
+    assert EventKind.PERMISSION_GRANTED not in booking.kinds()
+
+
+def test_refusals_of_one_batch_count_once(booking: Booking) -> None:
+    for name in ("a", "b", "c"):
+        booking.receive(name)
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    assert booking.lease("a").standing is Standing.OURS
+    assert booking.kinds().count(EventKind.PERMISSION_DENIED) == 1

@@ -1,0 +1,188 @@
+"""What the package's value classes show of themselves to a log, a debugger or an error tracker.
+
+A receipt handle is a credential, and so are the broker's keys. Tools that capture the locals of a
+traceback send away what `repr` says.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import importlib
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError
+from celery import Celery
+
+import celery_sqs_heartbeat
+from celery_sqs_heartbeat.cli.reading import Broker
+from celery_sqs_heartbeat.core.calls import Action, Answer, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+
+SECRET = "a-planted-secret"
+PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
+
+#: Fields that hold no secret, whatever their type allows. One that is neither here nor below is
+#: taken for one that does: a new one has to hide, or be named.
+PLAIN = {
+    *("queue", "queue_url", "url", "message_id", "task", "task_id", "name", "arn", "id", "what"),
+    *("region", "account", "endpoint_url", "group_id", "deduplication_id", "bucket", "prefix"),
+    *("host", "boot", "node", "pool", "transport", "own_transport", "method", "path", "paths"),
+    *("cause", "reason", "fault", "faults", "broken_broker", "dead_letters", "versions", "bell"),
+    *("title", "why", "fix", "setting", "value", "kind", "type", "unit", "meaning", "help"),
+    *("labels", "zeros", "buckets", "content_type", "default", "events"),
+    *("journal", "status", "ack", "on_lost", "release_delay", "acks_on_failure"),
+    *("wait_time", "polling_interval", "created_timeout"),
+    # Of a journal's line: a delivery is a part of its handle's hash.
+    *("ev", "wid", "msg", "dlv", "act", "err"),
+}
+#: The same for names that could mean anything.
+PLAIN_OF_CLASS = {
+    # SQS's answers to questions for URLs and attributes.
+    ("Answer", "payload"),
+    ("QueueFacts", "attributes"),
+    # What the status page shows to all who have its token.
+    ("PageAnswer", "payload"),
+    ("Response", "body"),
+    ("Response", "headers"),
+    ("Reply", "headers"),
+    # Names in the source of Celery and kombu.
+    *(("Need", name) for name in ("owner", "name", "why", "by", "call", "since")),
+    # An object that shows its address.
+    ("Broker", "channel"),
+    # Ours, by name; the token is left out.
+    ("WorkerStarted", "settings"),
+    ("WorkerInfo", "settings"),
+}
+#: Types that hold no text of others.
+SAFE_TYPE = re.compile(
+    r"(?:int|float|bool|None|Action|CallKind|Outcome|State|Standing|EventKind|Mark|Severity|Tried"
+    r"|Literal\[[^\]]*\]|type\[\w+\]|\||\s)*"
+)
+
+
+#: What reads journals, which have no secrets, and needs Spark to be imported.
+READERS = "celery_sqs_heartbeat.pipeline"
+
+
+def value_classes() -> Iterator[type]:
+    """Return every dataclass and named tuple of the package."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        defined = [
+            node.name
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            if isinstance(node, ast.ClassDef) and is_value_class(node)
+        ]
+        name = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        if defined and not name.startswith(READERS):
+            module = importlib.import_module(name)
+            yield from (getattr(module, each) for each in defined)
+
+
+def is_value_class(node: ast.ClassDef) -> bool:
+    marks = (*node.bases, *node.decorator_list)
+    named = {part.id for mark in marks for part in ast.walk(mark) if isinstance(part, ast.Name)}
+    named |= {
+        part.attr for mark in marks for part in ast.walk(mark) if isinstance(part, ast.Attribute)
+    }
+    return bool(named & {"dataclass", "NamedTuple"})
+
+
+CLASSES = list(value_classes())
+
+
+def fields_of(cls: type) -> dict[str, str]:
+    """Return the types of a class's fields, as they are written."""
+    if dataclasses.is_dataclass(cls):
+        return {each.name: str(each.type) for each in dataclasses.fields(cls)}
+    kinds = cls.__annotations__
+    return {name: getattr(kind, "__forward_arg__", str(kind)) for name, kind in kinds.items()}
+
+
+def planted(cls: type, depth: int = 0) -> Any:
+    """Return an instance with a secret in whatever may hold one."""
+    values = {name: value_of(cls, name, kind, depth) for name, kind in fields_of(cls).items()}
+    if issubclass(cls, tuple):
+        return cls(**values)
+    made = object.__new__(cls)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def value_of(owner: type, name: str, kind: str, depth: int) -> Any:
+    near = sorted(CLASSES, key=lambda cls: cls.__module__ != owner.__module__)
+    if name in PLAIN or (owner.__name__, name) in PLAIN_OF_CLASS or SAFE_TYPE.fullmatch(kind):
+        return None
+    for cls in near:
+        if re.search(rf"\b{cls.__name__}\b", kind):
+            # Deep enough for a call's entry's lease; a lease has a call again.
+            return (planted(cls, depth + 1),) if depth < 4 else None
+    return {"a": [SECRET]} if re.match(r"Mapping|dict", kind) else [SECRET]
+
+
+def test_the_classes_that_hold_secrets_are_among_them() -> None:
+    names = {cls.__name__ for cls in CLASSES}
+    assert names >= {"Lease", "Entry", "Call", "Event", "BrokerConfig", "Settings", "Heartbeat"}
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: f"{cls.__module__}.{cls.__name__}")
+def test_a_value_does_not_show_its_secrets(cls: type) -> None:
+    assert SECRET not in repr(planted(cls)), "hide it by field(repr=False), or add it to PLAIN"
+
+
+def test_a_real_call_shows_no_handle() -> None:
+    lease = Lease(
+        queue_url="https://sqs/1/q",
+        message_id="m",
+        terms=LeaseTerms.of(30),
+        held_since=0.0,
+        receipt_handle=SECRET,
+        handles=[SECRET],
+    )
+    entry = Entry(lease, SECRET, Action.EXTEND, 30)
+    call = Call(CallKind.CHANGE_VISIBILITY, lease.queue_url, (entry,), 0.0)
+    lease.call = call
+    shown = f"{lease} {call!r} {Answer(call, entry, Outcome.DONE)}"
+    assert SECRET not in shown
+    assert "message_id='m'" in shown
+
+
+def test_an_error_that_quotes_a_handle_is_logged_without_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Refusing:
+        def delete_message_batch(self, **request: Any) -> None:
+            text = (
+                f'The input receipt handle "{request["Entries"][0]["ReceiptHandle"]}" is invalid.'
+            )
+            raise ClientError({"Error": {"Code": "ReceiptHandleIsInvalid", "Message": text}}, "D")
+
+    caplog.set_level(logging.DEBUG, "celery_sqs_heartbeat")
+    lease = Lease(queue_url="q", message_id="m", terms=LeaseTerms.of(30), held_since=0.0)
+    BotoSqs(Refusing()).send(
+        Call(CallKind.DELETE, "q", (Entry(lease, SECRET, Action.DELETE),), 0.0)
+    )
+    assert "ReceiptHandleIsInvalid" in caplog.text
+    assert SECRET not in caplog.text
+
+
+def test_the_broker_s_keys_are_not_shown() -> None:
+    app = Celery(broker=f"sqs://AKIA{SECRET}:{SECRET}@")
+    app.conf.broker_transport_options = {
+        "region": "eu-west-1",
+        "client-config": {"proxies": {"https": f"http://user:{SECRET}@proxy"}},
+        "predefined_queues": {
+            "q": {"url": "https://sqs/1/q", "access_key_id": SECRET, "secret_access_key": SECRET}
+        },
+        "sts_role_arn": f"arn:aws:iam::1:role/{SECRET}",
+    }
+    shown = repr(Broker.of_app(app))
+    assert SECRET not in shown
+    assert "region='eu-west-1'" in shown

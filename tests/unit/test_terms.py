@@ -1,0 +1,163 @@
+"""What leases are kept by while the visibility timeouts of their queues change."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.queues import REFRESH_SECONDS, QueueDirectory
+from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.terms import QueueTerms
+from celery_sqs_heartbeat.testing import FakeClock
+
+URL = "https://sqs/1/q"
+OTHER = "https://other/1/q"
+
+
+class Terms(QueueTerms):
+    """The terms of a worker whose queues change. `own` is None where they don't say."""
+
+    def __init__(self, own: int | None, leases: int = 8, **settings: Any) -> None:
+        self.own = {URL: own, OTHER: own}
+        self.clock = FakeClock()
+        self._jobs: list[Callable[[], None]] = []
+        given = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
+        tasks = given.pop("sqs_heartbeat_tasks", None)
+        queues = QueueDirectory(self._read, self._jobs.append, self.clock)
+        super().__init__(read_settings(given.get, tasks=tasks), queues, leases)
+
+    def _read(self, queue_url: str) -> QueueAttributes:
+        if (own := self.own[queue_url]) is None:
+            raise PermissionError("sqs:GetQueueAttributes")
+        return QueueAttributes(own)
+
+    def change(self, own: int | None) -> bool:
+        """Change the queue's timeout; return whether that is new once it is read again."""
+        self.own[URL] = own
+        self.clock.advance(REFRESH_SECONDS)
+        self.follow("q", URL)
+        while self._jobs:
+            self._jobs.pop()()
+        return self.follow("q", URL)
+
+    def in_force(self, task: str | None = None) -> tuple[int, float, float]:
+        terms = self.of("q", self.asked("q", URL), task)
+        return terms.visibility_timeout, terms.threshold, terms.max_lease
+
+
+@pytest.mark.parametrize(
+    ("settings", "own", "asked"),
+    [
+        pytest.param({}, 45, 45, id="what is known of the queue"),
+        pytest.param({"visibility_timeout": 60}, 45, 60, id="what is set"),
+        pytest.param({"visibility_timeout": 60}, None, 60, id="what is set, not what is assumed"),
+        pytest.param({}, None, None, id="nothing in the place of what the queue chose"),
+    ],
+)
+def test_each_receive_asks_for_the_timeout_that_its_leases_begin_with(
+    settings: dict[str, Any], own: int | None, asked: int | None
+) -> None:
+    terms = Terms(own, **settings)
+    terms.admit("q", URL)
+    assert terms.asked("q", URL) == asked
+
+
+def test_a_lease_is_kept_by_what_its_receive_asked_for_though_the_queue_has_changed() -> None:
+    terms = Terms(60)
+    terms.admit("q", URL)
+    asked = terms.asked("q", URL)
+    assert terms.change(6)
+    assert terms.of("q", asked) == LeaseTerms.of(60)
+    assert terms.of("q", terms.asked("q", URL)) == LeaseTerms.of(6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "own", "in_force", "said"),
+    [
+        pytest.param({}, 15, (15, 5, 43_195), None, id="defaults fit"),
+        pytest.param({"threshold": 10}, 15, (15, 10, 43_195), None, id="so does what is below"),
+        pytest.param({"threshold": 20}, 15, (15, 5, 43_195), "threshold=20", id="threshold"),
+        pytest.param({"threshold": 15}, 15, (15, 5, 43_195), "threshold=15", id="equal to it"),
+        pytest.param(
+            {"threshold": 20, "leases": 8_000},
+            21,
+            (21, 7, 43_195),
+            "800 calls a second",
+            id="more calls than a worker makes",
+        ),
+        pytest.param({"max_lease": 90}, 120, (120, 40, 120), "max_lease=90", id="max_lease"),
+        pytest.param({"interval": 5}, 9, (9, 3, 43_195), "interval=5", id="interval"),
+        pytest.param({}, 0, (1, 1 / 3, 43_195), "visibility_timeout=0", id="no timeout at all"),
+        pytest.param({"visibility_timeout": 60}, 5, (60, 20, 43_195), None, id="not the queue's"),
+    ],
+)
+def test_settings_that_a_changed_timeout_does_not_fit_are_clamped_and_told_of_once(
+    settings: dict[str, Any],
+    own: int,
+    in_force: tuple[int, float, float],
+    said: str | None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    terms = Terms(60, **settings)
+    terms.admit("q", URL)
+    for _ in range(3):
+        terms.change(own)
+    assert terms.in_force() == pytest.approx(in_force)
+    # As a reconnect would, or a failover to a queue that has changed as well.
+    terms.own[OTHER] = own
+    terms.admit("q", URL)
+    terms.admit("q", OTHER)
+    warnings = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
+    if said is None:
+        assert warnings == []
+        return
+    (warning,) = warnings
+    assert f"queue q is {own} s now, and was 60 s" in warning
+    assert said in warning
+    assert "Change the setting, or the queue's visibility timeout" in warning
+
+
+def test_a_tasks_threshold_is_clamped_too(caplog: pytest.LogCaptureFixture) -> None:
+    terms = Terms(60, tasks={"t": {"threshold": 30}})
+    terms.admit("q", URL)
+    terms.change(15)
+    assert terms.in_force("t") == (15, 5, 43_195)
+    assert "task 't' on queue 'q': threshold=30" in caplog.text
+
+
+def test_a_change_is_told_of_once_in_each_direction(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    terms = Terms(60, threshold=20)
+    terms.admit("q", URL)
+    changes = [terms.change(own) for own in (60, 15, 15, 60, 60)]
+    assert changes == [False, True, False, True, False]
+    assert [record.levelname for record in caplog.records] == ["WARNING", "INFO"]
+    assert "is 60 s now, and was 15 s" in caplog.records[-1].getMessage()
+
+
+def test_a_worker_starts_on_no_queue_that_the_settings_do_not_fit() -> None:
+    with pytest.raises(ConfigurationError, match="threshold=20"):
+        Terms(15, threshold=20).admit("q", URL)
+
+
+def test_what_can_not_be_read_any_more_stays_as_it_was() -> None:
+    terms = Terms(60)
+    terms.admit("q", URL)
+    assert not terms.change(None)
+    assert terms.asked("q", URL) == 60
+
+
+def test_a_timeout_that_is_first_known_while_consuming_is_clamped_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    terms = Terms(None, threshold=20)
+    terms.admit("q", URL)
+    assert terms.change(15)
+    assert terms.in_force() == (15, 5, 43_195)
+    assert "threshold=20 must be below" in caplog.text
