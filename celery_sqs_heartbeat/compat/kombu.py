@@ -97,6 +97,11 @@ NEEDS: tuple[Need, ...] = (
     *used("kombu.asynchronous.hub:Hub", ("call_later", "polls later", "seconds, call, queue")),
     *used("kombu.asynchronous.hub:Hub", ("call_soon", "polls at once", "call, queue")),
     *used(
+        "kombu.asynchronous.hub:Hub",
+        ("_ready_lock", "lets the handler of a signal call it"),
+        since=(5, 7),
+    ),
+    *used(
         "kombu.asynchronous.aws.sqs.connection:AsyncSQSConnection",
         ("_httpclient", "the client that sends a poll"),
         (
