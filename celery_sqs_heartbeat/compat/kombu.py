@@ -93,7 +93,6 @@ NEEDS: tuple[Need, ...] = (
         ("get_event_loop", "the current event loop", ""),
         ("set_event_loop", "brings it back after a reconnect", "hub"),
     ),
-    *used("kombu.asynchronous.hub:Hub", ("_ready_lock", "lets signals' handlers call the loop")),
     *used("kombu.asynchronous.hub:Hub", ("call_later", "polls later", "seconds, call, queue")),
     *used("kombu.asynchronous.hub:Hub", ("call_soon", "polls at once", "call, queue")),
     *used(
