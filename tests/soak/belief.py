@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tests.soak.lives import Block, Life, free
+from tests.soak.lives import Block, Life, after, free
 from tests.soak.model import CHANGE
 from tests.soak.releases import GRACE, HASTE, why_released
 from tests.soak.tenure import Tenure
@@ -23,7 +23,7 @@ class Belief:
     is_certain: bool
 
 
-def belief_of(tenure: Tenure) -> Belief:
+def belief_of(tenure: Tenure, life: Life) -> Belief:
     """Return what the worker of a receive had been told by the end of the lease."""
     ends, is_certain = tenure.receive.started + tenure.timeout, True
     told = [
@@ -38,7 +38,8 @@ def belief_of(tenure: Tenure) -> Belief:
         if call.ended >= ends and _was_stopped_by(tenure, call.ended + HASTE):
             # It saved nothing: the task was stopped for what was known before it.
             break
-        is_certain = is_certain and call.ended + HASTE < ends
+        # A worker that stands still right after an answer was sent reads it only then.
+        is_certain = is_certain and after(call.ended + HASTE, life.blocks) < ends
         ends = max(ends, call.started + timeout)
     return Belief(ends=ends, is_certain=is_certain)
 
@@ -46,7 +47,7 @@ def belief_of(tenure: Tenure) -> Belief:
 def why_not_released(tenure: Tenure, life: Life, blocks: list[Block]) -> str | None:
     """Return why a message that was to be given back was left to its timeout, if it was."""
     why = why_released(tenure, life, min(tenure.visible_at, life.info.ended))
-    belief = belief_of(tenure)
+    belief = belief_of(tenure, life)
     if why is None:
         return None
     if not belief.is_certain:

@@ -51,11 +51,11 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
     if tenure.run and tenure.run.outcome == "unsent" and tenure.queue.max_receive_count:
         # Rejected for good, which kombu leaves to the dead letters.
         return "its retry could not be sent"
-    blocks = [*life.blocks, life.end, *_on_the_way(tenure), *_refused(tenure)]
+    blocks = [*life.blocks, life.end, *_on_the_way(tenure), *_refused(tenure, life)]
     if why := _why_given_up(tenure, life, blocks) or why_not_released(tenure, life, blocks):
         return why
     # Tries come seldom once it is over, which the worker may take it for before it is.
-    end = min(tenure.visible_at, belief_of(tenure).ends)
+    end = min(tenure.visible_at, belief_of(tenure, life).ends)
     due = max(tenure.receive.done, end - tenure.queue.threshold)
     if free(due, end, blocks) > GRACE:
         return None
@@ -158,9 +158,9 @@ def _on_the_way(tenure: Tenure) -> list[Block]:
     return [Block(why="its receive was answered late", start=call.done, end=call.ended)]
 
 
-def _refused(tenure: Tenure) -> list[Block]:
+def _refused(tenure: Tenure, life: Life) -> list[Block]:
     """Return when calls for it were under way that did not succeed, or too late."""
-    haste, over = tenure.timeout / MARGIN_PARTS, belief_of(tenure).ends
+    haste, over = tenure.timeout / MARGIN_PARTS, belief_of(tenure, life).ends
     return [
         Block(
             why="SQS refused or lost its calls",

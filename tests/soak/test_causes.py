@@ -134,6 +134,10 @@ def extended_and_failed(extended: float, failed: float, *, told: bool = True) ->
             extended_and_failed(5.0, 7.5, told=False),
             "and by what it knew its lease was over",
         ),
+        (
+            extended_and_failed(5.0, 8.0).harm("pause", "a", 5.011, 7.5),
+            "after an extension that was confirmed too late",
+        ),
     ],
 )
 def test_what_may_be_anybodys_is_not_given_back(story: Story, why: str) -> None:
@@ -147,6 +151,9 @@ def test_what_may_be_anybodys_is_not_given_back(story: Story, why: str) -> None:
     [
         pytest.param(extended_and_failed(5.0, 8.0), id="it was extended in time"),
         pytest.param(extended_and_failed(5.0, 5.5, told=False), id="its lease still went on"),
+        pytest.param(
+            extended_and_failed(5.0, 8.0).harm("pause", "a", 6.2, 7.5), id="it had read the answer"
+        ),
     ],
 )
 def test_what_is_nobody_elses_is(story: Story) -> None:
