@@ -71,6 +71,9 @@ class AtOnce:
         """Make the call."""
         settle(self._sqs.send(call))
 
+    def give_up(self, call: Call) -> None:
+        """Do nothing: each is answered at once."""
+
     def close(self) -> None:
         """Do nothing."""
 

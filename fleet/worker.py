@@ -32,7 +32,8 @@ _KILL_POLL = 0.2
 #: How much longer a task runs, in seconds, that would end while a call for it is under way.
 _ANSWER_POLL = 0.2
 #: What a journal can show of calls that went wrong.
-_BLAMED = {Trouble.SLOW: "sqs-slow", Trouble.REFUSED: "sqs-slow", Trouble.LOST: "network"}
+#: A call that is slow enough to cost a lease is given up before it is answered.
+_BLAMED = {Trouble.SLOW: "network", Trouble.REFUSED: "sqs-slow", Trouble.LOST: "network"}
 
 
 @dataclass(slots=True)
@@ -134,6 +135,9 @@ class Worker:
             for entry in call.entries:
                 self._blame(entry.lease.message_id, _BLAMED[self.network.trouble])
         self.network.carry(call, partial(self._settle, settle))
+
+    def give_up(self, call: Call) -> None:
+        """Nothing to give up: its answer is carried back whenever it comes."""
 
     def close(self) -> None:
         """Nothing to close."""

@@ -22,11 +22,15 @@ MARGIN_PARTS = 8
 #: is being replaced refuses for moments; changes take up to minutes to reach SQS.
 PROBE_SECONDS = 0.2
 MAX_PROBE_SECONDS = 10.0
-#: A call may take this part of the smallest threshold in it before its leases join another.
-CALL_PART = 0.6
-#: Bounds of that, in seconds. botocore gives up reading after half a threshold, which is 0.5 to
-#: 5 s: so these are for what its timeouts leave out, as name resolution and credentials.
+#: A call may take this part of the smallest threshold in it before its leases join another: so
+#: that two calls in a row may hang.
+CALL_PART = 1 / 3
+#: But no less than this part, up to so many seconds: botocore itself gives up reading after half
+#: a threshold, 0.5 to 5 s, and what it leaves out, as name resolution and credentials, is meant.
+SLOW_CALL_PART = 0.6
 MIN_CALL_SECONDS = 0.6
+MAX_SLOW_CALL_SECONDS = 6.0
+#: Longest wait for the answer to a call, in seconds.
 MAX_CALL_SECONDS = 20.0
 #: Acks gather for at most this long, in seconds, to share one DeleteMessageBatch.
 GATHER_SECONDS = 0.05
@@ -145,7 +149,8 @@ def call_patience(threshold: float) -> float:
     Args:
         threshold: The smallest of the leases in it, in seconds.
     """
-    return min(max(threshold * CALL_PART, MIN_CALL_SECONDS), MAX_CALL_SECONDS)
+    slow = min(max(threshold * SLOW_CALL_PART, MIN_CALL_SECONDS), MAX_SLOW_CALL_SECONDS)
+    return min(max(threshold * CALL_PART, slow), MAX_CALL_SECONDS)
 
 
 def poison_delay(receive_count: int, *, visibility_timeout: int) -> int:

@@ -141,11 +141,10 @@ class Scene:
 
     def counts(self, url: str | None = None) -> tuple[int, int]:
         """Return how many messages of a queue are visible and how many in flight."""
-        url = url or self.url
-        return (
-            int(self._attribute(url, "ApproximateNumberOfMessages")),
-            int(self._attribute(url, "ApproximateNumberOfMessagesNotVisible")),
-        )
+        # Asked for in one call: between two a message may change from the one to the other.
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        counts = self._attributes(url or self.url, names)
+        return int(counts[names[0]]), int(counts[names[1]])
 
     def wait_until_empty(self, timeout: float = PATIENCE) -> None:
         """Return once nothing is left in the queue, visible or not."""
@@ -166,5 +165,9 @@ class Scene:
         return str(self.client.create_queue(QueueName=name, Attributes=attributes)["QueueUrl"])
 
     def _attribute(self, url: str, name: str) -> str:
-        answer = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=[name])
-        return str(answer["Attributes"][name])
+        return self._attributes(url, [name])[name]
+
+    def _attributes(self, url: str, names: list[str]) -> Mapping[str, str]:
+        answer = self.client.get_queue_attributes(QueueUrl=url, AttributeNames=names)
+        attributes: Mapping[str, str] = answer["Attributes"]
+        return attributes

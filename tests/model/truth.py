@@ -19,9 +19,8 @@ LONGEST_PAUSE = 5.0
 REFUSED_DELETE_PAUSE = 30.0
 GATHER = 0.05
 TWELVE_HOURS = 43_200.0
-#: How long a call is waited for, as a part of the smallest threshold in it, and its bounds.
-PATIENCE = 0.6
-SHORTEST_PATIENCE, LONGEST_PATIENCE = 0.6, 20.0
+#: How long a call is waited for, by the smallest threshold in it, both in seconds.
+PATIENCE = {0.3: 0.6, 10: 6.0, 29.9: 29.9 / 3, 14_400: 20.0}
 REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
 RETRIED = (Outcome.THROTTLED, Outcome.FAILED, Outcome.UNKNOWN)
 
@@ -170,8 +169,7 @@ class World:
     def waits_until(self, call: Call) -> float:
         """Return until when the answer to a call is waited for."""
         threshold = min(entry.lease.terms.threshold for entry in call.entries)
-        patience = min(max(threshold * PATIENCE, SHORTEST_PATIENCE), LONGEST_PATIENCE)
-        return call.planned_at + patience
+        return call.planned_at + PATIENCE[threshold]
 
     def in_a_call(self, held: Held) -> bool:
         return any(held in leases for _, leases in self.outstanding)

@@ -30,12 +30,18 @@ class Hangs:
     def __init__(self, world: World, seed: str) -> None:
         self._world = world
         self._random = random.Random(f"{seed} hangs")
+        self._hung: set[str] = set()
 
     def draw(self, worker: str) -> Hang | None:
         """Return how a call hangs, or None for most."""
         world = self._world
-        if world.is_over or self._random.random() >= RATE:
+        hung_before = worker in self._hung
+        self._hung.discard(worker)
+        # Of two in a row a lease with a small threshold may run out.
+        is_spared = hung_before and world.profile.is_calm
+        if world.is_over or is_spared or self._random.random() >= RATE:
             return None
+        self._hung.add(worker)
         # It is repeated once it is given up.
         world.tally.visibility_bound += 1
         seconds = self._random.choice(LASTS) * world.profile.terms.visibility_timeout

@@ -25,7 +25,8 @@ def given_up(booking: Booking) -> list[Call]:
 
 
 @pytest.mark.parametrize(
-    ("threshold", "patience"), [(0.5, 0.6), (1, 0.6), (4, 2.4), (10, 6), (40, 20), (600, 20)]
+    ("threshold", "patience"),
+    [(0.5, 0.6), (1, 0.6), (4, 2.4), (10, 6), (15, 6), (30, 10), (60, 20), (600, 20)],
 )
 def test_a_call_is_waited_for_as_long_as_its_threshold_allows(
     threshold: float, patience: float
