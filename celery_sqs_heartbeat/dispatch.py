@@ -33,7 +33,7 @@ class Dispatcher(Protocol):
         """Have the call made, and `settle` called once with what became of it."""
 
     def give_up(self, call: Call) -> None:
-        """Wait for a call no more. Its `settle` may be called all the same."""
+        """Wait for a call no more. Its `settle` is called all the same, when it comes back."""
 
     def close(self) -> None:
         """Make no more calls."""
@@ -89,11 +89,13 @@ class ThreadDispatcher:
 
     def _perform(self, call: Call, settle: Settle, job: _Job) -> None:
         with self._lock:
-            job.has_begun = True
-            if job.is_given_up:
-                # It waited for a thread until then: its leases are in another call.
+            job.has_begun = not job.is_given_up
+            if not job.has_begun:
                 self._jobs.pop(id(call), None)
-                return
+        if not job.has_begun:
+            # It waited for a thread until then: its leases are in another call.
+            settle([Outcome.UNKNOWN] * len(call.entries))
+            return
         try:
             with sending_while(lambda: not job.is_given_up):
                 self._send(call, settle)

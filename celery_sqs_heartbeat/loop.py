@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from celery_sqs_heartbeat import clock as clocks
 from celery_sqs_heartbeat.core.board import Board
 from celery_sqs_heartbeat.core.book import LeaseBook
-from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.calls import MAX_CALLS, Call, Outcome
 from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
 from celery_sqs_heartbeat.eventlog import log_event
@@ -19,9 +19,6 @@ from celery_sqs_heartbeat.rounds import RoundsThread
 from celery_sqs_heartbeat.uninterrupted import UninterruptedLock
 
 logger = logging.getLogger(__name__)
-
-#: Calls in flight over all queues. One connection makes 10 to 100 calls a second.
-MAX_CALLS = 16
 
 
 class KeeperLoop:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from celery_sqs_heartbeat.core.book import Receipt
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.core.lease import State
+from celery_sqs_heartbeat.core.lease import Standing, State
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from fleet import profile
@@ -201,10 +201,14 @@ class Worker:
         """Die at once, unless something has ended of which the journal says nothing yet.
 
         The two are the same in it: a worker that died before its task had ended, and one
-        that died within the moment between that and SQS's answer.
+        that died within the moment between that and SQS's answer. Nor does it tell whether a task
+        ran on whose lease was capped.
         """
-        ending = [lease for lease in self.keeper._book.leases() if lease.state is not State.HELD]
-        untold = any(lease.state is State.BACK or not lease.attempts for lease in ending)
+        leases = list(self.keeper._book.leases())
+        ending = [lease for lease in leases if lease.state is not State.HELD]
+        untold = any(lease.state is State.BACK or not lease.attempts for lease in ending) or any(
+            lease.standing is Standing.CAPPED for lease in leases
+        )
         if untold or (after_success and not ending):
             self._later(_KILL_POLL, lambda: self._kill(after_success=after_success))
             return

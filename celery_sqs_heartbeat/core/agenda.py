@@ -74,6 +74,7 @@ class Agenda:
         False where it was over before: its answer comes late.
         """
         if self._out.pop(call.number, None) is None:
+            self._lanes[call.queue_url, call.kind].remove_stuck(call.number)
             return False
         self._lanes[call.queue_url, call.kind].in_flight -= 1
         for entry in call.entries:
@@ -83,6 +84,10 @@ class Agenda:
     def overdue(self, now: float) -> list[Call]:
         """Return the calls whose answers were waited for long enough."""
         return [call for call in self._out.values() if now >= _deadline(call)]
+
+    def note_stuck(self, call: Call, now: float) -> None:
+        """Note that a call which is over for its leases still hangs."""
+        self._lanes[call.queue_url, call.kind].add_stuck(call.number, now)
 
     def refuse(self, queue_url: str, kind: CallKind, probe_at: float) -> None:
         """Note that a queue refuses such calls: the next is one entry, not before `probe_at`."""

@@ -237,6 +237,7 @@ class LeaseBook:
         calls = self._agenda.overdue(now)
         for call in calls:
             self.settle(call, [Outcome.UNKNOWN] * len(call.entries), now)
+            self._agenda.note_stuck(call, now)
         return calls
 
     def settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.core.lease import Lease
 
+#: Calls in flight over all queues. One connection makes 10 to 100 calls a second.
+MAX_CALLS = 16
 #: Entries in one batch request (SQS API reference, ChangeMessageVisibilityBatch).
 MAX_BATCH_ENTRIES = 10
 

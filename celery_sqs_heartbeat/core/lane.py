@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, CallKind, Entry
@@ -12,6 +11,12 @@ from celery_sqs_heartbeat.core.lease import Lease
 #: Calls of one kind in flight for one queue: a queue whose calls hang must not
 #: take every connection from the others.
 MAX_CALLS_PER_LANE = 4
+#: The same with calls that were given up and have not come back: each of them occupies a thread,
+#: and the other queues need theirs.
+MAX_STUCK_PER_LANE = 6
+#: After so many seconds a call that was given up does not count any more. What hangs ends by
+#: then: botocore renews credentials for up to 5 times 60 s.
+STUCK_SECONDS = 300.0
 #: Leases that can't join a call which are looked past while filling it up.
 _MAX_PASSED_OVER = 10
 
@@ -29,6 +34,7 @@ class Lane:
         self.in_flight = 0
         #: When the queue may be probed, after it refused a call; None while it does not.
         self.probe_at: float | None = None
+        self._stuck: dict[int, float] = {}
         self._waiting = LeaseHeap()
         self._ready = LeaseHeap()
 
@@ -51,18 +57,36 @@ class Lane:
             lease = self._waiting.pop()
             self._ready.put(lease, urgency(lease))
 
+    def add_stuck(self, number: int, now: float) -> None:
+        """Note that a call was given up, and occupies a thread."""
+        self._stuck[number] = now
+
+    def remove_stuck(self, number: int) -> None:
+        """Note that a call which was given up has come back."""
+        self._stuck.pop(number, None)
+
     def may_call(self, now: float) -> bool:
         """Return whether another call may be made: of a queue that refuses, one at a time."""
-        if self.probe_at is not None:
-            return not self.in_flight and now >= self.probe_at
-        return self.in_flight < MAX_CALLS_PER_LANE
+        free_at = self._free_at(now)
+        return free_at is not None and free_at <= now
 
     def next_due(self, now: float) -> float | None:
         """Return when the next call can be made, as far as it does not wait for another."""
         due = now if len(self._ready) else self._waiting.first_time()
-        if due is None or not self.may_call(math.inf):
+        free_at = self._free_at(now)
+        return None if due is None or free_at is None else max(due, free_at)
+
+    def _free_at(self, now: float) -> float | None:
+        """Return from when on there is room for a call; None where an answer must come first."""
+        if self.in_flight >= (MAX_CALLS_PER_LANE if self.probe_at is None else 1):
             return None
-        return due if self.probe_at is None else max(due, self.probe_at)
+        while self._stuck and (oldest := next(iter(self._stuck.values()))) <= now - STUCK_SECONDS:
+            del self._stuck[next(iter(self._stuck))]
+        free_at = now if self.probe_at is None else max(now, self.probe_at)
+        if self.in_flight + len(self._stuck) >= MAX_STUCK_PER_LANE:
+            oldest = next(iter(self._stuck.values()))
+            free_at = max(free_at, oldest + STUCK_SECONDS)
+        return free_at
 
     def most_urgent(self) -> float | None:
         """Return the urgency of the first lease that is due, or None."""

@@ -190,8 +190,8 @@ class Settler:
     def _lease_again(self, queue_url: str, now: float) -> None:
         for lease in self._book.leases():
             if lease.queue_url == queue_url and lease.standing is Standing.UNLEASED:
-                is_over = now >= lease.expires_at
-                lease.standing = Standing.EXPIRED if is_over else Standing.OURS
+                lease.standing = Standing.OURS
+                self._book.note_expiry(lease, now)
                 self._book.schedule(lease)
 
     def _stop_leasing(self, queue_url: str, now: float) -> None:
@@ -200,7 +200,9 @@ class Settler:
             if lease.state is State.BACK:
                 self._book.report(EventKind.MESSAGE_LAPSING, lease, now)
                 self._book.forget(lease)
-            elif lease.standing is Standing.OURS or lease.state is State.DONE:
+            elif lease.standing is Standing.OURS or (
+                lease.state is State.DONE and lease.standing is Standing.EXPIRED
+            ):
                 lease.standing = Standing.UNLEASED
                 self._book.schedule(lease)
 

@@ -13,8 +13,8 @@ from botocore.credentials import RefreshableCredentials
 from botocore.session import get_session
 
 from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.core.calls import MAX_CALLS
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.loop import MAX_CALLS
 from celery_sqs_heartbeat.sqs.sending import guard
 
 #: Bounds of the connect and read timeouts, in seconds. A call must fail early enough

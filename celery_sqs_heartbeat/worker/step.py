@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -19,11 +20,11 @@ from celery_sqs_heartbeat.binding import Heartbeat, bind
 from celery_sqs_heartbeat.breakage import raise_error
 from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.core.board import Board
+from celery_sqs_heartbeat.core.calls import MAX_CALLS
 from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
 from celery_sqs_heartbeat.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper import LeaseKeeper
-from celery_sqs_heartbeat.loop import MAX_CALLS
 from celery_sqs_heartbeat.observers import Observer, Observers
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
@@ -32,7 +33,12 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport, take_over
 from celery_sqs_heartbeat.transport.ending import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
-from celery_sqs_heartbeat.worker.ending import end_polls, release_all, release_unstarted
+from celery_sqs_heartbeat.worker.ending import (
+    end_polls,
+    flush_time_left,
+    release_all,
+    release_unstarted,
+)
 from celery_sqs_heartbeat.worker.forking import forks_pool
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
 from celery_sqs_heartbeat.worker.handlers import let_handlers_call_soon, put_off_signals
@@ -154,9 +160,11 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         atexit.unregister(self._end)
         last_polls = self._end_polls()
         release_all(self._heartbeat)
+        began = time.monotonic()
         last_polls.wait()
         self._heartbeat.unsettled.close()
-        self._heartbeat.keeper.stop(self._heartbeat.settings.flush_timeout)
+        waited = time.monotonic() - began
+        self._heartbeat.keeper.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
         self._operating.close()
         self._losses.close()
         bind(None)

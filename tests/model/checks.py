@@ -9,7 +9,7 @@ from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry
 from celery_sqs_heartbeat.core.lane import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.core.lease import Lease, Standing
 from tests.model.placing import Place, handles, in_flight, places, probes
-from tests.model.truth import TWELVE_HOURS, Held, Window, World
+from tests.model.truth import MOST_STUCK, STUCK, TWELVE_HOURS, Held, Window, World
 
 #: Of a message that is to be deleted, only while that waits for no probe.
 EXTENDABLE = {
@@ -106,8 +106,11 @@ def _check_next_due(
     for (place,) in placed.values():
         probe_at = probes(book).get((place.queue_url, place.kind), -math.inf)
         most = MAX_CALLS_PER_LANE if probe_at == -math.inf else 1
-        if world.in_flight(place.queue_url, place.kind) < most:
-            dues.append(max(now if place.due is None else place.due, probe_at))
+        out = world.in_flight(place.queue_url, place.kind)
+        stuck = world.stuck(place.queue_url, place.kind, now)
+        free_at = stuck[0] + STUCK if out + len(stuck) >= MOST_STUCK else -math.inf
+        if out < most:
+            dues.append(max(now if place.due is None else place.due, probe_at, free_at))
     dues += [
         lease.expires_at
         for lease in book.leases()
@@ -122,7 +125,9 @@ def check_call(call: Call, world: World, now: float) -> None:
     """Check a call that was just planned, before it is noted in the world."""
     is_probe = call.kind is CallKind.CHANGE_VISIBILITY and call.queue_url in world.refusing
     assert 1 <= len(call.entries) <= (1 if is_probe else 10)
-    assert not (is_probe and world.in_flight(call.queue_url, call.kind))
+    out = world.in_flight(call.queue_url, call.kind)
+    assert not (is_probe and out)
+    assert out + len(world.stuck(call.queue_url, call.kind, now)) < MOST_STUCK
     assert call.planned_at == now
     assert {entry.lease.queue_url for entry in call.entries} == {call.queue_url}
     assert len({entry.receipt_handle for entry in call.entries}) == len(call.entries)

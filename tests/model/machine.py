@@ -98,14 +98,14 @@ class BookMachine(Wishing):
         assert self.book.give_up(self.now) == [call for call, _ in late]
         for call, leases in late:
             self.world.outstanding.remove((call, leases))
-            self.world.given_up.append((call, leases))
+            self.world.given_up.append((call, leases, self.now))
             self._take_in(call, leases, [Outcome.UNKNOWN] * len(call.entries))
         return bool(late)
 
     @precondition(lambda self: self.world.given_up)
     @rule(pick=picks, answer=outcomes)
     def settle_late(self, pick: int, answer: list[Outcome]) -> None:
-        call, leases = self.world.given_up.pop(pick % len(self.world.given_up))
+        call, leases, _ = self.world.given_up.pop(pick % len(self.world.given_up))
         given = list(itertools.islice(itertools.cycle(answer), len(call.entries)))
         for entry, held, outcome in zip(call.entries, leases, given, strict=True):
             is_known = self.world.held.get(held.key) is held and entry.receipt_handle == held.handle

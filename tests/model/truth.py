@@ -19,6 +19,9 @@ LONGEST_PAUSE = 5.0
 REFUSED_DELETE_PAUSE = 30.0
 GATHER = 0.05
 TWELVE_HOURS = 43_200.0
+#: For how long a call that was given up counts, in seconds, and how many hang in a queue at most.
+STUCK = 300.0
+MOST_STUCK = 6
 #: How long a call is waited for, by the smallest threshold in it, both in seconds.
 PATIENCE = {0.3: 0.6, 10: 6.0, 29.9: 29.9 / 3, 14_400: 20.0}
 REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
@@ -148,7 +151,7 @@ class World:
         self.held: dict[Key, Held] = {}
         self.finished: set[Key] = set()
         self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
-        self.given_up: list[tuple[Call, tuple[Held, ...]]] = []
+        self.given_up: list[tuple[Call, tuple[Held, ...], float]] = []
         self.released: set[str] = set()
         #: Queues that ever refused to change a visibility, and those that did so last.
         self.denied: set[str] = set()
@@ -165,6 +168,14 @@ class World:
         return [(call.queue_url, call.kind) for call, _ in self.outstanding].count(
             (queue_url, kind)
         )
+
+    def stuck(self, queue_url: str, kind: CallKind, now: float) -> list[float]:
+        """Return since when calls have hung that were given up, the longest first."""
+        return [
+            since
+            for call, _, since in self.given_up
+            if (call.queue_url, call.kind) == (queue_url, kind) and since > now - STUCK
+        ]
 
     def waits_until(self, call: Call) -> float:
         """Return until when the answer to a call is waited for."""

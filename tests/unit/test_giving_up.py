@@ -8,6 +8,7 @@ import pytest
 
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.core.lane import MAX_STUCK_PER_LANE, STUCK_SECONDS
 from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing
 from celery_sqs_heartbeat.core.policy import call_patience
 from tests.unit.booking import Booking, summary
@@ -136,6 +137,36 @@ def test_calls_that_hang_leave_room_for_others(booking: Booking) -> None:
     assert given_up(booking) == hanging
     fresh = [entry.receipt_handle for call in booking.plan() for entry in call.entries]
     assert sorted(fresh) == [f"m{number}" for number in range(40, 60)]
+
+
+def test_a_queue_whose_calls_hang_takes_few_places_and_leaves_the_others_theirs(
+    booking: Booking,
+) -> None:
+    for number in range(120):
+        booking.receive(f"a{number}", queue="https://sqs/1/hangs")
+    booking.receive("b", queue="https://sqs/1/works")
+    hanging: list[Call] = []
+    while booking.now < 1_250:
+        booking.now = booking.book.next_due(booking.now, 16 - booking.book.in_flight)
+        given_up(booking)
+        for call in booking.plan(16 - booking.book.in_flight):
+            if call.queue_url.endswith("works"):
+                booking.settle(call, Outcome.DONE)
+            else:
+                hanging.append(call)
+        assert booking.lease("b").standing is Standing.OURS
+    assert len(hanging) == MAX_STUCK_PER_LANE
+
+    # One that comes back makes room, and so does the time after which all have ended.
+    booking.settle(hanging[0], Outcome.UNKNOWN)
+    booking.receive("new", queue="https://sqs/1/hangs")
+    booking.now += 20
+    assert [call.queue_url for call in booking.plan()].count("https://sqs/1/hangs") == 1
+    booking.now = 1_020 + 6 + STUCK_SECONDS + 30
+    booking.receive("newer", queue="https://sqs/1/hangs")
+    booking.now += 20
+    given_up(booking)
+    assert "https://sqs/1/hangs" in [call.queue_url for call in booking.plan()]
 
 
 def test_the_expiry_of_a_lease_in_an_endless_call_is_reported(booking: Booking) -> None:

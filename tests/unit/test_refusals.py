@@ -149,3 +149,38 @@ def test_refusals_of_one_batch_count_once(booking: Booking) -> None:
     booking.settle(booking.one_call(), Outcome.DENIED)
     assert booking.lease("a").standing is Standing.OURS
     assert booking.kinds().count(EventKind.PERMISSION_DENIED) == 1
+
+
+def test_a_lost_lease_is_not_taken_up_again_by_a_grant(booking: Booking) -> None:
+    # Its delete is repeated: by the stale handle an extension would hide the new owner's message.
+    booking.receive("lost")
+    booking.receive("other")
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.LOST, Outcome.DENIED)
+    booking.book.done("lost", booking.now)
+    while booking.now < 1023.0:
+        booking.now = booking.book.next_due(booking.now)
+        for call in booking.plan():
+            is_delete = call.entries[0].action.value == "delete"
+            booking.settle(call, Outcome.THROTTLED if is_delete else Outcome.DENIED)
+    assert booking.lease("other").standing is Standing.UNLEASED
+    booking.now += 5.0
+    for call in booking.plan():
+        is_delete = call.entries[0].action.value == "delete"
+        booking.settle(call, Outcome.THROTTLED if is_delete else Outcome.DONE)
+    assert booking.lease("other").standing is Standing.OURS
+    assert booking.lease("lost").standing is Standing.LOST
+
+
+def test_an_expiry_is_reported_though_the_grant_comes_first(booking: Booking) -> None:
+    booking.receive("a")
+    booking.receive("long", terms=KEPT)
+    booking.now = 1020.0
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.now += 0.2
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.now = 1029.0
+    probe = booking.one_call()
+    booking.now = 1030.5
+    booking.settle(probe, Outcome.DONE)
+    assert EventKind.LEASE_EXPIRED in booking.kinds()
