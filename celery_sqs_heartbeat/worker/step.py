@@ -126,6 +126,8 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         wait = parent.wait_for_soft_shutdown
 
         def release_and_wait() -> None:
+            # Celery has just installed other handlers for while it waits.
+            put_off_signals(self._heartbeat.keeper)
             self._release_unstarted(parent.pool)
             wait()
 
