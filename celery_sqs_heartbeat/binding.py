@@ -30,7 +30,13 @@ _RECEIVED = 1_024
 
 
 class LeasedRequest(Protocol):
-    """What the transport and the step need of a Celery request."""
+    """What the transport and the step need of a Celery request.
+
+    Attributes:
+        failed_before_pool: Celery failed on it, and had not asked the pool to run it yet.
+    """
+
+    failed_before_pool: bool
 
     def has_started(self) -> bool:
         """Return whether the pool has said that it runs the task."""

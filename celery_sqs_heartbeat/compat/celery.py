@@ -62,6 +62,11 @@ NEEDS: tuple[Need, ...] = (
     *used("celery.worker.components:Hub", ("hub", "the event loop")),
     *used("celery.worker.components:Consumer", ("consumer", "what tasks are received by")),
     *used("celery.worker.consumer.consumer:Consumer", ("call_soon", "stops a task", "call, event")),
+    *used(
+        "celery.worker.consumer.consumer:Consumer",
+        ("channel_errors", "tells a lost channel from a broken pool"),
+        ("connection_errors", "tells a lost connection from a broken pool"),
+    ),
     *used("celery.worker.state", ("task_ready", "forgets a task that is not run", "request")),
     *used("celery.worker.state", ("should_stop", "ends a broken worker")),
     *used("celery.worker.strategy", ("default", "tells tasks with a strategy of their own")),

@@ -153,8 +153,9 @@ class LeasingChannel(LeasedChannel):
                     # A stock worker would end here, or go on without ever polling again.
                     info = payload["properties"]["delivery_info"]
                     _log_undeliverable(info["sqs_queue"], info["sqs_message"]["MessageId"])
+                    request = heartbeat.requests.get(lease.key) if lease is not None else None
                     # What Celery can't make a request of is a bad message, however many come.
-                    if lease is not None and lease.key in heartbeat.requests:
+                    if lease and request and not request.failed_before_pool:
                         heartbeat.breakage.failed(_DELIVERED, lease.key, error)
         finally:
             for payload in waiting:

@@ -16,6 +16,7 @@ from typing import Any
 from billiard.einfo import ExceptionInfo
 from celery import Celery
 from kombu.utils.encoding import safe_repr
+from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, error_of
@@ -85,8 +86,12 @@ class Batch:
             self._settle()
 
     def _settle(self) -> None:
-        while self._requests:
-            request = self._requests.popleft()
+        while True:
+            try:
+                request = self._requests.popleft()
+            except IndexError:
+                # The flush and a job on another thread may both find that nothing is open.
+                return
             if request.is_unsettled():
                 logger.warning(
                     "sqs-heartbeat: task %s[%s] has not ended with its batch (%s): its message "
@@ -109,6 +114,7 @@ def guard_batches(app: Celery, pool: Any) -> None:
     for task in app.tasks.values():
         if gathers_requests(task):
             task.flush = _following(task.flush)
+            task.Strategy = _timed_anew(task, symbol_by_name(task.Strategy))
     apply = pool.apply_async
 
     @functools.wraps(apply)
@@ -134,6 +140,23 @@ def _following(flush: Callable[[Any], Any]) -> Callable[[Any], Any]:
             batch.end()
 
     return flush_ours
+
+
+def _timed_anew(task: Any, strategy: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a strategy whose flushes each consumer times anew.
+
+    A lost connection clears Celery's timers. celery-batches (0.11) times its flushes once, and
+    would never again flush a batch that is not full: its leases would be kept for all their time.
+    """
+
+    @functools.wraps(strategy)
+    def start(*args: Any, **options: Any) -> Any:
+        if getattr(task, "_tref", None) is not None:
+            task._tref.cancel()
+            task._tref = None
+        return strategy(*args, **options)
+
+    return start
 
 
 def _is_not_ours(request: Any) -> bool:

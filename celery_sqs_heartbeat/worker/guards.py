@@ -49,7 +49,10 @@ def guard_start(worker: Any) -> None:
             state.task_ready(request)
             if hasattr(worker, "_quick_release"):
                 worker._quick_release()
-            request.note_failed_start(error)
+            consumer = worker.consumer
+            # A connection that is lost is no fault of the pool's.
+            if not isinstance(error, consumer.connection_errors + consumer.channel_errors):
+                request.note_failed_start(error)
         else:
             if isinstance(request, LeasedRequest):
                 request.note_start()

@@ -18,22 +18,34 @@ _SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
 
 def put_off_signals(keeper: LeaseKeeper) -> None:
-    """Have a signal that comes in the middle of a call of the keeper's handled right after it."""
+    """Have a signal that comes in the middle of a call of the keeper's handled right after it.
+
+    To be called again where Celery may have put other handlers in their place.
+    """
     if threading.current_thread() is not threading.main_thread():
         # Signals are handled on the main thread only.
         return
     for number in _SIGNALS:
         handler = signal.getsignal(number)
-        if callable(handler):
-            signal.signal(number, _outside(keeper, handler))
+        if callable(handler) and not isinstance(handler, _Outside):
+            signal.signal(number, _Outside(keeper, handler))
 
 
-def _outside(keeper: LeaseKeeper, handler: Callable[..., Any]) -> Callable[..., Any]:
-    def handle(number: int, frame: Any) -> None:
-        if not keeper.put_off(lambda: signal.raise_signal(number)):
-            handler(number, frame)
+class _Outside:
+    """Handles a signal outside of the keeper's calls."""
 
-    return handle
+    def __init__(self, keeper: LeaseKeeper, handler: Callable[..., Any]) -> None:
+        self._keeper = keeper
+        self._handler = handler
+
+    def __call__(self, number: int, frame: Any) -> None:
+        if self._keeper.put_off(lambda: signal.raise_signal(number)):
+            return
+        try:
+            self._handler(number, frame)
+        finally:
+            # Celery's handlers replace each other: at Ctrl+C, and as a shutdown goes on.
+            put_off_signals(self._keeper)
 
 
 def let_handlers_call_soon(hub: Any) -> None:

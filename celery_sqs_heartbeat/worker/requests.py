@@ -49,6 +49,8 @@ class LeasedRequest(Request):
     _is_killed = False
     #: Celery itself has stopped its task, or is about to.
     is_stopped = False
+    #: Celery could not say that its task is revoked: its result backend is down, maybe.
+    failed_before_pool = False
     _has_failed = False
     _has_begun = False
 
@@ -69,7 +71,13 @@ class LeasedRequest(Request):
 
     def revoked(self) -> bool:
         """Return whether the task must not start: revoked, or its message is not ours."""
-        return self.is_not_ours() or bool(super().revoked())
+        if self.is_not_ours():
+            return True
+        try:
+            return bool(super().revoked())
+        except Exception:
+            self.failed_before_pool = True
+            raise
 
     def is_not_ours(self) -> bool:
         """Return whether the task must not start, as its message is not ours any more; log it."""
@@ -233,6 +241,8 @@ class LeasedRequest(Request):
 
     def note_failed_start(self, error: Exception) -> None:
         """Note that the pool could not take the task: after several the worker is broken."""
+        if self.failed_before_pool:
+            return
         if self._heartbeat is not None and not self._heartbeat.is_ending:
             key = self.id if self._lease is None else self._lease.key
             self._heartbeat.breakage.failed(_STARTED, key, error)

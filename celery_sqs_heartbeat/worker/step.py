@@ -12,12 +12,10 @@ from typing import Any
 import click
 from celery import bootsteps, signals
 from celery.exceptions import ImproperlyConfigured
-from celery.platforms import EX_FAILURE
 from celery.worker import state
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.binding import Heartbeat, bind
-from celery_sqs_heartbeat.breakage import raise_error
 from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.core.board import Board
 from celery_sqs_heartbeat.core.calls import MAX_CALLS
@@ -33,6 +31,7 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport, take_over
 from celery_sqs_heartbeat.transport.ending import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
+from celery_sqs_heartbeat.worker.broken import end_worker
 from celery_sqs_heartbeat.worker.ending import (
     end_polls,
     flush_time_left,
@@ -133,6 +132,8 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         wait = parent.wait_for_soft_shutdown
 
         def release_and_wait() -> None:
+            # Celery has just installed other handlers for while it waits.
+            put_off_signals(self._heartbeat.keeper)
             self._release_unstarted(parent.pool)
             wait()
 
@@ -143,13 +144,9 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
         release_unstarted(self._heartbeat, pool)
 
     def _end_broken(self, parent: Any, error: Exception) -> None:
-        """End a broken worker as the error would end a stock one, with its exit code."""
+        """Receive no more, and end a broken worker."""
         self._end_polls()
-        if parent.hub is not None:
-            # Raised here, it might end no more than a timer.
-            parent.hub.call_soon(raise_error, error)
-        else:
-            state.should_stop = EX_FAILURE
+        end_worker(parent.hub, error)
 
     def _end_polls(self) -> LastPolls:
         if self._last_polls is None:

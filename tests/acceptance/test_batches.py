@@ -136,6 +136,21 @@ def test_a_batch_outlives_a_lost_connection(new_scene: NewScene, tmp_path: Path)
     assert worker.logs().count("is not started: its message was released") == 3
 
 
+def test_a_batch_that_is_not_full_is_flushed_in_time_after_a_lost_connection(
+    new_scene: NewScene, tmp_path: Path
+) -> None:
+    scene, broken = new_scene(attributes=LONG), tmp_path / "break"
+    start(scene, wait="3", PROJ_BREAK=str(broken))
+    scene.let_end("batch")
+    scene.send("batch_hold", "before")
+    scene.wait_until(lambda: len(receives(scene)) == 1)
+    broken.touch()
+    scene.wait_for_notes("end", 1)
+    scene.send("batch_hold", "after")
+    scene.wait_for_notes("end", 2)
+    scene.wait_until_empty()
+
+
 def test_a_message_whose_lease_is_lost_while_it_waits_is_not_in_the_batch(
     new_scene: NewScene,
 ) -> None:

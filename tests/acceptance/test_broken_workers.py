@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 
@@ -52,3 +54,27 @@ def test_one_message_that_always_fails_ends_no_worker(new_scene: NewScene) -> No
     scene.wait_until(lambda: len(receives(scene)) >= 5)
     scene.send("work", "good")
     scene.wait_for_notes("end", 1)
+
+
+def test_a_result_backend_that_is_down_ends_no_worker(new_scene: NewScene, tmp_path: Path) -> None:
+    scene, results = new_scene(attributes={"VisibilityTimeout": "4"}), tmp_path / "results"
+    results.mkdir()
+    conf = {"result_backend": f"file://{results}", "task_ignore_result": False}
+    worker = scene.worker("-c", "1", conf=conf)
+    scene.send("hold", "long")
+    scene.wait_for_notes("start", 1)
+    expires = datetime.now(timezone.utc) + timedelta(seconds=10)
+    for number in range(3):
+        scene.send("hold", f"late {number}", expires=expires)
+    scene.wait_until(lambda: len(receives(scene)) == 4)
+    results.rmdir()
+    scene.wait_until(lambda: datetime.now(timezone.utc) > expires)
+    scene.let_end("long")
+    # The backend is to know of each that it has expired.
+    scene.wait_until(lambda: worker.logs().count("can't be run") >= 3)
+    results.mkdir()
+    scene.let_end("good")
+    scene.send("hold", "good")
+    scene.wait_for_notes("end", 2)
+    scene.wait_until_empty()
+    assert "the worker is broken" not in worker.logs()

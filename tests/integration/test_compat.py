@@ -24,6 +24,7 @@ NOT_THEIRS = {
     "__self__": "Python's",
     "_active_limbo_lock": "of Python's threading, under gevent and eventlet only",
     "_credentials": "botocore's",
+    "_tref": "of celery-batches; asked for before it is used",
     "connection_pool_kw": "urllib3's",
     "get_pool": "of kombu 5.5; asked for before it is used",
     "memfd_create": "Python's",

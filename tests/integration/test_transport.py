@@ -274,27 +274,42 @@ def test_a_message_that_cannot_be_delivered_leaves_the_others_alone_and_no_lease
 class Made:
     """Stands for a request, which is known by a weak reference."""
 
+    def __init__(self, failed_before_pool: bool) -> None:
+        self.failed_before_pool = failed_before_pool
 
-def test_a_worker_that_delivers_nothing_any_more_ends_and_the_rest_is_released(
-    desk: Desk,
-) -> None:
+
+def fail_with_requests(desk: Desk, made: list[Any], *, before_pool: bool) -> None:
+    """Publish eight messages to a consumer that fails on each after its request was made."""
     desk.publish(*(f"m{number}" for number in range(8)))
-    requests = desk.channel._heartbeat.requests
-    made: list[Any] = []
 
     def fail_after_the_request(message: Any) -> None:
         lease = desk.keeper.find(message.delivery_tag)
         assert lease is not None
-        made.append(Made())
-        requests[lease.key] = made[-1]
+        made.append(Made(before_pool))
+        desk.channel._heartbeat.requests[lease.key] = made[-1]
         raise LookupError
 
     desk.consume(fail_after_the_request)
+
+
+def test_a_worker_that_delivers_nothing_any_more_ends_and_the_rest_is_released(
+    desk: Desk,
+) -> None:
+    made: list[Any] = []
+    fail_with_requests(desk, made, before_pool=False)
     with pytest.raises(LookupError):
         desk.drain_polls(count=8)
     assert desk.keeper.flush(PATIENCE)
     assert len(desk.keeper) == 0
     assert desk.counts() == (5, 3)
+
+
+def test_messages_that_celery_fails_on_before_it_asks_the_pool_end_no_worker(desk: Desk) -> None:
+    made: list[Any] = []
+    fail_with_requests(desk, made, before_pool=True)
+    desk.drain_until(lambda: sum(desk.batches()) == 8)
+    assert len(made) == 8
+    assert desk.counts() == (0, 8)
 
 
 def test_bad_messages_of_which_no_request_is_made_end_no_worker(desk: Desk) -> None:

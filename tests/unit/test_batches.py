@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from billiard.einfo import ExceptionInfo
 
 from celery_sqs_heartbeat.core.lease import Standing
-from celery_sqs_heartbeat.worker.batches import guard_batches
+from celery_sqs_heartbeat.worker.batches import Batch, guard_batches
 from tests.unit.requesting import Desk, Request
 
 
@@ -173,6 +174,58 @@ def test_of_several_jobs_the_last_to_end_counts(
     assert desk.rejected == []
     pool.report("error_callback", failed(), job=1)
     assert [tag for tag, _ in desk.rejected] == ["a", "b", "c"]
+
+
+class Raced(deque[Any]):
+    """A queue whose last item another thread takes at the last moment."""
+
+    def popleft(self) -> Any:
+        if len(self) == 1:
+            self.clear()
+        return super().popleft()
+
+
+def test_a_job_that_ends_on_another_thread_at_the_flushs_end_settles_each_request_once(
+    desk: Desk, requests: list[Request]
+) -> None:
+    batch = Batch(requests)
+    batch._requests = Raced(requests)
+    batch.end()
+    assert [tag for tag, _ in desk.rejected] == ["a", "b"]
+
+
+class Timed:
+    """A timer's entry."""
+
+    is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+def test_every_consumer_times_its_flushes_anew(pool: Pool) -> None:
+    class Timing(Gathering):
+        _tref: Timed | None = None
+
+        def Strategy(self, task: Any, app: Any, consumer: Any) -> Any:
+            # As celery-batches does, at a consumer's first message.
+            if self._tref is None:
+                self._tref = Timed()
+            return app, consumer
+
+    task, untimed = Timing(pool), Gathering(pool)
+    app: Any = SimpleNamespace(tasks={"t": task, "u": untimed})
+    guard_batches(app, pool)
+    assert task.Strategy(task, app, "first") == (app, "first")
+    first = task._tref
+    # A lost connection clears the timers of Celery's event loop.
+    task.Strategy(task, app, "second")
+    assert first is not None
+    assert first.is_cancelled
+    assert task._tref is not None
+    assert not task._tref.is_cancelled
+    untimed.Strategy(untimed, app, "second")
+    assert not hasattr(untimed, "_tref")
 
 
 def test_messages_that_are_not_ours_any_more_are_left_out(

@@ -220,18 +220,22 @@ def test_requests_follow_their_jobs_in_a_pool_of_processes() -> None:
     assert followed == ["job"]
 
 
-def test_a_request_that_is_not_ours_fails_as_before() -> None:
-    def start(request: Any) -> None:
-        raise ValueError(request)
-
-    worker: Any = SimpleNamespace(_process_task=start, process_task=start)
-    guard_start(worker)
-    assert worker.process_task is worker._process_task is not start
-    with pytest.raises(ValueError, match="foreign"):
-        worker.process_task("foreign")
+class Lost(Exception):
+    """An error of the broker's connection, or of a channel."""
 
 
-class Unstartable(LeasedRequest):
+class CelerysRequest:
+    """Asks the result backend before it asks the pool, as Celery's request does."""
+
+    error: Exception | None = None
+
+    def revoked(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        return False
+
+
+class Unstartable(LeasedRequest, CelerysRequest):
     """A request of a worker with a heartbeat, whose task the pool does not take."""
 
     name = "t"
@@ -240,8 +244,31 @@ class Unstartable(LeasedRequest):
         self.id = key
         self._heartbeat: Any = SimpleNamespace(breakage=breakage, is_ending=False)
 
+    def is_not_ours(self) -> bool:
+        return False
+
     def abandon(self) -> bool:
         return False
+
+
+def worker_of(start: Callable[[Any], None]) -> Any:
+    worker = SimpleNamespace(
+        _process_task=start,
+        process_task=start,
+        consumer=SimpleNamespace(connection_errors=(OSError,), channel_errors=(Lost,)),
+    )
+    guard_start(worker)
+    return worker
+
+
+def test_a_request_that_is_not_ours_fails_as_before() -> None:
+    def start(request: Any) -> None:
+        raise ValueError(request)
+
+    worker = worker_of(start)
+    assert worker.process_task is worker._process_task is not start
+    with pytest.raises(ValueError, match="foreign"):
+        worker.process_task("foreign")
 
 
 def test_a_pool_that_takes_no_task_any_more_ends_the_worker() -> None:
@@ -251,11 +278,42 @@ def test_a_pool_that_takes_no_task_any_more_ends_the_worker() -> None:
 
     breakage, ended = Breakage(), []
     breakage.end = ended.append
-    worker: Any = SimpleNamespace(_process_task=start, process_task=start)
-    guard_start(worker)
+    worker = worker_of(start)
     for key in ("a", "a", "a", "b", "good", "c", "d"):
         worker.process_task(Unstartable(key, breakage))
     assert ended == []
     worker.process_task(Unstartable("e", breakage))
     (error,) = ended
     assert str(error) == "the pool is broken"
+
+
+@pytest.mark.parametrize("error", [ConnectionRefusedError("no backend"), Lost("no channel")])
+def test_a_lost_connection_is_no_broken_worker(error: Exception) -> None:
+    def start(request: Any) -> None:
+        raise error
+
+    breakage, ended = Breakage(), []
+    breakage.end = ended.append
+    worker = worker_of(start)
+    for key in range(9):
+        worker.process_task(Unstartable(str(key), breakage))
+    assert ended == []
+
+
+def test_a_result_backend_that_is_down_is_no_broken_worker() -> None:
+    def start(request: Any) -> None:
+        request.revoked()
+        raise RuntimeError("the pool is broken")
+
+    breakage, ended = Breakage(), []
+    breakage.end = ended.append
+    worker = worker_of(start)
+    for key in range(9):
+        request = Unstartable(str(key), breakage)
+        # As of a task that has expired, of which the backend is to know.
+        request.error = LookupError("the table of results is gone")
+        worker.process_task(request)
+    assert ended == []
+    for key in range(3):
+        worker.process_task(Unstartable(str(key), breakage))
+    assert [str(each) for each in ended] == ["the pool is broken"]

@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.transport.polling import PollingChannel
 from celery_sqs_heartbeat.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.worker import handlers
+from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
@@ -91,6 +92,52 @@ def test_a_signal_at_any_other_time_is_handled_at_once(keeper: LeaseKeeper) -> N
     handlers.put_off_signals(keeper)
     signal.raise_signal(SIGNAL)
     assert handled == [SIGNAL]
+
+
+def test_what_a_handler_puts_in_its_own_place_is_put_off_too(
+    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As Celery's do: at the first Ctrl+C, and again in a cold and in a soft shutdown.
+    receive(keeper, "a")
+    seen: list[int] = []
+
+    def second(number: int, frame: Any) -> None:
+        seen.append(keeper.ending)
+
+    def first() -> None:
+        signal.signal(SIGNAL, second)
+        raise KeyboardInterrupt
+
+    interrupt(keeper, monkeypatch, first)
+    with pytest.raises(KeyboardInterrupt):
+        signal.raise_signal(SIGNAL)
+    keeper.done("a")
+    assert seen == [1]
+
+
+def test_a_handler_is_wrapped_once(keeper: LeaseKeeper) -> None:
+    signal.signal(SIGNAL, lambda number, frame: None)
+    handlers.put_off_signals(keeper)
+    wrapped = signal.getsignal(SIGNAL)
+    signal.raise_signal(SIGNAL)
+    handlers.put_off_signals(keeper)
+    assert signal.getsignal(SIGNAL) is wrapped
+
+
+def test_handlers_installed_for_a_soft_shutdown_are_put_off_while_it_waits(
+    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    receive(keeper, "a")
+    seen: list[int] = []
+    step = SqsHeartbeatStep.__new__(SqsHeartbeatStep)
+    step._heartbeat = SimpleNamespace(keeper=keeper)  # type: ignore[assignment]
+    monkeypatch.setattr(step, "_release_unstarted", lambda pool: None)
+    worker = SimpleNamespace(pool=None, wait_for_soft_shutdown=lambda: keeper.done("a"))
+    step._release_before_soft_shutdown(worker)
+    interrupt(keeper, monkeypatch, lambda: None)
+    signal.signal(SIGNAL, lambda number, frame: seen.append(keeper.ending))
+    worker.wait_for_soft_shutdown()
+    assert seen == [1]
 
 
 def test_a_signal_that_is_not_handled_stays_so(keeper: LeaseKeeper) -> None:
