@@ -42,7 +42,8 @@ class PolledQueues:
     """Notes of every queue when it was polled with success, for health and metrics.
 
     Only polls count. So a worker that is full, or in a solo pool's task, and does not poll is
-    not deaf. The worker's loop writes, by the names it has for queues; any thread reads.
+    not deaf, whatever became of its last polls. The worker's loop writes, by the names it has
+    for queues; any thread reads.
     """
 
     def __init__(self, now: Callable[[], float] = clock.now) -> None:
@@ -67,6 +68,15 @@ class PolledQueues:
         queue = self._queues[name]
         queue.unanswered += 1
         queue.unanswered_in_a_row += 1
+
+    def wait(self, name: str) -> None:
+        """Note that the queue is not polled until there is room for more messages.
+
+        It is not deaf meanwhile, and after that from its next unanswered poll on: it may be
+        well again by then, and room that comes and goes must not hide that it is not.
+        """
+        if queue := self._queues.get(name):
+            queue.unanswered_in_a_row = min(queue.unanswered_in_a_row, DEAF_AFTER - 1)
 
     def rest(self, name: str) -> None:
         """Note that the queue is not consumed from any more. What was counted stays."""

@@ -23,6 +23,7 @@ NEEDS: tuple[Need, ...] = (
         ("basic_consume", "prepares a queue"),
         ("basic_qos", "changes the prefetch count"),
         ("basic_reject", "releases or deletes"),
+        ("drain_events", "polls without an event loop"),
         ("fetch_message_attributes", "asks for the receive count"),
     ),
     *overridden(f"{_SQS}:Transport", f"{_OURS}:Transport", ("Channel", "is our channel")),

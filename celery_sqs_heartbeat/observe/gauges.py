@@ -54,10 +54,17 @@ class Gauges:
         yield Measurement(catalogue.STANDSTILLS, (), float(health.standstills))
 
     def _read_polls(self) -> Iterator[Measurement]:
+        # By name: queues of two accounts or regions may share one.
+        ages: dict[str, float] = {}
+        unanswered: Counter[str] = Counter()
         for queue in self._polled.view() if self._polled is not None else ():
+            unanswered[queue.queue] += queue.unanswered
             if queue.age is not None:
-                yield Measurement(catalogue.POLL_AGE, (queue.queue,), queue.age)
-            yield Measurement(catalogue.UNANSWERED, (queue.queue,), queue.unanswered)
+                ages[queue.queue] = max(ages.get(queue.queue, 0.0), queue.age)
+        for name, count in unanswered.items():
+            if name in ages:
+                yield Measurement(catalogue.POLL_AGE, (name,), ages[name])
+            yield Measurement(catalogue.UNANSWERED, (name,), count)
 
     def _read_leases(self) -> Iterator[Measurement]:
         standings: Counter[tuple[str, Standing]] = Counter()

@@ -69,7 +69,8 @@ class _Dummy:
 class LastPolls:
     """The open polls of one of kombu's clients, read on a thread of their own.
 
-    May be made in a signal's handler, whatever that interrupted: nothing here waits for a lock.
+    May be made in a signal's handler, whatever that interrupted. It may have been the writing of
+    a log line: so the reading thread logs nothing before it has read and released.
     """
 
     def __init__(self, client: Any, polls: Iterable[Poll]) -> None:
@@ -91,6 +92,9 @@ class LastPolls:
         self._multi, client._multi = client._multi, _Dummy()
         client._socket_action = client._multi.socket_action
         native.start_bare_thread(self._run)
+        logger.info(
+            "sqs-heartbeat: receiving ends; what the polls bring that are open is given back"
+        )
 
     def wait(self, limit: float = LAST_POLLS_SECONDS) -> None:
         """Return when they are answered, or after so many seconds at the most."""
@@ -103,9 +107,6 @@ class LastPolls:
 
     def _run(self) -> None:
         try:
-            logger.info(
-                "sqs-heartbeat: receiving ends; what the polls bring that are open is given back"
-            )
             while self._read():
                 pass
         except Exception:

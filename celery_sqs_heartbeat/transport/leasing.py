@@ -119,14 +119,15 @@ class LeasingChannel(LeasedChannel):
         """Release messages that come when their queue's consumer, or the worker, has ended."""
         if not messages:
             return
-        logger.info(
-            "sqs-heartbeat: releasing %d messages received after the consumer of %s ended",
-            len(messages),
-            poll.queue,
-        )
         for message in messages:
             if self._lease(poll, message) is Receipt.NEW:
                 self._release(message["ReceiptHandle"])
+        # Only now: the thread that reads the last polls may wait for the log's lock.
+        logger.info(
+            "sqs-heartbeat: released %d messages received after the consumer of %s ended",
+            len(messages),
+            poll.queue,
+        )
 
     def _deliver_all(self, payloads: list[dict[str, Any]], deliver: Any) -> None:
         """Deliver messages; one that can't be delivered neither stops nor leaks the others."""

@@ -12,13 +12,14 @@ from vine import transform
 
 from celery_sqs_heartbeat import clock
 from celery_sqs_heartbeat.transport.base import Poll
-from celery_sqs_heartbeat.transport.receiving import readable
+from celery_sqs_heartbeat.transport.receiving import log_unreadable, readable
 from celery_sqs_heartbeat.transport.sending import sending_for
 from celery_sqs_heartbeat.transport.watching import WatchingChannel
 
 logger = logging.getLogger(__name__)
 
-#: How often a queue that waits for a prefetch slot looks by itself, in seconds.
+#: How often a queue that waits for a prefetch slot looks by itself, and after how long one whose
+#: poll failed is polled again, in seconds, where no polling interval is set.
 _LOOK_AGAIN = 1.0
 #: The most messages of one receive (SQS API reference, ReceiveMessage).
 MAX_RECEIVED = 10
@@ -36,7 +37,7 @@ class PollingChannel(WatchingChannel):
         poll = self._new_poll(queue, url, count)
         watcher = self._watch(poll, callback)
         answered = transform(self._on_answer, partial(self._go_on, poll, callback), poll)
-        answered.on_error = lambda *args: self._on_failed_poll(poll, callback, args[-1])
+        answered.on_error = lambda *args: self._on_failed_poll(poll, args[-1])
         try:
             connection = self.asynsqs(queue=name)
             self._heartbeat.http_client = connection._httpclient
@@ -51,7 +52,7 @@ class PollingChannel(WatchingChannel):
         except ClientError as error:
             # Of a call for credentials, which are renewed where the poll is signed. It is not
             # among kombu's connection errors, and would end the worker.
-            self._on_failed_poll(poll, callback, error)
+            self._on_failed_poll(poll, error)
             return None
 
     def _go_on(self, poll: Poll, callback: Any, count: int) -> None:
@@ -63,33 +64,44 @@ class PollingChannel(WatchingChannel):
         """Lease and deliver what a long poll brought; return how many messages it was."""
         self._forget(poll)
         self._note_answer(poll, answer)
-        self._tell_of_polls(poll.queue, None)
         # kombu makes an empty list of a 5xx answer.
-        messages = readable(poll.queue, answer)
+        messages = readable(answer)
         callback = self.connection and self.connection._callbacks.get(poll.queue)
-        if messages and callback and not self._is_ending():
-            self._deliver_all(self._lease_all(poll, messages), callback)
-            return len(messages)
-        self._release_unread(poll, messages)
-        return 0
+        is_consumed = callback and not self._is_ending()
+        if not is_consumed:
+            # Before anything is logged: see there.
+            self._release_unread(poll, messages)
+        self._tell_of_polls(poll.queue, None)
+        log_unreadable(poll.queue, answer, messages)
+        if not is_consumed:
+            return 0
+        self._deliver_all(self._lease_all(poll, messages), callback)
+        return len(messages)
 
     def _forget(self, poll: Poll) -> None:
         self._polls.pop(poll, None)
         if self._heartbeat is not None:
             self._heartbeat.open_polls.discard(poll)
 
-    def _on_failed_poll(self, poll: Poll, callback: Any, error: Exception) -> None:
+    def _on_failed_poll(self, poll: Poll, error: Exception) -> None:
         """Poll again later, after an answer that was an error.
 
-        Left to kombu a receive that is throttled, say, would be the queue's last one.
+        Left to kombu a receive that is throttled, say, would be the queue's last one. Its way
+        to go on, before 5.7, is to poll in the next tick: where signing fails, each tick would
+        ask for credentials, and wait for that.
         """
         if poll not in self._polls:
             # It was answered well, and failed after that.
             raise error
         self._forget(poll)
-        if not self._is_ending():
-            self._tell_of_polls(poll.queue, error)
-        self._go_on(poll, callback, 0)
+        if self.closed or self._is_ending():
+            return
+        self._tell_of_polls(poll.queue, error)
+        if not poll.is_given_up:
+            self.hub.call_later(self._look_again_after(), self._schedule_queue, poll.queue)
+
+    def _look_again_after(self) -> float:
+        return float(self.connection.polling_interval or _LOOK_AGAIN)
 
     def _schedule_queue(self, queue: str) -> None:
         """Poll a queue now, or when a prefetch slot is free."""
@@ -101,8 +113,10 @@ class PollingChannel(WatchingChannel):
         # kombu looks again after a whole polling interval (since 5.7), or all the time.
         # That the slot count or the backlog of deletes changes is not told: so now and then.
         self._waiting_queues[queue] = self.hub.call_later(
-            self.connection.polling_interval or _LOOK_AGAIN, self._stop_waiting, queue
+            self._look_again_after(), self._stop_waiting, queue
         )
+        if self._heartbeat is not None:
+            self._heartbeat.polled.wait(queue)
 
     def basic_qos(self, *args: Any, **kwargs: Any) -> None:
         """Change the prefetch count; there may be room for more now."""

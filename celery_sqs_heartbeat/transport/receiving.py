@@ -51,6 +51,13 @@ class ReceivingChannel(LeasingChannel):
         heartbeat.polled.asked(queue, poll.url)
         return poll
 
+    def drain_events(self, *args: Any, **kwargs: Any) -> Any:
+        """Poll the queues, if there is room for more messages, where there is no event loop."""
+        if self._heartbeat is not None and not self.qos.can_consume():
+            for queue in self._active_queues:
+                self._heartbeat.polled.wait(queue)
+        return super().drain_events(*args, **kwargs)
+
     def basic_cancel(self, consumer_tag: str) -> Any:
         """Stop consuming from a queue."""
         queue = self._tag_to_queue.get(consumer_tag)
@@ -100,8 +107,9 @@ class ReceivingChannel(LeasingChannel):
             parameters["MessageAttributeNames"] = names
         if poll.timeout is not None:
             parameters["VisibilityTimeout"] = poll.timeout
-        client = self.sqs(queue=queue)
         try:
+            # Where a role is to be assumed, that is done here.
+            client = self.sqs(queue=queue)
             with _following(client, poll, lambda: self._note_answer(poll, None)):
                 answer = client.receive_message(**parameters)
         except ClientError as error:
@@ -110,7 +118,8 @@ class ReceivingChannel(LeasingChannel):
             raise Empty from error
         self._note_answer(poll, answer)
         self._tell_of_polls(queue, None)
-        messages = readable(queue, answer)
+        messages = readable(answer)
+        log_unreadable(queue, answer, messages)
         if not messages:
             raise Empty
         if heartbeat.is_ending:
@@ -153,24 +162,32 @@ def _following(client: Any, poll: Poll, note_failure: Callable[[], None]) -> Ite
         client.meta.events.unregister(event, note_sending)
 
 
-def readable(queue: str, answer: Any) -> list[dict[str, Any]]:
-    """Return the messages of an answer that can be leased at all: those with ids."""
+def _messages(answer: Any) -> list[Any]:
     messages = answer.get("Messages") if isinstance(answer, dict) else None
-    readable = [
+    return messages if isinstance(messages, list) else []
+
+
+def readable(answer: Any) -> list[dict[str, Any]]:
+    """Return the messages of an answer that can be leased at all: those with ids."""
+    return [
         message
-        for message in (messages if isinstance(messages, list) else ())
+        for message in _messages(answer)
         if isinstance(message, dict)
         and all(
             isinstance(each := message.get(name), str) and each
             for name in ("MessageId", "ReceiptHandle")
         )
     ]
-    if isinstance(messages, list) and len(readable) < len(messages):
+
+
+def log_unreadable(queue: str, answer: Any, messages: list[dict[str, Any]]) -> None:
+    """Log how many messages of an answer are not among its readable ones."""
+    received = len(_messages(answer))
+    if len(messages) < received:
         logger.error(
             "sqs-heartbeat: %d of %d messages received from %s have no message id or receipt "
             "handle: nothing can be done with them, nor are they lost",
-            len(messages) - len(readable),
-            len(messages),
+            received - len(messages),
+            received,
             queue,
         )
-    return readable

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import socket
+import threading
 import uuid
 from collections.abc import Callable, Iterator
+from queue import Empty
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +20,7 @@ from kombu.transport import SQS
 from celery_sqs_heartbeat.binding import Heartbeat, bind
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.polled import DEAF_AFTER
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -416,10 +420,100 @@ def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
         _httpclient=SimpleNamespace(_curls=[]), receive_message=sign
     )
     brought: list[int] = []
-    desk.channel._get_async(desk.name, 1, brought.append)
-    assert brought == [0]
+    later: list[tuple[Any, ...]] = []
+    desk.channel.hub = SimpleNamespace(call_later=lambda *args: later.append(args))
+    try:
+        desk.channel._get_async(desk.name, 1, brought.append)
+    finally:
+        desk.channel.hub = None
+    # Not at once: kombu before 5.7 would sign again in the event loop's next tick.
+    assert brought == []
+    assert (1, desk.channel._schedule_queue, desk.name) in later
     assert f"receiving from queue {desk.name} fails and is tried on" in caplog.text
     assert "when calling the AssumeRoleWithWebIdentity operation" in caplog.text
+
+
+@pytest.mark.parametrize("way", ["given up", "ending", "closed"])
+def test_a_failed_poll_has_no_successor_where_its_queue_is_polled_otherwise_or_no_more(
+    desk: Desk, way: str
+) -> None:
+    desk.consume(lambda message: None)
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 20, is_given_up=way == "given up")
+    desk.channel._polls[poll] = None
+    if way == "closed":
+        desk.channel.close()
+    desk.channel._heartbeat.is_ending = way == "ending"
+    later: list[tuple[Any, ...]] = []
+    desk.channel.hub = SimpleNamespace(call_later=lambda *args: later.append(args))
+    desk.channel._on_failed_poll(poll, ValueError("no"))
+    desk.channel.hub = None
+    assert later == []
+    assert poll not in desk.channel._polls
+
+
+def test_a_role_that_is_refused_does_not_end_a_worker_without_an_event_loop(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With `sts_role_arn` kombu assumes the role where its client is asked for."""
+    refused: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
+
+    def assume(queue: str | None = None) -> Any:
+        raise ClientError(refused, "AssumeRole")
+
+    got: list[Any] = []
+    desk.consume(got.append)
+    desk.publish("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.channel, "sqs", assume)
+        with pytest.raises(Empty):
+            desk.channel._get_bulk(desk.name)
+    assert "when calling the AssumeRole operation" in caplog.text
+    desk.drain_until(lambda: got)
+
+
+def test_what_the_last_polls_bring_is_released_though_the_log_is_held(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The signal that ends a worker may come while its main thread writes a log line."""
+    caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")
+    desk.consume(lambda message: None)
+    desk.publish("a")
+    channel, released = desk.channel, threading.Event()
+    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=30)
+    answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
+    answer["Messages"].append({"Body": "no id"})
+    channel._tell_of_polls(desk.name, ValueError("no"))
+    channel._heartbeat.is_ending = True
+    release = desk.keeper.release
+
+    def note(*args: Any, **options: Any) -> bool:
+        known = release(*args, **options)
+        released.set()
+        return known
+
+    monkeypatch.setattr(desk.keeper, "release", note)
+    thread = threading.Thread(target=channel._on_answer, args=(poll, answer))
+    with caplog.handler.lock:  # type: ignore[union-attr]
+        thread.start()
+        assert released.wait(PATIENCE)
+    thread.join(PATIENCE)
+    for said in ("works again", "have no message id", "released 1 messages"):
+        assert said in caplog.text
+
+
+def test_a_queue_is_not_deaf_while_a_worker_without_an_event_loop_is_full(desk: Desk) -> None:
+    desk.channel.basic_qos(0, 1, False)
+    got: list[Any] = []
+    desk.consume(got.append)
+    desk.publish("a")
+    desk.drain_until(lambda: got)
+    polled = desk.channel._heartbeat.polled
+    for _ in range(DEAF_AFTER):
+        polled.unanswered(desk.name)
+    assert polled.view()[0].is_deaf
+    with contextlib.suppress(socket.timeout):
+        desk.connection.drain_events(timeout=0.1)
+    assert not polled.view()[0].is_deaf
 
 
 def test_messages_of_a_no_ack_queue_are_not_tracked(desk: Desk) -> None:

@@ -22,7 +22,7 @@ class Watch:
     def __init__(self, desk: Desk, fake: FakeClock) -> None:
         self.channel, self.clock = desk.channel, fake
         self.polled_again: list[int] = []
-        self.channel.hub = SimpleNamespace(call_later=lambda seconds, look: None)
+        self.channel.hub = SimpleNamespace(call_later=lambda *args: None)
         self.poll = Poll(desk.name, desk.url, fake(), 20)
         self.channel._heartbeat.polled = PolledQueues(fake)
         self.channel._heartbeat.polled.asked(desk.name, desk.url)
@@ -109,3 +109,17 @@ def test_an_error_is_no_answer_and_no_silence(watch: Watch) -> None:
     assert watch.channel._on_answer(watch.poll, []) == 0
     (queue,) = watch.channel._heartbeat.polled.view()
     assert (queue.age, queue.unanswered) == (5.0, 0)
+
+
+def test_a_queue_that_waits_for_a_prefetch_slot_is_not_deaf(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watch.watcher.prepared()
+    watch.channel._active_queues.append(watch.poll.queue)
+    polled = watch.channel._heartbeat.polled
+    polled.unanswered(watch.poll.queue)
+    watch.look(1.0, 31)
+    assert polled.view()[0].is_deaf
+    monkeypatch.setattr(watch.channel.qos, "can_consume", lambda: False)
+    watch.channel._schedule_queue(watch.poll.queue)
+    assert not polled.view()[0].is_deaf

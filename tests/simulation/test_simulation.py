@@ -37,6 +37,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
         pytest.param("calm", 0, id="a lease from a long poll was capped at once"),
         pytest.param("calm", 12, id="the last cut extension shortened the lease by its latency"),
         pytest.param("storm", 14, id="a message held up for hours was run"),
+        pytest.param("calm", 19, id="a poll that a reconnect abandoned was called unread"),
     ],
 )
 def test_seeds_that_once_broke_an_invariant_hold(kind: str, seed: int) -> None:

@@ -64,3 +64,26 @@ def test_a_queue_that_is_not_consumed_from_any_more_has_no_age_and_is_not_deaf(
 def test_time_alone_makes_no_queue_deaf(clock: FakeClock, polled: PolledQueues) -> None:
     clock.advance(3600)
     assert not only(polled).is_deaf
+
+
+def test_a_queue_that_waits_for_room_is_not_deaf_and_deaf_again_after_one_more_poll(
+    clock: FakeClock, polled: PolledQueues
+) -> None:
+    polled.unanswered("o")
+    polled.unanswered("o")
+    polled.wait("o")
+    clock.advance(3600)
+    assert not only(polled).is_deaf
+    # Nor by the mere sending of the next.
+    polled.asked("o", URL)
+    assert not only(polled).is_deaf
+    polled.unanswered("o")
+    assert only(polled).is_deaf
+    assert only(polled).unanswered == 3
+
+
+def test_a_queue_that_waits_for_room_before_its_first_poll_is_not_known(
+    polled: PolledQueues,
+) -> None:
+    polled.wait("other")
+    assert only(polled).queue == "orders"

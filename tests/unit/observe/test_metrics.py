@@ -13,6 +13,8 @@ from celery_sqs_heartbeat.core.calls import Outcome
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.observe.metrics import Metrics
+from celery_sqs_heartbeat.polled import PolledQueues
+from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.observed import Observed
 from tests.unit.observe.happening import event, one_of_each
 
@@ -75,6 +77,21 @@ def test_every_metric_of_the_catalogue_is_shown_under_its_name() -> None:
 def test_each_kind_of_event_is_counted(kind: EventKind, name: str, labels: dict[str, str]) -> None:
     metrics = count(event(kind), event(kind, call_number=2))
     assert value(metrics, name, queue="orders", **labels) == 2
+
+
+def test_queues_of_the_same_name_in_two_accounts_or_regions_are_one_series() -> None:
+    scene, fake = Observed(), FakeClock()
+    polled = PolledQueues(fake)
+    scene.metrics.watch(scene.keeper, polled=polled)
+    polled.asked("a", "https://sqs.eu-west-1.example/1/same")
+    fake.advance(5)
+    polled.asked("b", "https://sqs.us-east-1.example/2/same")
+    polled.unanswered("a")
+    polled.unanswered("b")
+    assert value(scene.metrics, "polls_unanswered_total", queue="same") == 2
+    assert value(scene.metrics, "last_answered_poll_age_seconds", queue="same") == 5
+    polled.rest_all()
+    assert value(scene.metrics, "last_answered_poll_age_seconds", queue="same") is None
 
 
 def test_a_lease_that_was_given_up_after_its_expiry_is_lost_once() -> None:

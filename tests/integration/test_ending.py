@@ -1,0 +1,34 @@
+"""The polls that are open when a worker ends, read on a thread of their own."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from kombu.asynchronous import Hub, get_event_loop, set_event_loop
+from kombu.asynchronous.http import Client
+
+from celery_sqs_heartbeat import clock
+from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.transport.ending import LastPolls
+from tests.support.waiting import PATIENCE
+
+
+@pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
+def test_the_last_polls_are_read_though_a_signal_came_amid_the_writing_of_a_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")
+    before, hub = get_event_loop(), Hub()
+    set_event_loop(hub)
+    try:
+        client = Client(hub)
+        if not hasattr(client, "_curls"):
+            pytest.skip("kombu 5.5 blocks in each poll")
+        with caplog.handler.lock:  # type: ignore[union-attr]
+            polls = LastPolls(client, [Poll("q", "url", clock.now(), 20, is_sent=True)])
+            assert polls._has_ended.wait(PATIENCE)
+        assert "receiving ends" in caplog.text
+    finally:
+        hub.close()
+        set_event_loop(before)
