@@ -55,7 +55,9 @@ def run(
 
 
 def _command(suite: Suite, plugins: Sequence[str]) -> list[str]:
-    pytest = [sys.executable, "-m", "pytest", "-v", "--timeout", str(TIMEOUT)]
+    # Native tracebacks: pytest's own parse the sources, on which Python 3.11 fails where the
+    # stack is deep ("AST constructor recursion depth mismatch"), and the whole run ends.
+    pytest = [sys.executable, "-m", "pytest", "-v", "--tb=native", "--timeout", str(TIMEOUT)]
     # Tests that fail are run again by us, and only those.
     loaded = ("no:cacheprovider", "no:rerunfailures", "tests.peers.plugins.outcomes", *plugins)
     return [
