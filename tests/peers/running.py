@@ -22,6 +22,9 @@ TIMEOUT = 300
 #: pytest's exit codes of a run that came to its end: all passed, some failed.
 _CAME_TO_AN_END = (0, 1)
 
+#: Celery's tests start `celery` by its name.
+_PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
 
 def run(
     suite: Suite, folder: Path, log: Path, plugins: Sequence[str], tests: Sequence[str] = ()
@@ -42,7 +45,7 @@ def run(
         done = subprocess.run(
             [*_command(suite, plugins), *(tests or suite.paths)],
             cwd=folder,
-            env={**os.environ, **SAFE_ENV, **env, "PEERS_OUTCOMES": str(outcomes)},
+            env={**os.environ, **SAFE_ENV, **env, "PATH": _PATH, "PEERS_OUTCOMES": str(outcomes)},
             stdin=subprocess.DEVNULL,
             stdout=writing,
             stderr=subprocess.STDOUT,
