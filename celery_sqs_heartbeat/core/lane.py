@@ -80,8 +80,11 @@ class Lane:
         """Return from when on there is room for a call; None where an answer must come first."""
         if self.in_flight >= (MAX_CALLS_PER_LANE if self.probe_at is None else 1):
             return None
-        while self._stuck and (oldest := next(iter(self._stuck.values()))) <= now - STUCK_SECONDS:
-            del self._stuck[next(iter(self._stuck))]
+        while self._stuck:
+            number, since = next(iter(self._stuck.items()))
+            if since + STUCK_SECONDS > now:
+                break
+            del self._stuck[number]
         free_at = now if self.probe_at is None else max(now, self.probe_at)
         if self.in_flight + len(self._stuck) >= MAX_STUCK_PER_LANE:
             oldest = next(iter(self._stuck.values()))

@@ -168,10 +168,9 @@ class Settler:
         if refusals is None:
             self._book.report(EventKind.PERMISSION_DENIED, answer.entry.lease, now, answer)
             refusals = self._refusals[key] = _Refusals()
-        elif answer.call.planned_at <= refusals.last_at:
-            # It was sent before the answer to the last one was in.
-            return
-        refusals.count, refusals.last_at = refusals.count + 1, now
+        # One that was sent before the answer to the last was in is no other refusal.
+        if answer.call.planned_at > refusals.last_at:
+            refusals.count, refusals.last_at = refusals.count + 1, now
         if kind is CallKind.CHANGE_VISIBILITY:
             pause = policy.probe_delay(refusals.count, jitter=self._jitter())
             self._book.refuse(*key, now + pause)

@@ -62,6 +62,19 @@ def test_no_extension_follows_a_release_even_if_the_task_succeeds_after_all() ->
     assert booking.plan() == []
 
 
+def test_a_queue_that_refuses_one_of_two_calls_is_probed_though_the_other_was_unclear() -> None:
+    booking = Booking()
+    for number in range(30):
+        booking.receive(f"m{number}")
+    booking.now = 1020.0
+    first, second, third = booking.plan()
+    booking.settle(first, Outcome.DENIED)
+    booking.settle(second, Outcome.UNKNOWN)
+    booking.settle(third, Outcome.DENIED)
+    booking.now += 0.5
+    assert len(booking.one_call().entries) == 1
+
+
 def test_a_lost_lease_is_not_taken_for_ours_when_a_permission_comes_back() -> None:
     booking = Booking()
     booking.receive("lost")

@@ -174,7 +174,7 @@ class World:
         return [
             since
             for call, _, since in self.given_up
-            if (call.queue_url, call.kind) == (queue_url, kind) and since > now - STUCK
+            if (call.queue_url, call.kind) == (queue_url, kind) and since + STUCK > now
         ]
 
     def waits_until(self, call: Call) -> float:
