@@ -34,7 +34,8 @@ class Agenda:
         self._due_entry = due_entry
         self._lanes: dict[tuple[str, CallKind], Lane] = {}
         self._numbers = itertools.count(1)
-        self._out: dict[int, Call] = {}
+        #: By number, each call that waits for its answer, and until when.
+        self._out: dict[int, tuple[Call, float]] = {}
 
     @property
     def in_flight(self) -> int:
@@ -83,7 +84,7 @@ class Agenda:
 
     def overdue(self, now: float) -> list[Call]:
         """Return the calls whose answers were waited for long enough."""
-        return [call for call in self._out.values() if now >= _deadline(call)]
+        return [call for call, deadline in self._out.values() if now >= deadline]
 
     def note_stuck(self, call: Call, now: float) -> None:
         """Note that a call which is over for its leases still hangs."""
@@ -99,7 +100,7 @@ class Agenda:
 
     def next_due(self, now: float, room: int) -> float:
         """Return when there is next something to do, with that much room; infinity for never."""
-        times = [_deadline(call) for call in self._out.values()]
+        times = [deadline for _, deadline in self._out.values()]
         if room > 0:
             dues = (lane.next_due(now) for lane in self._lanes.values())
             times += [due for due in dues if due is not None]
@@ -110,7 +111,7 @@ class Agenda:
         for entry in entries:
             entry.lease.call = call
         lane.in_flight += 1
-        self._out[call.number] = call
+        self._out[call.number] = (call, _deadline(call))
         return call
 
     def _most_urgent_lane(self, now: float) -> Lane | None:

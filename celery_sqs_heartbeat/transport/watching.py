@@ -24,7 +24,7 @@ class WatchingChannel(ReceivingChannel):
 
     A poll that is given up stays open for as long again: an answer that was only held up is
     leased like any other. Then curl is to abort it, or the connections of a queue that is
-    never answered would use up all that kombu has. What comes after that is seen by nobody,
+    never answered would use up all that kombu has. What comes after that is not read,
     and comes back when its visibility timeout ends.
     """
 
