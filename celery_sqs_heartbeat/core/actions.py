@@ -41,12 +41,12 @@ def urgency(lease: Lease) -> float:
     """Return the rank of a lease among those that are due; lower goes first.
 
     An extension ranks by its expiry, so that a retry keeps its place. A release or a
-    delete ranks by the moment it was asked for, and so goes before the extensions that
-    were not yet due then.
+    delete ranks by the moment it is due, and so goes before the extensions that are not
+    yet due then; a retry lines up again behind those that wait for their first try.
     """
     if next_action(lease) is Action.EXTEND:
         return lease.expires_at - lease.terms.threshold
-    return lease.asked_at
+    return lease.end_at
 
 
 def entry_for(lease: Lease, now: float) -> Entry | None:

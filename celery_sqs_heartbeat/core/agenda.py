@@ -86,6 +86,10 @@ class Agenda:
         """Return the calls whose answers were waited for long enough."""
         return [call for call, deadline in self._out.values() if now >= deadline]
 
+    def note_answer(self, call: Call, now: float) -> None:
+        """Note that a call came back in time."""
+        self._lanes[call.queue_url, call.kind].note_answer(now)
+
     def note_stuck(self, call: Call, now: float) -> None:
         """Note that a call which is over for its leases still hangs."""
         self._lanes[call.queue_url, call.kind].add_stuck(call.number, now)

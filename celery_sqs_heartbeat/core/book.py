@@ -236,25 +236,14 @@ class LeaseBook:
         """
         calls = self._agenda.overdue(now)
         for call in calls:
-            self.settle(call, [Outcome.UNKNOWN] * len(call.entries), now)
+            self._settle(call, [Outcome.UNKNOWN] * len(call.entries), now)
             self._agenda.note_stuck(call, now)
         return calls
 
     def settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
         """Take in what SQS answered to each entry of a call, in their order."""
-        is_late = not self._agenda.end(call)
-        if not is_late:
-            self._settler.note_answers(call, outcomes, now)
-        for entry, outcome in zip(call.entries, outcomes, strict=True):
-            lease = entry.lease
-            # After a redelivery the answer speaks of a handle that no longer counts.
-            if self.holds(lease) and entry.receipt_handle == lease.receipt_handle:
-                if is_late:
-                    self._settler.settle_late(entry, outcome, call, now)
-                else:
-                    self._settler.settle(entry, outcome, call, now)
-            if self.holds(lease):
-                self.schedule(lease)
+        if self._settle(call, outcomes, now):
+            self._agenda.note_answer(call, now)
 
     @property
     def in_flight(self) -> int:
@@ -321,6 +310,22 @@ class LeaseBook:
         """Note an event for `take_events`."""
         self._events.append(Event.of(kind, lease, now, answer, cause))
         self._has_news = self._has_news or kind not in _NO_NEWS
+
+    def _settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> bool:
+        is_late = not self._agenda.end(call)
+        if not is_late:
+            self._settler.note_answers(call, outcomes, now)
+        for entry, outcome in zip(call.entries, outcomes, strict=True):
+            lease = entry.lease
+            # After a redelivery the answer speaks of a handle that no longer counts.
+            if self.holds(lease) and entry.receipt_handle == lease.receipt_handle:
+                if is_late:
+                    self._settler.settle_late(entry, outcome, call, now)
+                else:
+                    self._settler.settle(entry, outcome, call, now)
+            if self.holds(lease):
+                self.schedule(lease)
+        return not is_late
 
     def _want_done(self, lease: Lease, now: float) -> None:
         lease.want(State.DONE, now, due=now + policy.GATHER_SECONDS)

@@ -14,8 +14,9 @@ MAX_CALLS_PER_LANE = 4
 #: The same with calls that were given up and have not come back: each of them occupies a thread,
 #: and the other queues need theirs.
 MAX_STUCK_PER_LANE = 6
-#: After so many seconds a call that was given up does not count any more. What hangs ends by
-#: then: botocore renews credentials for up to 5 times 60 s.
+#: A queue with that many is tried again, by one call, after so many seconds, and after twice as
+#: many each time that this one hangs, too. Most of what hangs has ended by then: botocore renews
+#: credentials for up to 5 times 60 s.
 STUCK_SECONDS = 300.0
 #: Leases that can't join a call which are looked past while filling it up.
 _MAX_PASSED_OVER = 10
@@ -65,6 +66,11 @@ class Lane:
         """Note that a call which was given up has come back."""
         self._stuck.pop(number, None)
 
+    def note_answer(self, now: float) -> None:
+        """Note that a call came back in time: what has hung for long says nothing any more."""
+        recent = {n: since for n, since in self._stuck.items() if since + STUCK_SECONDS > now}
+        self._stuck = recent
+
     def may_call(self, now: float) -> bool:
         """Return whether another call may be made: of a queue that refuses, one at a time."""
         free_at = self._free_at(now)
@@ -80,15 +86,12 @@ class Lane:
         """Return from when on there is room for a call; None where an answer must come first."""
         if self.in_flight >= (MAX_CALLS_PER_LANE if self.probe_at is None else 1):
             return None
-        while self._stuck:
-            number, since = next(iter(self._stuck.items()))
-            if since + STUCK_SECONDS > now:
-                break
-            del self._stuck[number]
+        if self.in_flight and self.in_flight + len(self._stuck) >= MAX_STUCK_PER_LANE:
+            return None
         free_at = now if self.probe_at is None else max(now, self.probe_at)
-        if self.in_flight + len(self._stuck) >= MAX_STUCK_PER_LANE:
-            oldest = next(iter(self._stuck.values()))
-            free_at = max(free_at, oldest + STUCK_SECONDS)
+        beyond = len(self._stuck) - MAX_STUCK_PER_LANE
+        if beyond >= 0:
+            free_at = max(free_at, max(self._stuck.values()) + STUCK_SECONDS * 2**beyond)
         return free_at
 
     def most_urgent(self) -> float | None:

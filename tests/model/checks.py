@@ -9,7 +9,7 @@ from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry
 from celery_sqs_heartbeat.core.lane import MAX_CALLS_PER_LANE
 from celery_sqs_heartbeat.core.lease import Lease, Standing
 from tests.model.placing import Place, handles, in_flight, places, probes
-from tests.model.truth import MOST_STUCK, STUCK, TWELVE_HOURS, Held, Window, World
+from tests.model.truth import TWELVE_HOURS, Held, Window, World
 
 #: Of a message that is to be deleted, only while that waits for no probe.
 EXTENDABLE = {
@@ -107,8 +107,7 @@ def _check_next_due(
         probe_at = probes(book).get((place.queue_url, place.kind), -math.inf)
         most = MAX_CALLS_PER_LANE if probe_at == -math.inf else 1
         out = world.in_flight(place.queue_url, place.kind)
-        stuck = world.stuck(place.queue_url, place.kind, now)
-        free_at = stuck[0] + STUCK if out + len(stuck) >= MOST_STUCK else -math.inf
+        free_at = world.free_at(place.queue_url, place.kind)
         if out < most:
             dues.append(max(now if place.due is None else place.due, probe_at, free_at))
     dues += [
@@ -127,7 +126,7 @@ def check_call(call: Call, world: World, now: float) -> None:
     assert 1 <= len(call.entries) <= (1 if is_probe else 10)
     out = world.in_flight(call.queue_url, call.kind)
     assert not (is_probe and out)
-    assert out + len(world.stuck(call.queue_url, call.kind, now)) < MOST_STUCK
+    assert world.free_at(call.queue_url, call.kind) <= now
     assert call.planned_at == now
     assert {entry.lease.queue_url for entry in call.entries} == {call.queue_url}
     assert len({entry.receipt_handle for entry in call.entries}) == len(call.entries)

@@ -5,6 +5,7 @@ Written from the documents, not from the book; open where the book is free to ch
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Outcome
@@ -19,7 +20,7 @@ LONGEST_PAUSE = 5.0
 REFUSED_DELETE_PAUSE = 30.0
 GATHER = 0.05
 TWELVE_HOURS = 43_200.0
-#: For how long a call that was given up counts, in seconds, and how many hang in a queue at most.
+#: How many calls hang in a queue before it gets a pause, and how long the first one is, in seconds.
 STUCK = 300.0
 MOST_STUCK = 6
 #: How long a call is waited for, by the smallest threshold in it, both in seconds.
@@ -152,6 +153,8 @@ class World:
         self.finished: set[Key] = set()
         self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
         self.given_up: list[tuple[Call, tuple[Held, ...], float]] = []
+        #: When a call of a queue and kind last came back in time.
+        self.answered_at: dict[tuple[str, CallKind], float] = {}
         self.released: set[str] = set()
         #: Queues that ever refused to change a visibility, and those that did so last.
         self.denied: set[str] = set()
@@ -169,13 +172,19 @@ class World:
             (queue_url, kind)
         )
 
-    def stuck(self, queue_url: str, kind: CallKind, now: float) -> list[float]:
-        """Return since when calls have hung that were given up, the longest first."""
-        return [
+    def free_at(self, queue_url: str, kind: CallKind) -> float:
+        """Return from when on a call may be made, as far as others that hang have their say."""
+        out = self.in_flight(queue_url, kind)
+        key = (queue_url, kind)
+        answered_at = self.answered_at.get(key, -math.inf)
+        stuck = [
             since
             for call, _, since in self.given_up
-            if (call.queue_url, call.kind) == (queue_url, kind) and since + STUCK > now
+            if (call.queue_url, call.kind) == key and since + STUCK > answered_at
         ]
+        if out + len(stuck) < MOST_STUCK:
+            return -math.inf
+        return math.inf if out else stuck[-1] + STUCK * 2 ** (len(stuck) - MOST_STUCK)
 
     def waits_until(self, call: Call) -> float:
         """Return until when the answer to a call is waited for."""

@@ -77,7 +77,7 @@ class Attributes:
         self._plan()
         timeout = max(SHORTEST, int(self._first * self._random.choice(FACTORS)))
         self._world.disturb("queue", "has another visibility timeout")
-        self._world.queue.options.visibility_timeout = timeout
+        self._world.queues[0].options.visibility_timeout = timeout
         self.used.add(timeout)
 
     def _read(self, *, may_fail: bool) -> QueueAttributes:
@@ -85,4 +85,4 @@ class Attributes:
         if may_fail and self._random.random() < READ_FAILS:
             self._world.disturb("queue", "does not tell its attributes")
             raise TimeoutError
-        return QueueAttributes(self._world.queue.options.visibility_timeout)
+        return QueueAttributes(self._world.queues[0].options.visibility_timeout)

@@ -18,10 +18,15 @@ LASTS = (0.3, 0.8, 1.5, 4.0)
 
 @dataclass(frozen=True)
 class Hang:
-    """How much longer one call takes on its ways, in seconds; infinity for ever."""
+    """How much longer one call takes on its ways, in seconds; infinity for ever.
+
+    Attributes:
+        fails_after: When it ends without an answer, in seconds after its sending.
+    """
 
     there: float = 0.0
     back: float = 0.0
+    fails_after: float = math.inf
 
 
 class Hangs:

@@ -36,7 +36,7 @@ class Network:
                 whether the caller has given up already.
             answered: Told of the answer, when it is back in time.
             lost: Told that there was none in time. One of the two is called, once, unless
-                the call hangs: then it is `answered`, if ever.
+                the call hangs: then it ends late, if ever.
         """
         fault = self._faults.of(operation)
         begin = self._clock()
@@ -59,8 +59,9 @@ class Network:
                 back = self._faults.travel_time(operation) + hang.back
                 self._clock.at(self._clock() + back, deliver)
 
-        if hang is NONE:
-            self._clock.at(begin + timeout, give_up)
+        fails_after = timeout if hang is NONE else hang.fails_after
+        if fails_after < math.inf:
+            self._clock.at(begin + fails_after, give_up)
         if not self._faults.happens(fault.lost_request) and hang.there < math.inf:
             there = self._faults.travel_time(operation) + hang.there
             self._clock.at(begin + there, lambda: arrive(answer, is_over))

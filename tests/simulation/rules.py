@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, Action, Call
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, Lease, Standing
-from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 from tests.simulation.truth import MessageTruth, Violation
 
 #: Two clocks that are added up in another order differ by less.
@@ -53,13 +52,13 @@ class CallRules:
                 self._deletes[entry.receipt_handle] -= 1
 
 
-def check_belief(lease: Lease, queue: SimulatedQueue, truth: MessageTruth, drift: float) -> None:
+def check_belief(lease: Lease, truth: MessageTruth, drift: float) -> None:
     """Check that a lease is never believed to last longer than it does.
 
     Args:
         drift: Seconds that the worker's clock has missed while its machine was suspended.
     """
-    message = queue.messages.get(lease.message_id)
+    message = truth.message
     if (
         message is None
         or lease.standing is not Standing.OURS

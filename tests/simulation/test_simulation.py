@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from celery_sqs_heartbeat.core import lane
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.unsettled import Unsettled
 from tests.simulation.polls import Polls
@@ -27,6 +28,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     assert tally.disturbances["loses a task's end"] > 100
     assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
     assert "last poll brings a message" in tally.disturbances
+    assert tally.disturbances["a call of a queue that hangs"] > 1_000
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
 
@@ -38,6 +40,8 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
         pytest.param("calm", 12, id="the last cut extension shortened the lease by its latency"),
         pytest.param("storm", 14, id="a message held up for hours was run"),
         pytest.param("calm", 19, id="a poll that a reconnect abandoned was called unread"),
+        pytest.param("calm", 15, id="a queue that hung for hours took the threads of another"),
+        pytest.param("storm", 29, id="deletes that failed over and over held up a new one"),
     ],
 )
 def test_seeds_that_once_broke_an_invariant_hold(kind: str, seed: int) -> None:
@@ -66,6 +70,15 @@ def test_a_worker_that_does_not_read_its_last_poll_takes_messages_along(
     assert "ended without reading" in failure
 
 
+def test_a_queue_that_hangs_without_a_pause_takes_the_threads_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lane, "STUCK_SECONDS", 0.0)
+    _, _, failure = simulate(2_000, 3)
+    assert failure is not None
+    assert "waits for a thread, though its queue answers" in failure
+
+
 def test_one_seed_reproduces_everything() -> None:
     first, second = World("storm", 3), World("storm", 3)
     assert first.run() == second.run()
@@ -73,11 +86,11 @@ def test_one_seed_reproduces_everything() -> None:
 
 
 def test_a_failure_names_its_message_and_how_to_see_it_again() -> None:
-    world = World("storm", 3)
+    world = World("storm", 2)
     world.run()
     message_id = next(named for _, _, what, named in reversed(world.trace) if what == "begins")
-    text = report(world, "storm", 3, AssertionError(f"2: {message_id} runs again"))
-    assert "Replay it: python -m tests.simulation --replay storm 3" in text
+    text = report(world, "storm", 2, AssertionError(f"2: {message_id} runs again"))
+    assert "Replay it: python -m tests.simulation --replay storm 2" in text
     assert f"2: {message_id[:8]} runs again" in text
     assert f"begins                   {message_id[:8]}" in text
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from celery_sqs_heartbeat.testing.message import SimulatedMessage
+from celery_sqs_heartbeat.testing.queue import SimulatedQueue
+
 
 class Violation(AssertionError):
     """An invariant does not hold."""
@@ -30,12 +33,18 @@ class MessageTruth:
     """
 
     message_id: str
+    queue: SimulatedQueue
     is_poison: bool = False
     succeeded: bool = False
     is_deleted: bool = False
     running: list[Execution] = field(default_factory=list)
     executions: int = 0
     excuses: set[str] = field(default_factory=set)
+
+    @property
+    def message(self) -> SimulatedMessage | None:
+        """As it is in its queue now, or None once it has left it."""
+        return self.queue.messages.get(self.message_id)
 
 
 @dataclass

@@ -14,13 +14,13 @@ from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.unsettled import LOOK_SECONDS
+from tests.simulation.consumer import Consumer
 from tests.simulation.network import NONE
-from tests.simulation.polls import LONGEST_POLL, Deliver
 from tests.simulation.profile import patience
 from tests.simulation.rules import EPSILON, CallRules
 from tests.simulation.swallowing import Net
+from tests.simulation.threads import Threads
 from tests.simulation.truth import Execution
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 #: Longest sleep of the keeper: it is woken for whatever is due.
 LONG = 1e9
+#: The most that one poll brings (SQS API reference, ReceiveMessage).
+MAX_MESSAGES = 10
 
 
 class SimulatedWorker:
@@ -47,7 +49,7 @@ class SimulatedWorker:
         self.life = 0
         self.suspended = 0.0
         self._paused_until = 0.0
-        self._ended_life: int | None = None
+        self.ended_life: int | None = None
         self.start()
 
     def start(self) -> None:
@@ -55,16 +57,13 @@ class SimulatedWorker:
         self.life += 1
         self.is_up = True
         self.is_stopping = False
-        self._is_polling = False
-        self._make_last: Callable[[], None] | None = None
-        self._polls_until = 0.0
-        self._poll_waits = 0
         self._queued: deque[dict[str, Any]] = deque()
         self.running: dict[str, Execution] = {}
         self._step_at: float | None = None
         self._rules = CallRules()
         self._given_up: set[Call] = set()
-        self._terms = self.world.attributes.known_to(self)
+        self._threads = Threads(self._note_wait)
+        self.terms = self.world.attributes.known_to(self)
         self._patience = self.world.profile.call_timeout
         self._sqs = BotoSqs(self.world.refusals)
         self.keeper = LeaseKeeper(
@@ -76,7 +75,8 @@ class SimulatedWorker:
             dispatcher=self,
         )
         self._net = Net(self.world, self.keeper)
-        self._go_on()
+        self._consumers = self._new_consumers()
+        self.go_on()
 
     def now(self) -> float:
         """Return the worker's monotonic clock, which a suspended machine stops."""
@@ -101,7 +101,8 @@ class SimulatedWorker:
         excuse = "suspend" if is_suspend else "pause"
         for lease in self.keeper._book.leases():
             self.world.truth[lease.message_id].excuses.add(excuse)
-        self._paused_until = self.world.clock() + seconds
+        # What waits for the end of an earlier pause is not held up longer than the rest.
+        self._paused_until = max(self._paused_until, self.world.clock() + seconds)
         if is_suspend:
             self.suspended += seconds
 
@@ -113,26 +114,20 @@ class SimulatedWorker:
         if self.is_stopping:
             return
         self.world.disturb(self.name, "reconnects")
-        self._is_polling = False
         self.life += 1
+        self._consumers = self._new_consumers()
         self._return_unstarted()
-        self._go_on()
+        self.go_on()
 
     def stop(self) -> None:
         """Shut down warmly: start nothing more, end with the last task."""
         self.world.disturb(self.name, "shuts down")
         self.is_stopping = True
         self._return_unstarted()
-        if self._is_polling and self._make_last and self.reads_last_poll:
-            self.world.disturb(self.name, "shuts down amid a poll")
-            self._make_last()
-            # And a while for the answer to be carried.
-            wait = self._poll_waits + 3 * self.world.profile.call_timeout
-            self._polls_until = self.world.clock() + wait
-            self.world.clock.at(
-                self._polls_until, partial(self._when_awake, self.keeper, self._go_on)
-            )
-        self._go_on()
+        if self.reads_last_poll:
+            for consumer in self._consumers:
+                consumer.end()
+        self.go_on()
 
     # -- The keeper's dispatcher ------------------------------------------------------
 
@@ -148,45 +143,69 @@ class SimulatedWorker:
             self.world.wake_polls()
 
         def answered(outcomes: list[Outcome]) -> None:
+            self._threads.end(call)
             if call not in self._given_up:
                 self._rules.answered(call)
             settle(outcomes)
             self.world.settled(self, call, outcomes)
-            self._go_on()
+            self.go_on()
+
+        def failed() -> None:
+            answered([Outcome.UNKNOWN] * len(call.entries))
 
         process = self.keeper
-        self.world.network.carry(
-            operation,
-            arrive,
-            lambda outcomes: self._when_awake(process, partial(answered, outcomes)),
-            lambda: self._when_awake(
-                process, partial(answered, [Outcome.UNKNOWN] * len(call.entries))
-            ),
-            self._patience,
-            self.world.hangs.draw(self.name) or NONE,
-        )
+        hang = self.world.outage.draw(self.name, call) or self.world.hangs.draw(self.name) or NONE
+
+        def begin() -> None:
+            if call in self._given_up:
+                # It waited for a thread until then.
+                self.when_awake(process, failed)
+                return
+            self.world.network.carry(
+                operation,
+                arrive,
+                lambda outcomes: self.when_awake(process, partial(answered, outcomes)),
+                lambda: self.when_awake(process, failed),
+                self._patience,
+                hang,
+            )
+
+        self._threads.submit(call, begin)
 
     def give_up(self, call: Call) -> None:
         """Wait for a call no more; its answer is carried back whenever it comes."""
         self._given_up.add(call)
+        self._threads.give_up(call)
         self._rules.answered(call)
         self.world.unanswered(call)
 
     def close(self) -> None:
         """Nothing to close."""
 
+    def _note_wait(self, call: Call) -> None:
+        """Judge a call that waits for a thread: one queue must not take them all."""
+        if call.queue_url == self.world.queues[0].url:
+            self.world.fail(f"a call of {self.name} waits for a thread, though its queue answers")
+
     # -- Its life -----------------------------------------------------------------------
 
-    def _when_awake(self, process: LeaseKeeper, job: Callable[[], None]) -> None:
+    def hurry(self, threshold: float) -> None:
+        """Give calls up in time for such a lease, as a worker's clients are hurried."""
+        self._patience = min(self._patience, patience(threshold))
+
+    def when_awake(self, process: LeaseKeeper, job: Callable[[], None]) -> None:
         """Run a job of that process now, or once it goes on; never in another process."""
         if process is not self.keeper or not self.is_up:
             return
         if self.world.clock() < self._paused_until:
-            self.world.clock.at(self._paused_until, lambda: self._when_awake(process, job))
+            self.world.clock.at(self._paused_until, lambda: self.when_awake(process, job))
         else:
             job()
 
-    def _go_on(self) -> None:
+    def _new_consumers(self) -> list[Consumer]:
+        return [Consumer(self, queue) for queue in self.world.queues]
+
+    def go_on(self) -> None:
         """Start what can be started, poll when there is room, and let the keeper work."""
         while self._queued and len(self.running) < self.world.profile.concurrency:
             self._begin(self._queued.popleft())
@@ -196,79 +215,43 @@ class SimulatedWorker:
             # A hair later: the two clocks are added up in another order.
             self.world.clock.at(
                 due + self.suspended + EPSILON,
-                partial(self._when_awake, self.keeper, partial(self._step, due)),
+                partial(self.when_awake, self.keeper, partial(self._step, due)),
             )
         if self.is_stopping:
             if not self.running:
                 self._net.close()
-            is_reading = self._is_polling and self.world.clock() < self._polls_until
+            is_reading = any(consumer.is_reading for consumer in self._consumers)
             if not self.running and not self.keeper.ending and not is_reading:
                 self._end()
-        elif not self._is_polling and self._room() > 0:
-            self._poll()
+            return
+        for consumer in self._consumers:
+            if not consumer.is_polling and (room := self._room()) > 0:
+                consumer.poll(min(room, MAX_MESSAGES))
 
     def _step(self, due: float) -> None:
         if due != self._step_at:
             # An earlier one took its place.
             return
         self._step_at = None
-        self._go_on()
+        self.go_on()
 
     def _room(self) -> int:
         return self.world.profile.prefetch - len(self._queued) - len(self.running)
 
-    def _poll(self) -> None:
-        self._is_polling = True
-        sent_at, life, process = self.now(), self.life, self.keeper
-        suspended = self.suspended
-        count, url = min(self._room(), 10), self.world.queue.url
-        timeout = self._terms.asked(url, url)
-        # As its clients are hurried: a call must fail while its leases still have a margin.
-        self._patience = min(self._patience, patience(self._terms.of(url, timeout).threshold))
-
-        def answered(messages: list[dict[str, Any]], skipped: float) -> None:
-            if life != self.life:
-                return
-            self._is_polling = False
-            late(messages, skipped)
-
-        def late(messages: list[dict[str, Any]], skipped: float) -> None:
-            if life != self.life:
-                return
-            for message in messages:
-                if suspended != self.suspended:
-                    self.world.truth[message["MessageId"]].excuses.add("suspend")
-                self._receive(message, timeout, sent_at + skipped)
-            self._go_on()
-
-        def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:
-            # Not one that a lost channel abandoned: its connection was closed long before.
-            if messages and life == self._ended_life and take is answered:
-                self.world.fail(f"{self.name} ended without reading {len(messages)} messages")
-            self._when_awake(process, partial(take, messages, skipped))
-
-        wait = self._poll_waits = self._terms.longest_wait(url, timeout, LONGEST_POLL)
-        self._make_last = None
-        if self.world.loses_poll():
-            poll = Poll("q", url, sent_at, wait, count, timeout)
-            self.world.lose_poll(self.name, poll, partial(deliver, late))
-            if self.gives_up_polls:
-                give_up = partial(deliver, answered, [], 0.0)
-                self.world.clock.at(self.world.clock() + poll.patience, give_up)
-        else:
-            self._make_last = self.world.poll(count, wait, timeout, partial(deliver, answered))
-
-    def _receive(self, message: dict[str, Any], timeout: int | None, sent_at: float) -> None:
+    def receive(
+        self, url: str, message: dict[str, Any], timeout: int | None, sent_at: float
+    ) -> None:
+        """Book a message that a poll has brought, and queue it for its task."""
         self.world.received(message)
-        url = self.world.queue.url
         receipt = self.keeper.receive(
             url,
             message,
-            terms=self._terms.of(url, timeout),
+            terms=self.terms.of(url, timeout),
             hidden_for=timeout or 0,
             sent_at=sent_at,
         )
         self.world.log(self.name, f"receives {receipt.value}", message["MessageId"])
+        self.world.note_refused(self)
         if receipt is not Receipt.NEW:
             return
         if self.is_stopping:
@@ -289,7 +272,7 @@ class SimulatedWorker:
         process = self.keeper
         self.world.clock.at(
             self.world.clock() + seconds,
-            lambda: self._when_awake(process, partial(self._finish, execution)),
+            lambda: self.when_awake(process, partial(self._finish, execution)),
         )
 
     def _finish(self, execution: Execution) -> None:
@@ -299,18 +282,18 @@ class SimulatedWorker:
             self.world.disturb(self.name, "loses a task's end")
             self.world.clock.at(
                 self.world.clock() + LOOK_SECONDS,
-                partial(self._when_awake, self.keeper, self._look),
+                partial(self.when_awake, self.keeper, self._look),
             )
         elif self.world.succeeds(execution):
             self.keeper.done(execution.handle)
         else:
             self.keeper.release(execution.handle, self.world.release_delay())
         self._net.end(execution.handle)
-        self._go_on()
+        self.go_on()
 
     def _look(self) -> None:
         self._net.look()
-        self._go_on()
+        self.go_on()
 
     def _return_unstarted(self) -> None:
         while self._queued:
@@ -319,7 +302,7 @@ class SimulatedWorker:
     def _end(self) -> None:
         if self.is_stopping and len(self.keeper):
             self.world.fail(f"8: {self.name} ends with {len(self.keeper)} leases")
-        self._ended_life = self.life if self.is_stopping else None
+        self.ended_life = self.life if self.is_stopping else None
         self.is_up = False
         self.running.clear()
         self.world.clock.at(self.world.clock() + self.world.restart_seconds(), self.start)

@@ -11,12 +11,14 @@ from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outco
 from celery_sqs_heartbeat.core.lease import Standing
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
-from celery_sqs_heartbeat.testing.queue import QueueOptions
+from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
 from celery_sqs_heartbeat.transport.base import Poll
 from tests.simulation import disturbances
 from tests.simulation.attributes import Attributes
 from tests.simulation.hangs import Hangs
 from tests.simulation.network import Network
+from tests.simulation.outage import EXCUSE as HANGING
+from tests.simulation.outage import Outage, has_two_queues
 from tests.simulation.polls import Deliver, Polls
 from tests.simulation.profile import draw
 from tests.simulation.refusals import Refusals
@@ -36,7 +38,7 @@ RETRIES = 1.15
 UNANSWERED = 0.03
 #: In a calm world nothing else may bring a message twice: its faults leave every lease
 #: time enough to be kept.
-CALM_EXCUSES = {"worker died", "capped"}
+CALM_EXCUSES = {"worker died", "capped", HANGING}
 
 
 class World:
@@ -64,32 +66,20 @@ class World:
         self.sqs = SimulatedSqs(self.clock, seed=seed, faults=self.faults, epoch=0.0)
         self.sqs.on_delete = self._on_delete
         self.dead_letters = self.sqs.new_queue("dead")
-        self.queue = self.sqs.new_queue(
-            "q.fifo" if profile.is_fifo else "q",
-            QueueOptions(
-                visibility_timeout=profile.terms.visibility_timeout,
-                max_receive_count=profile.max_receive_count,
-                dead_letters=self.dead_letters,
-                late_extension=profile.late_extension,
-                duplicate_rate=profile.duplicate_rate,
-            ),
-        )
+        self.queues = [self._new_queue("q")]
+        if has_two_queues(seed):
+            self.queues.append(self._new_queue("other"))
         self.network = Network(self.clock, self.faults)
         self.refusals = Refusals(self, f"{kind} {seed}")
         self.hangs = Hangs(self, f"{kind} {seed}")
-        self.polls = Polls(
-            self.clock,
-            self.sqs,
-            self.queue,
-            self.network,
-            lambda message_id: self.truth[message_id].excuses.add("twice"),
-        )
+        self.polls = {queue.url: self._new_polls(queue) for queue in self.queues}
         self.truth: dict[str, MessageTruth] = {}
         self.tally = Tally()
         self.trace: deque[tuple[float, str, str, str]] = deque(maxlen=TRACE_LINES)
         self.is_over = False
         self.violation: Violation | None = None
         self.attributes = Attributes(self, kind, seed)
+        self.outage = Outage(self, f"{kind} {seed}")
         self.workers = [SimulatedWorker(self, f"w{n}") for n in range(profile.workers)]
 
     def run(self) -> Tally:
@@ -108,9 +98,11 @@ class World:
         # From here on nothing is disturbed any more, and nothing is sent.
         self.faults.by_operation = {}
         self.refusals.end()
+        self.outage.end()
         step = profile.terms.visibility_timeout + profile.mean_task
         for _ in range(PATIENCE):
-            if not self.queue.messages and not any(len(w.keeper) for w in self.workers):
+            is_empty = not any(queue.messages for queue in self.queues)
+            if is_empty and not any(len(w.keeper) for w in self.workers):
                 break
             self._run_until(self.clock() + step)
         self._check_end()
@@ -135,7 +127,7 @@ class World:
     # -- What workers ask ------------------------------------------------------------
 
     def poll(
-        self, count: int, wait: int, timeout: int | None, deliver: Deliver
+        self, url: str, count: int, wait: int, timeout: int | None, deliver: Deliver
     ) -> Callable[[], None]:
         """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own.
 
@@ -144,7 +136,7 @@ class World:
         """
         # What comes late in a long poll is extended at once.
         self.tally.visibility_bound += 1
-        return self.polls.receive(count, wait, timeout, deliver, self.profile.call_timeout)
+        return self.polls[url].receive(count, wait, timeout, deliver, self.profile.call_timeout)
 
     def loses_poll(self) -> bool:
         """Draw whether a poll is not answered in time."""
@@ -162,11 +154,12 @@ class World:
                 self.clock.at(max(late, self.clock()), lambda: deliver(*value))
 
         if fate != "its request":
-            self.polls.ask_in_vain(poll, answer)
+            self.polls[poll.url].ask_in_vain(poll, answer)
 
     def wake_polls(self) -> None:
         """Look whether a poll can be answered."""
-        self.polls.wake()
+        for polls in self.polls.values():
+            polls.wake()
 
     def task_seconds(self) -> float:
         """Draw a run time; most are short of the mean, some are many times that."""
@@ -182,7 +175,7 @@ class World:
 
     def received(self, message: dict[str, Any]) -> None:
         """Note whether a message is still the receiver's by the time it sees it."""
-        there = self.queue.messages.get(message["MessageId"])
+        there = self.truth[message["MessageId"]].message
         if (
             there is None
             or there.handle != message["ReceiptHandle"]
@@ -243,12 +236,12 @@ class World:
     def _check_owner(self, entry: Entry) -> None:
         """Check that no message is released that someone else has received since."""
         truth = self.truth[entry.lease.message_id]
-        message = self.queue.messages.get(truth.message_id)
+        message = truth.message
         if (
             entry.action is Action.RELEASE
             and message is not None
             and message.handle != entry.receipt_handle
-            and not truth.excuses & {"suspend", "twice"}
+            and not truth.excuses & {"suspend", "twice", "cut short by a stale handle"}
         ):
             self.fail(f"{truth.message_id} is released under its new owner")
 
@@ -257,11 +250,14 @@ class World:
         now = self.clock()
         for entry in call.entries:
             truth = self.truth[entry.lease.message_id]
-            message = self.queue.messages.get(truth.message_id)
+            message = truth.message
             if message is None or entry.action is Action.DELETE:
                 continue
             if message.handle != entry.receipt_handle:
                 truth.excuses.add("stale handle")
+                # As it can where the queue's timeout was longer for the new owner.
+                if now + entry.timeout < message.visible_at:
+                    truth.excuses.add("cut short by a stale handle")
             elif is_over:
                 truth.excuses.add("late arrival")
             elif now >= message.visible_at:
@@ -285,7 +281,15 @@ class World:
             if outcome is not Outcome.DONE:
                 truth.excuses.add(f"{entry.action.value} failed")
             if worker.keeper._book.holds(entry.lease):
-                check_belief(entry.lease, self.queue, truth, worker.suspended)
+                check_belief(entry.lease, truth, worker.suspended)
+
+        self.note_refused(worker)
+
+    def note_refused(self, worker: SimulatedWorker) -> None:
+        """Note which leases a keeper can't extend, as their queue refuses it."""
+        for lease in worker.keeper._book.leases():
+            if lease.standing is Standing.UNLEASED:
+                self.truth[lease.message_id].excuses.add("refused")
 
     def unanswered(self, call: Call) -> None:
         """Note that a keeper waits for a call no more."""
@@ -293,6 +297,23 @@ class World:
             self.truth[entry.lease.message_id].excuses.add(f"{entry.action.value} failed")
 
     # -- Inside -------------------------------------------------------------------------
+
+    def _new_queue(self, name: str) -> SimulatedQueue:
+        profile = self.profile
+        options = QueueOptions(
+            visibility_timeout=profile.terms.visibility_timeout,
+            max_receive_count=profile.max_receive_count,
+            dead_letters=self.dead_letters,
+            late_extension=profile.late_extension,
+            duplicate_rate=profile.duplicate_rate,
+        )
+        return self.sqs.new_queue(f"{name}.fifo" if profile.is_fifo else name, options)
+
+    def _new_polls(self, queue: SimulatedQueue) -> Polls:
+        def note_duplicate(message_id: str) -> None:
+            self.truth[message_id].excuses.add("twice")
+
+        return Polls(self.clock, self.sqs, queue, self.network, note_duplicate)
 
     def _send(self) -> None:
         """Send messages over the whole time, about as many as the workers can do."""
@@ -303,7 +324,8 @@ class World:
             self.clock.at(self.random.uniform(0, profile.seconds * 0.9), self._send_one)
 
     def _send_one(self) -> None:
-        request: dict[str, Any] = {"QueueUrl": self.queue.url, "MessageBody": "{}"}
+        queue = self.outage.choose_queue()
+        request: dict[str, Any] = {"QueueUrl": queue.url, "MessageBody": "{}"}
         if self.profile.is_fifo:
             request["MessageGroupId"] = str(self.random.randint(1, 8))
             request["MessageDeduplicationId"] = str(self.random.getrandbits(64))
@@ -312,9 +334,10 @@ class World:
             self.profile.max_receive_count is not None
             and self.random.random() < self.profile.poison
         )
-        self.truth[message_id] = MessageTruth(message_id, is_poison)
+        truth = self.truth[message_id] = MessageTruth(message_id, queue, is_poison)
+        self.outage.excuse(truth)
         self.tally.messages += 1
-        self.polls.wake()
+        self.polls[queue.url].wake()
 
     def _run_until(self, end: float) -> None:
         while (due := self.clock.next_time()) is not None and due <= end:
@@ -333,16 +356,16 @@ class World:
     def _check_efficiency(self) -> None:
         """Check that a worker, with fewer than ten messages, makes one call a period."""
         rate = self.attributes.calls_a_second()
-        self.tally.visibility_bound += self.profile.workers * self.clock() * rate
+        self.tally.visibility_bound += len(self.queues) * self.profile.workers * self.clock() * rate
         if self.profile.is_calm:
             bound = RETRIES * self.tally.visibility_bound + 10
             if self.tally.visibility_calls > bound:
                 self.fail(f"efficiency: {self.tally.visibility_calls} calls, {bound:.0f} allowed")
 
     def _check_end(self) -> None:
-        if self.queue.messages:
-            left = ", ".join(list(self.queue.messages)[:5])
-            self.fail(f"liveness: {len(self.queue.messages)} messages have not ended: {left}")
+        left = [message_id for queue in self.queues for message_id in queue.messages]
+        if left:
+            self.fail(f"liveness: {len(left)} messages have not ended: {', '.join(left[:5])}")
         for worker in self.workers:
             if len(worker.keeper):
                 self.fail(f"8: {worker.name} keeps {len(worker.keeper)} leases of nothing")

@@ -226,6 +226,24 @@ def test_an_extension_that_was_due_before_goes_before_a_release(booking: Booking
     assert [action for _, action, _ in summary(booking.one_call())] == ["extend", "release"]
 
 
+def test_deletes_that_fail_over_and_over_do_not_hold_up_a_new_one(booking: Booking) -> None:
+    # More than the calls of five seconds, after which each is tried again.
+    for number in range(600):
+        booking.receive(f"m{number}", terms=LeaseTerms(visibility_timeout=30, threshold=1))
+        booking.book.done(f"m{number}", booking.now)
+    booking.now += 5.0
+    booking.receive("new")
+    booking.book.done("new", booking.now)
+    sent: set[str] = set()
+    while "new" not in sent and booking.now < 1_025:
+        booking.now += 0.5
+        calls = booking.plan()
+        sent |= {entry.receipt_handle for call in calls for entry in call.entries}
+        for call in calls:
+            booking.settle(call, Outcome.FAILED)
+    assert "new" in sent
+
+
 def test_a_release_while_an_extension_is_under_way_waits_for_its_answer(booking: Booking) -> None:
     booking.receive("a")
     booking.now = 1020.0

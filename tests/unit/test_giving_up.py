@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import pytest
 
@@ -157,16 +158,52 @@ def test_a_queue_whose_calls_hang_takes_few_places_and_leaves_the_others_theirs(
         assert booking.lease("b").standing is Standing.OURS
     assert len(hanging) == MAX_STUCK_PER_LANE
 
-    # One that comes back makes room, and so does the time after which all have ended.
+    # One that comes back makes room.
     booking.settle(hanging[0], Outcome.UNKNOWN)
     booking.receive("new", queue="https://sqs/1/hangs")
     booking.now += 20
     assert [call.queue_url for call in booking.plan()].count("https://sqs/1/hangs") == 1
-    booking.now = 1_020 + 6 + STUCK_SECONDS + 30
-    booking.receive("newer", queue="https://sqs/1/hangs")
-    booking.now += 20
-    given_up(booking)
-    assert "https://sqs/1/hangs" in [call.queue_url for call in booking.plan()]
+
+
+def hang(booking: Booking, until: float) -> list[tuple[float, Call]]:
+    """Receive a message every minute, and let every call about it hang; return these."""
+    calls: list[tuple[float, Call]] = []
+    next_message = booking.now
+    while booking.now < until:
+        if booking.now >= next_message:
+            booking.receive(f"at {booking.now:.0f}", terms=LeaseTerms.of(600))
+            next_message += 60
+        calls += [(booking.now, call) for call in booking.plan(16 - booking.book.in_flight)]
+        due = booking.book.next_due(booking.now, 16 - booking.book.in_flight)
+        booking.now = min(max(due, booking.now + 0.001), next_message)
+        given_up(booking)
+    return calls
+
+
+def test_a_queue_whose_calls_hang_is_tried_again_after_longer_and_longer_pauses(
+    booking: Booking,
+) -> None:
+    times = [at for at, _ in hang(booking, booking.now + 8 * 3600)]
+    pauses = [later - earlier for earlier, later in pairwise(times[MAX_STUCK_PER_LANE - 1 :])]
+    # Each begins when a call was given up, after 20 s.
+    expected = [20 + STUCK_SECONDS * 2**number for number in range(len(pauses))]
+    assert len(pauses) == 6
+    assert pauses == pytest.approx(expected, abs=0.1)
+
+
+def test_a_queue_that_answers_again_is_not_held_up_by_calls_that_never_end(
+    booking: Booking,
+) -> None:
+    calls = hang(booking, booking.now + 3600)
+    assert len(calls) > MAX_STUCK_PER_LANE
+    for number in range(20):
+        booking.receive(f"late {number}", terms=LeaseTerms.of(7200))
+    # The next try is answered.
+    while not (tried := booking.plan()):
+        booking.now = booking.book.next_due(booking.now)
+    booking.settle(tried[0], Outcome.DONE)
+    booking.now += 4_800
+    assert len(booking.plan()) > 1
 
 
 def test_the_expiry_of_a_lease_in_an_endless_call_is_reported(booking: Booking) -> None:

@@ -1,0 +1,80 @@
+"""A second queue, all of whose calls hang for a while: the first must not notice."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+from celery_sqs_heartbeat.core.calls import Call
+from celery_sqs_heartbeat.testing.queue import SimulatedQueue
+from tests.simulation.hangs import Hang
+from tests.simulation.truth import MessageTruth
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+#: One world in so many has two queues: the seeds that once broke an invariant stay as they are.
+EVERY, REST = 4, 3
+#: For how long calls hang, in visibility timeouts.
+LASTS = (0.5, 2.0, 10.0, 40.0)
+#: How often that happens in the life of a world.
+OUTAGES = 3
+#: Why a message of the second queue may run again.
+EXCUSE = "its queue hangs"
+
+
+def has_two_queues(seed: int) -> bool:
+    """Return whether the worlds of a seed have a second queue."""
+    return seed % EVERY == REST
+
+
+class Outage:
+    """Chooses the queue of each message, and when the second one's calls hang."""
+
+    def __init__(self, world: World, seed: str) -> None:
+        self._world = world
+        self._random = random.Random(f"{seed} outage")
+        self._until = 0.0
+        if len(world.queues) > 1:
+            self._plan()
+
+    def choose_queue(self) -> SimulatedQueue:
+        """Return where the next message is sent to."""
+        queues = self._world.queues
+        return queues[0] if len(queues) == 1 else self._random.choice(queues)
+
+    def excuse(self, truth: MessageTruth) -> None:
+        """Note of a message whether its queue hangs: it may not even get a call that hangs."""
+        if self._world.clock() < self._until and truth.queue is not self._world.queues[0]:
+            truth.excuses.add(EXCUSE)
+
+    def draw(self, worker: str, call: Call) -> Hang | None:
+        """Return how a call hangs until the outage is over, or None."""
+        world = self._world
+        left = self._until - world.clock()
+        if left <= 0 or call.queue_url == world.queues[0].url:
+            return None
+        world.disturb(worker, "a call of a queue that hangs")
+        # It is repeated once it is given up.
+        world.tally.visibility_bound += 1
+        return Hang(there=math.inf, fails_after=left)
+
+    def end(self) -> None:
+        """Let no further call hang."""
+        self._until = 0.0
+
+    def _plan(self) -> None:
+        wait = self._random.expovariate(OUTAGES / self._world.profile.seconds)
+        self._world.clock.at(self._world.clock() + wait, self._begin)
+
+    def _begin(self) -> None:
+        world = self._world
+        if world.is_over:
+            return
+        self._plan()
+        world.disturb("queue", "one of two queues hangs")
+        lasts = self._random.choice(LASTS) * world.profile.terms.visibility_timeout
+        self._until = max(self._until, world.clock() + lasts)
+        for truth in world.truth.values():
+            self.excuse(truth)

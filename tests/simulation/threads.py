@@ -1,0 +1,47 @@
+"""The threads that a simulated worker makes its calls on, as many as a real one has."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from celery_sqs_heartbeat.callers import MAX_STAND_INS
+from celery_sqs_heartbeat.core.calls import MAX_CALLS, Call
+
+
+class Threads:
+    """Lets calls begin while a thread is free, the others in their turn.
+
+    Args:
+        on_wait: Called where a call has to wait for a thread.
+    """
+
+    def __init__(self, on_wait: Callable[[Call], None]) -> None:
+        self._on_wait = on_wait
+        self._busy: set[int] = set()
+        self._stand_ins: set[int] = set()
+        self._waiting: deque[tuple[Call, Callable[[], None]]] = deque()
+
+    def submit(self, call: Call, begin: Callable[[], None]) -> None:
+        """Begin a call now, or once a thread is free."""
+        self._waiting.append((call, begin))
+        self._begin()
+        if self._waiting:
+            self._on_wait(call)
+
+    def give_up(self, call: Call) -> None:
+        """Have another thread take the place of the one that the call is stuck in."""
+        if call.number in self._busy and len(self._stand_ins) < MAX_STAND_INS:
+            self._stand_ins.add(call.number)
+
+    def end(self, call: Call) -> None:
+        """Note that a call has come back."""
+        self._busy.discard(call.number)
+        self._stand_ins.discard(call.number)
+        self._begin()
+
+    def _begin(self) -> None:
+        while self._waiting and len(self._busy) < MAX_CALLS + len(self._stand_ins):
+            call, begin = self._waiting.popleft()
+            self._busy.add(call.number)
+            begin()
