@@ -123,6 +123,14 @@ def hold(key: str, fails: bool = False) -> None:
     note("end", key)
 
 
+@app.task
+def hold_each(key: str) -> None:
+    """Runs until the test lets this run of it end: `let_end("a 1")` the first of "a"."""
+    note("start", key)
+    wait_to_end(f"{key} {starts(key)}")
+    note("end", key)
+
+
 @app.task(acks_on_failure_or_timeout=False)
 def end_by(key: str) -> None:
     """Ends by what the key says, see `ends`."""
