@@ -181,9 +181,9 @@ if "PROJ_SLOW_ONCE" in os.environ:
 
 
 @app.task(sqs_heartbeat=False)
-def unleased(key: str, seconds: float) -> None:
+def unleased(key: str) -> None:
     note("start", key)
-    time.sleep(seconds)
+    wait_to_end(key)
     note("end", key)
 
 
