@@ -6,17 +6,16 @@ import json
 import time
 
 from celery_sqs_heartbeat import LeaseLost, NoLease, current_lease
-from tests.acceptance.proj import app, note
+from tests.acceptance.proj import app, may_end, note
 
 MODULE = __name__
 
 
 @app.task
-def watch(key: str, seconds: float) -> None:
-    """Write down the message once, and what is left of its lease again and again."""
+def watch(key: str) -> None:
+    """Write down the message, and what is left of its lease until the test lets it end."""
     note("message", json.dumps([key, current_lease.message_id, current_lease.receive_count]))
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    while not may_end(key):
         note(f"left of {key}", str(current_lease.remaining()))
         time.sleep(0.1)
     note("end", key)

@@ -64,9 +64,14 @@ def starts(key: str) -> int:
     return sum(note["what"] == "start" and note["key"] == key for note in notes)
 
 
+def may_end(key: str) -> bool:
+    """Return whether the test lets a task end."""
+    return os.path.exists(f"{os.environ['PROJ_LEDGER']}.{key}")
+
+
 def wait_to_end(key: str) -> None:
     """Return once the test lets a task end."""
-    while not os.path.exists(f"{os.environ['PROJ_LEDGER']}.{key}"):
+    while not may_end(key):
         time.sleep(0.02)
 
 
@@ -92,12 +97,13 @@ def work(key: str, seconds: float = 0.0) -> None:
 
 
 @app.task
-def spin(key: str, seconds: float) -> None:
-    """Lets no other greenlet run."""
+def spin(key: str) -> None:
+    """Lets no other greenlet run until the test lets it end."""
     note("start", key)
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        pass
+    while not may_end(key):
+        pause = time.monotonic() + 0.1
+        while time.monotonic() < pause:
+            pass
     note("end", key)
 
 
@@ -115,6 +121,14 @@ def hold(key: str, fails: bool = False) -> None:
     wait_to_end(key)
     if fails:
         raise ValueError(key)
+    note("end", key)
+
+
+@app.task
+def hold_each(key: str) -> None:
+    """Runs until the test lets this run of it end: `let_end("a 1")` the first of "a"."""
+    note("start", key)
+    wait_to_end(f"{key} {starts(key)}")
     note("end", key)
 
 
@@ -167,9 +181,9 @@ if "PROJ_SLOW_ONCE" in os.environ:
 
 
 @app.task(sqs_heartbeat=False)
-def unleased(key: str, seconds: float) -> None:
+def unleased(key: str) -> None:
     note("start", key)
-    time.sleep(seconds)
+    wait_to_end(key)
     note("end", key)
 
 

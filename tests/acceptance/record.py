@@ -22,6 +22,15 @@ def receives(scene: Scene) -> list[str]:
     ]
 
 
+def handles(scene: Scene) -> list[str]:
+    """Return the receipt handles of the messages received, in order."""
+    return [
+        message["ReceiptHandle"]
+        for call in _of_queue(scene, "ReceiveMessage")
+        for message in (call.answer or {}).get("Messages", ())
+    ]
+
+
 def asked_of_receives(scene: Scene) -> set[int | None]:
     """Return the visibility timeouts that receives asked for; None for the queue's."""
     return {call.body.get("VisibilityTimeout") for call in _of_queue(scene, "ReceiveMessage")}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.orders import MODULE, leases
 from tests.acceptance.record import receives
 from tests.acceptance.scene import LONG, Scene
 from tests.acceptance.test_lost_leases import CHANGES, STOLEN
@@ -38,6 +39,7 @@ def start(
         wait: How long a batch that is not full waits, in seconds.
     """
     room = ["-c", "1", "--prefetch-multiplier", "20"]
+    conf = {"imports": [MODULE], **(conf or {})}
     return scene.worker(*room, *args, conf=conf, env={"PROJ_BATCHES": wait, **env})
 
 
@@ -109,7 +111,8 @@ def test_a_cold_shutdown_waits_for_a_batch_which_celery_can_not_cancel(new_scene
 
 def test_a_batch_comes_back_soon_after_its_process_was_killed(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
-    start(scene, wait="1")
+    # Only full batches run: others would mix what ran before with what did not.
+    start(scene)
     send(scene, "batch_die")
     scene.wait_for_notes("end", FULL)
     scene.wait_until_empty()
@@ -122,7 +125,8 @@ def test_a_batch_outlives_a_lost_connection(new_scene: NewScene, tmp_path: Path)
     worker = start(scene, PROJ_BREAK=str(broken))
     send(scene, "batch_hold", FULL + 3)
     scene.wait_for_notes("start", FULL)
-    scene.wait_until(lambda: len(receives(scene)) == FULL + 3)
+    # Held, not just answered: what is still on its way would be lost with the connection.
+    scene.wait_until(lambda: leases(scene) == FULL + 3)
     broken.touch()
     # Those that waited for a full batch are given back, and come again.
     scene.wait_until(lambda: len(receives(scene)) == FULL + 6)
@@ -141,10 +145,10 @@ def test_a_batch_that_is_not_full_is_flushed_in_time_after_a_lost_connection(
 ) -> None:
     scene, broken = new_scene(attributes=LONG), tmp_path / "break"
     start(scene, wait="3", PROJ_BREAK=str(broken))
-    scene.let_end("batch")
     scene.send("batch_hold", "before")
-    scene.wait_until(lambda: len(receives(scene)) == 1)
+    scene.wait_until(lambda: leases(scene) == 1)
     broken.touch()
+    scene.let_end("batch")
     scene.wait_for_notes("end", 1)
     scene.send("batch_hold", "after")
     scene.wait_for_notes("end", 2)
@@ -154,16 +158,21 @@ def test_a_batch_that_is_not_full_is_flushed_in_time_after_a_lost_connection(
 def test_a_message_whose_lease_is_lost_while_it_waits_is_not_in_the_batch(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "20"})
-    worker = start(scene, wait="12", conf={"sqs_heartbeat_threshold": 14})
+    scene = new_scene(attributes={"VisibilityTimeout": "30"})
+    # Extended every two seconds, so that they are lost long before they come again.
+    worker = start(scene, conf={"sqs_heartbeat_threshold": 28})
     scene.let_end("batch")
     send(scene, "batch_hold", 2)
-    scene.wait_until(lambda: len(receives(scene)) == 2)
+    scene.wait_until(lambda: leases(scene) == 2)
     scene.proxy.rule(CHANGES, STOLEN)
     scene.wait_for_notes("lease_lost", 2)
     scene.proxy.clear()
+    # They fill that batch, and another with the two when these come again.
+    rest = [f"n{number:02}" for number in range(2 * (FULL - 2))]
+    for key in rest:
+        scene.send("batch_hold", key)
     worker.wait_for_log("is not started: its lease is lost")
-    scene.wait_for_notes("end", 2)
+    scene.wait_for_notes("end", 2 + len(rest))
     scene.wait_until_empty()
-    assert len(receives(scene)) == 4
-    assert scene.keys("start").count("m00") == scene.keys("start").count("m01") == 1
+    assert len(receives(scene)) == 4 + len(rest)
+    assert scene.keys("start") == scene.keys("end") == [*keys(2), *rest]

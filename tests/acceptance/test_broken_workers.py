@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.foreign import task
-from tests.acceptance.record import receives
+from tests.acceptance.record import handles, receives
 from tests.acceptance.scene import LONG, Scene
 from tests.support.waiting import PATIENCE
 
@@ -57,13 +57,14 @@ def test_one_message_that_always_fails_ends_no_worker(new_scene: NewScene) -> No
 
 
 def test_a_result_backend_that_is_down_ends_no_worker(new_scene: NewScene, tmp_path: Path) -> None:
-    scene, results = new_scene(attributes={"VisibilityTimeout": "4"}), tmp_path / "results"
+    scene, results = new_scene(attributes=LONG), tmp_path / "results"
     results.mkdir()
     conf = {"result_backend": f"file://{results}", "task_ignore_result": False}
     worker = scene.worker("-c", "1", conf=conf)
     scene.send("hold", "long")
     scene.wait_for_notes("start", 1)
-    expires = datetime.now(timezone.utc) + timedelta(seconds=10)
+    # Not before they are received: then they would not even wait.
+    expires = datetime.now(timezone.utc) + timedelta(seconds=20)
     for number in range(3):
         scene.send("hold", f"late {number}", expires=expires)
     scene.wait_until(lambda: len(receives(scene)) == 4)
@@ -73,6 +74,11 @@ def test_a_result_backend_that_is_down_ends_no_worker(new_scene: NewScene, tmp_p
     # The backend is to know of each that it has expired.
     scene.wait_until(lambda: worker.logs().count("can't be run") >= 3)
     results.mkdir()
+    # Come back before the timeout's end, but not before the backend does.
+    for handle in handles(scene)[1:]:
+        scene.client.change_message_visibility(
+            QueueUrl=scene.url, ReceiptHandle=handle, VisibilityTimeout=0
+        )
     scene.let_end("good")
     scene.send("hold", "good")
     scene.wait_for_notes("end", 2)

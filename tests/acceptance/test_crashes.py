@@ -43,6 +43,11 @@ def _kill_and_wait(scene: Scene, worker: ProcessWorker, starts: int) -> float:
     look = {"QueueUrl": scene.url, "VisibilityTimeout": 0, "WaitTimeSeconds": 20}
     scene.wait_until(lambda: scene.client.receive_message(**look).get("Messages"))
     extended_at = [call.forwarded_at for call in scene.calls(CHANGE) if call.forwarded_at]
-    (*_, seen) = (call.answered_at for call in scene.calls("ReceiveMessage"))
+    # The killed worker's last poll may be recorded after that.
+    (seen,) = (
+        call.answered_at
+        for call in scene.calls("ReceiveMessage")
+        if call.body.get("VisibilityTimeout") == 0 and (call.answer or {}).get("Messages")
+    )
     assert seen is not None
     return seen - max(extended_at)

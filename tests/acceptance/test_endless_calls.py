@@ -14,10 +14,11 @@ NewScene = Callable[..., Scene]
 def test_leases_in_a_call_whose_answer_drips_are_extended_by_another(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "20"})
+    # Time enough for the second call, on a slow machine too.
+    scene = new_scene(attributes={"VisibilityTimeout": "30"})
     # An answer has some 150 bytes: it would take minutes.
     scene.proxy.rule("ChangeMessageVisibilityBatch", first(1, drip(1.0)))
-    conf = {"sqs_heartbeat_threshold": 15}
+    conf = {"sqs_heartbeat_threshold": 25}
     worker = scene.worker("-c", "2", "-P", "threads", conf=conf)
     for key in ("a", "b"):
         scene.send("hold", key)

@@ -23,7 +23,6 @@ from tests.support.clients import sqs_client
 from tests.support.example import FOLDER, allowed, probe, readme_command
 from tests.support.process import ProcessContainer
 from tests.support.proxy import FaultProxy
-from tests.support.servers import free_port
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.web import advance, count_calls, direct_session
 from tests.support.workers import SAFE_ENV, ProcessWorker, tail
@@ -290,8 +289,8 @@ def test_site_and_worker_need_no_more_than_their_policies_allow(
 def test_a_worker_answers_its_liveness_probe_for_as_long_as_it_lives(
     kind: str, start_work: StartWork
 ) -> None:
-    port = free_port()
-    worker = start_work(kind, STUDIO_STATUS=f"127.0.0.1:{port}")
+    worker = start_work(kind, STUDIO_STATUS="127.0.0.1:0")
+    (port,) = map(int, re.findall(r"status page at http://127\.0\.0\.1:(\d+)/", worker.logs()))
     wait_until(lambda: subprocess.run(probe(port), capture_output=True).returncode == 0)
     worker.kill()
     assert subprocess.run(probe(port), capture_output=True).returncode != 0

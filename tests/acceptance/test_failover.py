@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,7 +11,7 @@ from tests.acceptance.orders import MODULE, leases, order, wait_for_no_lease
 from tests.acceptance.record import CHANGE, extensions, receives
 from tests.acceptance.scene import Scene
 from tests.support.proxy import FaultProxy
-from tests.support.servers import SqsServer, free_port
+from tests.support.servers import SqsServer
 
 NewScene = Callable[..., Scene]
 OPTIONS = {
@@ -31,19 +32,28 @@ def first(sqs_server: SqsServer) -> Iterator[FaultProxy]:
         yield running
 
 
+@pytest.fixture
+def dead() -> Iterator[str]:
+    """A broker URL that nothing listens on, nor can listen on meanwhile."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"sqs://testing:testing@127.0.0.1:{taken.getsockname()[1]}"
+
+
 @pytest.mark.oldest
 def test_leases_are_kept_by_the_next_broker_url_when_the_one_before_is_gone(
-    new_scene: NewScene, first: FaultProxy
+    new_scene: NewScene, first: FaultProxy, dead: str
 ) -> None:
     # No lease can expire on the way to the next URL, however slow that is.
     scene = new_scene(attributes={"VisibilityTimeout": "120"})
-    dead = f"sqs://testing:testing@127.0.0.1:{free_port()}"
     urls = ";".join([dead, first.broker_url, scene.proxy.broker_url])
     conf = {"imports": [MODULE], "broker_transport_options": OPTIONS, **EAGER}
     worker = scene.worker("-c", "1", conf=conf, env={"CELERY_BROKER_URL": urls})
     scene.send("hold", "a")
     scene.send("work", "b")
     scene.wait_for_notes("start", 1)
+    # Both are held: an answer that is still on its way would be lost with the first URL.
+    scene.wait_until(lambda: leases(scene) == 2)
     first.wait_for(CHANGE)
     first.stop()
     order(scene, "lose_connection")
@@ -51,7 +61,7 @@ def test_leases_are_kept_by_the_next_broker_url_when_the_one_before_is_gone(
     # What waited was given back and is received again, what runs is kept.
     scene.wait_until(lambda: len(receives(scene)) == 1)
     scene.wait_until(lambda: extensions(scene))
-    assert leases(scene) == 2
+    scene.wait_until(lambda: leases(scene) == 2)
     scene.let_end("a")
     scene.wait_for_notes("end", 2)
     scene.wait_until_empty()

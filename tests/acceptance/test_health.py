@@ -10,12 +10,13 @@ import pytest
 
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.acceptance.lateness import CHANGE
+from tests.acceptance.record import handles
 from tests.acceptance.scene import Scene
 
 NewScene = Callable[..., Scene]
-TIMEOUT = 6
+TIMEOUT = 15
 #: So that whoever stands still for some seconds on a busy machine loses nothing.
-EAGER = {"sqs_heartbeat_threshold": 4.5}
+EAGER = {"sqs_heartbeat_threshold": 13}
 KEYS = [f"t{number:02}" for number in range(20)]
 
 
@@ -31,7 +32,7 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": str(TIMEOUT)})
     frozen = scene.worker("-c", "1", "-P", "threads", conf=EAGER)
-    scene.send("work", "a", 4 * TIMEOUT)
+    scene.send("hold_each", "a")
     first = scene.wait_for_notes("start", 1)[0]
     scene.wait_until(lambda: any(call.answered_at for call in scene.calls(CHANGE)))
     frozen.kill(signal.SIGSTOP)
@@ -46,20 +47,26 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
     frozen.wait_for_log("the process stood still for")
     frozen.wait_for_log("lease-lost")
     # Its task is through first; its delete must not reach the message.
+    scene.let_end("a 1")
     stale, theirs = handles(scene)
     scene.wait_until(lambda: stale in deleted(scene))
     assert scene.keys("end") == ["a"]
     assert scene.counts() == (0, 1)
+
+    def asked() -> set[tuple[str, int]]:
+        return {
+            (entry["ReceiptHandle"], entry["VisibilityTimeout"])
+            for call in scene.calls(CHANGE)
+            if call.started_at > woken_at
+            for entry in call.entries
+        }
+
+    scene.wait_until(asked)
+    scene.let_end("a 2")
     scene.wait_for_notes("end", 2)
     scene.wait_until_empty()
     assert scene.keys("start") == ["a", "a"]
-    asked = {
-        (entry["ReceiptHandle"], entry["VisibilityTimeout"])
-        for call in scene.calls(CHANGE)
-        if call.started_at > woken_at
-        for entry in call.entries
-    }
-    assert asked == {(theirs, TIMEOUT)}
+    assert asked() == {(theirs, TIMEOUT)}
 
 
 def test_a_message_whose_task_is_stopped_for_a_standstill_is_there_for_the_next_at_once(
@@ -81,7 +88,7 @@ def test_a_message_whose_task_is_stopped_for_a_standstill_is_there_for_the_next_
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
     assert scene.keys("start") == ["a", "a"]
-    stale, _ = handles(scene)
+    stale, *_ = handles(scene)
     late = [
         call
         for call in scene.calls(CHANGE)
@@ -115,14 +122,6 @@ def test_a_pool_that_grows_and_shrinks_runs_each_once(new_scene: NewScene) -> No
     assert len({note.pid for note in ends}) > 1
     assert worker.logs().count("Scaling up") >= 1
     assert scene.late_extensions() == []
-
-
-def handles(scene: Scene) -> list[str]:
-    return [
-        message["ReceiptHandle"]
-        for call in scene.calls("ReceiveMessage")
-        for message in (call.answer or {}).get("Messages", ())
-    ]
 
 
 def deleted(scene: Scene) -> set[str]:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.orders import MODULE, leases
+from tests.acceptance.record import handles
 from tests.acceptance.scene import Scene
 from tests.support.faults import fail, fail_entries
 
@@ -28,14 +30,6 @@ def deleted_handles(scene: Scene) -> set[str]:
     }
 
 
-def received_handles(scene: Scene) -> list[str]:
-    return [
-        message["ReceiptHandle"]
-        for call in scene.proxy.calls("ReceiveMessage")
-        for message in (call.answer or {}).get("Messages", ())
-    ]
-
-
 @pytest.mark.parametrize(
     ("fault", "cause"),
     [pytest.param(STOLEN, "lost", id="lost"), pytest.param(fail(), "expired", id="expired")],
@@ -43,9 +37,10 @@ def received_handles(scene: Scene) -> list[str]:
 def test_terminate_stops_the_task_and_leaves_its_message_to_its_next_owner(
     new_scene: NewScene, fault: Any, cause: str
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "12"})
+    # Refused well before it expires, on a slow machine too.
+    scene = new_scene(attributes={"VisibilityTimeout": "20"})
     # With one task at a time, nothing is asked for while it runs.
-    rules = conf(on_lost="terminate", threshold=9)
+    rules = conf(on_lost="terminate", threshold=17)
     scene.worker("-c", "1", "--prefetch-multiplier", "1", conf=rules)
     scene.send("slow_once", "a", 200)
     scene.wait_for_notes("start", 1)
@@ -56,7 +51,7 @@ def test_terminate_stops_the_task_and_leaves_its_message_to_its_next_owner(
     scene.wait_until_empty()
     assert scene.keys("start") == ["a", "a"]
     assert scene.keys("lease_lost") == [f"slow_once {cause}"]
-    _, second = received_handles(scene)
+    _, second = handles(scene)
     assert deleted_handles(scene) == {second}
 
 
@@ -64,22 +59,24 @@ def test_terminate_stops_the_task_and_leaves_its_message_to_its_next_owner(
 def test_an_unstarted_task_is_dropped_and_a_running_one_goes_on(
     new_scene: NewScene, settings: dict[str, str]
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "20"})
-    rules = conf(threshold=14, **settings)
+    scene = new_scene(attributes={"VisibilityTimeout": "30"})
+    # Extended every two seconds, so that both are lost long before they come again.
+    rules = {"imports": [MODULE], **conf(threshold=28, **settings)}
     worker = scene.worker("-c", "1", "--prefetch-multiplier", "2", conf=rules)
-    scene.send("work", "runs", 14)
+    scene.send("hold", "runs")
     scene.wait_for_notes("start", 1)
     scene.send("work", "waits")
-    scene.wait_until(lambda: len(received_handles(scene)) >= 2)
+    scene.wait_until(lambda: leases(scene) == 2)
     scene.proxy.rule(CHANGES, STOLEN)
     scene.wait_for_notes("lease_lost", 2)
     scene.proxy.clear()
+    scene.let_end("runs")
     worker.wait_for_log("is not started: its lease is lost")
     scene.wait_until(lambda: "waits" in scene.keys("end"))
     scene.wait_until_empty()
     # The one that waited was received again before it ran.
     assert scene.keys("start").count("waits") == 1
-    assert len(received_handles(scene)) >= 3
+    assert len(handles(scene)) >= 3
 
 
 def test_a_lost_lease_is_signalled_and_its_task_goes_on_where_nothing_is_set(
@@ -87,21 +84,24 @@ def test_a_lost_lease_is_signalled_and_its_task_goes_on_where_nothing_is_set(
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "20"})
     scene.worker("-c", "1", "--prefetch-multiplier", "1", conf=conf(threshold=17))
+    scene.send("hold", "a")
+    scene.wait_for_notes("start", 1)
     scene.proxy.rule(CHANGES, STOLEN)
-    scene.send("work", "a", 9)
     scene.wait_for_notes("lease_lost", 1)
     scene.proxy.clear()
+    scene.let_end("a")
     scene.wait_for_notes("end", 1)
-    assert scene.keys("lease_lost") == ["work lost"]
+    assert scene.keys("lease_lost") == ["hold lost"]
 
 
 @pytest.mark.parametrize("scope", ["all", "queue", "task"])
 def test_a_stuck_task_does_not_keep_its_message_for_ever(new_scene: NewScene, scope: str) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "12"})
-    rules = {"max_lease": 20, "on_lost": "terminate"}
+    # Expiring before its end, on a slow machine, it would be lost and not capped.
+    scene = new_scene(attributes={"VisibilityTimeout": "20"})
+    rules = {"max_lease": 25, "on_lost": "terminate"}
     settings = {"all": rules, "queue": {"queues": {scene.name: rules}}, "task": {}}
     of_task = {"PROJ_SLOW_ONCE": json.dumps(rules)} if scope == "task" else {}
-    worker = scene.worker("-c", "1", conf=conf(threshold=9, **settings[scope]), env=of_task)
+    worker = scene.worker("-c", "1", conf=conf(threshold=17, **settings[scope]), env=of_task)
     scene.send("slow_once", "a", 200)
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()

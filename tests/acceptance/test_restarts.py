@@ -33,7 +33,7 @@ def test_a_pool_restart_keeps_what_runs_and_what_waits(new_scene: NewScene) -> N
     old = {note.pid for note in scene.wait_for_notes("start", 2)}
     for key in waiting:
         scene.send("work", key)
-    scene.wait_until(lambda: len(receives(scene)) == 6)
+    scene.wait_until(lambda: leases(scene) == 6)
     order(scene, "restart_pool")
     assert leases(scene) == 6
     for key in running:

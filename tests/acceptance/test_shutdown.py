@@ -133,7 +133,8 @@ def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(
     new_scene: NewScene, env: dict[str, str], signal: str
 ) -> None:
     scene = new_scene(attributes=LONG)
-    conf: dict[str, Any] = {"worker_soft_shutdown_timeout": 10}
+    # The short one is to end in that time, on a slow machine too.
+    conf: dict[str, Any] = {"worker_soft_shutdown_timeout": 20}
     worker = scene.worker("-c", "2", conf=conf, env=env)
     scene.send("hold", "short")
     scene.send("work", "long", 200)

@@ -72,7 +72,7 @@ def test_leases_are_bars_by_queue_and_task_and_move(page: Any) -> None:
     assert sorted(headings) == ["media.encode", "shop.mail", "shop.pay"]
     assert text(page, "#worker") == "celery@host"
     assert text(page, "#in-flight") == "3"
-    assert text(page, "#health-text") == "Keeper is well"
+    wait_until(lambda: text(page, "#health-text") == "Keeper is well")
     widths = "[...document.querySelectorAll('.left')].map(e => e.style.width).join()"
     before = script(page, widths)
     wait_until(lambda: script(page, widths) != before)

@@ -11,11 +11,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.support.markdown import blocks, commands
@@ -93,7 +93,8 @@ def test_the_tutorial_is_true(shell: Shell) -> None:
 
     server = next(steps)
     assert "--port 9324 --queue celery:10:3" in server
-    shell.start(server.replace("--port 9324", "--port 0").replace(":10:", f":{TIMEOUT}:"))
+    server = server.replace("--port 9324", "--port 0").replace(":10:", f":{TIMEOUT}:")
+    serving = psutil.Process(shell.start(server).pid)
     url = re.findall(r"http://\S+", shell.wait_for("http://"))[0]
     (source,) = blocks(TUTORIAL, "python")
     assert "127.0.0.1:9324" in source
@@ -117,8 +118,8 @@ def test_the_tutorial_is_true(shell: Shell) -> None:
     shell.wait_for("plum cake: into the oven, receive 1")
     shell.run(next(steps))
     assert worker.wait(PATIENCE) == -signal.SIGKILL
-    # Its last poll is still open at the server, for a second, and would take the message.
-    time.sleep(5)
+    # Its last poll may still be open at the server, and would take the message.
+    wait_until(lambda: {c.status for c in serving.net_connections()} == {psutil.CONN_LISTEN})
     advance(url, TIMEOUT)
     assert next(steps) == start
     (shell.folder / "plum cake").touch()
