@@ -14,9 +14,13 @@ from celery_sqs_heartbeat.core.actions import (
     urgency,
 )
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, Call, CallKind, Entry
-from celery_sqs_heartbeat.core.lane import Lane
+from celery_sqs_heartbeat.core.lane import STUCK_SECONDS, Lane
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.policy import call_patience
+
+#: From so many calls on that hang at once, of all queues, more are risked less often: there is a
+#: thread for each of about a hundred.
+MANY_STUCK = 48
 
 
 class Agenda:
@@ -36,6 +40,8 @@ class Agenda:
         self._numbers = itertools.count(1)
         #: By number, each call that waits for its answer, and until when.
         self._out: dict[int, tuple[Call, float]] = {}
+        #: The numbers of those that were given up and have not come back.
+        self._hanging: set[int] = set()
 
     @property
     def in_flight(self) -> int:
@@ -75,6 +81,7 @@ class Agenda:
         False where it was over before: its answer comes late.
         """
         if self._out.pop(call.number, None) is None:
+            self._hanging.discard(call.number)
             self._lanes[call.queue_url, call.kind].remove_stuck(call.number)
             return False
         self._lanes[call.queue_url, call.kind].in_flight -= 1
@@ -87,11 +94,13 @@ class Agenda:
         return [call for call, deadline in self._out.values() if now >= deadline]
 
     def note_answer(self, call: Call, now: float) -> None:
-        """Note that a call came back in time."""
-        self._lanes[call.queue_url, call.kind].note_answer(now)
+        """Note that a call came back in time: those of its queue that hang are exceptions."""
+        before = now if len(self._hanging) < MANY_STUCK else now - STUCK_SECONDS
+        self._lanes[call.queue_url, call.kind].forget_stuck(before)
 
     def note_stuck(self, call: Call, now: float) -> None:
         """Note that a call which is over for its leases still hangs."""
+        self._hanging.add(call.number)
         self._lanes[call.queue_url, call.kind].add_stuck(call.number, now)
 
     def refuse(self, queue_url: str, kind: CallKind, probe_at: float) -> None:

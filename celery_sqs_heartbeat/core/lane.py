@@ -66,10 +66,9 @@ class Lane:
         """Note that a call which was given up has come back."""
         self._stuck.pop(number, None)
 
-    def note_answer(self, now: float) -> None:
-        """Note that a call came back in time: what has hung for long says nothing any more."""
-        recent = {n: since for n, since in self._stuck.items() if since + STUCK_SECONDS > now}
-        self._stuck = recent
+    def forget_stuck(self, before: float) -> None:
+        """Count the calls no more that were given up before then."""
+        self._stuck = {n: since for n, since in self._stuck.items() if since > before}
 
     def may_call(self, now: float) -> bool:
         """Return whether another call may be made: of a queue that refuses, one at a time."""

@@ -127,7 +127,7 @@ class BookMachine(Wishing):
         call, leases = self.world.outstanding.pop(index)
         given = list(itertools.islice(itertools.cycle(answer), len(call.entries)))
         may_end = self._take_in(call, leases, given)
-        self.world.answered_at[call.queue_url, call.kind] = self.now
+        self.world.came_back(call, self.now)
         self.book.settle(call, given, self.now)
         self._forget_what_the_book_forgot(may_end)
 

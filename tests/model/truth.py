@@ -23,6 +23,8 @@ TWELVE_HOURS = 43_200.0
 #: How many calls hang in a queue before it gets a pause, and how long the first one is, in seconds.
 STUCK = 300.0
 MOST_STUCK = 6
+#: From so many on, in all queues, those of the last minutes count although others come back.
+MANY_STUCK = 48
 #: How long a call is waited for, by the smallest threshold in it, both in seconds.
 PATIENCE = {0.3: 0.6, 10: 6.0, 29.9: 29.9 / 3, 14_400: 20.0}
 REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
@@ -153,8 +155,8 @@ class World:
         self.finished: set[Key] = set()
         self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
         self.given_up: list[tuple[Call, tuple[Held, ...], float]] = []
-        #: When a call of a queue and kind last came back in time.
-        self.answered_at: dict[tuple[str, CallKind], float] = {}
+        #: Calls of a queue and kind that were given up before then count no more.
+        self.forgotten: dict[tuple[str, CallKind], float] = {}
         self.released: set[str] = set()
         #: Queues that ever refused to change a visibility, and those that did so last.
         self.denied: set[str] = set()
@@ -172,15 +174,21 @@ class World:
             (queue_url, kind)
         )
 
+    def came_back(self, call: Call, now: float) -> None:
+        """Note that a call came back in time: what hangs beside it are exceptions, or many."""
+        before = now if len(self.given_up) < MANY_STUCK else now - STUCK
+        key = (call.queue_url, call.kind)
+        self.forgotten[key] = max(before, self.forgotten.get(key, -math.inf))
+
     def free_at(self, queue_url: str, kind: CallKind) -> float:
         """Return from when on a call may be made, as far as others that hang have their say."""
         out = self.in_flight(queue_url, kind)
         key = (queue_url, kind)
-        answered_at = self.answered_at.get(key, -math.inf)
+        forgotten = self.forgotten.get(key, -math.inf)
         stuck = [
             since
             for call, _, since in self.given_up
-            if (call.queue_url, call.kind) == key and since + STUCK > answered_at
+            if (call.queue_url, call.kind) == key and since > forgotten
         ]
         if out + len(stuck) < MOST_STUCK:
             return -math.inf

@@ -7,6 +7,9 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from celery_sqs_heartbeat.core.calls import Call
+from celery_sqs_heartbeat.core.policy import call_patience
+
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
@@ -37,13 +40,12 @@ class Hangs:
         self._random = random.Random(f"{seed} hangs")
         self._hung: set[str] = set()
 
-    def draw(self, worker: str) -> Hang | None:
+    def draw(self, worker: str, call: Call) -> Hang | None:
         """Return how a call hangs, or None for most."""
         world = self._world
         hung_before = worker in self._hung
         self._hung.discard(worker)
-        # Of two in a row a lease with a small threshold may run out.
-        is_spared = hung_before and world.profile.is_calm
+        is_spared = world.profile.is_calm and (hung_before or _may_cost_a_lease(call))
         if world.is_over or is_spared or self._random.random() >= RATE:
             return None
         self._hung.add(worker)
@@ -60,3 +62,10 @@ class Hangs:
             return Hang(back=seconds)
         world.disturb(worker, "a call is sent late")
         return Hang(there=seconds)
+
+
+def _may_cost_a_lease(call: Call) -> bool:
+    """Return whether a lease may run out of another fault before this one or after it."""
+    leases = [entry.lease for entry in call.entries]
+    threshold = min(lease.terms.threshold for lease in leases)
+    return any(lease.attempts for lease in leases) or call_patience(threshold) > threshold / 2

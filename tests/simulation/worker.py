@@ -154,7 +154,8 @@ class SimulatedWorker:
             answered([Outcome.UNKNOWN] * len(call.entries))
 
         process = self.keeper
-        hang = self.world.outage.draw(self.name, call) or self.world.hangs.draw(self.name) or NONE
+        outage, hangs = self.world.outage, self.world.hangs
+        hang = outage.draw(self.name, call) or hangs.draw(self.name, call) or NONE
 
         def begin() -> None:
             if call in self._given_up:

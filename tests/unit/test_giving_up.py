@@ -191,6 +191,25 @@ def test_a_queue_whose_calls_hang_is_tried_again_after_longer_and_longer_pauses(
     assert pauses == pytest.approx(expected, abs=0.1)
 
 
+def test_calls_that_hang_now_and_then_do_not_hold_up_the_others(booking: Booking) -> None:
+    terms = LeaseTerms.of(600)
+    for number in range(4 * MAX_STUCK_PER_LANE):
+        booking.receive(f"m{number}", terms=terms)
+        booking.now += 401
+        hanging, *_ = booking.plan()
+        booking.now += 20
+        given_up(booking)
+        # Its lease joins another call, which is answered.
+        while booking.lease(f"m{number}").call is None:
+            booking.now = booking.book.next_due(booking.now)
+            calls = booking.plan()
+        assert hanging not in calls
+        for call in calls:
+            booking.settle(call, Outcome.DONE)
+        booking.book.drop(f"m{number}")
+        assert booking.now < 1_000 + 422 * (number + 1)
+
+
 def test_a_queue_that_answers_again_is_not_held_up_by_calls_that_never_end(
     booking: Booking,
 ) -> None:
