@@ -53,9 +53,11 @@ def test_the_plain_consumer_processes_releases_and_deletes(
     assert seen.count("good") == 1
     assert "failed; it is released" in caplog.text
     released = proxy.calls("ChangeMessageVisibilityBatch")
-    assert [entry["VisibilityTimeout"] for call in released for entry in call.entries] == [0]
+    # A call that a busy machine answers late is repeated.
+    assert {entry["VisibilityTimeout"] for call in released for entry in call.entries} == {0}
+    assert len({entry["ReceiptHandle"] for call in released for entry in call.entries}) == 1
     deleted = [entry for call in proxy.calls("DeleteMessageBatch") for entry in call.entries]
-    assert len(deleted) == 2
+    assert len({entry["ReceiptHandle"] for entry in deleted}) == 2
 
 
 def test_a_task_with_a_lost_lease_stops_before_it_pays() -> None:

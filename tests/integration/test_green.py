@@ -21,7 +21,8 @@ def run(library: str, scenario: str) -> dict[str, Any]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        # The scenario itself waits, and tells what did not happen.
+        timeout=3 * PATIENCE,
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
@@ -41,10 +42,14 @@ def test_threads_of_the_keepers_ask_who_they_are_while_greenlets_start(library: 
 
 def test_extensions_go_on_while_nothing_yields_and_a_flush_lets_others_run(library: str) -> None:
     result = run(library, "keeping")
-    # In the three seconds of a call, a hundred each.
     assert result.pop("meanwhile") >= 3
-    assert result.pop("ticked") >= 5
-    assert result == {"apart": True, "flushed": True, "deletes": 3, "alive": False}
+    assert result == {
+        "apart": True,
+        "flushed": True,
+        "ticked": True,
+        "deletes": 3,
+        "alive": False,
+    }
 
 
 def test_other_jobs_run_with_the_tasks_in_order(library: str) -> None:

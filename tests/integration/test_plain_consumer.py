@@ -15,8 +15,8 @@ from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer, MotoServer, SqsServer
 from tests.support.waiting import PATIENCE, wait_until
 
-#: Extended after a second, with most of the timeout to spare.
-TERMS = LeaseTerms(visibility_timeout=4, threshold=3)
+#: Extended after a second, with most of the timeout to spare: a machine may stand still so long.
+TERMS = LeaseTerms(visibility_timeout=12, threshold=11)
 
 
 @pytest.fixture(scope="module", params=["ministack", "moto"])
@@ -52,6 +52,12 @@ class Consumer:
         )
         return list(answer.get("Messages", ()))
 
+    def left(self) -> int:
+        """Return how many messages the queue has, hidden or not."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
+        return sum(int(answer["Attributes"][name]) for name in names)
+
     def receive(self) -> list[dict[str, Any]]:
         """Return what the first long poll brings that brings anything."""
         received: list[dict[str, Any]] = []
@@ -83,7 +89,7 @@ def test_a_held_message_stays_hidden_past_its_timeout_and_is_deleted(consumer: C
     with consumer.keeper.hold(consumer.url, message):
         assert consumer.look(TERMS.visibility_timeout + 1) == []
     assert consumer.keeper.flush(PATIENCE)
-    assert consumer.look(TERMS.visibility_timeout + 1) == []
+    assert consumer.left() == 0
 
 
 def test_a_message_whose_block_fails_is_received_again_at_once(consumer: Consumer) -> None:
@@ -108,7 +114,7 @@ def test_many_deletes_share_batches_and_are_confirmed_though_entries_fail(
             with consumer.keeper.hold(consumer.url, message):
                 held += 1
     assert consumer.keeper.flush(PATIENCE)
-    assert consumer.look(TERMS.visibility_timeout + 1) == []
+    assert consumer.left() == 0
     batches = consumer.proxy.calls("DeleteMessageBatch")
     assert any((call.answer or {}).get("Failed") for call in batches)
     assert consumer.proxy.calls("DeleteMessage") == []

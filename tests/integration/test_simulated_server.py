@@ -181,8 +181,15 @@ def test_a_worker_does_its_tasks_through_faults(tmp_path: Path) -> None:
         )
     ) as server:
         # kombu 5.5 remembers the URL of a queue's name for good: each server has its own names.
-        server.client().create_queue(QueueName="faulty", Attributes={"VisibilityTimeout": "4"})
-        with _worker(server.url, "faulty", {}, tmp_path):
+        server.client().create_queue(QueueName="faulty")
+        # Extended soon, and with most of the timeout to spare: one that has run out while the
+        # machine stood still may make a task run twice.
+        conf = {
+            "sqs_heartbeat_visibility_timeout": 30,
+            "sqs_heartbeat_threshold": 29.9,
+            "sqs_heartbeat_interval": 0.05,
+        }
+        with _worker(server.url, "faulty", conf, tmp_path):
             for number in range(6):
                 _send(server.url, "faulty", "work", str(number), 0.1)
             wait_until(lambda: not server.sqs.queue("faulty").messages)

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,7 +23,6 @@ from celery_sqs_heartbeat.journal.layout import closed_segments, open_segments
 from celery_sqs_heartbeat.journal.writer import Rotation
 from tests.support.markdown import blocks
 from tests.support.s3 import environment, new_server
-from tests.support.servers import free_port
 from tests.support.waiting import PATIENCE
 from tests.support.workers import ROOT
 from tests.unit.journal.making import event_of, files_in, frames_of
@@ -134,12 +134,16 @@ def test_the_documented_snippet_finds_what_came_again(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def port(monkeypatch: pytest.MonkeyPatch) -> int:
+def port(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """Where boto3 looks for S3, and may not find it yet."""
-    port = free_port()
-    for name, value in environment(port).items():
-        monkeypatch.setenv(name, value)
-    return port
+    with socket.socket() as held:
+        # So long no other process gets it, but a server of this one may listen on it.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        port = held.getsockname()[1]
+        for name, value in environment(port).items():
+            monkeypatch.setenv(name, value)
+        yield port
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def test_the_leases_are_told_of_with_their_extensions(scene: Observed) -> None:
     assert (lease["task"], lease["state"], lease["standing"]) == ("shop.pay", "held", "ours")
     assert (lease["visibility_timeout"], lease["threshold"]) == (30, 29.9)
     assert lease["extensions"] >= 1
-    assert lease["expires_in"] > 20
+    assert 0 < lease["expires_in"] <= 30
 
 
 def test_the_last_releases_and_losses_are_told_and_the_calls_counted(scene: Observed) -> None:
@@ -253,6 +253,8 @@ def test_a_request_that_never_ends_is_given_up(
     scene: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "SECONDS", 0.1)
+    # The request may be sent later than that: its answer is lost if nothing reads it then.
+    monkeypatch.setattr(connection, "_LINGER", PATIENCE)
     assert status_of(send(scene, b"GET /healthz HTTP/1.1\r\n")) == 408
 
 

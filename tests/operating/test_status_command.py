@@ -29,9 +29,12 @@ def run(*arguments: str, env: dict[str, str] | None = None) -> Result:
     return CliRunner(env={"COLUMNS": "120", **(env or {})}).invoke(status, arguments)
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
+@pytest.fixture
+def nowhere() -> Iterator[str]:
+    """An address that nothing answers at, nor can: its port is taken, but not listened on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{taken.getsockname()[1]}"
 
 
 def test_workers_and_their_leases_are_drawn(scene: Observed) -> None:
@@ -47,22 +50,22 @@ def test_workers_and_their_leases_are_drawn(scene: Observed) -> None:
     ]
 
 
-def test_scripts_get_what_the_pages_say(scene: Observed) -> None:
-    gone = f"http://127.0.0.1:{free_port()}"
-    result = run("--url", scene.url, "--url", gone, "--json")
+def test_scripts_get_what_the_pages_say(scene: Observed, nowhere: str) -> None:
+    result = run("--url", scene.url, "--url", nowhere, "--json")
     told, missing = json.loads(result.stdout)
     assert result.exit_code == 0
     assert (told["url"], told["in_flight"], len(told["leases"])) == (scene.url, 2, 2)
-    assert missing["url"] == gone
+    assert missing["url"] == nowhere
     assert "does not answer" in missing["error"]
 
 
 @pytest.mark.parametrize("how", [(), ("--json",)])
-def test_that_nothing_answers_is_told_and_the_exit_status(how: tuple[str, ...]) -> None:
-    url = f"http://127.0.0.1:{free_port()}"
-    result = run("--url", url, *how)
+def test_that_nothing_answers_is_told_and_the_exit_status(
+    how: tuple[str, ...], nowhere: str
+) -> None:
+    result = run("--url", nowhere, *how)
     assert result.exit_code == 1
-    assert f"{url}: does not answer" in result.stderr
+    assert f"{nowhere}: does not answer" in result.stderr
     assert "sqs_heartbeat_status is set" in result.stderr
 
 

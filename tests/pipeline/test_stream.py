@@ -32,6 +32,15 @@ SUBMIT_ARGS = shlex.join(
     [*(f"--conf={name}={value}" for name, value in CHEAP.items()), "pyspark-shell"]
 )
 
+#: The command whose batches never come to their end: however late it is killed, it is amid one.
+ENDLESS = """
+import threading
+from celery_sqs_heartbeat.pipeline.__main__ import main
+from celery_sqs_heartbeat.pipeline.alerts import Alerts
+Alerts.tell = lambda *_: threading.Event().wait()
+main()
+"""
+
 
 def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
     spark: SparkSession, tmp_path: Path
@@ -42,7 +51,7 @@ def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
     arguments = ["stream", "--journal", str(journal), "--warehouse", str(tables)]
     arguments += ["--checkpoint", str(tmp_path / "checkpoint")]
     process = subprocess.Popen(
-        [sys.executable, "-m", "celery_sqs_heartbeat.pipeline", *arguments, "--every", "1"],
+        [sys.executable, "-c", ENDLESS, *arguments, "--every", "1"],
         cwd=ROOT,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGS},

@@ -51,7 +51,8 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
     if tenure.run and tenure.run.outcome == "unsent" and tenure.queue.max_receive_count:
         # Rejected for good, which kombu leaves to the dead letters.
         return "its retry could not be sent"
-    blocks = [*life.blocks, life.end, *_on_the_way(tenure), *_refused(tenure, life)]
+    on_the_way = [*_on_the_way(tenure), *_waiting(tenure, life)]
+    blocks = [*life.blocks, life.end, *on_the_way, *_refused(tenure, life)]
     if why := _why_given_up(tenure, life, blocks) or why_not_released(tenure, life, blocks):
         return why
     # Tries come seldom once it is over, which the worker may take it for before it is.
@@ -156,6 +157,27 @@ def _on_the_way(tenure: Tenure) -> list[Block]:
     if not tenure.entry.told:
         return [Block(why="the answer to its receive was lost", start=call.done, end=math.inf)]
     return [Block(why="its receive was answered late", start=call.done, end=call.ended)]
+
+
+def _waiting(tenure: Tenure, life: Life) -> list[Block]:
+    """Return when the answer to its receive waited for the task that its worker was in.
+
+    Only for that task: one that was begun later may have come by the same answer. And not beyond
+    the first call for it, or its start: it had been read by then.
+    """
+    answered, run = tenure.receive.ended, tenure.run
+    signs = [
+        call.started
+        for call, _ in [*tenure.changes, *tenure.deletes]
+        if call.worker == tenure.worker
+    ]
+    if run is not None and run.count == tenure.count:
+        signs.append(run.start)
+    return [
+        Block(why=f"it was read late: {task.why}", start=answered, end=min(task.end, *signs))
+        for task in life.tasks
+        if signs and task.start <= answered < task.end
+    ]
 
 
 def _refused(tenure: Tenure, life: Life) -> list[Block]:

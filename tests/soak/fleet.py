@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import random
 import re
@@ -15,9 +16,12 @@ from tests.soak.member import Member, start_member
 from tests.soak.model import Harm, Records
 from tests.soak.starving import StarvationWatch
 from tests.soak.weather import Weather
+from tests.support.waiting import wait_until
 
 #: How long a worker may take to end after it was told to, beside the times it stood still.
 ENDING_SECONDS = 60.0
+#: How long their stacks may take to come, in seconds.
+STACKS_SECONDS = 20.0
 #: Celery's own deadlock: the handler of a cold shutdown that came while a job was written to a
 #: process waits for the result of that job, which nobody goes on writing
 #: (celery/concurrency/asynpool.py). The worker has given its messages back by then.
@@ -122,9 +126,10 @@ class Fleet:
         return member.told_to_end + ENDING_SECONDS + pauses
 
     def _give_up(self, member: Member) -> None:
-        # Celery writes its stacks into its log.
+        # Celery writes its stacks into its log, unless it hangs where it can't.
         member.process.kill(signal.SIGUSR1)
-        time.sleep(1)
+        with contextlib.suppress(TimeoutError):
+            wait_until(lambda: writes_for_ever(member.process.logs()), STACKS_SECONDS)
         if not writes_for_ever(member.process.logs()):
             self.surprises.append(
                 f"{member.info.name} still ran {ENDING_SECONDS:.0f} s after it was told to end; "

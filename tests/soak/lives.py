@@ -34,14 +34,16 @@ class Life:
 
     Attributes:
         blocks: When its keeper could not work.
-        deaf: When it read no answers to its receives, beside these.
-        asleep: When it read no results of its pool, beside these.
+        tasks: When it was in a task and could read nothing, as it has no pool.
+        deaf: When it read no answers to its receives, beside its blocks.
+        asleep: When it read no results of its pool, beside its blocks.
         disconnects: When it lost its connection.
     """
 
     info: WorkerInfo
     harms: list[Harm] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    tasks: list[Block] = field(default_factory=list)
     deaf: list[Block] = field(default_factory=list)
     asleep: list[Block] = field(default_factory=list)
     disconnects: list[float] = field(default_factory=list)
@@ -92,7 +94,8 @@ def read_lives(records: Records) -> dict[str, Life]:
         if note.what == "disconnect":
             lives[note.worker].disconnects.append(note.at)
     for life in lives.values():
-        life.deaf = [*_shut_or_cut(life), *_tasks(life, records)]
+        life.tasks = [*_tasks(life, records)]
+        life.deaf = [*_shut_or_cut(life), *life.tasks]
         life.asleep = [*_asleep(life)]
     return lives
 

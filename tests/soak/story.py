@@ -48,8 +48,7 @@ class Story:
             timeouts=self.timeouts,
         )
         self.records = Records(queues={"q": queue})
-        headers = {"id": "t", "task": f"proj.{self.task}", "expires": self.expires}
-        self._call(SEND, "soak", 0.0, Entry(message_id="m", headers=headers, done=True, told=True))
+        self._send("m")
 
     def receive(
         self, worker: str, count: int, at: float, *, told: bool = True, seconds: int = TIMEOUT
@@ -94,6 +93,13 @@ class Story:
         self.note(worker, "start", count, start, pid)
         return self.note(worker, outcome, count, end, pid) if end < math.inf else self
 
+    def busy(self, worker: str, start: float, end: float) -> Story:
+        """A worker is in the task of another message."""
+        self._send("other")
+        for what, at in (("start", start), ("end", end)):
+            self.note(worker, what, 1, at, pid=1, message_id="other")
+        return self
+
     def expire(self, worker: str, count: int, at: float) -> Story:
         """A worker discards the message."""
         return self.note(worker, "expire", count, at, 1)
@@ -131,8 +137,13 @@ class Story:
 
     def verdict(self) -> Verdict:
         """Return what the audit makes of it."""
-        (verdict,) = audit(self.records)
+        (verdict,) = (each for each in audit(self.records) if each.message.message_id == "m")
         return verdict
+
+    def _send(self, message_id: str) -> None:
+        headers = {"id": "t", "task": f"proj.{self.task}", "expires": self.expires}
+        entry = Entry(message_id=message_id, headers=headers, done=True, told=True)
+        self._call(SEND, "soak", 0.0, entry)
 
     def _call(self, operation: str, worker: str, at: float, entry: Entry) -> Story:
         self._know(worker)
@@ -151,11 +162,21 @@ class Story:
         )
         return self
 
-    def note(self, worker: str, what: str, count: int, at: float, pid: int) -> Story:
+    def note(
+        self, worker: str, what: str, count: int, at: float, pid: int, *, message_id: str = "m"
+    ) -> Story:
         """A process of a worker writes a line of the ledger."""
         self._know(worker)
         self.records.notes.append(
-            Note(what=what, at=at, worker=worker, pid=pid, key="t", message_id="m", count=count)
+            Note(
+                what=what,
+                at=at,
+                worker=worker,
+                pid=pid,
+                key="t",
+                message_id=message_id,
+                count=count,
+            )
         )
         return self
 

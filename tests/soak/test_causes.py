@@ -174,6 +174,33 @@ def test_a_message_that_its_worker_ignored_may_not() -> None:
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
 
 
+def read_late(begun: float, ended: float, *, pool: str = "solo", tries: bool = True) -> Story:
+    """Worker a is in another task when the message comes, and can't extend it after that."""
+    story = Story(pool=pool).busy("a", begun, ended).receive("a", 1, 1.0)
+    if tries:
+        story.hide("a", 1, 6.05, fails=True).hide("a", 1, 6.5, fails=True)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def test_a_worker_without_a_pool_may_read_a_message_too_late_to_save_it() -> None:
+    verdict = read_late(0.5, 6.0).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["it was read late: its worker was in a task"]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(read_late(0.5, 4.9), id="it was read in time"),
+        pytest.param(read_late(0.5, 6.0, pool="prefork"), id="its tasks run in others"),
+        pytest.param(read_late(0.5, 6.0, tries=False), id="no call was even tried"),
+        pytest.param(read_late(1.05, 6.0), id="it may have come before the task"),
+    ],
+)
+def test_what_it_could_have_saved_it_may_not(story: Story) -> None:
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+
+
 def taken_along(pool: str = "prefork") -> Story:
     """Worker a is told to go, gets the message by its last poll, and ends without a word."""
     story = Story(pool=pool).harm("warm", "a", 0.5).receive("a", 1, 1.0).end("a", 1.5)

@@ -18,6 +18,9 @@ PATIENCE = 20.0
 #: For long polls that are to end early: the longest, and when the latest of them has ended.
 LONGEST_POLL = 20
 EARLY = 15.0
+#: Between two calls a busy machine may stand still for so long, in seconds, and what was to be
+#: shown still shows.
+STANDSTILL = 10
 #: Clocks are read on both sides of a call.
 ROUNDING = 0.05
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from tests.conformance.servers.queue import Queue, bodies, refusal
+from tests.conformance.servers.queue import STANDSTILL, Queue, bodies, refusal
 from tests.conformance.servers.target import Target
 
 #: How SQS says that a handle has had its time. Which, it is not known of every call.
@@ -21,11 +21,11 @@ def test_a_fifo_delete_by_an_expired_handle_is_refused(server: Target) -> None:
 
 def test_a_fifo_delete_after_an_extension_deletes(server: Target) -> None:
     """L test_fifo_delete_after_visibility_timeout_extended."""
-    queue = server.fifo(vt=4)
+    queue = server.fifo(vt=STANDSTILL)
     queue.send_to_group("g", "a")
     handle = queue.take()
-    queue.extend(handle, 30)
-    time.sleep(4.2)
+    queue.extend(handle, 600)
+    time.sleep(STANDSTILL + 0.2)
     queue.delete(handle)
     assert not queue.look()
 

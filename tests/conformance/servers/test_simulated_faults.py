@@ -13,8 +13,8 @@ import pytest
 from botocore.exceptions import ClientError, ConnectionClosedError
 
 from celery_sqs_heartbeat.testing import Fault, Faults, SimulatedServer
-from tests.conformance.servers.queue import EARLY, LONGEST_POLL, Queue
-from tests.support.waiting import wait_until
+from tests.conformance.servers.queue import EARLY, LONGEST_POLL, STANDSTILL, Queue
+from tests.support.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -79,7 +79,8 @@ def test_an_entry_of_a_batch_fails_alone(
 
 
 def test_calls_are_on_their_way_side_by_side(simulated: SimulatedServer, queue: Queue) -> None:
-    simulated.faults = Faults(by_operation={"ListQueues": Fault(latency=2)})
+    latency = STANDSTILL / 2
+    simulated.faults = Faults(by_operation={"ListQueues": Fault(latency=latency)})
     since = time.monotonic()
     with ThreadPoolExecutor() as pool:
         slow = pool.submit(queue.client.list_queues)
@@ -87,7 +88,7 @@ def test_calls_are_on_their_way_side_by_side(simulated: SimulatedServer, queue: 
         queue.attribute("QueueArn")
         assert not slow.done()
         slow.result()
-    assert time.monotonic() - since >= 4
+    assert time.monotonic() - since >= 2 * latency
 
 
 def test_the_same_seed_brings_the_same_faults(simulated: SimulatedServer, queue: Queue) -> None:
@@ -223,7 +224,7 @@ def _ask(
     headers: dict[str, str] | None = None,
 ) -> tuple[int, Any]:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    connection = http.client.HTTPConnection(urlsplit(simulated.url).netloc, timeout=10)
+    connection = http.client.HTTPConnection(urlsplit(simulated.url).netloc, timeout=PATIENCE)
     try:
         connection.request(method, path, content, headers or {})
         response = connection.getresponse()
