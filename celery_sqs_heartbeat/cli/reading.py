@@ -15,7 +15,8 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.versions import running_versions
-from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep, _read_settings
+from celery_sqs_heartbeat.worker.settings import read_app_settings
+from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 
 
 class _OfflineChannel(SQS.Channel):
@@ -103,7 +104,7 @@ def queue_names(app: Any, chosen: Iterable[str] = ()) -> list[str]:
 
 def _settings(app: Any, leases: int) -> tuple[Settings, tuple[str, ...]]:
     try:
-        return _read_settings(app, leases), ()
+        return read_app_settings(app, leases), ()
     except ConfigurationError as error:
         return Settings(), error.faults
 

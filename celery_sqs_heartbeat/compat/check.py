@@ -22,7 +22,9 @@ _BY_POSITION = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
 
 def missing(needs: Iterable[Need] = NEEDS) -> tuple[str, ...]:
     """Return what is missing, one fault for each name; nothing where all is as we know it."""
-    return tuple(fault for need in needs if (fault := _fault(need)) is not None)
+    faults = (fault for need in needs if (fault := _fault(need)) is not None)
+    # All that we need of a class that is gone is one fault: the first says why.
+    return tuple({fault.split(": ")[0]: fault for fault in reversed([*faults])}.values())[::-1]
 
 
 def _fault(need: Need) -> str | None:
@@ -42,7 +44,7 @@ def _fault(need: Need) -> str | None:
     )
     if need.call is not None and not _accepts(theirs, need.call, is_method=is_method):
         return f"{need} does not take ({need.call}) any more: {need.why}"
-    if need.by is not None and not _replaces(getattr(_find(need.by), need.name), theirs):
+    if need.by is not None and not _is_replaced(need, theirs):
         return f"{need} takes ({', '.join(inspect.signature(theirs).parameters)}) now: {need.why}"
     return None
 
@@ -85,6 +87,15 @@ def _accepts(function: Callable[..., Any], call: str, *, is_method: bool) -> boo
     names = {each[:-1]: None for each in arguments if each.endswith("=")}
     positional = [None] * (is_method + len(arguments) - len(names))
     return _binds(inspect.signature(function), positional, names)
+
+
+def _is_replaced(need: Need, theirs: Any) -> bool:
+    try:
+        ours = getattr(_find(str(need.by)), need.name)
+    except ImportError:
+        # As another name is gone, which is a fault of its own.
+        return True
+    return _replaces(ours, theirs)
 
 
 def _replaces(ours: Any, theirs: Any) -> bool:

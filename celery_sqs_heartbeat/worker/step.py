@@ -1,66 +1,27 @@
-"""The step that starts a worker's heartbeat."""
+"""The step that starts a worker's heartbeat, on versions of Celery and kombu that it knows."""
 
 from __future__ import annotations
 
-import atexit
 import logging
-import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-import click
-from celery import bootsteps, signals
-from celery.exceptions import ImproperlyConfigured
-from celery.worker import state
-from kombu.transport import SQS
+from celery import bootsteps
 
-from celery_sqs_heartbeat.binding import Heartbeat, bind
-from celery_sqs_heartbeat.callers import CallerThreads
-from celery_sqs_heartbeat.core.board import Board
-from celery_sqs_heartbeat.core.calls import MAX_CALLS
-from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
-from celery_sqs_heartbeat.dispatch import ThreadDispatcher
-from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.keeper import LeaseKeeper
-from celery_sqs_heartbeat.observers import Observer, Observers
-from celery_sqs_heartbeat.queues import QueueDirectory
-from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
-from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.clients import ClientPool
-from celery_sqs_heartbeat.transport import Transport, take_over
-from celery_sqs_heartbeat.transport.ending import LastPolls
-from celery_sqs_heartbeat.worker.batches import guard_batches
-from celery_sqs_heartbeat.worker.broken import end_worker
-from celery_sqs_heartbeat.worker.ending import (
-    end_polls,
-    flush_time_left,
-    release_all,
-    release_unstarted,
-)
-from celery_sqs_heartbeat.worker.forking import forks_pool
-from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
-from celery_sqs_heartbeat.worker.handlers import let_handlers_call_soon, put_off_signals
-from celery_sqs_heartbeat.worker.losses import Losses
-from celery_sqs_heartbeat.worker.operating import Operating
-from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
-from celery_sqs_heartbeat.worker.requests import use_leased_requests
+from celery_sqs_heartbeat.settings import PREFIX
 from celery_sqs_heartbeat.worker.versions import require_versions
 
 logger = logging.getLogger(__name__)
 
 
-class WorkerConfigurationError(ConfigurationError, ImproperlyConfigured, click.ClickException):
-    """Settings are wrong; the `celery` command shows it without a traceback and exits with 1."""
-
-
 class SqsHeartbeatStep(bootsteps.StartStopStep):
-    """Binds a keeper to the transport, before the consumer connects.
+    """Starts the heartbeat before the consumer connects.
 
     It comes after the pool, so that no thread runs yet when the first children fork. It
     does not end the keeper in `stop`: in a warm shutdown that is called while tasks still
-    run for as long as they like, and they are the ones to be kept. The keeper ends when
-    the worker is through (`worker_shutdown`, or the end of the process).
+    run for as long as they like, and they are the ones to be kept.
+
+    What uses Celery and kombu closely is imported once their versions are checked: a name
+    that is gone would be an `ImportError` here, or in the app that calls `install`.
     """
 
     label = "SqsHeartbeat"
@@ -69,179 +30,49 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
 
     def __init__(self, parent: Any, heartbeat_sqs: bool | None = None, **kwargs: Any) -> None:
         super().__init__(parent, **kwargs)
-        self.enabled = self._is_wanted(parent.app, heartbeat_sqs)
-        if not self.enabled:
-            return
-        leases = (parent.max_concurrency or parent.concurrency) * parent.prefetch_multiplier
-        self._losses = Losses(parent.app)
-        self._last_polls: LastPolls | None = None
-        settings = _read_settings(parent.app, leases)
-        self._operating = _new_operating(settings)
-        board = share_board(leases, in_file=not forks_pool(parent))
-        self._heartbeat = _new_heartbeat(
-            settings,
-            leases,
-            observer=Observers(self._losses, *self._operating.observers),
-            on_late=self._operating.note_late,
-            board=board,
-        )
-        self._losses.attach(self._heartbeat)
-        bind(self._heartbeat)
-        use_leased_requests(parent.app)
+        self.enabled = _is_wanted(parent.app, heartbeat_sqs)
+        if self.enabled:
+            from celery_sqs_heartbeat.worker.heartbeat import WorkerHeartbeat
+
+            self._heartbeat = WorkerHeartbeat(parent)
 
     def create(self, parent: Any) -> None:
         """Guard how the worker gives tasks to its pool, which is made by now."""
-        guard_start(parent)
-        guard_run(parent.pool)
-        guard_batches(parent.app, parent.pool)
-        let_signals_stop(parent.pool)
+        self._heartbeat.create(parent)
 
     def start(self, parent: Any) -> None:
         """Start the keeper and have it ended with the worker."""
-        self._heartbeat.hub = parent.hub
-        self._heartbeat.breakage.end = partial(self._end_broken, parent)
-        self._operating.start(self._heartbeat, parent)
-        self._heartbeat.keeper.start()
-        self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
-        self._heartbeat.unsettled.start(
-            lambda call: parent.consumer.call_soon(call),
-            forget=state.task_ready,
-            may_run_on=parent.pool.uses_semaphore,
-        )
-        follow_jobs(parent.pool)
-        remember_running_jobs(parent.pool)
-        self._release_before_soft_shutdown(parent)
-        put_off_signals(self._heartbeat.keeper)
-        let_handlers_call_soon(parent.hub)
-        signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
-        # A cold shutdown sends no signal.
-        atexit.register(self._end)
+        self._heartbeat.start(parent)
 
     def close(self, parent: Any) -> None:
         """Release what the pool has not begun and will not run any more."""
-        self._release_unstarted(parent.pool)
+        self._heartbeat.close(parent)
 
     def stop(self, parent: Any) -> None:
         """Do nothing: tasks still run, see the class."""
 
-    def _release_before_soft_shutdown(self, parent: Any) -> None:
-        """Release what waits before a soft shutdown gives running tasks their time.
 
-        Celery waits in the signal's handler: the event loop stands still meanwhile.
-        """
-        wait = parent.wait_for_soft_shutdown
+def _is_wanted(app: Any, flag: bool | None) -> bool:
+    if flag is None:
+        flag = app.conf.get(PREFIX + "enabled")
+    if not flag:
+        return False
+    transport = app.connection_for_read().transport
+    if transport.driver_type != "sqs":
+        logger.warning(
+            "sqs-heartbeat: the broker is %s, not SQS: --heartbeat-sqs does nothing",
+            transport.driver_type,
+        )
+        return False
+    require_versions()
+    from celery_sqs_heartbeat.transport import Transport, take_over
 
-        def release_and_wait() -> None:
-            # Celery has just installed other handlers for while it waits.
-            put_off_signals(self._heartbeat.keeper)
-            self._release_unstarted(parent.pool)
-            wait()
-
-        parent.wait_for_soft_shutdown = release_and_wait
-
-    def _release_unstarted(self, pool: Any) -> None:
-        self._end_polls()
-        release_unstarted(self._heartbeat, pool)
-
-    def _end_broken(self, parent: Any, error: Exception) -> None:
-        """Receive no more, and end a broken worker."""
-        self._end_polls()
-        end_worker(parent.hub, error)
-
-    def _end_polls(self) -> LastPolls:
-        if self._last_polls is None:
-            self._last_polls = end_polls(self._heartbeat)
-        return self._last_polls
-
-    def _end(self, **_: Any) -> None:
-        atexit.unregister(self._end)
-        last_polls = self._end_polls()
-        release_all(self._heartbeat)
-        began = time.monotonic()
-        last_polls.wait()
-        self._heartbeat.unsettled.close()
-        waited = time.monotonic() - began
-        self._heartbeat.keeper.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
-        self._operating.close()
-        self._losses.close()
-        bind(None)
-        unshare_board()
-
-    @staticmethod
-    def _is_wanted(app: Any, flag: bool | None) -> bool:
-        if flag is None:
-            flag = app.conf.get(PREFIX + "enabled")
-        if not flag:
-            return False
-        transport = app.connection_for_read().transport
-        if not isinstance(transport, SQS.Transport):
-            logger.warning(
-                "sqs-heartbeat: the broker is %s, not SQS: --heartbeat-sqs does nothing",
-                transport.driver_type,
-            )
-            return False
-        require_versions()
-        take_over()
-        if not isinstance(app.connection_for_read().transport, Transport):
-            logger.warning(
-                "sqs-heartbeat: broker_transport is %r, not kombu's own SQS transport: "
-                "--heartbeat-sqs does nothing",
-                app.conf.broker_transport,
-            )
-            return False
-        return True
-
-
-def _read_settings(app: Any, leases: int) -> Settings:
-    namespace = getattr(app, "namespace", None)
-    names = [
-        str(name)[len(namespace) + 1 :].lower()
-        if namespace and str(name).startswith(f"{namespace}_")
-        else str(name)
-        for name in app.conf
-    ]
-    tasks = {
-        name: task.sqs_heartbeat
-        for name, task in app.tasks.items()
-        if hasattr(task, "sqs_heartbeat")
-    }
-    try:
-        return read_settings(app.conf.get, names=names, tasks=tasks, leases=leases)
-    except ConfigurationError as error:
-        raise WorkerConfigurationError(error.faults) from None
-
-
-def _new_operating(settings: Settings) -> Operating:
-    try:
-        return Operating(settings)
-    except ConfigurationError as error:
-        raise WorkerConfigurationError(error.faults) from None
-
-
-def _new_heartbeat(
-    settings: Settings,
-    leases: int,
-    *,
-    observer: Observer,
-    on_late: Callable[[float], None],
-    board: Board | None,
-) -> Heartbeat:
-    clients = ClientPool()
-    sqs = BotoSqs(clients, clients.address)
-    dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
-    helpers = CallerThreads(1, "sqs-heartbeat-queues")
-    return Heartbeat(
-        keeper=LeaseKeeper(
-            sqs,
-            interval=settings.longest_sleep(),
-            observer=observer,
-            on_late=on_late,
-            board=board,
-            dispatcher=dispatcher,
-        ),
-        settings=settings,
-        queues=QueueDirectory(sqs.queue_attributes, helpers.submit),
-        clients=clients,
-        prepare_calls=dispatcher.prepare,
-        leases=leases,
-    )
+    take_over()
+    if not isinstance(app.connection_for_read().transport, Transport):
+        logger.warning(
+            "sqs-heartbeat: broker_transport is %r, not kombu's own SQS transport: "
+            "--heartbeat-sqs does nothing",
+            app.conf.broker_transport,
+        )
+        return False
+    return True

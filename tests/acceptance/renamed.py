@@ -1,7 +1,7 @@
 """The acceptance tests' app, on a kombu that polls by a method that nobody has seen.
 
-`RENAMED=gone` has it without `_get_async`, as after a renaming; `RENAMED=unused` leaves that
-where it is, but calls it no more.
+`RENAMED=gone` has it without `_get_async`, as after a renaming, and billiard without a name that
+we import; `RENAMED=unused` leaves the method where it is, but calls it no more.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from billiard import einfo
+from celery.app import trace  # noqa: F401
 from kombu.transport.SQS import Channel
 from vine import ensure_promise
 
@@ -27,5 +29,6 @@ def _get_bulk_async(self: Any, queue: str, *args: Any, callback: Any = None) -> 
 Channel._get_bulk_async = _get_bulk_async
 if os.environ["RENAMED"] == "gone":
     del Channel._get_async
+    del einfo.ExceptionWithTraceback
 
 from tests.acceptance.proj import app  # noqa: E402, F401

@@ -146,6 +146,12 @@ def test_what_is_missing_or_has_changed_is_named(need: Need, fault: str | None) 
     assert missing([need]) == (() if fault is None else (fault,))
 
 
+def test_a_class_that_is_gone_is_one_fault_whatever_we_need_of_it() -> None:
+    gone = f"{HERE}:NoSuch"
+    faults = missing([need("NoSuch", owner=HERE), need("x", owner=gone), need("y", owner=gone)])
+    assert faults == (f"{gone} is missing: a test",)
+
+
 @pytest.mark.parametrize(
     ("installed", "faults"), [("5.6.3", 0), ("5.7.0", 1), ("6.0rc1", 1), ("unknown", 1)]
 )

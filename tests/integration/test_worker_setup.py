@@ -14,7 +14,8 @@ from kombu.transport import SQS
 from celery_sqs_heartbeat import ConfigurationError, install
 from celery_sqs_heartbeat.transport import Transport, take_over
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, use_leased_requests
-from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep, _read_settings
+from celery_sqs_heartbeat.worker.settings import read_app_settings
+from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 
 
 @pytest.fixture
@@ -33,7 +34,7 @@ def test_install_is_harmless_when_called_twice() -> None:
 def test_settings_are_read_in_lower_case() -> None:
     app = Celery("proj")
     app.conf.update(sqs_heartbeat_visibility_timeout=60, sqs_heartbeat_threshold=20)
-    assert _read_settings(app, 8).for_queue("q").visibility_timeout == 60
+    assert read_app_settings(app, 8).for_queue("q").visibility_timeout == 60
 
 
 @pytest.mark.parametrize("namespace", ["CELERY", "celery"])
@@ -48,7 +49,7 @@ def test_settings_are_read_in_a_namespace_as_django_projects_have_it(namespace: 
         source = {name.lower(): getattr(Django, name) for name in vars(Django) if name[0] == "C"}
     app = Celery("proj")
     app.config_from_object(source, namespace=namespace)
-    settings = _read_settings(app, 8)
+    settings = read_app_settings(app, 8)
     assert settings.for_queue("slow").visibility_timeout == 60
     assert settings.for_queue("slow").max_lease == 600
 
@@ -58,7 +59,7 @@ def test_a_setting_that_nobody_would_read_is_told(name: str) -> None:
     app = Celery("proj")
     app.config_from_object({name: 5})
     with pytest.raises(ConfigurationError, match="did you mean sqs_heartbeat_threshold"):
-        _read_settings(app, 8)
+        read_app_settings(app, 8)
 
 
 def test_a_tasks_own_settings_are_read() -> None:
@@ -71,7 +72,7 @@ def test_a_tasks_own_settings_are_read() -> None:
     def quick() -> None: ...
 
     app.finalize()
-    settings = _read_settings(app, 8)
+    settings = read_app_settings(app, 8)
     assert settings.for_task("q", "slow").visibility_timeout == 600
     assert settings.for_task("q", "quick").extend is False
 

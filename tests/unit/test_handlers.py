@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.transport.polling import PollingChannel
 from celery_sqs_heartbeat.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.worker import handlers
-from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
+from celery_sqs_heartbeat.worker.heartbeat import WorkerHeartbeat
 from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
@@ -129,11 +129,11 @@ def test_handlers_installed_for_a_soft_shutdown_are_put_off_while_it_waits(
 ) -> None:
     receive(keeper, "a")
     seen: list[int] = []
-    step = SqsHeartbeatStep.__new__(SqsHeartbeatStep)
-    step._heartbeat = SimpleNamespace(keeper=keeper)  # type: ignore[assignment]
-    monkeypatch.setattr(step, "_release_unstarted", lambda pool: None)
+    worker_heartbeat = WorkerHeartbeat.__new__(WorkerHeartbeat)
+    worker_heartbeat._heartbeat = SimpleNamespace(keeper=keeper)  # type: ignore[assignment]
+    monkeypatch.setattr(worker_heartbeat, "_release_unstarted", lambda pool: None)
     worker = SimpleNamespace(pool=None, wait_for_soft_shutdown=lambda: keeper.done("a"))
-    step._release_before_soft_shutdown(worker)
+    worker_heartbeat._release_before_soft_shutdown(worker)
     interrupt(keeper, monkeypatch, lambda: None)
     signal.signal(SIGNAL, lambda number, frame: seen.append(keeper.ending))
     worker.wait_for_soft_shutdown()

@@ -1,0 +1,39 @@
+"""Reads a worker's settings from its app."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from celery.exceptions import ImproperlyConfigured
+
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.settings import Settings, read_settings
+
+
+class WorkerConfigurationError(ConfigurationError, ImproperlyConfigured, click.ClickException):
+    """Settings are wrong; the `celery` command shows it without a traceback and exits with 1."""
+
+
+def read_app_settings(app: Any, leases: int) -> Settings:
+    """Return the settings of an app, whose worker holds up to so many messages.
+
+    Raises:
+        WorkerConfigurationError: Some are wrong; it lists them all.
+    """
+    namespace = getattr(app, "namespace", None)
+    names = [
+        str(name)[len(namespace) + 1 :].lower()
+        if namespace and str(name).startswith(f"{namespace}_")
+        else str(name)
+        for name in app.conf
+    ]
+    tasks = {
+        name: task.sqs_heartbeat
+        for name, task in app.tasks.items()
+        if hasattr(task, "sqs_heartbeat")
+    }
+    try:
+        return read_settings(app.conf.get, names=names, tasks=tasks, leases=leases)
+    except ConfigurationError as error:
+        raise WorkerConfigurationError(error.faults) from None
