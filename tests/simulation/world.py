@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.core.lease import Standing
+from celery_sqs_heartbeat.core.lease import Standing, State
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
@@ -282,14 +282,21 @@ class World:
                 truth.excuses.add(f"{entry.action.value} failed")
             if worker.keeper._book.holds(entry.lease):
                 check_belief(entry.lease, truth, worker.suspended)
-
         self.note_refused(worker)
+        if call.kind is CallKind.DELETE and Outcome.DONE not in outcomes:
+            self._note_waiting(worker)
 
     def note_refused(self, worker: SimulatedWorker) -> None:
         """Note which leases a keeper can't extend, as their queue refuses it."""
         for lease in worker.keeper._book.leases():
             if lease.standing is Standing.UNLEASED:
                 self.truth[lease.message_id].excuses.add("refused")
+
+    def _note_waiting(self, worker: SimulatedWorker) -> None:
+        """Note which deletes wait behind others that fail, maybe for longer than their leases."""
+        for lease in worker.keeper._book.leases():
+            if lease.state is State.DONE:
+                self.truth[lease.message_id].excuses.add("delete held up")
 
     def unanswered(self, call: Call) -> None:
         """Note that a keeper waits for a call no more."""
