@@ -29,22 +29,36 @@ class Batch:
     """The requests of one flush, and the pool's jobs that it made of them.
 
     When all its jobs have ended, however they did, no message of it may stay unsettled.
+
+    Args:
+        pool: Where one without processes takes a job, it may wait for a free thread or greenlet,
+            until a shutdown has released its messages. It comes to nothing then.
     """
 
-    def __init__(self, requests: Sequence[Any]) -> None:
+    def __init__(self, requests: Sequence[Any], pool: Any) -> None:
+        self._may_refuse = not pool.uses_semaphore
         # A job ends on a thread of its own, maybe while the flush does: each is taken once.
         self._requests = deque(each for each in requests if isinstance(each, LeasedRequest))
         self._open: set[object] = {self}
         self._reason = "it was not run"
 
-    def give(self, apply: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    def give(
+        self, apply: Callable[..., Any], target: Callable[..., Any], *args: Any, **options: Any
+    ) -> Any:
         """Give a job of the batch to the pool; return the job."""
-        job = object()
+        job, is_refused = object(), False
         accept, done, failed = (
             options.get(name) for name in ("accept_callback", "callback", "error_callback")
         )
 
+        def run(*args: Any, **kwargs: Any) -> Any:
+            return None if is_refused else target(*args, **kwargs)
+
         def on_accepted(*args: Any) -> None:
+            nonlocal is_refused
+            is_refused = self._may_refuse and self._has_lost_any()
+            if is_refused:
+                return
             for request in list(self._requests):
                 request.begin()
             if accept is not None:
@@ -55,7 +69,7 @@ class Batch:
                 on_error(error)
                 return
             try:
-                if done is not None:
+                if done is not None and not is_refused:
                     done(result)
             finally:
                 self.end(job)
@@ -71,7 +85,7 @@ class Batch:
         options.update(accept_callback=on_accepted, callback=on_return, error_callback=on_error)
         self._open.add(job)
         try:
-            given = apply(*args, **options)
+            given = apply(run if self._may_refuse else target, *args, **options)
         except BaseException:
             self._open.discard(job)
             raise
@@ -84,6 +98,11 @@ class Batch:
         self._open.discard(self if job is None else job)
         if not self._open:
             self._settle()
+
+    def _has_lost_any(self) -> bool:
+        # Another job of the batch may have settled its own.
+        waiting = [request for request in self._requests if not request.acknowledged]
+        return bool([request for request in waiting if _is_not_ours(request)])
 
     def _settle(self) -> None:
         while True:
@@ -113,7 +132,7 @@ def guard_batches(app: Celery, pool: Any) -> None:
     """
     for task in app.tasks.values():
         if gathers_requests(task):
-            task.flush = _following(task.flush)
+            task.flush = _following(task.flush, pool)
             task.Strategy = _timed_anew(task, symbol_by_name(task.Strategy))
     apply = pool.apply_async
 
@@ -125,13 +144,13 @@ def guard_batches(app: Celery, pool: Any) -> None:
     pool.apply_async = apply_async
 
 
-def _following(flush: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def _following(flush: Callable[[Any], Any], pool: Any) -> Callable[[Any], Any]:
     @functools.wraps(flush)
     def flush_ours(requests: Sequence[Any]) -> Any:
         ours = [each for each in requests if not _is_not_ours(each)]
         if not ours:
             return None
-        batch = Batch(ours)
+        batch = Batch(ours, pool)
         token = _flushed.set(batch)
         try:
             return flush(ours)

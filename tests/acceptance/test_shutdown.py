@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance import gathered
 from tests.acceptance.record import receives, release_calls, released
 from tests.acceptance.scene import Scene
 from tests.support.faults import delay, fail, first
@@ -71,6 +72,25 @@ def test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed(
     assert scene.counts() == (0, 0)
     assert scene.keys("end") == ["a"]
     assert scene.keys("start") == ["a"]
+
+
+def test_a_warm_shutdown_does_not_run_a_batch_that_waits_for_a_greenlet(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=LONG)
+    room = ["-c", "1", "--prefetch-multiplier", "10"]
+    worker = scene.worker(*room, "-P", "gevent", conf={"imports": [gathered.MODULE]})
+    scene.send("hold", "a")
+    scene.wait_for_notes("start", 1)
+    scene.send("gathered", "b")
+    # Given to the pool by a timer, which waits for a greenlet from then on.
+    scene.wait_for_notes("flush", 1)
+    worker.kill("SIGTERM")
+    scene.wait_until(lambda: scene.counts() == (1, 1))
+    scene.let_end("a")
+    assert worker.process.wait(PATIENCE) == 0
+    assert scene.counts() == (1, 0)
+    assert scene.keys("together") == []
 
 
 def test_a_worker_tries_its_last_delete_for_as_long_as_is_set(new_scene: NewScene) -> None:

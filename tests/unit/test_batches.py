@@ -23,14 +23,22 @@ class Job:
 
 
 class Pool:
-    """Keeps jobs and how they report."""
+    """Keeps jobs and how they report.
+
+    Attributes:
+        uses_semaphore: Whether it has processes.
+    """
+
+    uses_semaphore = True
 
     def __init__(self) -> None:
         self.jobs: list[Job] = []
+        self.targets: list[Any] = []
         self.options: list[dict[str, Any]] = []
 
     def apply_async(self, target: Any, args: Any = None, **options: Any) -> Job:
         self.jobs.append(Job())
+        self.targets.append(target)
         self.options.append(options)
         return self.jobs[-1]
 
@@ -188,7 +196,7 @@ class Raced(deque[Any]):
 def test_a_job_that_ends_on_another_thread_at_the_flushs_end_settles_each_request_once(
     desk: Desk, requests: list[Request]
 ) -> None:
-    batch = Batch(requests)
+    batch = Batch(requests, Pool())
     batch._requests = Raced(requests)
     batch.end()
     assert [tag for tag, _ in desk.rejected] == ["a", "b"]
@@ -240,6 +248,51 @@ def test_messages_that_are_not_ours_any_more_are_left_out(
     desk.keeper.drop("c")
     task.flush(requests[2:])
     assert task.flushed == [["c"]]
+
+
+@pytest.fixture
+def green(pool: Pool) -> Pool:
+    """A pool where a job waits for a free greenlet, and its messages may be released."""
+    pool.uses_semaphore = False
+    return pool
+
+
+def test_a_batch_whose_messages_were_released_while_it_waited_does_not_run(
+    desk: Desk,
+    green: Pool,
+    task: Gathering,
+    requests: list[Request],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    task.flush(requests)
+    for tag in ("a", "b"):
+        desk.keeper.release(tag)
+    green.report("accept_callback", 1, 0.0)
+    green.targets[0](requests)
+    green.report("callback", None)
+    assert capsys.readouterr().out == ""
+    assert not any(request.has_started() for request in requests)
+    assert "task work[a] is not started: its message was released" in caplog.text
+    # One that is ours still goes back, too: it can't be taken out of the job.
+    assert desk.rejected == [("c", True)]
+
+
+def test_a_job_is_not_refused_for_what_another_job_of_its_batch_has_settled(
+    desk: Desk,
+    green: Pool,
+    task: Gathering,
+    requests: list[Request],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    task.parts = 2
+    task.flush(requests)
+    green.report("accept_callback", 1, 0.0, job=0)
+    requests[0].acknowledge()
+    desk.keeper.done("a")
+    green.report("accept_callback", 1, 0.0, job=1)
+    green.targets[1]("runs")
+    assert capsys.readouterr().out == "runs\n"
 
 
 def test_jobs_of_other_tasks_are_left_alone(pool: Pool, task: Gathering) -> None:
