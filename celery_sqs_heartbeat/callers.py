@@ -16,9 +16,9 @@ logger = logging.getLogger(__name__)
 #: How long an idle thread waits for a job, in seconds.
 _LINGER = 60.0
 #: The most threads that take the place of stuck ones: what hangs for every call, as a name server
-#: that does not answer, must not fill the process with threads. Enough for nine queues, each with
-#: six calls of two kinds that hang (`core.lane`).
-MAX_STAND_INS = 108
+#: that does not answer, must not fill the process with threads. `core.agenda` needs twice its
+#: `MANY_STUCK` for calls that hang for a day.
+MAX_STAND_INS = 144
 
 
 class CallerThreads:

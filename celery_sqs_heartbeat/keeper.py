@@ -152,8 +152,7 @@ class LeaseKeeper(KeeperService):
         if self._is_forked():
             return False
         with self._lock:
-            lease = self._book.get(receipt_handle)
-            return lease is not None and lease.standing is Standing.LOST
+            return self._book.is_lost(receipt_handle, self._clock())
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""

@@ -22,9 +22,12 @@ _BY_POSITION = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
 
 def missing(needs: Iterable[Need] = NEEDS) -> tuple[str, ...]:
     """Return what is missing, one fault for each name; nothing where all is as we know it."""
-    faults = (fault for need in needs if (fault := _fault(need)) is not None)
-    # All that we need of a class that is gone is one fault: the first says why.
-    return tuple({fault.split(": ")[0]: fault for fault in reversed([*faults])}.values())[::-1]
+    faults: dict[str, str] = {}
+    for need in needs:
+        if (fault := _fault(need)) is not None:
+            # All that we need of a class that is gone is one fault.
+            faults.setdefault(fault.split(": ")[0], fault)
+    return tuple(faults.values())
 
 
 def _fault(need: Need) -> str | None:
@@ -92,7 +95,7 @@ def _accepts(function: Callable[..., Any], call: str, *, is_method: bool) -> boo
 def _is_replaced(need: Need, theirs: Any) -> bool:
     try:
         ours = getattr(_find(str(need.by)), need.name)
-    except ImportError:
+    except (ImportError, AttributeError):
         # As another name is gone, which is a fault of its own.
         return True
     return _replaces(ours, theirs)

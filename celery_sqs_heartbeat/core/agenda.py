@@ -18,9 +18,10 @@ from celery_sqs_heartbeat.core.lane import STUCK_SECONDS, Lane
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.policy import call_patience
 
-#: From so many calls on that hang at once, of all queues, more are risked less often: there is a
-#: thread for each of about a hundred.
-MANY_STUCK = 48
+#: From so many calls on that hang at once, of all queues, more are risked less and less often, an
+#: hour apart at last: there are threads for 160, also for queues whose calls do not hang.
+MANY_STUCK = 72
+LONGEST_PAUSE = 3_600.0
 
 
 class Agenda:
@@ -115,9 +116,16 @@ class Agenda:
         """Return when there is next something to do, with that much room; infinity for never."""
         times = [deadline for _, deadline in self._out.values()]
         if room > 0:
-            dues = (lane.next_due(now) for lane in self._lanes.values())
+            dues = (lane.next_due(now, self._pause) for lane in self._lanes.values())
             times += [due for due in dues if due is not None]
         return min(times, default=math.inf)
+
+    @property
+    def _pause(self) -> float:
+        """After how many seconds a queue is tried again whose calls hang."""
+        # Doubled more often, it would be the longest all the same.
+        beyond = min(max(0, len(self._hanging) - MANY_STUCK), 10)
+        return min(STUCK_SECONDS * 2.0**beyond, LONGEST_PAUSE)
 
     def _begin(self, lane: Lane, entries: list[Entry], now: float) -> Call:
         call = Call(lane.kind, lane.queue_url, tuple(entries), now, next(self._numbers))
@@ -131,7 +139,7 @@ class Agenda:
         ready = [
             (first, index, lane)
             for index, lane in enumerate(self._lanes.values())
-            if lane.may_call(now) and (first := lane.most_urgent()) is not None
+            if lane.may_call(now, self._pause) and (first := lane.most_urgent()) is not None
         ]
         return min(ready)[2] if ready else None
 

@@ -215,6 +215,19 @@ class LeaseBook:
         """Return whether the message was given up under that handle."""
         return receipt_handle in self._disowned
 
+    def is_lost(self, receipt_handle: str, now: float) -> bool:
+        """Return whether a message is not ours any more, or was given up. False when unknown."""
+        lease = self._by_handle.get(receipt_handle)
+        return lease is not None and (
+            lease.standing is Standing.LOST
+            # The lease becomes so with its next extension, which may wait for calls that hang.
+            or (
+                now >= lease.expires_at
+                and next_action(lease) is Action.EXTEND
+                and not self._may_be_saved(lease, now)
+            )
+        )
+
     def note_start(self, receipt_handle: str, now: float) -> bool:
         """Report that the pool runs the message's task. False when it is unknown."""
         lease = self._by_handle.get(receipt_handle)
@@ -225,8 +238,9 @@ class LeaseBook:
     def plan(self, now: float, room: int) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
         for lease in self._expiries.pop_expired(now):
-            self.note_expiry(lease, now)
-            self.schedule(lease)
+            if not self._let_lapse(lease, now):
+                self.note_expiry(lease, now)
+                self.schedule(lease)
         return self._agenda.plan(now, room)
 
     def give_up(self, now: float) -> list[Call]:
@@ -325,6 +339,9 @@ class LeaseBook:
                     self._settler.settle(entry, outcome, call, now)
             if self.holds(lease):
                 self.schedule(lease)
+                if lease.state is State.BACK:
+                    # Not watched while its release was under way.
+                    self.watch_expiry(lease)
         return not is_late
 
     def _want_done(self, lease: Lease, now: float) -> None:
@@ -374,13 +391,7 @@ class LeaseBook:
 
     def _worth_a_late_extension(self, lease: Lease, now: float) -> bool:
         self.note_expiry(lease, now)
-        timeout = lease.terms.visibility_timeout
-        # For less than it was received for, it would cut short the lease of whoever has the
-        # message by now: on a standard queue a stale handle still counts.
-        is_cut = 0 < policy.next_timeout(lease, now) < timeout
-        # A message that is being deleted is done: nobody else need have it.
-        may_be_late = lease.terms.extend_late or lease.state is State.DONE
-        if may_be_late and now < lease.expires_at + timeout and not is_cut:
+        if self._may_be_saved(lease, now):
             return True
         # Nobody can tell any more whose it is: a late extension would not save the
         # message and might disturb its new owner.
@@ -388,6 +399,16 @@ class LeaseBook:
         if lease.state is State.HELD:
             self.report(EventKind.LEASE_LOST, lease, now)
         return False
+
+    def _may_be_saved(self, lease: Lease, now: float) -> bool:
+        """Return whether a late extension of an expired lease does more good than harm."""
+        timeout = lease.terms.visibility_timeout
+        # For less than it was received for, it would cut short the lease of whoever has the
+        # message by now: on a standard queue a stale handle still counts.
+        is_cut = 0 < policy.next_timeout(lease, now) < timeout
+        # A message that is being deleted is done: nobody else need have it.
+        may_be_late = lease.terms.extend_late or lease.state is State.DONE
+        return may_be_late and now < lease.expires_at + timeout and not is_cut
 
 
 def _is_being_released(lease: Lease) -> bool:

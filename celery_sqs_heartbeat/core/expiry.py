@@ -45,7 +45,13 @@ class ExpiryWatch:
 
 
 def _may_expire(lease: Lease) -> bool:
-    """Return whether its expiry is still to be reported. A task that opted out expects it."""
+    """Return whether something is to be done when it expires.
+
+    Of one that is held, it is reported; a task that opted out expects it. One that is to be
+    released lapses, unless its release is under way.
+    """
+    if lease.state is State.BACK:
+        return lease.call is None
     return (
         lease.state is State.HELD
         and lease.terms.extend

@@ -14,9 +14,8 @@ MAX_CALLS_PER_LANE = 4
 #: The same with calls that were given up and have not come back: each of them occupies a thread,
 #: and the other queues need theirs.
 MAX_STUCK_PER_LANE = 6
-#: A queue with that many is tried again, by one call, after so many seconds, and after twice as
-#: many each time that this one hangs, too. Most of what hangs has ended by then: botocore renews
-#: credentials for up to 5 times 60 s.
+#: A queue with that many is tried again, by one call, after so many seconds at least. Most of what
+#: hangs has ended by then: botocore renews credentials for up to 5 times 60 s.
 STUCK_SECONDS = 300.0
 #: Leases that can't join a call which are looked past while filling it up.
 _MAX_PASSED_OVER = 10
@@ -70,27 +69,30 @@ class Lane:
         """Count the calls no more that were given up before then."""
         self._stuck = {n: since for n, since in self._stuck.items() if since > before}
 
-    def may_call(self, now: float) -> bool:
-        """Return whether another call may be made: of a queue that refuses, one at a time."""
-        free_at = self._free_at(now)
+    def may_call(self, now: float, pause: float) -> bool:
+        """Return whether another call may be made: of a queue that refuses, one at a time.
+
+        Args:
+            pause: After how many seconds a queue is tried again that has too many stuck calls.
+        """
+        free_at = self._free_at(now, pause)
         return free_at is not None and free_at <= now
 
-    def next_due(self, now: float) -> float | None:
+    def next_due(self, now: float, pause: float) -> float | None:
         """Return when the next call can be made, as far as it does not wait for another."""
         due = now if len(self._ready) else self._waiting.first_time()
-        free_at = self._free_at(now)
+        free_at = self._free_at(now, pause)
         return None if due is None or free_at is None else max(due, free_at)
 
-    def _free_at(self, now: float) -> float | None:
+    def _free_at(self, now: float, pause: float) -> float | None:
         """Return from when on there is room for a call; None where an answer must come first."""
         if self.in_flight >= (MAX_CALLS_PER_LANE if self.probe_at is None else 1):
             return None
         if self.in_flight and self.in_flight + len(self._stuck) >= MAX_STUCK_PER_LANE:
             return None
         free_at = now if self.probe_at is None else max(now, self.probe_at)
-        beyond = len(self._stuck) - MAX_STUCK_PER_LANE
-        if beyond >= 0:
-            free_at = max(free_at, max(self._stuck.values()) + STUCK_SECONDS * 2**beyond)
+        if len(self._stuck) >= MAX_STUCK_PER_LANE:
+            free_at = max(free_at, max(self._stuck.values()) + pause)
         return free_at
 
     def most_urgent(self) -> float | None:

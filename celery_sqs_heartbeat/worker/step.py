@@ -12,6 +12,8 @@ from celery_sqs_heartbeat.worker.versions import require_versions
 
 logger = logging.getLogger(__name__)
 
+_SQS = "kombu.transport.SQS"
+
 
 class SqsHeartbeatStep(bootsteps.StartStopStep):
     """Starts the heartbeat before the consumer connects.
@@ -58,7 +60,8 @@ def _is_wanted(app: Any, flag: bool | None) -> bool:
     if not flag:
         return False
     transport = app.connection_for_read().transport
-    if transport.driver_type != "sqs":
+    # By its name: nothing of kombu's is imported before its version is checked.
+    if not any(each.__module__ == _SQS for each in type(transport).__mro__):
         logger.warning(
             "sqs-heartbeat: the broker is %s, not SQS: --heartbeat-sqs does nothing",
             transport.driver_type,

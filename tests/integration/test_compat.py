@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import click
@@ -150,6 +152,18 @@ def test_a_class_that_is_gone_is_one_fault_whatever_we_need_of_it() -> None:
     gone = f"{HERE}:NoSuch"
     faults = missing([need("NoSuch", owner=HERE), need("x", owner=gone), need("y", owner=gone)])
     assert faults == (f"{gone} is missing: a test",)
+
+
+@pytest.mark.parametrize("name", ["Channel", "QoS", "Transport"])
+def test_a_class_that_we_derive_from_may_be_gone(name: str) -> None:
+    script = f"""
+from kombu.transport import SQS
+del SQS.{name}
+from celery_sqs_heartbeat.compat.check import missing
+print("\\n".join(missing()))
+"""
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert f"kombu.transport.SQS:{name}" in run.stdout
 
 
 @pytest.mark.parametrize(

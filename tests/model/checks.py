@@ -117,6 +117,11 @@ def _check_next_due(
         and lease.terms.extend
         and world.held[lease.key].wanted == "held"
     ]
+    dues += [
+        lease.expires_at
+        for lease in book.leases()
+        if world.held[lease.key].wanted == "back" and not world.in_a_call(world.held[lease.key])
+    ]
     assert max(book.next_due(now), now) == max(min(dues, default=math.inf), now)
 
 

@@ -20,11 +20,12 @@ LONGEST_PAUSE = 5.0
 REFUSED_DELETE_PAUSE = 30.0
 GATHER = 0.05
 TWELVE_HOURS = 43_200.0
-#: How many calls hang in a queue before it gets a pause, and how long the first one is, in seconds.
+#: How many calls hang in a queue before it gets a pause, and how long that is at least, in seconds.
 STUCK = 300.0
 MOST_STUCK = 6
-#: From so many on, in all queues, those of the last minutes count although others come back.
-MANY_STUCK = 48
+#: From so many on, in all queues, the pause grows, and those of the last minutes count although
+#: others come back.
+MANY_STUCK = 72
 #: How long a call is waited for, by the smallest threshold in it, both in seconds.
 PATIENCE = {0.3: 0.6, 10: 6.0, 29.9: 29.9 / 3, 14_400: 20.0}
 REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
@@ -192,7 +193,8 @@ class World:
         ]
         if out + len(stuck) < MOST_STUCK:
             return -math.inf
-        return math.inf if out else stuck[-1] + STUCK * 2 ** (len(stuck) - MOST_STUCK)
+        pause = min(STUCK * 2 ** max(0, len(self.given_up) - MANY_STUCK), 3_600)
+        return math.inf if out else stuck[-1] + pause
 
     def waits_until(self, call: Call) -> float:
         """Return until when the answer to a call is waited for."""

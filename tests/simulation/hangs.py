@@ -68,4 +68,4 @@ def _may_cost_a_lease(call: Call) -> bool:
     """Return whether a lease may run out of another fault before this one or after it."""
     leases = [entry.lease for entry in call.entries]
     threshold = min(lease.terms.threshold for lease in leases)
-    return any(lease.attempts for lease in leases) or call_patience(threshold) > threshold / 2
+    return any(lease.attempts for lease in leases) or call_patience(threshold) > 0.65 * threshold

@@ -6,6 +6,7 @@ import math
 import random
 from typing import TYPE_CHECKING
 
+from celery_sqs_heartbeat.core.agenda import LONGEST_PAUSE
 from celery_sqs_heartbeat.core.calls import Call
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 from tests.simulation.hangs import Hang
@@ -20,6 +21,8 @@ EVERY, REST = 4, 3
 LASTS = (0.5, 2.0, 10.0, 40.0)
 #: How often that happens in the life of a world.
 OUTAGES = 3
+#: How often its calls never come back, also when it is over.
+ENDLESS = 0.3
 #: Why a message of the second queue may run again.
 EXCUSE = "its queue hangs"
 
@@ -35,7 +38,8 @@ class Outage:
     def __init__(self, world: World, seed: str) -> None:
         self._world = world
         self._random = random.Random(f"{seed} outage")
-        self._until = 0.0
+        self._until = self._explains_until = 0.0
+        self._is_endless = False
         if len(world.queues) > 1:
             self._plan()
 
@@ -45,8 +49,11 @@ class Outage:
         return queues[0] if len(queues) == 1 else self._random.choice(queues)
 
     def excuse(self, truth: MessageTruth) -> None:
-        """Note of a message whether its queue hangs: it may not even get a call that hangs."""
-        if self._world.clock() < self._until and truth.queue is not self._world.queues[0]:
+        """Note of a message whether its queue hangs: it may not even get a call that hangs.
+
+        A queue is tried again after a while at the latest, though none of the calls came back.
+        """
+        if self._world.clock() < self._explains_until and truth.queue is not self._world.queues[0]:
             truth.excuses.add(EXCUSE)
 
     def draw(self, worker: str, call: Call) -> Hang | None:
@@ -58,7 +65,7 @@ class Outage:
         world.disturb(worker, "a call of a queue that hangs")
         # It is repeated once it is given up.
         world.tally.visibility_bound += 1
-        return Hang(there=math.inf, fails_after=left)
+        return Hang(there=math.inf, fails_after=math.inf if self._is_endless else left)
 
     def end(self) -> None:
         """Let no further call hang."""
@@ -76,5 +83,7 @@ class Outage:
         world.disturb("queue", "one of two queues hangs")
         lasts = self._random.choice(LASTS) * world.profile.terms.visibility_timeout
         self._until = max(self._until, world.clock() + lasts)
+        self._is_endless = self._random.random() < ENDLESS
+        self._explains_until = self._until + (LONGEST_PAUSE if self._is_endless else 0.0)
         for truth in world.truth.values():
             self.excuse(truth)

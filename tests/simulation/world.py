@@ -284,7 +284,7 @@ class World:
                 check_belief(entry.lease, truth, worker.suspended)
         self.note_refused(worker)
         if call.kind is CallKind.DELETE and Outcome.DONE not in outcomes:
-            self._note_waiting(worker)
+            self._note_waiting(worker, call.queue_url)
 
     def note_refused(self, worker: SimulatedWorker) -> None:
         """Note which leases a keeper can't extend, as their queue refuses it."""
@@ -292,10 +292,10 @@ class World:
             if lease.standing is Standing.UNLEASED:
                 self.truth[lease.message_id].excuses.add("refused")
 
-    def _note_waiting(self, worker: SimulatedWorker) -> None:
+    def _note_waiting(self, worker: SimulatedWorker, queue_url: str) -> None:
         """Note which deletes wait behind others that fail, maybe for longer than their leases."""
         for lease in worker.keeper._book.leases():
-            if lease.state is State.DONE:
+            if lease.state is State.DONE and lease.queue_url == queue_url:
                 self.truth[lease.message_id].excuses.add("delete held up")
 
     def unanswered(self, call: Call) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 import pytest
 
+from celery_sqs_heartbeat.core.agenda import MANY_STUCK
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.core.lane import MAX_STUCK_PER_LANE, STUCK_SECONDS
@@ -180,15 +181,39 @@ def hang(booking: Booking, until: float) -> list[tuple[float, Call]]:
     return calls
 
 
-def test_a_queue_whose_calls_hang_is_tried_again_after_longer_and_longer_pauses(
+def test_a_queue_whose_calls_hang_is_tried_again_and_after_hours_less_often(
     booking: Booking,
 ) -> None:
-    times = [at for at, _ in hang(booking, booking.now + 8 * 3600)]
+    times = [at for at, _ in hang(booking, booking.now + 12 * 3600)]
     pauses = [later - earlier for earlier, later in pairwise(times[MAX_STUCK_PER_LANE - 1 :])]
+    few, longer = MANY_STUCK - MAX_STUCK_PER_LANE + 1, [600, 1_200, 2_400, 3_600, 3_600]
     # Each begins when a call was given up, after 20 s.
-    expected = [20 + STUCK_SECONDS * 2**number for number in range(len(pauses))]
-    assert len(pauses) == 6
-    assert pauses == pytest.approx(expected, abs=0.1)
+    expected = [20 + pause for pause in [STUCK_SECONDS] * few + longer]
+    assert pauses[: len(expected)] == pytest.approx(expected, abs=0.1)
+
+
+def test_releases_lapse_in_time_though_their_queue_is_not_tried(booking: Booking) -> None:
+    hang(booking, booking.now + 3_600)
+    for number in range(3):
+        booking.receive(f"late {number}")
+        booking.book.release(f"late {number}", 0, booking.now)
+    assert booking.plan() == []
+    ends = booking.now + 30
+    while booking.now < ends:
+        booking.now = min(booking.book.next_due(booking.now), ends)
+        given_up(booking)
+        booking.plan()
+    assert booking.kinds().count(EventKind.MESSAGE_LAPSING) == 3
+    assert booking.book.ending == 0
+
+
+def test_an_expired_lease_is_lost_in_time_though_its_queue_is_not_tried(booking: Booking) -> None:
+    booking.receive("a", terms=LeaseTerms.of(30))
+    booking.now += 30
+    assert not booking.book.is_lost("a", booking.now)
+    booking.now += 30
+    assert booking.book.is_lost("a", booking.now)
+    assert not booking.book.is_lost("unknown", booking.now)
 
 
 def test_calls_that_hang_now_and_then_do_not_hold_up_the_others(booking: Booking) -> None:
