@@ -16,7 +16,7 @@ from celery.exceptions import Reject
 from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.binding import Heartbeat, bound
-from celery_sqs_heartbeat.core.lease import Lease, State
+from celery_sqs_heartbeat.core.lease import Lease, Standing, State
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import is_with_process
@@ -101,7 +101,9 @@ class LeasedRequest(Request):
         keeper.disown(self._tag)
         # Else it would hold its prefetch slot for ever.
         self.message.channel.qos.ack(self._tag)
-        return f"its lease is {lease.standing.value}, and sqs_heartbeat_on_lost is {on_lost!r}"
+        # The keeper may not have noted yet what the clock says.
+        standing = Standing.EXPIRED if lease.standing is Standing.OURS else lease.standing
+        return f"its lease is {standing.value}, and sqs_heartbeat_on_lost is {on_lost!r}"
 
     def is_held(self) -> bool:
         """Return whether its message is neither acked nor released yet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
@@ -12,6 +13,18 @@ from celery_sqs_heartbeat import clock
 from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.ending import LastPolls
 from tests.support.waiting import PATIENCE
+
+
+def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As of a worker without a pool, which was in a task for longer than its poll.
+    monkeypatch.setattr(clock, "now", lambda: 1_000.0)
+    polls, waits = LastPolls(None, [Poll("q", "url", 0.0, 20, is_sent=True)]), list[float]()
+    bell = SimpleNamespace(wait=lambda seconds: waits.append(seconds) or True)
+    polls._has_ended = bell  # type: ignore[assignment]
+    polls.wait()
+    assert waits == [1.5]
 
 
 @pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")

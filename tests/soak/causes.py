@@ -107,7 +107,10 @@ def _why_unread(tenure: Tenure, life: Life) -> str | None:
         return None
     blocks = [*life.blocks, *life.deaf]
     read_at = after(call.ended, life.blocks)
-    if read_at + HASTE > call.started + tenure.timeout:
+    # It may have asked before it stood still, and sent that when it went on.
+    stood_still = [block for block in life.blocks if 0 <= call.started - block.end < HASTE]
+    asked_at = min([call.started, *(block.start for block in stood_still)])
+    if read_at + HASTE > asked_at + tenure.timeout:
         return "it was read so late after the question that it may have been anybody's"
     if free(call.ended, tenure.visible_at, blocks) > GRACE:
         return None
@@ -120,6 +123,8 @@ def _was_taken_along(tenure: Tenure, life: Life) -> bool:
 
     It waits for that poll. What the proxy does to it may take longer than that.
     """
+    if life.info.ended > tenure.visible_at:
+        return False
     calls = [*tenure.changes, *tenure.deletes]
     was_read = tenure.run is not None or any(call.worker == tenure.worker for call, _ in calls)
     is_killed = bool(life.did(["kill"], -math.inf, life.info.ended))

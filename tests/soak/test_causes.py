@@ -216,6 +216,26 @@ def test_a_worker_without_an_event_loop_may() -> None:
     assert taken_along(pool="gevent").verdict().faults == []
 
 
+def test_a_worker_that_ends_much_later_has_not_taken_it_along() -> None:
+    story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, 8.0)
+    story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    verdict = story.harm("warm", "a", 20.0).end("a", 21.0).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its worker stood still"]
+
+
+def asked_before_a_pause(paused_until: float) -> Story:
+    """Worker a is told to stand still as it asks, and drops what it is given when it goes on."""
+    story = Story().harm("pause", "a", 0.5, paused_until).receive("a", 1, 7.1)
+    return story.receive("b", 2, 13.3).run("b", 2, 13.5, 14.0).delete("b", 2, 14.1)
+
+
+def test_a_worker_that_stood_still_between_asking_and_sending_may_drop_a_message() -> None:
+    assert asked_before_a_pause(7.0).verdict().faults == []
+    faults = asked_before_a_pause(6.0).verdict().faults
+    assert faults == ["came back after receive 1 without a cause"]
+
+
 def released_late(paused_until: float) -> Story:
     """Worker a releases what b has received meanwhile, and c gets it too."""
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, paused_until)
