@@ -84,6 +84,7 @@ class Outage:
         lasts = self._random.choice(LASTS) * world.profile.terms.visibility_timeout
         self._until = max(self._until, world.clock() + lasts)
         self._is_endless = self._random.random() < ENDLESS
-        self._explains_until = self._until + (LONGEST_PAUSE if self._is_endless else 0.0)
+        explains_until = self._until + (LONGEST_PAUSE if self._is_endless else 0.0)
+        self._explains_until = max(self._explains_until, explains_until)
         for truth in world.truth.values():
             self.excuse(truth)
