@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from celery_sqs_heartbeat.core import lane
+from celery_sqs_heartbeat.core.agenda import Agenda
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.unsettled import Unsettled
 from tests.simulation.polls import Polls
@@ -73,8 +73,8 @@ def test_a_worker_that_does_not_read_its_last_poll_takes_messages_along(
 def test_a_queue_that_hangs_without_a_pause_takes_the_threads_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(lane, "STUCK_SECONDS", 0.0)
-    _, _, failure = simulate(2_000, 3)
+    monkeypatch.setattr(Agenda, "_pause", 0.0)
+    _, _, failure = simulate(4_000, 3)
     assert failure is not None
     assert "waits for a thread, though its queue answers" in failure
 
