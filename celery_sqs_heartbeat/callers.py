@@ -8,6 +8,7 @@ from collections.abc import Callable
 from queue import Empty
 
 from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.core.agenda import MANY_STUCK
 from celery_sqs_heartbeat.green.home import home
 from celery_sqs_heartbeat.green.hub import HubThread
 
@@ -16,9 +17,9 @@ logger = logging.getLogger(__name__)
 #: How long an idle thread waits for a job, in seconds.
 _LINGER = 60.0
 #: The most threads that take the place of stuck ones: what hangs for every call, as a name server
-#: that does not answer, must not fill the process with threads. `core.agenda` needs twice its
-#: `MANY_STUCK` for calls that hang for a day.
-MAX_STAND_INS = 144
+#: that does not answer, must not fill the process with threads. So many are needed where calls hang
+#: for a day.
+MAX_STAND_INS = 2 * MANY_STUCK
 
 
 class CallerThreads:

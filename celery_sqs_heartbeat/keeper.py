@@ -147,7 +147,8 @@ class LeaseKeeper(KeeperService):
     def is_lost(self, receipt_handle: str) -> bool:
         """Return whether SQS says that the message is not ours any more, or we gave it up.
 
-        False for one that has expired: it may still be ours, and its lease may be saved.
+        False for one that has just expired: it may still be ours, and its lease may be saved.
+        Once an extension could only disturb its next owner, it counts as lost.
         """
         if self._is_forked():
             return False

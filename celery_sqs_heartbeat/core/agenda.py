@@ -21,6 +21,7 @@ from celery_sqs_heartbeat.core.policy import call_patience
 #: From so many calls on that hang at once, of all queues, more are risked less and less often, an
 #: hour apart at last: there are threads for 160, also for queues whose calls do not hang.
 MANY_STUCK = 72
+#: That hour, in seconds.
 LONGEST_PAUSE = 3_600.0
 
 
@@ -116,7 +117,8 @@ class Agenda:
         """Return when there is next something to do, with that much room; infinity for never."""
         times = [deadline for _, deadline in self._out.values()]
         if room > 0:
-            dues = (lane.next_due(now, self._pause) for lane in self._lanes.values())
+            pause = self._pause
+            dues = (lane.next_due(now, pause) for lane in self._lanes.values())
             times += [due for due in dues if due is not None]
         return min(times, default=math.inf)
 
@@ -136,10 +138,11 @@ class Agenda:
         return call
 
     def _most_urgent_lane(self, now: float) -> Lane | None:
+        pause = self._pause
         ready = [
             (first, index, lane)
             for index, lane in enumerate(self._lanes.values())
-            if lane.may_call(now, self._pause) and (first := lane.most_urgent()) is not None
+            if lane.may_call(now, pause) and (first := lane.most_urgent()) is not None
         ]
         return min(ready)[2] if ready else None
 

@@ -403,10 +403,10 @@ class LeaseBook:
     def _may_be_saved(self, lease: Lease, now: float) -> bool:
         """Return whether a late extension of an expired lease does more good than harm."""
         timeout = lease.terms.visibility_timeout
-        # For less than it was received for, it would cut short the lease of whoever has the
-        # message by now: on a standard queue a stale handle still counts.
+        # For less than it was received for, it would cut short the lease of the message's next
+        # owner, if it has one: on a standard queue a stale handle still counts.
         is_cut = 0 < policy.next_timeout(lease, now) < timeout
-        # A message that is being deleted is done: nobody else need have it.
+        # A message that is being deleted is done: no other worker needs it.
         may_be_late = lease.terms.extend_late or lease.state is State.DONE
         return may_be_late and now < lease.expires_at + timeout and not is_cut
 

@@ -14,6 +14,7 @@ from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.transport.polling import MAX_RECEIVED
 from celery_sqs_heartbeat.unsettled import LOOK_SECONDS
 from tests.simulation.consumer import Consumer
 from tests.simulation.network import NONE
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 
 #: Longest sleep of the keeper: it is woken for whatever is due.
 LONG = 1e9
-#: The most that one poll brings (SQS API reference, ReceiveMessage).
-MAX_MESSAGES = 10
 
 
 class SimulatedWorker:
@@ -227,7 +226,7 @@ class SimulatedWorker:
             return
         for consumer in self._consumers:
             if not consumer.is_polling and (room := self._room()) > 0:
-                consumer.poll(min(room, MAX_MESSAGES))
+                consumer.poll(min(room, MAX_RECEIVED))
 
     def _step(self, due: float) -> None:
         if due != self._step_at:

@@ -225,7 +225,7 @@ def test_a_worker_that_ends_much_later_has_not_taken_it_along() -> None:
 
 
 def asked_before_a_pause(paused_until: float) -> Story:
-    """Worker a is told to stand still as it asks, and drops what it is given when it goes on."""
+    """Worker a stands still as it asks, and drops what it is given when it goes on."""
     story = Story().harm("pause", "a", 0.5, paused_until).receive("a", 1, 7.1)
     return story.receive("b", 2, 13.3).run("b", 2, 13.5, 14.0).delete("b", 2, 14.1)
 

@@ -75,15 +75,20 @@ def test_a_queue_that_goes_on_refusing_is_probed_and_the_expiry_of_its_leases_re
     assert kinds.count(EventKind.LEASE_EXPIRED) == 2
 
 
-def test_leases_of_a_refusing_queue_go_on_once_it_takes_extensions_again(
-    booking: Booking,
-) -> None:
+def refuse_twice(booking: Booking) -> None:
+    """Receive a message that is due soon and one that is not; their queue takes no extension."""
     booking.receive("a")
     booking.receive("long", terms=KEPT)
     booking.now = 1020.0
     booking.settle(booking.one_call(), Outcome.DENIED)
     booking.now += 0.2
     booking.settle(booking.one_call(), Outcome.DENIED)
+
+
+def test_leases_of_a_refusing_queue_go_on_once_it_takes_extensions_again(
+    booking: Booking,
+) -> None:
+    refuse_twice(booking)
     booking.receive("new", terms=KEPT)
     standings = {name: booking.lease(name).standing for name in ("a", "long", "new")}
     assert set(standings.values()) == {Standing.UNLEASED}
@@ -173,12 +178,7 @@ def test_a_lost_lease_is_not_taken_up_again_by_a_grant(booking: Booking) -> None
 
 
 def test_an_expiry_is_reported_though_the_grant_comes_first(booking: Booking) -> None:
-    booking.receive("a")
-    booking.receive("long", terms=KEPT)
-    booking.now = 1020.0
-    booking.settle(booking.one_call(), Outcome.DENIED)
-    booking.now += 0.2
-    booking.settle(booking.one_call(), Outcome.DENIED)
+    refuse_twice(booking)
     booking.now = 1029.0
     probe = booking.one_call()
     booking.now = 1030.5
