@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from tests.soak.batches import note_lost
 from tests.soak.causes import cause_of
 from tests.soak.lives import Life, read_lives
 from tests.soak.messages import read_messages
@@ -40,8 +41,9 @@ class Verdict:
 
 def audit(records: Records) -> list[Verdict]:
     """Return a verdict on every message."""
-    lives = read_lives(records)
-    return [_judge(message, records, lives) for message in read_messages(records)]
+    lives, messages = read_lives(records), read_messages(records)
+    note_lost(messages, lives)
+    return [_judge(message, records, lives) for message in messages]
 
 
 def _judge(message: Message, records: Records, lives: dict[str, Life]) -> Verdict:

@@ -7,25 +7,31 @@ stale handle would break the lease of whoever has it by now.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from tests.soak.lives import Block, Life, after, free
 from tests.soak.model import CHANGE
-from tests.soak.releases import GRACE, HASTE, why_released
-from tests.soak.tenure import Tenure
+from tests.soak.releases import GRACE, why_released
+from tests.soak.tenure import HASTE, Tenure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Belief:
-    """When the lease was over as far as its worker knew, and whether it was sure of that."""
+    """When the lease was over as far as its worker knew, and whether it was sure of that.
+
+    Attributes:
+        lapsed: When it was over for the first time: a late extension may have saved it.
+    """
 
     ends: float
     is_certain: bool
+    lapsed: float
 
 
 def belief_of(tenure: Tenure, life: Life) -> Belief:
     """Return what the worker of a receive had been told by the end of the lease."""
-    ends, is_certain = tenure.receive.started + tenure.timeout, True
+    ends, is_certain, lapsed = tenure.receive.started + tenure.timeout, True, math.inf
     told = [
         (call, entry.timeout)
         for call, entry in tenure.changes
@@ -38,10 +44,11 @@ def belief_of(tenure: Tenure, life: Life) -> Belief:
         if call.ended >= ends and _was_stopped_by(tenure, call.ended + HASTE):
             # It saved nothing: the task was stopped for what was known before it.
             break
+        lapsed = min(lapsed, ends if call.ended >= ends else math.inf)
         # A worker that stands still right after an answer was sent reads it only then.
         is_certain = is_certain and after(call.ended + HASTE, life.blocks) < ends
         ends = max(ends, call.started + timeout)
-    return Belief(ends=ends, is_certain=is_certain)
+    return Belief(ends=ends, is_certain=is_certain, lapsed=min(lapsed, ends))
 
 
 def why_not_released(tenure: Tenure, life: Life, blocks: list[Block]) -> str | None:

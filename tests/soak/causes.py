@@ -14,8 +14,8 @@ from tests.soak.belief import belief_of, why_not_released
 from tests.soak.lives import Block, Life, after, foremost, free
 from tests.soak.member import FLUSH_SECONDS
 from tests.soak.model import CHANGE, Call, Entry
-from tests.soak.releases import BY_DESIGN, GRACE, HASTE, why_released, why_released_late
-from tests.soak.tenure import Run, Tenure
+from tests.soak.releases import BY_DESIGN, GRACE, why_released, why_released_late
+from tests.soak.tenure import HASTE, Run, Tenure
 
 #: How seldom a prefork worker that ends looks for results (celery/concurrency/asynpool.py,
 #: `ResultHandler.on_stop_not_started`).

@@ -38,6 +38,8 @@ class Life:
         deaf: When it read no answers to its receives, beside its blocks.
         asleep: When it read no results of its pool, beside its blocks.
         disconnects: When it lost its connection.
+        lost_of_batches: When it held messages of batches that it lost before they were begun,
+            by id.
     """
 
     info: WorkerInfo
@@ -47,6 +49,7 @@ class Life:
     deaf: list[Block] = field(default_factory=list)
     asleep: list[Block] = field(default_factory=list)
     disconnects: list[float] = field(default_factory=list)
+    lost_of_batches: list[tuple[str, Block]] = field(default_factory=list)
 
     def stops(self, until: float, kinds: Iterable[str] = STOPS) -> list[Harm]:
         """Return the shutdowns that it was told before a time."""

@@ -40,6 +40,7 @@ def _add_tenures(messages: dict[str, Message], calls: Iterable[Call]) -> dict[st
         Tenure(
             queue=messages[entry.message_id].queue,
             message_id=entry.message_id,
+            task=messages[entry.message_id].task,
             receive=call,
             entry=entry,
         )

@@ -72,14 +72,22 @@ def note_of(what: str, key: str, message: Any) -> int:
     return count
 
 
-class WritesDisconnects(bootsteps.StartStopStep):
-    """Writes down that the connection was lost, on purpose or not."""
+class WritesDisconnects(bootsteps.Step):
+    """Writes down that the connection was lost, on purpose or not.
 
-    requires = {"celery.worker.consumer.tasks:Tasks"}  # noqa: RUF012
+    Before Celery does anything of it: to flush its pool it may wait for half a minute, for a
+    process that waits for it to read its results.
+    """
 
-    def stop(self, c: Any) -> None:
-        if c.blueprint.state == bootsteps.RUN:
+    def __init__(self, c: Any, **options: Any) -> None:
+        super().__init__(c, **options)
+        go_on = c.on_connection_error_after_connected
+
+        def write_and_go_on(error: Exception) -> None:
             write("disconnect")
+            go_on(error)
+
+        c.on_connection_error_after_connected = write_and_go_on
 
 
 app.steps["consumer"].add(WritesDisconnects)

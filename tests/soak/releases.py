@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from tests.soak.lives import Block, Life, free
-from tests.soak.tenure import Run, Tenure
+from tests.soak.tenure import HASTE, Run, Tenure
 
 #: What must happen soon on a free worker may take so long on a busy machine, in seconds.
 GRACE = 1.0
-#: What follows at once may take so long, in seconds.
-HASTE = 0.3
 #: How long Celery may take to notice that a process of its pool is gone: it looks every 5 s
 #: and waits 10 s for its last words (celery/concurrency/asynpool.py, billiard's
 #: LOST_WORKER_TIMEOUT).
@@ -75,4 +73,20 @@ def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> str
         return "it waited when its worker lost the connection"
     if life.did(["pool-kill"], received - LOST_SECONDS, at):
         return "it was given to a pool process that was killed"
-    return None
+    return _why_its_batch_was_refused(tenure, life, at)
+
+
+def _why_its_batch_was_refused(tenure: Tenure, life: Life, at: float) -> str | None:
+    """Return whether it waited with a message that was lost; only some pools let a batch wait."""
+    if tenure.task != "together" or life.info.pool not in ("threads", "gevent"):
+        return None
+    return next(
+        (
+            lost.why
+            for message_id, lost in life.lost_of_batches
+            if message_id != tenure.message_id
+            and lost.start < at
+            and tenure.receive.done < lost.end <= at
+        ),
+        None,
+    )

@@ -100,6 +100,16 @@ class Story:
             self.note(worker, what, 1, at, pid=1, message_id="other")
         return self
 
+    def companion(self, worker: str, at: float) -> Story:
+        """A worker receives another message for the same task."""
+        self._send("other")
+        return self._call(
+            RECEIVE,
+            worker,
+            at,
+            Entry(message_id="other", handle="o", count=1, done=True, told=True),
+        )
+
     def expire(self, worker: str, count: int, at: float) -> Story:
         """A worker discards the message."""
         return self.note(worker, "expire", count, at, 1)

@@ -10,6 +10,8 @@ from celery_sqs_heartbeat.core.policy import call_patience
 from celery_sqs_heartbeat.sqs.clients import MIN_TIMEOUT
 from tests.soak.model import Call, Entry, Note, Queue
 
+#: What follows at once may take so long, in seconds.
+HASTE = 0.3
 #: Ends of a task after which its message is deleted; of other tasks only "end".
 CLOSING = {
     "bad": {"end", "fail"},
@@ -51,6 +53,7 @@ class Tenure:
     """A message from one receive to the next.
 
     Attributes:
+        task: The name of its task.
         changes: Calls that were to extend or release it, whoever made them.
         visible_at: When it became visible, as far as the calls tell.
         ended_by: The release that made it visible, or None where its timeout ran out.
@@ -61,6 +64,7 @@ class Tenure:
 
     queue: Queue
     message_id: str
+    task: str
     receive: Call
     entry: Entry
     changes: list[tuple[Call, Entry]] = field(default_factory=list)
@@ -111,7 +115,19 @@ class Tenure:
         """Return whether a run was begun for it, or the lease of an earlier receive goes on."""
         if run.worker != self.worker or run.count > self.count:
             return False
-        return run.count == self.count or not (run.is_over and run.ended < self.receive.done)
+        return run.count == self.count or not (run.is_over and self._came_after(run))
+
+    def _came_after(self, run: Run) -> bool:
+        """Return whether its worker knew by then that an earlier run had ended without success."""
+        if run.ended + HASTE < self.receive.done:
+            return True
+        return run.ended < self.receive.done and any(
+            call.worker == self.worker
+            and entry.timeout < self.queue.shortest
+            and run.ended <= call.started < self.receive.done
+            for earlier in self.before()
+            for call, entry in earlier.changes
+        )
 
 
 @dataclass(kw_only=True)

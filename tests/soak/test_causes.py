@@ -423,3 +423,62 @@ def test_a_message_that_comes_before_the_timeout_of_its_receive_is_over_has_no_c
     story = Story(timeouts=(10,)).receive("a", 1, 1.0, seconds=10).run("a", 1, 1.5, 9.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
+
+
+def failed_as_it_came_again(received: float, *, seen: bool = False) -> Story:
+    """Worker a's task fails as a gets its message again, and a gives back what it got."""
+    story = Story(task="flaky").receive("a", 1, 1.0).run("a", 1, 1.5, 9.0, "fail")
+    story.harm("pause", "a", 4.0, 8.99)
+    if seen:
+        story.hide("a", 1, 9.02, 0)
+    story.receive("a", 2, received).hide("a", 2, received + 0.1, 0)
+    return story.receive("b", 3, 12.2).run("b", 3, 12.3, 13.0).delete("b", 3, 13.1)
+
+
+def test_a_failure_is_heard_of_a_moment_later_and_may_concern_what_came_meanwhile() -> None:
+    verdict = failed_as_it_came_again(9.1).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its worker stood still", "it failed by design"]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(failed_as_it_came_again(9.1, seen=True), id="it had been given back for it"),
+        pytest.param(failed_as_it_came_again(9.5), id="too late for that"),
+    ],
+)
+def test_what_came_after_it_was_heard_of_is_no_part_of_that_failure(story: Story) -> None:
+    assert "came back after receive 2 without a cause" in story.verdict().faults
+
+
+def refused_batch(
+    other: float, received: float = 4.0, *, pool: str = "threads", task: str = "together"
+) -> Story:
+    """Worker a holds the message and one that it loses, and releases it; b does it."""
+    story = Story(pool=pool, task=task).companion("a", other)
+    story.receive("a", 1, received).hide("a", 1, 7.0, 2)
+    return story.receive("b", 2, 9.2).run("b", 2, 9.3, 10.0).delete("b", 2, 10.1)
+
+
+def test_a_batch_that_lost_a_message_while_it_waited_for_a_thread_gives_back_the_others() -> None:
+    verdict = refused_batch(0.5).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["a message of its batch was lost"]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(refused_batch(0.5, pool="prefork"), id="no batch waits in such a pool"),
+        pytest.param(refused_batch(0.5, task="work"), id="it is not of a batch"),
+        pytest.param(refused_batch(2.0), id="the other was its own still"),
+        pytest.param(refused_batch(0.5, received=6.8), id="the other was lost before it came"),
+        pytest.param(
+            refused_batch(0.5).note("a", "start", 1, 5.0, 1, message_id="other"),
+            id="the other was run in time",
+        ),
+    ],
+)
+def test_no_other_batch_does(story: Story) -> None:
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]

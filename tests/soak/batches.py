@@ -1,0 +1,22 @@
+"""Batches that were not run, since a message of theirs was lost before they were begun."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.soak.belief import belief_of
+from tests.soak.lives import Block, Life
+from tests.soak.tenure import Message
+
+
+def note_lost(messages: Iterable[Message], lives: dict[str, Life]) -> None:
+    """Note in each worker's life which messages of batches it lost before it began them."""
+    for message in messages:
+        for tenure in message.tenures:
+            life, run = lives[tenure.worker], tenure.run
+            over = belief_of(tenure, life).lapsed
+            if message.task == "together" and (run is None or run.start > over):
+                held = Block(
+                    why="a message of its batch was lost", start=tenure.receive.done, end=over
+                )
+                life.lost_of_batches.append((message.message_id, held))
