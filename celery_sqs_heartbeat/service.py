@@ -76,10 +76,15 @@ class KeeperService(KeeperLoop):
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """Wait until every delete and release is confirmed; False if that took too long.
 
-        It logs which are not. `timeout` is in seconds.
+        Deletes that wait for another try are tried at once. It logs which are not confirmed.
+        `timeout` is in seconds.
         """
         if self._is_forked() or not self._rounds.is_wanted:
             return True
+        with self._lock:
+            now = self._clock()
+            self._book.hurry_deletes(now)
+            self._wake_if_due(now)
         deadline = time.monotonic() + timeout
         # Not on a lock: a greenlet that waits must let others run.
         while self._book.ending:

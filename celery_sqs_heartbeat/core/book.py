@@ -313,6 +313,14 @@ class LeaseBook:
         """Make such calls of a queue as usual again."""
         self._agenda.grant(queue_url, kind)
 
+    def hurry_deletes(self, now: float, queue_url: str | None = None) -> None:
+        """Make deletes that wait for another try due, of one queue or of all."""
+        for lease in self.leases():
+            is_meant = queue_url is None or lease.queue_url == queue_url
+            if is_meant and lease.state is State.DONE and lease.attempts and lease.call is None:
+                lease.end_at = min(lease.end_at, now)
+                self.schedule(lease)
+
     def report(
         self,
         kind: EventKind,

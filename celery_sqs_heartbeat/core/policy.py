@@ -22,6 +22,9 @@ MARGIN_PARTS = 8
 #: is being replaced refuses for moments; changes take up to minutes to reach SQS.
 PROBE_SECONDS = 0.2
 MAX_PROBE_SECONDS = 10.0
+#: The longest pause before a delete that was refused is tried again, in seconds. Every message
+#: that is done is tried by itself, and there may be thousands.
+MAX_REFUSED_DELETE_SECONDS = 30.0
 #: A call may take this part of the smallest threshold in it before its leases join another: so
 #: that two calls in a row may hang.
 CALL_PART = 1 / 3
@@ -139,7 +142,21 @@ def probe_delay(refusals: int, *, jitter: float) -> float:
         refusals: Refused probes in a row, at least 1; each doubles the pause.
         jitter: 0 to 1, random: spreads probes over the upper half of the pause.
     """
-    pause = min(PROBE_SECONDS * 2.0 ** min(refusals - 1, 16), MAX_PROBE_SECONDS)
+    return _refused_delay(refusals, jitter, MAX_PROBE_SECONDS)
+
+
+def refused_delete_delay(attempts: int, *, jitter: float) -> float:
+    """Return the pause before a delete that was refused is tried again, in seconds.
+
+    Args:
+        attempts: Failed tries so far, at least 1; each doubles the pause.
+        jitter: 0 to 1, random: spreads tries over the upper half of the pause.
+    """
+    return _refused_delay(attempts, jitter, MAX_REFUSED_DELETE_SECONDS)
+
+
+def _refused_delay(count: int, jitter: float, longest: float) -> float:
+    pause = min(PROBE_SECONDS * 2.0 ** min(count - 1, 16), longest)
     return pause * (0.5 + 0.5 * jitter)
 
 

@@ -24,9 +24,6 @@ from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, Lease, Stand
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.core.book import LeaseBook
 
-#: Pause before a delete that was refused for want of a permission is tried again.
-REFUSED_DELETE_RETRY_SECONDS = 30.0
-
 
 class Settler:
     """Turns one entry's outcome into the next state of its lease."""
@@ -122,7 +119,10 @@ class Settler:
                 lease.extend_at = now + self._pause(lease, outcome, now)
 
     def _hurry_delete(self, lease: Lease, now: float) -> None:
-        """Try a delete again at once: its pause has grown since the lease expired."""
+        """Try a delete again at once: its pause has grown since the lease expired.
+
+        Not where deletes are refused: it is no better off than the others.
+        """
         if (lease.queue_url, CallKind.DELETE) not in self._refusals:
             lease.end_at = min(lease.end_at, now)
 
@@ -149,8 +149,9 @@ class Settler:
             self._book.forget(lease)
             return
         pause = self._pause(lease, answer.outcome, now)
-        is_refused = answer.outcome in REFUSALS
-        lease.end_at = now + max(pause, REFUSED_DELETE_RETRY_SECONDS if is_refused else 0.0)
+        if answer.outcome in REFUSALS:
+            pause = policy.refused_delete_delay(lease.attempts, jitter=self._jitter())
+        lease.end_at = now + pause
 
     def _pause(self, lease: Lease, outcome: Outcome, now: float) -> float:
         lease.attempts += 1
@@ -185,6 +186,8 @@ class Settler:
         if kind is CallKind.CHANGE_VISIBILITY:
             self._book.grant(queue_url, kind)
             self._lease_again(queue_url, now)
+        else:
+            self._book.hurry_deletes(now, queue_url)
 
     def _lease_again(self, queue_url: str, now: float) -> None:
         for lease in self._book.leases():

@@ -22,7 +22,7 @@ from celery_sqs_heartbeat.sqs.sending import guard
 MIN_TIMEOUT = 0.5
 MAX_TIMEOUT = 5.0
 #: What of kombu's `client-config` bounds a call, in seconds.
-_TIMEOUTS = ("connect_timeout", "read_timeout")
+TIMEOUTS = ("connect_timeout", "read_timeout")
 #: kombu's default for `sts_token_timeout`, in seconds.
 _STS_TOKEN_SECONDS = 900
 #: A role's token is refreshed this long before it ends, in seconds.
@@ -41,7 +41,7 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
     timeout = min(max(threshold / 2, MIN_TIMEOUT), MAX_TIMEOUT)
     shortened = {
         name: timeout if (value := given.get(name)) is None else min(timeout, value)
-        for name in _TIMEOUTS
+        for name in TIMEOUTS
     }
     return Config(**given).merge(
         Config(
@@ -54,7 +54,7 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
 
 
 def _timeout_faults(client_config: Mapping[str, Any]) -> Iterator[str]:
-    for name in _TIMEOUTS:
+    for name in TIMEOUTS:
         value = client_config.get(name)
         is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if value is not None and not (is_number and value > 0):

@@ -11,7 +11,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from celery_sqs_heartbeat import clock
 from celery_sqs_heartbeat.escaping import get_logger
-from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+from celery_sqs_heartbeat.sqs.clients import TIMEOUTS, BrokerConfig
 from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.leasing import LeasingChannel
 
@@ -20,9 +20,26 @@ logger = get_logger(__name__)
 #: System attributes of a message that the keeper reads.
 REPORTED = ("ApproximateReceiveCount", "SentTimestamp", "ApproximateFirstReceiveTimestamp")
 
+#: For how long a call waits where `client-config` says None, in seconds: botocore's default.
+CLIENT_SECONDS = 60
+
 
 class ReceivingChannel(LeasingChannel):
     """The side of a channel that asks SQS for messages."""
+
+    @property
+    def transport_options(self) -> Any:
+        """The options of kombu's transport, whose `client-config` sets no call free of timeouts.
+
+        Without an event loop a poll has no other deadline: one that is never answered would be
+        the queue's last.
+        """
+        options = super().transport_options
+        config = options.get("client-config") or {}
+        endless = [name for name in TIMEOUTS if config.get(name, CLIENT_SECONDS) is None]
+        if self._heartbeat is None or not endless:
+            return options
+        return {**options, "client-config": {**config, **dict.fromkeys(endless, CLIENT_SECONDS)}}
 
     @property
     def fetch_message_attributes(self) -> Any:

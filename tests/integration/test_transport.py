@@ -188,12 +188,15 @@ def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(des
     assert leases[0].received_at > failed[1]
 
 
+@pytest.mark.parametrize("timeout", [10, None])
 def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswered(
-    new_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch
+    new_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, timeout: int | None
 ) -> None:
     monkeypatch.setattr("celery_sqs_heartbeat.transport.base.POLL_MARGIN", 0.0)
+    # Not as with no timeout at all: a poll would wait for its answer for ever.
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.receiving.CLIENT_SECONDS", 10)
     # The second try must not take as long on a machine that stands still meanwhile.
-    desk = new_desk(options={"client-config": {"read_timeout": 10}})
+    desk = new_desk(options={"client-config": {"read_timeout": timeout}})
     desk.proxy.rule("ReceiveMessage", first(1, never_answer()))
     desk.publish("a")
     came: list[Any] = []

@@ -12,30 +12,41 @@ from celery_sqs_heartbeat.testing.errors import SqsError
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-CHANGE = "ChangeMessageVisibilityBatch"
+CHANGE, DELETE = "ChangeMessageVisibilityBatch", "DeleteMessageBatch"
+#: What is refused together, in worlds where deletes are refused, too.
+TOGETHER = ((CHANGE,), (DELETE,), (CHANGE, DELETE))
 #: How long a policy is missing, in visibility timeouts; 0 for a single call.
 LASTS = (0.0, 0.0, 0.2, 1.0, 5.0)
+
+
+def refuses_deletes(seed: int) -> bool:
+    """Return whether the worlds of a seed refuse deletes: the others stay as they were."""
+    return seed % 5 == 3
 
 
 class Refusals:
     """A client of the simulated SQS that now and then refuses a call for its policy."""
 
-    def __init__(self, world: World, seed: str) -> None:
+    def __init__(self, world: World, kind: str, seed: int) -> None:
         self._world = world
-        self._random = random.Random(f"{seed} refusals")
-        self._error: SqsError | None = None
+        self._random = random.Random(f"{kind} {seed} refusals")
+        self._choice = random.Random(f"{kind} {seed} refused operations")
+        self._together = TOGETHER if refuses_deletes(seed) else TOGETHER[:1]
+        self._operations: tuple[str, ...] = ()
+        self._error: Callable[[str], SqsError] | None = None
         self._until = 0.0
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         method: Callable[..., Any] = getattr(self._sqs, name)
-        if self._error is None or name.title().replace("_", "") != CHANGE:
+        operation = name.title().replace("_", "")
+        if self._error is None or operation not in self._operations:
             return method
-        error = self._error
+        error = self._error(operation)
         if self._world.clock() >= self._until:
             self._error = None
 
         def refuse(**request: Any) -> Any:
-            raise error.as_client_error(CHANGE)
+            raise error.as_client_error(operation)
 
         return refuse
 
@@ -61,9 +72,13 @@ class Refusals:
         # In a calm world a lease must outlive it.
         lasts = 0.0 if world.profile.is_calm else self._random.choice(LASTS)
         is_hidden = self._random.random() < 0.3
-        self._error = errors.no_queue() if is_hidden else errors.denied(CHANGE)
+        self._error = (lambda operation: errors.no_queue()) if is_hidden else errors.denied
+        self._operations = self._choice.choice(self._together)
         self._until = world.clock() + lasts * world.profile.terms.visibility_timeout
-        # The refused call, and the probe that follows it.
-        world.tally.visibility_bound += 2
+        if CHANGE in self._operations:
+            # The refused call, and the probe that follows it.
+            world.tally.visibility_bound += 2
         what = "the queue is hidden" if is_hidden else "a permission is missing"
+        if DELETE in self._operations:
+            what += ", of deletes too" if CHANGE in self._operations else ", of deletes"
         world.disturb("policy", f"{what} for {'a while' if lasts else 'one call'}")

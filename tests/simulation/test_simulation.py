@@ -29,6 +29,10 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     assert {"worker died", "pause", "suspend", "capped", "stale handle", "twice"} <= {*tally.causes}
     assert "last poll brings a message" in tally.disturbances
     assert tally.disturbances["a call of a queue that hangs"] > 1_000
+    refused = ["a permission is missing", "the queue is hidden"]
+    refused += [f"{each}, of deletes" for each in refused]
+    assert {f"{each} for a while" for each in refused} <= {*tally.disturbances}
+    assert {"a call is never answered", "a call is answered late"} <= {*tally.disturbances}
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
 

@@ -70,7 +70,7 @@ class World:
         if has_two_queues(seed):
             self.queues.append(self._new_queue("other"))
         self.network = Network(self.clock, self.faults)
-        self.refusals = Refusals(self, f"{kind} {seed}")
+        self.refusals = Refusals(self, kind, seed)
         self.hangs = Hangs(self, f"{kind} {seed}")
         self.polls = {queue.url: self._new_polls(queue) for queue in self.queues}
         self.truth: dict[str, MessageTruth] = {}

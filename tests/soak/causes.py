@@ -48,6 +48,9 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
         return why
     if why := _why_unread(tenure, life):
         return why
+    if life.info.breaks and (tenure.run is None or tenure.run.count != tenure.count):
+        # Left in the queue, as it may have been started for all that is known.
+        return "the pool of its worker could not take it"
     if tenure.run and tenure.run.outcome == "unsent" and tenure.queue.max_receive_count:
         # Rejected for good, which kombu leaves to the dead letters.
         return "its retry could not be sent"
@@ -140,6 +143,8 @@ def _why_it_ended_too_soon(run: Run, life: Life) -> str | None:
         return life.end.why
     if life.killed(run.pid, run.start, life.info.ended):
         return "its pool process was killed"
+    if life.did(["broken"], run.start, life.info.ended):
+        return "its worker's pool was broken"
     return None
 
 

@@ -83,6 +83,7 @@ class Fleet:
         """Kill a worker with all its processes."""
         self.record("kill", member)
         member.process.kill(signal.SIGKILL)
+        self._note_breakage(member)
         member.info.ended = time.monotonic()
         member.link.proxy.stop()
 
@@ -110,14 +111,27 @@ class Fleet:
 
     def _note_end(self, member: Member, code: int) -> None:
         name = member.info.name
-        if not member.is_leaving:
+        is_broken = self._note_breakage(member) and code == 1
+        if not member.is_leaving and not is_broken:
             self.surprises.append(f"{name} ended by itself, with exit code {code}")
-        elif code and member.is_ready and {harm.what for harm in member.harms} <= GENTLE:
+        elif (
+            code
+            and not is_broken
+            and member.is_ready
+            and {harm.what for harm in member.harms} <= GENTLE
+        ):
             self.surprises.append(f"{name} ended with exit code {code} after a warm shutdown")
         member.info.ended = time.monotonic()
         # Its pool may have outlived it.
         member.process.teardown()
         member.link.proxy.stop()
+
+    def _note_breakage(self, member: Member) -> bool:
+        """Return whether a worker that is gone found its pool broken; write that down."""
+        is_broken = member.info.breaks and "the worker is broken" in member.process.logs()
+        if is_broken:
+            self.record("broken", member)
+        return is_broken
 
     def _patience_ends(self, member: Member) -> float:
         pauses = sum(

@@ -21,6 +21,8 @@ from tests.support.workers import ProcessWorker, launch
 POOLS = ["prefork", "prefork", "threads", "solo"]
 if importlib.util.find_spec("gevent"):
     POOLS.append("gevent")
+#: The part of the workers with threads whose pool is told to grow, which Celery's can't.
+BREAKING = 0.15
 #: How long a soft shutdown waits for tasks, in seconds; 0 makes it a cold one.
 SOFT_SECONDS = (0, 3)
 #: How long a worker that ends goes on trying deletes, in seconds: its successor waits for that.
@@ -80,7 +82,10 @@ def start_member(
     queues: list[str] | None = None,
 ) -> Member:
     """Start a worker of a random kind, as far as nothing is said."""
+    # Those that are asked for are to last.
+    may_break = pool is None
     pool = pool or chance.choice(POOLS)
+    breaks = may_break and pool == "threads" and chance.random() < BREAKING
     conf: dict[str, Any] = {
         "worker_prefetch_multiplier": chance.choice([1, 2, 4]),
         "worker_soft_shutdown_timeout": chance.choice(SOFT_SECONDS),
@@ -96,8 +101,9 @@ def start_member(
         "sqs_heartbeat_journal": str(folder / "journal"),
     }
     concurrency = 1 if pool == "solo" else chance.randint(1, 4)
+    threads = ["--autoscale=6,2"] if breaks else ["-c", str(concurrency)]
     queues = queues or chance.choice([[*QUEUES], chance.sample([*QUEUES], 2)])
-    arguments = ["-P", pool, "-c", str(concurrency), "-Q", ",".join(queues)]
+    arguments = ["-P", pool, *threads, "-Q", ",".join(queues)]
     break_file = folder / f"break-{name}"
     link.proxy.start()
     process = launch(
@@ -119,6 +125,7 @@ def start_member(
         began=time.monotonic(),
         cancels=conf["worker_cancel_long_running_tasks_on_connection_loss"],
         terminates=conf["sqs_heartbeat_on_lost"] == "terminate",
+        breaks=breaks,
         log=str(folder / f"{name}-1.log"),
         settings=" ".join([*arguments, *(f"{key}={value}" for key, value in conf.items())]),
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from tests.soak.lives import Block, Life, free
 from tests.soak.tenure import HASTE, Run, Tenure
 
@@ -11,6 +13,9 @@ GRACE = 1.0
 #: and waits 10 s for its last words (celery/concurrency/asynpool.py, billiard's
 #: LOST_WORKER_TIMEOUT).
 LOST_SECONDS = 20.0
+#: How long a worker whose pool is broken may take to end, in seconds, beside the times it stood
+#: still: it waits for its tasks.
+BROKEN_SECONDS = 20.0
 #: Tasks end with these when they leave their message in the queue by design.
 BY_DESIGN = {"fail": "it failed by design", "reject": "it was rejected by design"}
 
@@ -73,6 +78,9 @@ def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> str
         return "it waited when its worker lost the connection"
     if life.did(["pool-kill"], received - LOST_SECONDS, at):
         return "it was given to a pool process that was killed"
+    for broken in life.did(["broken"], at, math.inf):
+        if free(at, broken.at, life.blocks) < BROKEN_SECONDS:
+            return "it waited in a worker whose pool was broken"
     return _why_its_batch_was_refused(tenure, life, at)
 
 

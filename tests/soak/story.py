@@ -145,6 +145,12 @@ class Story:
         self.records.workers[worker].terminates = True
         return self
 
+    def breaks(self, worker: str) -> Story:
+        """A worker's pool is told to grow, and can't."""
+        self._know(worker)
+        self.records.workers[worker].breaks = True
+        return self
+
     def verdict(self) -> Verdict:
         """Return what the audit makes of it."""
         (verdict,) = (each for each in audit(self.records) if each.message.message_id == "m")

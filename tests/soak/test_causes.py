@@ -482,3 +482,36 @@ def test_a_batch_that_lost_a_message_while_it_waited_for_a_thread_gives_back_the
 )
 def test_no_other_batch_does(story: Story) -> None:
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
+
+
+def waiting(released: float) -> Story:
+    """Worker a releases what it has not started, and b does it."""
+    story = Story(pool="threads").receive("a", 1, 1.0).hide("a", 1, released, 0)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
+
+
+def test_a_worker_whose_pool_is_broken_gives_back_what_waits() -> None:
+    story = waiting(2.0).breaks("a").harm("broken", "a", 5.0).end("a", 5.0)
+    assert story.verdict().comebacks == ["it waited in a worker whose pool was broken"]
+    paused = waiting(2.0).breaks("a").harm("broken", "a", 50.0).harm("pause", "a", 3.0, 45.0)
+    assert paused.verdict().faults == []
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(waiting(2.0).breaks("a"), id="it was not found broken"),
+        pytest.param(waiting(2.0).harm("broken", "b", 5.0), id="another worker was"),
+        pytest.param(waiting(2.0).harm("broken", "a", 50.0), id="it went on for long"),
+        pytest.param(lapsed().breaks("a"), id="its pool had taken it"),
+    ],
+)
+def test_no_other_worker_does(story: Story) -> None:
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+
+
+def test_what_the_pool_could_not_take_is_left_to_its_timeout() -> None:
+    story = Story(pool="threads").receive("a", 1, 1.0)
+    story.receive("b", 2, 7.2).run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.breaks("a").verdict().faults == []

@@ -43,8 +43,8 @@ FAULTS: dict[str, Callable[[float], Effect]] = {
 }
 #: Where a fault happens, if not everywhere. boto3 gives up other calls by itself.
 _ONLY_OF = {
-    "refused": (CHANGE,),
-    "hidden": (CHANGE,),
+    "refused": (CHANGE, DELETE),
+    "hidden": (CHANGE, DELETE),
     "drips": (CHANGE, DELETE),
     "never answered": (RECEIVE,),
     "entries refused": (CHANGE, DELETE),
@@ -67,7 +67,7 @@ class Weather:
         self._operations: tuple[str, ...] = ()
         self._faults: tuple[str, ...] = ()
         self._cut_off: frozenset[str] = frozenset()
-        self._refused: set[tuple[str, str]] = set()
+        self._refused: set[tuple[str, str, str]] = set()
 
     def change(self) -> str:
         """Change it at random; return what it is like now."""
@@ -100,10 +100,9 @@ class Weather:
         if worker in self._cut_off:
             return "cut off", reset()
         if operation not in self._operations or self._chance.random() >= self._rate:
-            if operation == CHANGE:
-                self._refused.discard((worker, queue))
+            self._refused.discard((worker, operation, queue))
             return None
-        has_refused = (worker, queue) in self._refused
+        has_refused = (worker, operation, queue) in self._refused
         faults = [
             name
             for name in self._faults
@@ -112,5 +111,5 @@ class Weather:
         ]
         name = self._chance.choice(faults)
         if name in _REFUSALS:
-            self._refused.add((worker, queue))
+            self._refused.add((worker, operation, queue))
         return name, FAULTS[name](self._chance.random())

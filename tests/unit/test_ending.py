@@ -288,15 +288,6 @@ def test_without_permission_a_release_lapses_and_deletes_go_on(booking: Booking)
     assert booking.kinds()[-1] is EventKind.MESSAGE_DELETED
 
 
-def test_a_delete_without_permission_is_tried_now_and_then(booking: Booking) -> None:
-    booking.receive("a", terms=LeaseTerms(visibility_timeout=300, threshold=100))
-    booking.book.done("a", booking.now)
-    booking.now += 0.05
-    booking.settle(booking.one_call(), Outcome.DENIED)
-    assert booking.book.next_due(booking.now) == pytest.approx(booking.now + 30)
-    assert booking.kinds() == [EventKind.PERMISSION_DENIED, EventKind.DELETE_FAILED]
-
-
 @pytest.mark.parametrize("act", ["done", "release", "drop"])
 def test_an_unknown_handle_is_refused_quietly(booking: Booking, act: str) -> None:
     arguments = {"done": (0.0,), "release": (0, 0.0), "drop": ()}[act]

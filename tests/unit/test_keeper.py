@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.core import policy
 from celery_sqs_heartbeat.core.book import Receipt
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 #: Due for extension a tenth of a second after the receive.
 EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
@@ -189,6 +190,19 @@ def test_the_keeper_wakes_for_what_is_due_before_it_meant_to(sqs: ScriptedSqs) -
     keeper.release("long-1")
     sqs.wait_for(("release", "long-1"))
     keeper.stop()
+
+
+def test_a_flush_tries_at_once_what_was_refused(
+    keeper: LeaseKeeper, sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PROBE_SECONDS", "MAX_REFUSED_DELETE_SECONDS"):
+        monkeypatch.setattr(policy, name, 3_600.0)
+    good, sqs.answer = sqs.answer, lambda call: [Outcome.DENIED] * len(call.entries)
+    keeper.receive(QUEUE, message())
+    keeper.done("a-1")
+    wait_until(lambda: (lease := keeper.find("a-1")) is not None and lease.attempts)
+    sqs.answer = good
+    assert keeper.flush(PATIENCE)
 
 
 def test_a_flush_that_takes_too_long_says_so(

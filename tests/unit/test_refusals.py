@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.core.calls import CallKind, Outcome
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing
 from celery_sqs_heartbeat.core.policy import MAX_PROBE_SECONDS, probe_delay
@@ -184,3 +184,54 @@ def test_an_expiry_is_reported_though_the_grant_comes_first(booking: Booking) ->
     booking.now = 1030.5
     booking.settle(probe, Outcome.DONE)
     assert EventKind.LEASE_EXPIRED in booking.kinds()
+
+
+@REFUSED
+def test_a_refused_delete_is_tried_soon_again_and_then_ever_more_seldom(
+    booking: Booking, refused: Outcome
+) -> None:
+    booking.receive("done", terms=KEPT)
+    booking.book.done("done", booking.now)
+    tried: list[float] = []
+    while len(tried) < 11:
+        booking.now = booking.book.next_due(booking.now)
+        for call in booking.plan():
+            is_delete = call.kind is CallKind.DELETE
+            tried += [booking.now] * is_delete
+            booking.settle(call, refused if is_delete else Outcome.DONE)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(tried)]
+    assert pauses[:3] == pytest.approx([0.2, 0.4, 0.8])
+    assert pauses[-2:] == pytest.approx([30.0, 30.0])
+    assert booking.kinds()[:2] == [EventKind.PERMISSION_DENIED, EventKind.DELETE_FAILED]
+
+
+def refused_deletes(booking: Booking) -> None:
+    """Have the deletes of two messages refused until they are tried seldom."""
+    for name, until in (("a", 1007.0), ("b", 1090.0)):
+        booking.receive(name, terms=KEPT)
+        booking.book.done(name, booking.now)
+        while booking.now < until:
+            booking.now = booking.book.next_due(booking.now)
+            for call in booking.plan():
+                booking.settle(call, Outcome.DENIED)
+
+
+def test_once_a_delete_is_taken_again_the_others_do_not_wait(booking: Booking) -> None:
+    refused_deletes(booking)
+    booking.now = booking.book.next_due(booking.now)
+    first = booking.one_call()
+    assert len(first.entries) == 1
+    booking.settle(first, Outcome.DONE)
+    assert len(booking.book) == 1
+    assert booking.book.next_due(booking.now) <= booking.now
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert len(booking.book) == 0
+
+
+def test_a_hurry_has_every_delete_tried_at_once(booking: Booking) -> None:
+    refused_deletes(booking)
+    assert booking.book.next_due(booking.now) > booking.now
+    booking.book.hurry_deletes(booking.now, "another queue")
+    assert booking.plan() == []
+    booking.book.hurry_deletes(booking.now)
+    assert len(booking.one_call().entries) == 2
