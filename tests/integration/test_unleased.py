@@ -36,7 +36,8 @@ def heartbeat(proxy: FaultProxy) -> Heartbeat:
     config = BrokerConfig(
         endpoint_url=proxy.url, region="us-east-1", use_ssl=False, access_key="a", secret_key="b"
     )
-    heartbeat.prepare("q", f"{proxy.url}/0/q", config)
+    for queue in ("q", "other"):
+        heartbeat.prepare(queue, f"{proxy.url}/0/{queue}", config)
     return heartbeat
 
 
@@ -52,12 +53,13 @@ def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_it_is_reported_once_for_its_queue(
     heartbeat: Heartbeat, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    for handle in ("a", "b"):
-        report_unleased(heartbeat, message(proxy, handle), REQUEST)
-    (line,) = reported(caplog)
-    assert line.startswith(
-        "sqs-heartbeat: message m-1 of queue q, task tasks.add[1-2-3], has no lease"
-    )
+    for queue in ("q", "other"):
+        for handle in ("a", "b"):
+            report_unleased(heartbeat, message(proxy, handle, queue), REQUEST)
+    assert [line.split(" has no lease")[0] for line in reported(caplog)] == [
+        f"sqs-heartbeat: message m-1 of queue {queue}, task tasks.add[1-2-3],"
+        for queue in ("q", "other")
+    ]
 
 
 def test_a_message_whose_lease_has_ended_by_then_is_not(

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.worker.ending import flush_time_left
+
+#: Kubernetes' terminationGracePeriodSeconds, where nothing is said.
+GRACE_PERIOD = 30
 
 
 @pytest.mark.parametrize(
@@ -22,3 +26,8 @@ def test_a_long_wait_for_the_last_polls_shortens_the_flush(
     flush_timeout: float, waited: float, left: float
 ) -> None:
     assert flush_time_left(flush_timeout, waited) == left
+
+
+@pytest.mark.parametrize("waited", [0, 10, 21.5])
+def test_the_default_leaves_room_in_the_grace_period_of_kubernetes(waited: float) -> None:
+    assert waited + flush_time_left(FLUSH_SECONDS, waited) < GRACE_PERIOD
