@@ -20,6 +20,7 @@ ONE_EACH = {"worker_prefetch_multiplier": 1}
 
 
 @pytest.mark.oldest
+@pytest.mark.between
 @pytest.mark.parametrize("pool", ["threads", "gevent", "eventlet", "prefork", "solo"])
 def test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free(
     new_scene: NewScene, pool: str
