@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tests.soak.gathering import WAIT
 from tests.soak.lives import Block, Life, free
 from tests.soak.tenure import HASTE, Run, Tenure
 
@@ -26,7 +27,9 @@ def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
     if run is None:
         return _why_released_before_its_start(tenure, life, at)
     earlier = next((each for each in tenure.before() if each.count == run.count), None)
-    if earlier and was_stopped(earlier, run, life):
+    # One that began after this receive goes on with its lease.
+    is_stoppable = run.start < tenure.receive.done
+    if earlier and is_stoppable and was_stopped(earlier, run, life):
         return _why_released_before_its_start(tenure, life, at)
     stops = life.stops(at, ["cold", "soft"])
     if run.start > at:
@@ -85,7 +88,10 @@ def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> str
 
 
 def _why_its_batch_was_refused(tenure: Tenure, life: Life, at: float) -> str | None:
-    """Return whether it waited with a message that was lost; only some pools let a batch wait."""
+    """Return whether it came in a batch with a message that was lost before that began.
+
+    Only some pools let a batch wait.
+    """
     if tenure.task != "together" or life.info.pool not in ("threads", "gevent"):
         return None
     return next(
@@ -93,8 +99,13 @@ def _why_its_batch_was_refused(tenure: Tenure, life: Life, at: float) -> str | N
             lost.why
             for message_id, lost in life.lost_of_batches
             if message_id != tenure.message_id
-            and lost.start < at
-            and tenure.receive.done < lost.end <= at
+            and lost.end <= at
+            and _came_together(tenure.receive.done, lost.start, life)
         ),
         None,
     )
+
+
+def _came_together(one: float, other: float, life: Life) -> bool:
+    """Return whether messages that came at these times may be of one batch."""
+    return free(min(one, other), max(one, other), life.blocks) < WAIT + GRACE

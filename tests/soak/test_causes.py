@@ -453,7 +453,7 @@ def test_what_came_after_it_was_heard_of_is_no_part_of_that_failure(story: Story
 
 
 def refused_batch(
-    other: float, received: float = 4.0, *, pool: str = "threads", task: str = "together"
+    other: float, received: float = 1.5, *, pool: str = "threads", task: str = "together"
 ) -> Story:
     """Worker a holds the message and one that it loses, and releases it; b does it."""
     story = Story(pool=pool, task=task).companion("a", other)
@@ -461,8 +461,17 @@ def refused_batch(
     return story.receive("b", 2, 9.2).run("b", 2, 9.3, 10.0).delete("b", 2, 10.1)
 
 
-def test_a_batch_that_lost_a_message_while_it_waited_for_a_thread_gives_back_the_others() -> None:
-    verdict = refused_batch(0.5).verdict()
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(refused_batch(0.5), id="as it waited for a thread"),
+        pytest.param(
+            refused_batch(0.5, received=6.8).harm("pause", "a", 0.6, 6.7), id="as it was gathered"
+        ),
+    ],
+)
+def test_a_batch_that_lost_a_message_before_it_began_gives_back_the_others(story: Story) -> None:
+    verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.comebacks == ["a message of its batch was lost"]
 
@@ -473,7 +482,7 @@ def test_a_batch_that_lost_a_message_while_it_waited_for_a_thread_gives_back_the
         pytest.param(refused_batch(0.5, pool="prefork"), id="no batch waits in such a pool"),
         pytest.param(refused_batch(0.5, task="work"), id="it is not of a batch"),
         pytest.param(refused_batch(2.0), id="the other was its own still"),
-        pytest.param(refused_batch(0.5, received=6.8), id="the other was lost before it came"),
+        pytest.param(refused_batch(0.5, received=6.8), id="it came much later"),
         pytest.param(
             refused_batch(0.5).note("a", "start", 1, 5.0, 1, message_id="other"),
             id="the other was run in time",
@@ -515,3 +524,21 @@ def test_what_the_pool_could_not_take_is_left_to_its_timeout() -> None:
     story.receive("b", 2, 7.2).run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
     assert story.breaks("a").verdict().faults == []
+
+
+def begun_after_it_came_again(started: float) -> Story:
+    """Worker a gets its message again, and what waited for the first receive fails then."""
+    story = Story(task="flaky").terminates("a").receive("a", 1, 1.0).harm("pause", "a", 2.0, 9.0)
+    story.receive("a", 2, 9.1).run("a", 1, started, 9.8, "fail").hide("a", 2, 9.9, 0)
+    return story.receive("b", 3, 10.1).run("b", 3, 10.3, 11.0).delete("b", 3, 11.1)
+
+
+def test_a_task_that_began_when_its_message_had_come_again_was_not_stopped() -> None:
+    verdict = begun_after_it_came_again(9.2).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its worker stood still", "it failed by design"]
+
+
+def test_one_that_began_before_that_may_have_been() -> None:
+    faults = begun_after_it_came_again(1.5).verdict().faults
+    assert faults == ["came back after receive 2 without a cause"]
