@@ -57,9 +57,7 @@ def test_no_extension_follows_a_release_even_if_the_task_succeeds_after_all() ->
     booking.book.release("a", 0, booking.now)
     booking.settle(booking.one_call(), Outcome.THROTTLED)
     booking.book.done("a", booking.now)
-    booking.settle(booking.one_call(), Outcome.DENIED)
-    booking.now = 1025.0
-    assert booking.plan() == []
+    booking.refuse_deletes(until=1035.0)
 
 
 def test_a_queue_that_refuses_one_of_two_calls_is_probed_though_the_other_was_unclear() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.core.book import LeaseBook, Receipt
-from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
 
@@ -61,6 +61,14 @@ class Booking:
         answers = outcomes * len(call.entries) if len(outcomes) == 1 else outcomes
         self.book.settle(call, answers, self.now)
         self.events += self.book.take_events()
+
+    def refuse_deletes(self, *, until: float) -> None:
+        """Refuse the one message's delete, whenever it is tried, until a time."""
+        while self.now < until:
+            for call in self.plan():
+                assert call.kind is CallKind.DELETE, summary(call)
+                self.settle(call, Outcome.DENIED)
+            self.now = self.book.next_due(self.now)
 
     def kinds(self) -> list[EventKind]:
         """What was reported, but for receives."""

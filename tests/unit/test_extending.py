@@ -335,10 +335,9 @@ def test_a_lease_whose_task_is_stopped_when_it_expires_is_not_extended_late(
 
 def test_it_is_extended_late_while_its_delete_is_repeated(booking: Booking) -> None:
     booking.receive("a", terms=replace(TERMS, extend_late=False))
-    booking.now = 1019.0
+    booking.now = 1006.0
     booking.book.done("a", booking.now)
-    booking.now += 0.05
-    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.refuse_deletes(until=1019.0)  # The next try is due at 1031.4.
     booking.now = 1030.5
     assert summary(booking.one_call()) == [("a", "extend", 30)]
 
@@ -363,12 +362,13 @@ def test_a_delete_that_is_not_permitted_is_not_tried_more_often_for_an_extension
     booking: Booking,
 ) -> None:
     booking.receive("a")
-    booking.now = 1019.0
+    booking.now = 1010.0
     booking.book.done("a", booking.now)
-    booking.now += 0.05
-    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.refuse_deletes(until=1019.0)
     booking.now = 1020.0
-    booking.settle(booking.one_call(), Outcome.DONE)
+    extension = booking.one_call()
+    assert summary(extension) == [("a", "extend", 30)]
+    booking.settle(extension, Outcome.DONE)
     assert booking.plan() == []
 
 
