@@ -50,6 +50,8 @@ def end_polls(heartbeat: Heartbeat) -> LastPolls:
 
 def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     """Release every message whose task the pool has not started and will not start."""
+    # Kept until they are released: of a cancelled batch nothing else may refer to them.
+    requests = list(heartbeat.requests.values())
     is_cancelled = False
     executor = getattr(pool, "executor", None)
     if executor is not None and _CANCELS_WAITING:
@@ -58,7 +60,7 @@ def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
         is_cancelled = True
     waiting = [
         request
-        for request in list(heartbeat.requests.values())
+        for request in requests
         if not (request.has_started() if is_cancelled else request.outlives_consumer())
     ]
     _release(waiting, "are not started")

@@ -74,16 +74,17 @@ def test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed(
     assert scene.keys("start") == ["a"]
 
 
-def test_a_warm_shutdown_does_not_run_a_batch_that_waits_for_a_greenlet(
-    new_scene: NewScene,
+@pytest.mark.parametrize("pool", ["gevent", "threads"])
+def test_a_warm_shutdown_does_not_run_a_batch_that_waits_for_a_greenlet_or_thread(
+    new_scene: NewScene, pool: str
 ) -> None:
     scene = new_scene(attributes=LONG)
     room = ["-c", "1", "--prefetch-multiplier", "10"]
-    worker = scene.worker(*room, "-P", "gevent", conf={"imports": [gathered.MODULE]})
+    worker = scene.worker(*room, "-P", pool, conf={"imports": [gathered.MODULE]})
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     scene.send("gathered", "b")
-    # Given to the pool by a timer, which waits for a greenlet from then on.
+    # Given to the pool by a timer; with greenlets that waits for a free one from then on.
     scene.wait_for_notes("flush", 1)
     worker.kill("SIGTERM")
     scene.wait_until(lambda: scene.counts() == (1, 1))

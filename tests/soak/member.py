@@ -21,6 +21,11 @@ from tests.support.workers import ProcessWorker, launch
 POOLS = ["prefork", "prefork", "threads", "solo"]
 if importlib.util.find_spec("gevent"):
     POOLS.append("gevent")
+#: 0 sets no limit to what a worker holds.
+PREFETCH_MULTIPLIERS = [0, 1, 1, 2, 2, 4, 4]
+#: By itself a client waits before calls in "adaptive", and for ever without a timeout.
+RETRY_MODES = ["standard", "standard", "adaptive"]
+CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
 #: The part of the workers with threads whose pool is told to grow, which Celery's can't.
 BREAKING = 0.15
 #: How long a soft shutdown waits for tasks, in seconds; 0 makes it a cold one.
@@ -87,7 +92,7 @@ def start_member(
     pool = pool or chance.choice(POOLS)
     breaks = may_break and pool == "threads" and chance.random() < BREAKING
     conf: dict[str, Any] = {
-        "worker_prefetch_multiplier": chance.choice([1, 2, 4]),
+        "worker_prefetch_multiplier": chance.choice(PREFETCH_MULTIPLIERS),
         "worker_soft_shutdown_timeout": chance.choice(SOFT_SECONDS),
         "worker_cancel_long_running_tasks_on_connection_loss": chance.random() < 0.25,
         "sqs_heartbeat_queues": {
@@ -97,6 +102,12 @@ def start_member(
         },
         "sqs_heartbeat_flush_timeout": FLUSH_SECONDS,
         "sqs_heartbeat_on_lost": chance.choice(["warn", "warn", "revoke", "terminate"]),
+        "broker_transport_options": {
+            "region": "us-east-1",
+            "is_secure": False,
+            "wait_time_seconds": 1,
+            "client-config": chance.choice(CLIENT_CONFIGS),
+        },
         # All workers share it, and with an `Intruder`.
         "sqs_heartbeat_journal": str(folder / "journal"),
     }
@@ -104,6 +115,7 @@ def start_member(
     threads = ["--autoscale=6,2"] if breaks else ["-c", str(concurrency)]
     queues = queues or chance.choice([[*QUEUES], chance.sample([*QUEUES], 2)])
     arguments = ["-P", pool, *threads, "-Q", ",".join(queues)]
+    retry_mode = chance.choice(RETRY_MODES)
     break_file = folder / f"break-{name}"
     link.proxy.start()
     process = launch(
@@ -112,6 +124,7 @@ def start_member(
         args=["--heartbeat-sqs", *arguments],
         env={
             "CELERY_BROKER_URL": link.proxy.broker_url,
+            "AWS_RETRY_MODE": retry_mode,
             "SOAK_LEDGER": str(ledger),
             "SOAK_WORKER": name,
             "SOAK_CONF": json.dumps(conf),
@@ -127,7 +140,9 @@ def start_member(
         terminates=conf["sqs_heartbeat_on_lost"] == "terminate",
         breaks=breaks,
         log=str(folder / f"{name}-1.log"),
-        settings=" ".join([*arguments, *(f"{key}={value}" for key, value in conf.items())]),
+        settings=" ".join(
+            [f"AWS_RETRY_MODE={retry_mode}", *arguments, *(f"{k}={v}" for k, v in conf.items())]
+        ),
     )
     return Member(
         info=info,

@@ -26,7 +26,6 @@ app.conf.update(
     task_reject_on_worker_lost=True,
     task_ignore_result=True,
     broker_connection_retry_on_startup=True,
-    broker_transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
 )
 app.conf.update(json.loads(os.environ.get("SOAK_CONF", "{}")))
 #: How soon a changed queue is noticed, in seconds: within a soak, and often too late.
