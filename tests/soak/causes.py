@@ -58,8 +58,11 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
     blocks = [*life.blocks, life.end, *on_the_way, *_refused(tenure, life)]
     if why := _why_given_up(tenure, life, blocks) or why_not_released(tenure, life, blocks):
         return why
-    # Tries come seldom once it is over, which the worker may take it for before it is.
-    end = min(tenure.visible_at, belief_of(tenure, life).ends)
+    belief = belief_of(tenure, life)
+    is_dropped = life.info.drops and (tenure.run is None or tenure.run.start > belief.lapsed)
+    # Tries come seldom once it is over, which the worker may take it for before it is. An
+    # extension that comes too late saves no task that was dropped before it began.
+    end = min(tenure.visible_at, belief.lapsed if is_dropped else belief.ends)
     due = max(tenure.receive.done, end - tenure.queue.threshold)
     if free(due, end, blocks) > GRACE:
         return None
@@ -94,7 +97,7 @@ def _why_hidden_for_as_long(tenure: Tenure, life: Life) -> str | None:
     call, entry = calls[-1]
     if run.is_over and call.started >= run.ended:
         why = BY_DESIGN.get(run.outcome)
-    elif life.killed(run.pid, run.start, call.started) and run.ended == math.inf:
+    elif (kill := life.killed(run.pid, run.start, call.started)) and kill.at < run.ended + GRACE:
         why = "its pool process was killed"
     else:
         return None
@@ -108,7 +111,8 @@ def _why_unread(tenure: Tenure, life: Life) -> str | None:
     calls = [*tenure.changes, *tenure.deletes]
     if was_read or any(each.worker == tenure.worker for each, _ in calls):
         return None
-    blocks = [*life.blocks, *life.deaf]
+    killed = [life.end] if life.did(["kill"], -math.inf, life.info.ended) else []
+    blocks = [*life.blocks, *life.deaf, *killed]
     read_at = after(call.ended, life.blocks)
     # It may have asked before it stood still, and sent that when it went on.
     stood_still = [block for block in life.blocks if 0 <= call.started - block.end < HASTE]

@@ -138,6 +138,7 @@ def start_member(
         began=time.monotonic(),
         cancels=conf["worker_cancel_long_running_tasks_on_connection_loss"],
         terminates=conf["sqs_heartbeat_on_lost"] == "terminate",
+        drops=conf["sqs_heartbeat_on_lost"] in ("revoke", "terminate"),
         breaks=breaks,
         log=str(folder / f"{name}-1.log"),
         settings=" ".join(

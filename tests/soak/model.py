@@ -118,6 +118,7 @@ class WorkerInfo:
     Attributes:
         cancels: Whether it cancels what runs when it loses its connection.
         terminates: Whether it stops a task whose lease is lost.
+        drops: Whether it starts no task whose lease has expired.
         breaks: Whether its pool is told to grow, and can't: then it ends by itself.
         settings: Those that were drawn for it, for its trace.
     """
@@ -128,6 +129,7 @@ class WorkerInfo:
     ended: float = math.inf
     cancels: bool = False
     terminates: bool = False
+    drops: bool = False
     breaks: bool = False
     log: str = ""
     settings: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tests.soak.gathering import WAIT
-from tests.soak.lives import Block, Life, free
+from tests.soak.lives import Block, Life, after, free
 from tests.soak.tenure import HASTE, Run, Tenure
 
 #: What must happen soon on a free worker may take so long on a busy machine, in seconds.
@@ -28,9 +28,11 @@ def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
         return _why_released_before_its_start(tenure, life, at)
     earlier = next((each for each in tenure.before() if each.count == run.count), None)
     # One that began after this receive goes on with its lease.
-    is_stoppable = run.start < tenure.receive.done
-    if earlier and is_stoppable and was_stopped(earlier, run, life):
-        return _why_released_before_its_start(tenure, life, at)
+    if earlier and run.start < tenure.receive.done and was_stopped(earlier, run, life):
+        why = _why_released_before_its_start(tenure, life, at)
+        # One that began when its lease was over may have been told of that no more.
+        if why or run.start < earlier.visible_at:
+            return why
     stops = life.stops(at, ["cold", "soft"])
     if run.start > at:
         # It was started all the same, which only a process that is being ended may do.
@@ -51,10 +53,12 @@ def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
 def was_stopped(tenure: Tenure, run: Run, life: Life) -> bool:
     """Return whether a run was stopped for its lost lease, though it may have been through by then.
 
+    As long as the worker stands still it does not know that.
+
     Args:
         tenure: The receive that it was begun for.
     """
-    return life.info.terminates and tenure.visible_at <= run.ended
+    return life.info.terminates and tenure.visible_at <= after(run.ended, life.blocks)
 
 
 def why_released_late(tenure: Tenure, lives: dict[str, Life]) -> str | None:

@@ -145,6 +145,12 @@ class Story:
         self.records.workers[worker].terminates = True
         return self
 
+    def drops(self, worker: str) -> Story:
+        """A worker is set to start no task whose lease has expired."""
+        self._know(worker)
+        self.records.workers[worker].drops = True
+        return self
+
     def breaks(self, worker: str) -> Story:
         """A worker's pool is told to grow, and can't."""
         self._know(worker)

@@ -115,7 +115,10 @@ class Tenure:
         """Return whether a run was begun for it, or the lease of an earlier receive goes on."""
         if run.worker != self.worker or run.count > self.count:
             return False
-        return run.count == self.count or not (run.is_over and self._came_after(run))
+        # Rejected for good, which kombu leaves to the dead letters.
+        is_refused = run.outcome == "unsent" and self.queue.max_receive_count is not None
+        is_over = run.is_over or is_refused
+        return run.count == self.count or not (is_over and self._came_after(run))
 
     def _came_after(self, run: Run) -> bool:
         """Return whether its worker knew by then that an earlier run had ended without success."""

@@ -323,6 +323,60 @@ def test_its_own_worker_may_run_it_again_then() -> None:
     assert story.terminates("a").verdict().faults == []
 
 
+def through_before_its_lease_was_over(paused: float) -> Story:
+    """Worker a stands still as its task ends, until the lease is over, and runs it again."""
+    story = Story().terminates("a").receive("a", 1, 1.0).run("a", 1, 1.5, 3.0)
+    story.harm("pause", "a", paused, 8.95)
+    return story.receive("a", 2, 9.05).run("a", 2, 9.5, 10.0, pid=2).delete("a", 2, 10.1)
+
+
+def test_a_task_whose_end_was_not_read_in_time_may_be_stopped() -> None:
+    assert through_before_its_lease_was_over(paused=2.0).verdict().faults == []
+
+
+def test_one_whose_end_could_be_read_may_not() -> None:
+    faults = through_before_its_lease_was_over(paused=4.5).verdict().faults
+    assert "a ran it again, which knew of it" in faults
+
+
+def extended_too_late() -> Story:
+    """Worker a is not told of an extension, takes its lease for expired, and extends it again."""
+    story = Story(pool="threads").receive("a", 1, 1.0).hide("a", 1, 3.9, told=False)
+    story.harm("pause", "a", 4.0, 8.95).hide("a", 1, 9.0)
+    return story.receive("b", 2, 15.2).run("b", 2, 15.3, 16.0).delete("b", 2, 16.1)
+
+
+def test_what_was_dropped_for_its_expired_lease_may_lapse_though_that_was_extended() -> None:
+    story = extended_too_late()
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.drops("a").verdict().comebacks == ["its worker stood still"]
+
+
+def test_nothing_is_dropped_whose_lease_has_not_expired() -> None:
+    story = Story(pool="threads").drops("a").receive("a", 1, 1.0).hide("a", 1, 5.0)
+    story.receive("b", 2, 11.2).run("b", 2, 11.3, 12.0).delete("b", 2, 12.1)
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+
+
+def after_an_unsent_retry(max_receive_count: int | None) -> Story:
+    """Worker a can't send a retry; the message comes again, and waits when a gives it back."""
+    story = Story(task="again", max_receive_count=max_receive_count)
+    story.receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "unsent").receive("a", 2, 7.2)
+    story.hide("a", 2, 9.05, 0)
+    return story.receive("b", 3, 9.3).run("b", 3, 9.5, 10.0).delete("b", 3, 10.1)
+
+
+def test_what_comes_after_an_unsent_retry_may_wait_and_be_given_back() -> None:
+    story = after_an_unsent_retry(max_receive_count=6)
+    assert story.verdict().faults == ["came back after receive 2 without a cause"]
+    assert story.harm("break", "a", 9.0).verdict().faults == []
+
+
+def test_but_not_where_that_had_settled_it() -> None:
+    faults = after_an_unsent_retry(max_receive_count=None).harm("break", "a", 9.0).verdict().faults
+    assert "came back after receive 2 without a cause" in faults
+
+
 def test_a_task_that_is_not_stopped_goes_on_with_what_came_again() -> None:
     faults = stopped_in_its_last_moment().verdict().faults
     assert faults == ["came back after receive 2 without a cause"]
@@ -344,6 +398,23 @@ def test_a_worker_may_be_killed_in_the_sleep_of_a_soft_shutdown_with_results_unr
 @pytest.mark.parametrize("story", [done_before("warm"), done_before("soft", pool="threads")])
 def test_otherwise_a_result_is_read_at_once(story: Story) -> None:
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
+
+
+def killed_in_a_task(until: float) -> Story:
+    """Worker a is in a task, and killed soon after it, when the message is in its answer."""
+    story = Story(pool="solo").receive("a", 1, 1.0).busy("a", 1.1, until).harm("kill", "a", 6.5)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def test_a_killed_worker_reads_nothing_more() -> None:
+    (comeback,) = killed_in_a_task(until=6.0).verdict().comebacks
+    assert comeback == "it was not read in time: its worker was in a task"
+
+
+def test_it_could_have_before() -> None:
+    assert killed_in_a_task(until=3.0).verdict().faults == [
+        "came back after receive 1 without a cause"
+    ]
 
 
 def test_an_answer_that_is_read_later_than_its_timeout_allows_is_no_ones_message() -> None:
@@ -382,6 +453,7 @@ def failing_again(outcome: str, kill: float | None = None, *, fails: bool = Fals
     [
         (failing_again("fail"), "it failed by design"),
         (failing_again("", kill=31.9), "its pool process was killed"),
+        (failing_again("end", kill=32.0), "its pool process was killed"),
         (failing_again("fail", fails=True), "it failed by design, and its release failed"),
         (
             failing_again("", kill=31.9, fails=True),
@@ -395,6 +467,11 @@ def test_what_keeps_failing_may_be_hidden_for_as_long_as_its_timeout(
     verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.causes[-1] == cause
+
+
+def test_what_has_not_failed_may_not() -> None:
+    faults = failing_again("end").verdict().faults
+    assert faults == ["came back after receive 4 without a cause"]
 
 
 def test_what_was_extended_may_not_lapse_before_its_process_is_killed() -> None:
@@ -537,6 +614,10 @@ def test_a_task_that_began_when_its_message_had_come_again_was_not_stopped() -> 
     verdict = begun_after_it_came_again(9.2).verdict()
     assert verdict.faults == []
     assert verdict.comebacks == ["its worker stood still", "it failed by design"]
+
+
+def test_nor_was_one_that_began_when_its_lease_was_over() -> None:
+    assert begun_after_it_came_again(9.02).verdict().faults == []
 
 
 def test_one_that_began_before_that_may_have_been() -> None:
