@@ -314,7 +314,9 @@ class LeaseBook:
         self._agenda.grant(queue_url, kind)
 
     def hurry_deletes(self, now: float, queue_url: str | None = None) -> None:
-        """Make deletes that wait for another try due, of one queue or of all."""
+        """Make deletes that wait for another try due, of one queue or, afresh, of all."""
+        if queue_url is None:
+            self._settler.forget_refused_deletes()
         for lease in self.leases():
             is_meant = queue_url is None or lease.queue_url == queue_url
             if is_meant and lease.state is State.DONE and lease.attempts and lease.call is None:

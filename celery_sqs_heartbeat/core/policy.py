@@ -145,14 +145,14 @@ def probe_delay(refusals: int, *, jitter: float) -> float:
     return _refused_delay(refusals, jitter, MAX_PROBE_SECONDS)
 
 
-def refused_delete_delay(attempts: int, *, jitter: float) -> float:
+def refused_delete_delay(refusals: int, *, jitter: float) -> float:
     """Return the pause before a delete that was refused is tried again, in seconds.
 
     Args:
-        attempts: Failed tries so far, at least 1; each doubles the pause.
+        refusals: Refused tries in a row, at least 1; each doubles the pause.
         jitter: 0 to 1, random: spreads tries over the upper half of the pause.
     """
-    return _refused_delay(attempts, jitter, MAX_REFUSED_DELETE_SECONDS)
+    return _refused_delay(refusals, jitter, MAX_REFUSED_DELETE_SECONDS)
 
 
 def _refused_delay(count: int, jitter: float, longest: float) -> float:

@@ -150,7 +150,10 @@ class Settler:
             return
         pause = self._pause(lease, answer.outcome, now)
         if answer.outcome in REFUSALS:
-            pause = policy.refused_delete_delay(lease.attempts, jitter=self._jitter())
+            refusals = self._refusals.get((lease.queue_url, CallKind.DELETE))
+            # Its tries may have failed for other reasons before, and those of others been refused.
+            count = lease.attempts if refusals is None else min(lease.attempts, refusals.count)
+            pause = policy.refused_delete_delay(count, jitter=self._jitter())
         lease.end_at = now + pause
 
     def _pause(self, lease: Lease, outcome: Outcome, now: float) -> float:
@@ -161,6 +164,12 @@ class Settler:
             throttled=outcome is Outcome.THROTTLED,
             jitter=self._jitter(),
         )
+
+    def forget_refused_deletes(self) -> None:
+        """Have deletes that are refused from now on tried again as soon as the first one was."""
+        for key in self._refusals:
+            if key[1] is CallKind.DELETE:
+                self._refusals[key] = _Refusals()
 
     def _refused(self, answer: Answer, now: float) -> None:
         kind = answer.call.kind

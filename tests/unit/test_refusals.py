@@ -216,6 +216,17 @@ def refused_deletes(booking: Booking) -> None:
                 booking.settle(call, Outcome.DENIED)
 
 
+def test_a_delete_that_failed_otherwise_before_is_tried_as_soon(booking: Booking) -> None:
+    booking.receive("a", terms=KEPT)
+    booking.book.done("a", booking.now)
+    for _ in range(11):
+        booking.now = booking.book.next_due(booking.now)
+        booking.settle(booking.one_call(), Outcome.THROTTLED)
+    booking.now = booking.book.next_due(booking.now)
+    booking.settle(booking.one_call(), Outcome.DENIED)
+    assert booking.book.next_due(booking.now) - booking.now == pytest.approx(0.2)
+
+
 def test_once_a_delete_is_taken_again_the_others_do_not_wait(booking: Booking) -> None:
     refused_deletes(booking)
     booking.now = booking.book.next_due(booking.now)
@@ -234,4 +245,9 @@ def test_a_hurry_has_every_delete_tried_at_once(booking: Booking) -> None:
     booking.book.hurry_deletes(booking.now, "another queue")
     assert booking.plan() == []
     booking.book.hurry_deletes(booking.now)
-    assert len(booking.one_call().entries) == 2
+    hurried = booking.one_call()
+    assert len(hurried.entries) == 2
+    # As it is in haste, it begins afresh.
+    booking.now += 0.05
+    booking.settle(hurried, Outcome.DENIED)
+    assert booking.book.next_due(booking.now) - booking.now == pytest.approx(0.2)
