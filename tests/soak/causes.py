@@ -161,7 +161,7 @@ def _why_given_up(tenure: Tenure, life: Life, blocks: list[Block]) -> str | None
     last = max(call.ended for call in mine)
     tried_for = last - max(run.ended, stops[0].at)
     # Pauses double: after half of the time the next try may be due when it is over.
-    if free(run.ended, last, blocks) < GRACE and tried_for > FLUSH_SECONDS / 2:
+    if free(run.ended, last, blocks) < GRACE + RESULT_SECONDS and tried_for > FLUSH_SECONDS / 2:
         return "SQS took no delete of it for as long as a worker tries at its end"
     return None
 
@@ -176,8 +176,9 @@ def _on_the_way(tenure: Tenure) -> list[Block]:
 def _waiting(tenure: Tenure, life: Life) -> list[Block]:
     """Return when the answer to its receive waited for the task that its worker was in.
 
-    Only for that task: one that was begun later may have come by the same answer. And not beyond
-    the first call for it, or its start: it had been read by then.
+    And for those that came by one answer with that, which are run in a row: for no task after a
+    pause, nor one that came by the same answer as the message. And not beyond the first call for
+    it, or its start: it had been read by then.
     """
     answered, run = tenure.receive.ended, tenure.run
     signs = [
@@ -187,11 +188,18 @@ def _waiting(tenure: Tenure, life: Life) -> list[Block]:
     ]
     if run is not None and run.count == tenure.count:
         signs.append(run.start)
-    return [
-        Block(why=f"it was read late: {task.why}", start=answered, end=min(task.end, *signs))
-        for task in life.tasks
-        if signs and task.start <= answered < task.end
-    ]
+    own = {entry.message_id for entry in tenure.receive.entries}
+    until = answered
+    rest = [task for task in life.tasks if task.end > answered]
+    for task in sorted(rest, key=lambda task: task.start):
+        follows = answered < until and task.start < until + HASTE and task.message_id not in own
+        if not (task.start <= answered or follows):
+            break
+        until = task.end
+    if not signs or until == answered:
+        return []
+    why = "it was read late: its worker was in a task"
+    return [Block(why=why, start=answered, end=min(until, *signs))]
 
 
 def _refused(tenure: Tenure, life: Life) -> list[Block]:

@@ -21,11 +21,16 @@ LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
-    """A time in which something could not be done. `why` for the report."""
+    """A time in which something could not be done. `why` for the report.
+
+    Attributes:
+        message_id: Of the message whose task it was, if it was one.
+    """
 
     why: str
     start: float
     end: float
+    message_id: str = ""
 
 
 @dataclass(kw_only=True)
@@ -136,7 +141,12 @@ def _tasks(life: Life, records: Records) -> Iterator[Block]:
         ends = [*(note.at for note in notes), life.info.ended][1:]
         for note, end in zip(notes, ends, strict=True):
             if note.what == "start":
-                yield Block(why="its worker was in a task", start=note.at, end=end)
+                yield Block(
+                    why="its worker was in a task",
+                    start=note.at,
+                    end=end,
+                    message_id=note.message_id,
+                )
 
 
 def free(start: float, end: float, blocks: Iterable[Block]) -> float:

@@ -6,6 +6,8 @@ import math
 
 import pytest
 
+from tests.soak.audit import Verdict
+from tests.soak.model import RECEIVE, Entry
 from tests.soak.story import Story
 
 
@@ -109,13 +111,25 @@ def test_calls_that_fail_until_the_timeout_explain_a_duplicate() -> None:
     assert verdict.causes == ["SQS refused or lost its calls"]
 
 
-def test_deletes_that_fail_until_the_worker_gives_up_explain_a_duplicate() -> None:
+def deletes_failed(first: float) -> Verdict:
+    """Worker a is told to go as its task ends, and no delete succeeds until it has gone."""
     story = ended_undeleted().harm("warm", "a", 2.0).end("a", 7.1)
     for half in range(10):
-        story.delete("a", 1, 2.05 + half / 2, fails=True)
-    verdict = story.verdict()
+        if 2.05 + half / 2 >= first:
+            story.delete("a", 1, 2.05 + half / 2, fails=True)
+    return story.verdict()
+
+
+# A prefork worker that ends looks for results once a second.
+@pytest.mark.parametrize("first", [2.05, 3.55])
+def test_deletes_that_fail_until_the_worker_gives_up_explain_a_duplicate(first: float) -> None:
+    verdict = deletes_failed(first)
     assert verdict.faults == []
     assert verdict.causes == ["SQS took no delete of it for as long as a worker tries at its end"]
+
+
+def test_deletes_that_begin_late_do_not() -> None:
+    assert deletes_failed(4.5).faults == ["came back after receive 1 without a cause"]
 
 
 def extended_and_failed(extended: float, failed: float, *, told: bool = True) -> Story:
@@ -188,9 +202,27 @@ def test_a_worker_without_a_pool_may_read_a_message_too_late_to_save_it() -> Non
     assert verdict.comebacks == ["it was read late: its worker was in a task"]
 
 
+def read_after_a_row(begun: float, *, together: bool = False) -> Story:
+    """Worker a is in two tasks, one after the other, when the message comes."""
+    story = read_late(0.5, 3.0).busy("a", begun, 6.0)
+    if together:
+        calls = story.records.calls
+        (call,) = (each for each in calls if (each.worker, each.operation) == ("a", RECEIVE))
+        call.entries.append(Entry(message_id="other", handle="o", count=1, done=True, told=True))
+    return story
+
+
+def test_or_after_a_row_of_tasks_that_came_with_another_answer() -> None:
+    verdict = read_after_a_row(3.05).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["it was read late: its worker was in a task"]
+
+
 @pytest.mark.parametrize(
     "story",
     [
+        pytest.param(read_after_a_row(3.5), id="it could be read between two tasks"),
+        pytest.param(read_after_a_row(3.05, together=True), id="the second came with it"),
         pytest.param(read_late(0.5, 4.9), id="it was read in time"),
         pytest.param(read_late(0.5, 6.0, pool="prefork"), id="its tasks run in others"),
         pytest.param(read_late(0.5, 6.0, tries=False), id="no call was even tried"),
