@@ -79,7 +79,7 @@ test: lint  ## Run all checks and tests, side by side (ten minutes)
 test-core: $(VENV)/test.stamp  ## Run what needs neither server nor worker: rules, models, simulations
 	$(BEHIND) $(PYTEST) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE) $(SAIL))
 
-# No random seed decides whether a build is good: those of `make soak` hunt.
+# The soak has a fixed seed here. Random ones are for `make soak`: no build is to depend on one.
 test-servers: $(VENV)/test.stamp  ## Run what needs SQS servers, show how these differ from AWS, and soak
 	SOAK_SEED=$${SOAK_SEED:-1} $(PYTEST) $(SERVERS)
 

@@ -314,7 +314,10 @@ class LeaseBook:
         self._agenda.grant(queue_url, kind)
 
     def hurry_deletes(self, now: float, queue_url: str | None = None) -> None:
-        """Make deletes that wait for another try due, of one queue or, afresh, of all."""
+        """Make deletes that wait for another try due: of one queue, or of all.
+
+        When it is all, a worker ends: refusals are forgotten, so that pauses begin anew.
+        """
         if queue_url is None:
             self._settler.forget_refused_deletes()
         for lease in self.leases():

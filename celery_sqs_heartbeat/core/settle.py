@@ -41,6 +41,12 @@ class Settler:
         refusals = self._refusals.get((queue_url, kind))
         return refusals is not None and refusals.count > 1
 
+    def forget_refused_deletes(self) -> None:
+        """Let the pauses between refused deletes begin anew, at their shortest."""
+        for key in self._refusals:
+            if key[1] is CallKind.DELETE:
+                self._refusals[key] = _Refusals()
+
     def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
         """Take in what the answers to a call say of its queue as a whole."""
         by_outcome = dict(zip(reversed(outcomes), reversed(call.entries), strict=True))
@@ -151,7 +157,7 @@ class Settler:
         pause = self._pause(lease, answer.outcome, now)
         if answer.outcome in REFUSALS:
             refusals = self._refusals.get((lease.queue_url, CallKind.DELETE))
-            # Its tries may have failed for other reasons before, and those of others been refused.
+            # Tries may have failed for other reasons, and refusals been of other leases.
             count = lease.attempts if refusals is None else min(lease.attempts, refusals.count)
             pause = policy.refused_delete_delay(count, jitter=self._jitter())
         lease.end_at = now + pause
@@ -164,12 +170,6 @@ class Settler:
             throttled=outcome is Outcome.THROTTLED,
             jitter=self._jitter(),
         )
-
-    def forget_refused_deletes(self) -> None:
-        """Have deletes that are refused from now on tried again as soon as the first one was."""
-        for key in self._refusals:
-            if key[1] is CallKind.DELETE:
-                self._refusals[key] = _Refusals()
 
     def _refused(self, answer: Answer, now: float) -> None:
         kind = answer.call.kind

@@ -69,8 +69,8 @@ def _judge_runs(
         if earlier.count == later.count:
             verdict.faults.append(f"receive {earlier.count} was run twice")
             continue
-        is_refused = earlier.outcome == "unsent" and message.queue.max_receive_count is not None
-        was_over = is_refused or _was_over(earlier, later, tenures[earlier.count], lives)
+        is_left = earlier.is_left_to_dead_letters(message.queue)
+        was_over = is_left or _was_over(earlier, later, tenures[earlier.count], lives)
         if earlier.worker == later.worker and not was_over:
             verdict.faults.append(f"{earlier.worker} ran it again, which knew of it")
         # The first of these took the message away from the earlier run; a receive that

@@ -51,8 +51,7 @@ def _why_lapsed(tenure: Tenure, life: Life) -> str | None:
     if life.info.breaks and (tenure.run is None or tenure.run.count != tenure.count):
         # Left in the queue, as it may have been started for all that is known.
         return "the pool of its worker could not take it"
-    if tenure.run and tenure.run.outcome == "unsent" and tenure.queue.max_receive_count:
-        # Rejected for good, which kombu leaves to the dead letters.
+    if tenure.run and tenure.run.is_left_to_dead_letters(tenure.queue):
         return "its retry could not be sent"
     on_the_way = [*_on_the_way(tenure), *_waiting(tenure, life)]
     blocks = [*life.blocks, life.end, *on_the_way, *_refused(tenure, life)]
@@ -111,8 +110,7 @@ def _why_unread(tenure: Tenure, life: Life) -> str | None:
     calls = [*tenure.changes, *tenure.deletes]
     if was_read or any(each.worker == tenure.worker for each, _ in calls):
         return None
-    killed = [life.end] if life.did(["kill"], -math.inf, life.info.ended) else []
-    blocks = [*life.blocks, *life.deaf, *killed]
+    blocks = [*life.blocks, *life.deaf, *([life.end] if life.was_killed else [])]
     read_at = after(call.ended, life.blocks)
     # It may have asked before it stood still, and sent that when it went on.
     stood_still = [block for block in life.blocks if 0 <= call.started - block.end < HASTE]
@@ -134,8 +132,7 @@ def _was_taken_along(tenure: Tenure, life: Life) -> bool:
         return False
     calls = [*tenure.changes, *tenure.deletes]
     was_read = tenure.run is not None or any(call.worker == tenure.worker for call, _ in calls)
-    is_killed = bool(life.did(["kill"], -math.inf, life.info.ended))
-    reads = life.info.pool != "gevent" and bool(life.stops(life.info.ended)) and not is_killed
+    reads = life.info.pool != "gevent" and bool(life.stops(life.info.ended)) and not life.was_killed
     return reads and not was_read and not tenure.receive.fault
 
 
@@ -174,11 +171,11 @@ def _on_the_way(tenure: Tenure) -> list[Block]:
 
 
 def _waiting(tenure: Tenure, life: Life) -> list[Block]:
-    """Return when the answer to its receive waited for the task that its worker was in.
+    """Return when the answer to its receive waited for the tasks that its worker was in.
 
-    And for those that came by one answer with that, which are run in a row: for no task after a
-    pause, nor one that came by the same answer as the message. And not beyond the first call for
-    it, or its start: it had been read by then.
+    The messages of one answer are run in a row. The row ends at the first gap, and at a task whose
+    message came in the same answer as this one. The answer had been read by the first call for
+    this message, and by its start.
     """
     answered, run = tenure.receive.ended, tenure.run
     signs = [
@@ -189,17 +186,17 @@ def _waiting(tenure: Tenure, life: Life) -> list[Block]:
     if run is not None and run.count == tenure.count:
         signs.append(run.start)
     own = {entry.message_id for entry in tenure.receive.entries}
-    until = answered
+    row: list[Block] = []
     rest = [task for task in life.tasks if task.end > answered]
     for task in sorted(rest, key=lambda task: task.start):
-        follows = answered < until and task.start < until + HASTE and task.message_id not in own
+        follows = row and task.start < row[-1].end + HASTE and task.message_id not in own
         if not (task.start <= answered or follows):
             break
-        until = task.end
-    if not signs or until == answered:
+        row.append(task)
+    if not signs or not row:
         return []
-    why = "it was read late: its worker was in a task"
-    return [Block(why=why, start=answered, end=min(until, *signs))]
+    why = f"it was read late: {row[0].why}"
+    return [Block(why=why, start=answered, end=min(row[-1].end, *signs))]
 
 
 def _refused(tenure: Tenure, life: Life) -> list[Block]:

@@ -78,9 +78,14 @@ class Life:
         return any(since - _EXACT <= at <= until + LOOK_SECONDS for at in self.disconnects)
 
     @property
+    def was_killed(self) -> bool:
+        """Whether it did not end by itself, nor in a shutdown."""
+        return bool(self.did(["kill"], -math.inf, self.info.ended))
+
+    @property
     def end(self) -> Block:
         """The time in which it was gone for good."""
-        if self.did(["kill"], -math.inf, self.info.ended):
+        if self.was_killed:
             how = "its worker was killed"
         elif stops := self.stops(self.info.ended):
             how = f"its worker ended, in a {stops[-1].what} shutdown"

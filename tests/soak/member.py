@@ -23,7 +23,8 @@ if importlib.util.find_spec("gevent"):
     POOLS.append("gevent")
 #: 0 sets no limit to what a worker holds.
 PREFETCH_MULTIPLIERS = [0, 1, 1, 2, 2, 4, 4]
-#: By itself a client waits before calls in "adaptive", and for ever without a timeout.
+#: Left to itself, botocore pauses before calls in "adaptive", and without a timeout it waits for
+#: ever for an answer.
 RETRY_MODES = ["standard", "standard", "adaptive"]
 CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
 #: The part of the workers with threads whose pool is told to grow, which Celery's can't.
@@ -137,8 +138,7 @@ def start_member(
         pool=pool,
         began=time.monotonic(),
         cancels=conf["worker_cancel_long_running_tasks_on_connection_loss"],
-        terminates=conf["sqs_heartbeat_on_lost"] == "terminate",
-        drops=conf["sqs_heartbeat_on_lost"] in ("revoke", "terminate"),
+        on_lost=conf["sqs_heartbeat_on_lost"],
         breaks=breaks,
         log=str(folder / f"{name}-1.log"),
         settings=" ".join(

@@ -117,8 +117,7 @@ class WorkerInfo:
 
     Attributes:
         cancels: Whether it cancels what runs when it loses its connection.
-        terminates: Whether it stops a task whose lease is lost.
-        drops: Whether it starts no task whose lease has expired.
+        on_lost: Its `sqs_heartbeat_on_lost`.
         breaks: Whether its pool is told to grow, and can't: then it ends by itself.
         settings: Those that were drawn for it, for its trace.
     """
@@ -128,11 +127,20 @@ class WorkerInfo:
     began: float
     ended: float = math.inf
     cancels: bool = False
-    terminates: bool = False
-    drops: bool = False
+    on_lost: str = "warn"
     breaks: bool = False
     log: str = ""
     settings: str = ""
+
+    @property
+    def terminates(self) -> bool:
+        """Whether it stops a task whose lease is lost."""
+        return self.on_lost == "terminate"
+
+    @property
+    def drops(self) -> bool:
+        """Whether it starts no task whose lease has expired."""
+        return self.on_lost != "warn"
 
 
 @dataclass(kw_only=True)

@@ -30,7 +30,7 @@ def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
     # One that began after this receive goes on with its lease.
     if earlier and run.start < tenure.receive.done and was_stopped(earlier, run, life):
         why = _why_released_before_its_start(tenure, life, at)
-        # One that began when its lease was over may have been told of that no more.
+        # One that began when its lease was over may have missed the order to stop.
         if why or run.start < earlier.visible_at:
             return why
     stops = life.stops(at, ["cold", "soft"])
@@ -53,7 +53,7 @@ def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
 def was_stopped(tenure: Tenure, run: Run, life: Life) -> bool:
     """Return whether a run was stopped for its lost lease, though it may have been through by then.
 
-    As long as the worker stands still it does not know that.
+    A worker that stands still does not know how its task ended until it goes on.
 
     Args:
         tenure: The receive that it was begun for.

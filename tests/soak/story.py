@@ -142,13 +142,13 @@ class Story:
     def terminates(self, worker: str) -> Story:
         """A worker is set to stop a task whose lease is lost."""
         self._know(worker)
-        self.records.workers[worker].terminates = True
+        self.records.workers[worker].on_lost = "terminate"
         return self
 
     def drops(self, worker: str) -> Story:
         """A worker is set to start no task whose lease has expired."""
         self._know(worker)
-        self.records.workers[worker].drops = True
+        self.records.workers[worker].on_lost = "revoke"
         return self
 
     def breaks(self, worker: str) -> Story:

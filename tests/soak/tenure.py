@@ -47,6 +47,10 @@ class Run:
         """Whether it ended so that its message is given back, or was given up."""
         return bool(self.outcome) and not self.is_closed
 
+    def is_left_to_dead_letters(self, queue: Queue) -> bool:
+        """Return whether its retry could not be sent, where kombu then leaves the message."""
+        return self.outcome == "unsent" and queue.max_receive_count is not None
+
 
 @dataclass(kw_only=True)
 class Tenure:
@@ -115,9 +119,7 @@ class Tenure:
         """Return whether a run was begun for it, or the lease of an earlier receive goes on."""
         if run.worker != self.worker or run.count > self.count:
             return False
-        # Rejected for good, which kombu leaves to the dead letters.
-        is_refused = run.outcome == "unsent" and self.queue.max_receive_count is not None
-        is_over = run.is_over or is_refused
+        is_over = run.is_over or run.is_left_to_dead_letters(self.queue)
         return run.count == self.count or not (is_over and self._came_after(run))
 
     def _came_after(self, run: Run) -> bool:

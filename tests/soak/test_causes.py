@@ -112,7 +112,7 @@ def test_calls_that_fail_until_the_timeout_explain_a_duplicate() -> None:
 
 
 def deletes_failed(first: float) -> Verdict:
-    """Worker a is told to go as its task ends, and no delete succeeds until it has gone."""
+    """Worker a is asked to shut down as its task ends, and no delete succeeds before its end."""
     story = ended_undeleted().harm("warm", "a", 2.0).end("a", 7.1)
     for half in range(10):
         if 2.05 + half / 2 >= first:
@@ -372,7 +372,7 @@ def test_one_whose_end_could_be_read_may_not() -> None:
 
 
 def extended_too_late() -> Story:
-    """Worker a is not told of an extension, takes its lease for expired, and extends it again."""
+    """Worker a gets no answer to an extension. It takes its lease for expired, and extends it."""
     story = Story(pool="threads").receive("a", 1, 1.0).hide("a", 1, 3.9, told=False)
     story.harm("pause", "a", 4.0, 8.95).hide("a", 1, 9.0)
     return story.receive("b", 2, 15.2).run("b", 2, 15.3, 16.0).delete("b", 2, 16.1)

@@ -63,7 +63,7 @@ class Booking:
         self.events += self.book.take_events()
 
     def refuse_deletes(self, *, until: float) -> None:
-        """Refuse the one message's delete, whenever it is tried, until a time."""
+        """Refuse the one message's delete until a time, and see that nothing else is tried."""
         while self.now < until:
             for call in self.plan():
                 assert call.kind is CallKind.DELETE, summary(call)

@@ -247,7 +247,7 @@ def test_a_hurry_has_every_delete_tried_at_once(booking: Booking) -> None:
     booking.book.hurry_deletes(booking.now)
     hurried = booking.one_call()
     assert len(hurried.entries) == 2
-    # As it is in haste, it begins afresh.
+    # Its pauses begin anew.
     booking.now += 0.05
     booking.settle(hurried, Outcome.DENIED)
     assert booking.book.next_due(booking.now) - booking.now == pytest.approx(0.2)
