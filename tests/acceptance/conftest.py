@@ -23,7 +23,10 @@ Report = pytest.TestReport | pytest.CollectReport
 def start_worker(
     request: pytest.FixtureRequest, tmp_path: Path, proxy: FaultProxy
 ) -> Iterator[StartWorker]:
-    """Start workers that go through the proxy; all their processes end with the test."""
+    """Start workers that go through the proxy; all their processes end with the test.
+
+    They are forked from a process that has imported Celery, unless the test is marked `fresh`.
+    """
     workers = request.node.stash.setdefault(_WORKERS, [])
 
     def start(
@@ -35,6 +38,7 @@ def start_worker(
             args=args,
             env={"CELERY_BROKER_URL": proxy.broker_url, **(env or {})},
             log_dir=tmp_path,
+            fresh=request.node.get_closest_marker("fresh") is not None,
         )
         workers.append(worker)
         return worker

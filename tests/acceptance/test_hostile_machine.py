@@ -22,6 +22,7 @@ NewScene = Callable[..., Scene]
 SECRET = b'{"v":1,"ts":1,"secret":"of mine"}\n'
 
 
+@pytest.mark.fresh
 def test_a_trap_in_the_place_of_its_spool_costs_the_journal_alone(
     new_scene: NewScene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

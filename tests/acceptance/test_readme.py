@@ -32,6 +32,7 @@ READ = [f"celery -A proj sqs-heartbeat {name} /var/log/proj/sqs" for name in ("r
 PROJ, SETTINGS, OPERATE = range(3)
 
 Start = Callable[..., ProcessWorker]
+pytestmark = pytest.mark.fresh
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ NewScene = Callable[..., Scene]
 EAGER = {"sqs_heartbeat_visibility_timeout": 60, "sqs_heartbeat_threshold": 59}
 
 
+@pytest.mark.fresh
 def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: NewScene) -> None:
     scene = new_scene()
     scene.send("work", "a")
@@ -38,6 +39,7 @@ def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: Ne
     assert scene.proxy.calls("ReceiveMessage") == []
 
 
+@pytest.mark.fresh
 def test_settings_that_do_not_fit_the_queues_own_timeout_end_the_worker(
     new_scene: NewScene,
 ) -> None:
@@ -49,6 +51,7 @@ def test_settings_that_do_not_fit_the_queues_own_timeout_end_the_worker(
     assert scene.proxy.calls("ReceiveMessage") == []
 
 
+@pytest.mark.fresh
 def test_on_another_broker_the_flag_does_nothing_and_says_so_once(
     start_worker: StartWorker,
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.scene import Scene
 from tests.support.workers import ProcessWorker
 
-pytestmark = pytest.mark.oldest
+pytestmark = [pytest.mark.oldest, pytest.mark.fresh]
 NewScene = Callable[..., Scene]
 RENAMED = "tests.acceptance.renamed"
 

@@ -14,6 +14,7 @@ import pytest
 
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.markdown import blocks
+from tests.support.warm.client import run_forked
 from tests.support.workers import ROOT, SAFE_ENV
 
 Manage = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -77,7 +78,7 @@ def project(tmp_path: Path) -> Path:
 @pytest.fixture
 def manage(project: Path) -> Manage:
     def run(*args: str, env: dict[str, str] | None = None, **conf: Any) -> Any:
-        return subprocess.run(
+        return run_forked(
             [sys.executable, "manage.py", *args],
             env={
                 **os.environ,
@@ -88,9 +89,6 @@ def manage(project: Path) -> Manage:
                 **(env or {}),
             },
             cwd=project,
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     return run

@@ -27,6 +27,7 @@ from tests.support.answers import Answer, Body
 from tests.support.faults import Forward, deny, fail, reset, throttle
 from tests.support.proxy import FaultProxy
 from tests.support.servers import SqsServer
+from tests.support.warm.client import run_forked
 from tests.support.workers import ROOT, SAFE_ENV
 
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -85,7 +86,7 @@ def run(tmp_path: Path, proxy: FaultProxy) -> Run:
 
     def run(*args: str, broker: str = proxy.broker_url, **conf: Any) -> Any:
         settings = {**SOUND, "broker_transport_options": OPTIONS, **conf}
-        return subprocess.run(
+        return run_forked(
             [sys.executable, "-m", "celery", "-A", "proj", "sqs-heartbeat", *args],
             env={
                 **os.environ,
@@ -96,9 +97,6 @@ def run(tmp_path: Path, proxy: FaultProxy) -> Run:
                 "PROJ_CONF": json.dumps(settings),
             },
             cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     return run

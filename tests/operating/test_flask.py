@@ -16,6 +16,7 @@ from celery_sqs_heartbeat import ConfigurationError
 from celery_sqs_heartbeat.contrib.flask import SqsHeartbeat, celery_init_app
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 from tests.support.markdown import blocks
+from tests.support.warm.client import run_forked
 from tests.support.workers import ROOT, SAFE_ENV
 
 CONFIG = {
@@ -105,13 +106,10 @@ def test_the_document_is_true_and_its_worker_has_the_option(tmp_path: Path) -> N
     env = {**os.environ, **SAFE_ENV, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
 
     def celery(*args: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return run_forked(
             [sys.executable, "-m", "celery", "-A", "make_celery", *args],
             env={**env, "COLUMNS": "200"},
             cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
         )
 
     assert "--heartbeat-sqs" in celery("worker", "--help").stdout

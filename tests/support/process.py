@@ -9,13 +9,48 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Protocol
 
 #: What a container without network or ports says of itself: nothing to wait for.
 _NO_NETWORK: dict[str, Any] = {
     "NetworkSettings": {"Networks": {}, "Ports": {}},
     "HostConfig": {"PortBindings": {}},
 }
+
+
+class Running(Protocol):
+    """A process that was started; as `subprocess.Popen`."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+    def wait(self, timeout: float | None = None) -> int: ...
+
+    def send_signal(self, sig: int, /) -> None: ...
+
+
+class Start(Protocol):
+    """Starts a command in a session of its own, writing to a log."""
+
+    def __call__(
+        self, command: Sequence[str], env: Mapping[str, str], cwd: Path, log: IO[bytes]
+    ) -> Running: ...
+
+
+def start_fresh(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path, log: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    """Start a command as users do."""
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 class ProcessContainer:
@@ -32,8 +67,10 @@ class ProcessContainer:
         env: Mapping[str, str],
         cwd: Path,
         log_dir: Path,
+        start: Start = start_fresh,
     ) -> None:
         self.name = name
+        self._start_command = start
         self._command = list(command)
         self._env = dict(env)
         self._cwd = cwd
@@ -125,18 +162,10 @@ class ProcessContainer:
         )
         return done.returncode, done.stdout
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def _start(self) -> Running:
         self._runs += 1
         with self._log_path(self._runs).open("wb") as log:
-            return subprocess.Popen(
-                self._command,
-                cwd=self._cwd,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+            return self._start_command(self._command, self._env, self._cwd, log)
 
     def _log_path(self, run: int) -> Path:
         return self._log_dir / f"{self.name}-{run}.log"

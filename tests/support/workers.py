@@ -15,8 +15,9 @@ from pytest_celery import CeleryTestWorker, CeleryWorkerContainer
 from pytest_docker_tools.exceptions import TimeoutError as LogTimeoutError
 
 from tests.support.environment import SAFE_ENV
-from tests.support.process import ProcessContainer
+from tests.support.process import ProcessContainer, start_fresh
 from tests.support.waiting import PATIENCE, POLL_SECONDS
+from tests.support.warm.client import Forked
 
 #: Where the worker runs, so that `-A tests...` can be imported.
 ROOT = Path(__file__).parents[2]
@@ -119,11 +120,23 @@ def launch(
     log_dir: Path,
     celery_app: Celery | None = None,
     cwd: Path = ROOT,
+    fresh: bool = False,
 ) -> ProcessWorker:
-    """Start `celery -A app worker`; it is not ready yet when this returns."""
+    """Start `celery -A app worker`; it is not ready yet when this returns.
+
+    Args:
+        fresh: In an interpreter of its own, for what happens while Celery is imported.
+    """
     command = [sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel=INFO"]
     command += ["-n", f"{name}@localhost", *args]
+    # Green pools patch the standard library before anything else is imported.
+    fresh = fresh or not {"gevent", "eventlet"}.isdisjoint(args)
     process = ProcessContainer(
-        name, command, env={**os.environ, **SAFE_ENV, **env}, cwd=cwd, log_dir=log_dir
+        name,
+        command,
+        env={**os.environ, **SAFE_ENV, **env},
+        cwd=cwd,
+        log_dir=log_dir,
+        start=start_fresh if fresh else Forked,
     )
     return ProcessWorker(process, celery_app)

@@ -1,0 +1,111 @@
+"""Processes forked from a warm one are what a fresh interpreter would have made of the command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.process import start_fresh
+from tests.support.waiting import wait_until
+from tests.support.warm.client import Forked, run_forked
+
+#: Tells what a process sees of itself. The names that differ from run to run are left out.
+TELL = """
+import json, os, signal, sys, tempfile, threading
+
+print(json.dumps({
+    "argv": sys.argv,
+    "cwd": os.getcwd(),
+    "path": sys.path[:2],
+    "env": {name: value for name, value in os.environ.items() if name != "LC_CTYPE"},
+    "main": __name__,
+    "leads its session": os.getsid(0) == os.getpid(),
+    "files": sorted(os.listdir("/proc/self/fd"))[:4],
+    "signals": [str(signal.getsignal(number)) for number in (signal.SIGCHLD, signal.SIGTERM)],
+    "threads": threading.active_count(),
+    "tempdir": tempfile.gettempdir(),
+    "stdin": sys.stdin.read(),
+}))
+print("to the end", file=sys.stderr)
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    first = tmp_path / "first"
+    first.mkdir()
+    return {"PATH": os.environ["PATH"], "PYTHONPATH": str(first), "TMPDIR": str(tmp_path), "A": "1"}
+
+
+@pytest.mark.parametrize("how", [["tell.py"], ["-m", "tell"]], ids=["script", "module"])
+def test_a_forked_process_sees_what_a_fresh_one_sees(
+    how: list[str], env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "tell.py").write_text(TELL)
+    command = [sys.executable, *how, "-x", "two words"]
+    forked = run_forked(command, env=env, cwd=tmp_path)
+    fresh = subprocess.run(
+        command,
+        env=env,
+        cwd=tmp_path,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        start_new_session=True,
+    )
+    assert (forked.returncode, forked.stderr) == (fresh.returncode, fresh.stderr)
+    seen, expected = json.loads(forked.stdout), json.loads(fresh.stdout)
+    # The whole path of a module; Python has it so for `-m` alone.
+    seen["argv"][0], expected["argv"][0] = (Path(each["argv"][0]).stem for each in (seen, expected))
+    assert seen == expected
+
+
+def test_each_forked_process_has_chance_of_its_own(env: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "draw.py").write_text("import random, uuid; print(random.random(), uuid.uuid4())")
+    draws = {run_forked([sys.executable, "draw.py"], env=env, cwd=tmp_path).stdout for _ in "ab"}
+    assert len(draws) == 2
+
+
+@pytest.mark.parametrize("start", [Forked, start_fresh], ids=["forked", "fresh"])
+def test_a_process_is_waited_for_signalled_and_told_apart_by_its_end(
+    start: type[Forked], env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "stay.py").write_text("import time; print('up', flush=True); time.sleep(600)")
+    log = tmp_path / "log"
+    with log.open("wb") as file:
+        process = start([sys.executable, "stay.py"], env, tmp_path, file)
+    wait_until(lambda: log.read_text() == "up\n")
+    assert process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(60) == process.poll() == -signal.SIGTERM
+    process.send_signal(signal.SIGTERM)
+
+
+def test_all_forked_processes_end_with_the_process_that_asked_for_them(tmp_path: Path) -> None:
+    (tmp_path / "stay.py").write_text("import time; time.sleep(600)")
+    code = (
+        "import os, sys, signal; from pathlib import Path; "
+        "from tests.support.warm.client import Forked; "
+        "here = Path(sys.argv[1]); "
+        "forked = Forked([sys.executable, 'stay.py'], dict(os.environ), here, sys.stderr.buffer); "
+        "print(forked.pid, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    pid = int(done.stdout)
+    wait_until(lambda: not psutil.pid_exists(pid))

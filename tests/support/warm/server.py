@@ -1,0 +1,187 @@
+"""Forks a process for each request, from one that has imported what they all need.
+
+`python -m tests.support.warm.server SOCKET` listens on a Unix socket until its standard input is
+closed, which is when the test process ends, however it ends. A request is one line of JSON, with
+the files for standard output and standard error sent along. The answers are two lines: the process
+id, and later how it ended.
+"""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import importlib
+import json
+import os
+import runpy
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any
+
+#: What a worker imports before it is ready. What is missing here is imported by each worker.
+MODULES = (
+    "boto3",
+    "botocore.signers",
+    "celery.apps.worker",
+    "celery.bin.celery",
+    "celery.concurrency.asynpool",
+    "celery.concurrency.prefork",
+    "celery.concurrency.solo",
+    "celery.concurrency.thread",
+    "celery_sqs_heartbeat",
+    "kombu.transport.SQS",
+)
+#: A request is smaller: the arguments and the environment of one process.
+REQUEST_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Request:
+    """One process to fork: what follows `python`, and two file descriptors, open for writing."""
+
+    args: list[str]
+    env: dict[str, str]
+    cwd: str
+    out: int
+    err: int
+
+
+class Server:
+    """Forks, and reports how its processes end; in one thread, as it forks."""
+
+    def __init__(self, path: str) -> None:
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # It takes its name only once it listens.
+        self._listener.bind(f"{path}.new")
+        self._listener.listen()
+        os.rename(f"{path}.new", path)
+        # A signal's number is written here when a process ends.
+        self._woken, self._wakes = os.pipe()
+        os.set_blocking(self._wakes, False)
+        signal.set_wakeup_fd(self._wakes)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        self._running: dict[int, socket.socket] = {}
+
+    def serve(self) -> Request | None:
+        """Return a request in the process that was forked for it, None at the end."""
+        ready = selectors.DefaultSelector()
+        for source in (sys.stdin.fileno(), self._listener, self._woken):
+            ready.register(source, selectors.EVENT_READ)
+        while True:
+            for key, _ in ready.select():
+                if key.fileobj == self._listener:
+                    if request := self._fork():
+                        ready.close()
+                        return request
+                elif key.fileobj == self._woken:
+                    os.read(self._woken, 1024)
+                    self._reap()
+                else:
+                    return None
+
+    def close(self) -> None:
+        """Kill what still runs."""
+        for pid in self._running:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
+
+    def _fork(self) -> Request | None:
+        """Fork for the next request; return it in the new process only."""
+        connection, _ = self._listener.accept()
+        request = receive(connection)
+        pid = os.fork()
+        if pid == 0:
+            connection.close()
+            self._leave()
+            return request
+        os.close(request.out)
+        os.close(request.err)
+        self._running[pid] = connection
+        connection.sendall(f"{pid}\n".encode())
+        return None
+
+    def _leave(self) -> None:
+        """Make a forked process forget that it was a server."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._listener.close()
+        os.close(self._woken)
+        os.close(self._wakes)
+        for connection in self._running.values():
+            connection.close()
+
+    def _reap(self) -> None:
+        for pid in list(self._running):
+            done, status, usage = os.wait4(pid, os.WNOHANG)
+            if done:
+                end = {
+                    "exit_code": os.waitstatus_to_exitcode(status),
+                    "cpu_seconds": usage.ru_utime + usage.ru_stime,
+                }
+                with self._running.pop(pid) as connection, contextlib.suppress(BrokenPipeError):
+                    connection.sendall(json.dumps(end).encode() + b"\n")
+
+
+def receive(connection: socket.socket) -> Request:
+    """Read a request and the files that come with it."""
+    files = array.array("i")
+    text, ancillary, _, _ = connection.recvmsg(REQUEST_BYTES, socket.CMSG_LEN(2 * files.itemsize))
+    for _, _, data in ancillary:
+        files.frombytes(data)
+    while not text.endswith(b"\n"):
+        text += connection.recv(REQUEST_BYTES)
+    fields: dict[str, Any] = json.loads(text)
+    out, err = files
+    return Request(**fields, out=out, err=err)
+
+
+def become(request: Request) -> None:
+    """Give this process what a fresh one has of its own, and run the request in it."""
+    os.setsid()
+    null = os.open(os.devnull, os.O_RDONLY)
+    for target, source in enumerate((null, request.out, request.err)):
+        os.dup2(source, target)
+        os.close(source)
+    own = set(os.environ.get("PYTHONPATH", "").split(os.pathsep)) | {os.getcwd()}
+    os.chdir(request.cwd)
+    os.environ.clear()
+    os.environ.update(request.env)
+    time.tzset()
+    tempfile.tempdir = None
+    searched = [path for path in request.env.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = [request.cwd, *searched, *(path for path in sys.path if path not in own)]
+    first, *args = request.args
+    if first == "-m":
+        module, *args = args
+        sys.argv[:] = [module, *args]
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
+        sys.argv[:] = [first, *args]
+        runpy.run_path(first, run_name="__main__")
+
+
+def main() -> None:
+    """Import, serve, and in a forked process do what it was forked for."""
+    for module in MODULES:
+        importlib.import_module(module)
+    assert threading.active_count() == 1, "a thread would not come along into a forked process"
+    gc.collect()
+    # What is here by now is not looked at again, so its memory stays shared.
+    gc.freeze()
+    server = Server(sys.argv[1])
+    request = server.serve()
+    if request is None:
+        server.close()
+    else:
+        become(request)
+
+
+if __name__ == "__main__":
+    main()
