@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 
-from celery_sqs_heartbeat.core.policy import MARGIN_PARTS, poison_delay
 from tests.soak.belief import belief_of, why_not_released
 from tests.soak.lives import Block, Life, after, foremost, free
-from tests.soak.member import FLUSH_SECONDS
 from tests.soak.model import CHANGE, Call, Entry
+from tests.soak.promises import PAUSE_PART, failure_delay
 from tests.soak.releases import BY_DESIGN, GRACE, why_released, why_released_late
+from tests.soak.settings import FLUSH_SECONDS
 from tests.soak.tenure import HASTE, Run, Tenure
 
 #: How seldom a prefork worker that ends looks for results (celery/concurrency/asynpool.py,
@@ -90,7 +90,7 @@ def _why_hidden_for_as_long(tenure: Tenure, life: Life) -> str | None:
     """
     run, timeout = tenure.run, tenure.timeout
     calls = [(call, entry) for call, entry in tenure.changes if call.worker == tenure.worker]
-    longest = poison_delay(tenure.count, visibility_timeout=timeout) == timeout
+    longest = failure_delay(tenure.count, timeout) == timeout
     if run is None or not calls or not longest or tenure.queue.max_receive_count:
         return None
     call, entry = calls[-1]
@@ -201,7 +201,7 @@ def _waiting(tenure: Tenure, life: Life) -> list[Block]:
 
 def _refused(tenure: Tenure, life: Life) -> list[Block]:
     """Return when calls for it were under way that did not succeed, or too late."""
-    haste, over = tenure.timeout / MARGIN_PARTS, belief_of(tenure, life).ends
+    haste, over = tenure.timeout * PAUSE_PART, belief_of(tenure, life).ends
     return [
         Block(
             why="SQS refused or lost its calls",

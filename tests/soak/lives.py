@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tests.soak.member import SOFT_SECONDS
 from tests.soak.model import Harm, Records, WorkerInfo
+from tests.soak.settings import SOFT_SECONDS
 
 #: Shutdowns, by what they were told with.
 STOPS = ("warm", "soft", "cold")

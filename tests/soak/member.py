@@ -16,6 +16,7 @@ import psutil
 from tests.soak.link import Link
 from tests.soak.load import QUEUES
 from tests.soak.model import Harm, WorkerInfo
+from tests.soak.settings import FLUSH_SECONDS, SOFT_SECONDS
 from tests.support.workers import ProcessWorker, launch
 
 POOLS = ["prefork", "prefork", "threads", "solo"]
@@ -29,10 +30,6 @@ RETRY_MODES = ["standard", "standard", "adaptive"]
 CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
 #: The part of the workers with threads whose pool is told to grow, which Celery's can't.
 BREAKING = 0.15
-#: How long a soft shutdown waits for tasks, in seconds; 0 makes it a cold one.
-SOFT_SECONDS = (0, 3)
-#: How long a worker that ends goes on trying deletes, in seconds: its successor waits for that.
-FLUSH_SECONDS = 5.0
 
 
 @dataclass(eq=False, kw_only=True)

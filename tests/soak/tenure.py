@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.core.policy import call_patience
-from celery_sqs_heartbeat.sqs.clients import MIN_TIMEOUT
 from tests.soak.model import Call, Entry, Note, Queue
+from tests.soak.promises import call_patience, client_patience
 
 #: What follows at once may take so long, in seconds.
 HASTE = 0.3
@@ -87,7 +86,7 @@ class Tenure:
     @property
     def patience(self) -> float:
         """How long its worker's clients wait for an answer to a call for it, in seconds."""
-        return max(self.queue.threshold / 2, MIN_TIMEOUT)
+        return client_patience(self.queue.threshold)
 
     @property
     def longest_patience(self) -> float:

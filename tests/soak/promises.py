@@ -1,0 +1,38 @@
+"""What our documents promise of delays, in the soak's own numbers.
+
+The audit must not ask the product what is right: a fault there would excuse itself.
+`test_promises.py` holds these numbers against the documents and against the product.
+"""
+
+from __future__ import annotations
+
+#: A failed extension is repeated within this part of the time that its lease has left
+#: (docs/architecture.md, "When calls are made").
+PAUSE_PART = 1 / 8
+
+
+def client_patience(threshold: float) -> float:
+    """Return how long a client waits for an answer, in seconds.
+
+    Half of the threshold, 0.5 to 5 s (docs/architecture.md, "Where we depart from the obvious").
+    """
+    return min(max(threshold / 2, 0.5), 5.0)
+
+
+def call_patience(threshold: float) -> float:
+    """Return how long a lease waits for the answer to a call that may never return, in seconds.
+
+    A third of the threshold. But not before the client could end the call by itself, after 0.6 to
+    6 s, and after 20 s at the latest (docs/architecture.md, "Where we depart from the obvious").
+    The client may take half of the threshold, and the leases wait for a fifth of that longer.
+    """
+    client = min(max(threshold * 0.6, 0.6), 6.0)
+    return min(max(threshold / 3, client), 20.0)
+
+
+def failure_delay(receive_count: int, visibility_timeout: int) -> int:
+    """Return for how long a failed message is hidden where there are no dead letters, in seconds.
+
+    1, 2, 4, ... s by receive, up to the visibility timeout (docs/settings.md, "After a failure").
+    """
+    return min(2 ** (receive_count - 1), visibility_timeout)

@@ -1,0 +1,71 @@
+"""The audit's own numbers: the documents state them, and the product keeps to them."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from celery_sqs_heartbeat.core import policy
+from celery_sqs_heartbeat.sqs.clients import short_config
+from tests.soak.promises import PAUSE_PART, call_patience, client_patience, failure_delay
+
+SOAK = Path(__file__).parent
+ROOT = SOAK.parents[1]
+PRODUCT = "celery_sqs_heartbeat"
+#: Modules that may name the product, since they make the world that is audited, and why.
+WORLD = {
+    "proj.py": "the app of the workers installs the heartbeat",
+    "server.py": "the simulated SQS is a program of ours",
+    "intruder.py": "it reads the journal that the workers write",
+}
+#: What an audit consists of.
+AUDIT = ("tests.soak.audit", "tests.soak.summary", "tests.soak.trace")
+THRESHOLDS = [0.3, 0.5, 1.0, 4 / 3, 5 / 3, 2.0, 10.0, 30.0, 60.0, 100.0]
+
+
+@pytest.mark.parametrize(
+    ("document", "sentence"),
+    [
+        ("architecture.md", "no longer than an eighth of the time that it has left"),
+        ("architecture.md", "Those timeouts are half of the threshold, 0.5 to 5 s"),
+        ("architecture.md", "the leases wait for a fifth longer, 0.6 to 6 s"),
+        ("architecture.md", "After a third of its smallest threshold a call is given up"),
+        ("architecture.md", "after 20 s at the latest"),
+        ("settings.md", "else after 1, 2, 4, ... seconds, up to the visibility timeout"),
+    ],
+)
+def test_the_documents_state_the_numbers(document: str, sentence: str) -> None:
+    assert sentence in " ".join((ROOT / "docs" / document).read_text().split())
+
+
+@pytest.mark.parametrize("threshold", THRESHOLDS)
+def test_the_product_waits_for_answers_as_promised(threshold: float) -> None:
+    assert policy.call_patience(threshold) == pytest.approx(call_patience(threshold))
+    assert short_config(threshold).read_timeout == pytest.approx(client_patience(threshold))
+
+
+@pytest.mark.parametrize("margin", [0.5, 2.0, 6.0, 30.0])
+def test_the_product_repeats_extensions_as_soon_as_promised(margin: float) -> None:
+    for attempts in (1, 3, 20):
+        pause = policy.retry_delay(attempts, margin=margin, throttled=True, jitter=1.0)
+        assert pause <= margin * PAUSE_PART
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 9])
+def test_the_product_delays_failed_messages_as_promised(count: int) -> None:
+    assert policy.poison_delay(count, visibility_timeout=6) == failure_delay(count, 6)
+
+
+def test_an_audit_loads_nothing_of_the_product() -> None:
+    code = f"import sys, {', '.join(AUDIT)}; print(*sys.modules)"
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert [name for name in done.stdout.split() if name.startswith(PRODUCT)] == []
+
+
+def test_only_the_world_that_is_audited_names_the_product() -> None:
+    modules = [path for path in SOAK.glob("*.py") if not path.name.startswith("test_")]
+    assert {path.name for path in modules if PRODUCT in path.read_text()} == {*WORLD}
