@@ -11,6 +11,7 @@ from tests.soak.lives import Life, read_lives
 from tests.soak.messages import read_messages
 from tests.soak.model import Records
 from tests.soak.releases import GRACE, LOST_SECONDS, was_stopped
+from tests.soak.table import Cause, Row
 from tests.soak.tenure import Message, Run, Tenure
 
 ONCE = "done once"
@@ -23,7 +24,8 @@ class Verdict:
     Attributes:
         account: In one word or a few.
         causes: Of each time that its task was begun again, in order.
-        comebacks: Of each time that it was received again.
+        comebacks: Causes of each time that it was received again.
+        rows: Those of the table that explain these, where something does.
         faults: What nothing explains.
     """
 
@@ -31,6 +33,7 @@ class Verdict:
     account: str = ""
     causes: list[str] = field(default_factory=list)
     comebacks: list[str] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
     @property
@@ -48,13 +51,15 @@ def audit(records: Records) -> list[Verdict]:
 
 def _judge(message: Message, records: Records, lives: dict[str, Life]) -> Verdict:
     verdict = Verdict(message=message)
-    causes: dict[int, str | None] = {}
+    causes: dict[int, Cause | None] = {}
     for tenure in message.tenures:
         if tenure.next is not None:
             cause = causes[tenure.count] = cause_of(tenure, lives)
-            verdict.comebacks.append(cause or "nothing")
+            verdict.comebacks.append(str(cause or "nothing"))
             if cause is None:
                 verdict.faults.append(f"came back after receive {tenure.count} without a cause")
+            else:
+                verdict.rows.append(cause.row)
     _judge_runs(message, verdict, causes, lives)
     _judge_deletes(message, verdict, lives)
     verdict.account = _account(message, verdict, records, lives)
@@ -62,7 +67,7 @@ def _judge(message: Message, records: Records, lives: dict[str, Life]) -> Verdic
 
 
 def _judge_runs(
-    message: Message, verdict: Verdict, causes: dict[int, str | None], lives: dict[str, Life]
+    message: Message, verdict: Verdict, causes: dict[int, Cause | None], lives: dict[str, Life]
 ) -> None:
     tenures = {tenure.count: tenure for tenure in message.tenures}
     for earlier, later in zip(message.runs, message.runs[1:], strict=False):
@@ -80,7 +85,7 @@ def _judge_runs(
             (count for count in between if tenures[count + 1].worker != earlier.worker),
             between[-1],
         )
-        verdict.causes.append(causes[taken] or "nothing")
+        verdict.causes.append(str(causes[taken] or "nothing"))
 
 
 def _was_over(earlier: Run, later: Run, tenure: Tenure, lives: dict[str, Life]) -> bool:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tests.soak.belief import belief_of
-from tests.soak.lives import Block, Life
+from tests.soak.blocks import Block
+from tests.soak.lives import Life
+from tests.soak.table import BATCH_LOST, Cause
 from tests.soak.tenure import Message
 
 
@@ -16,7 +18,6 @@ def note_lost(messages: Iterable[Message], lives: dict[str, Life]) -> None:
             life, run = lives[tenure.worker], tenure.run
             over = belief_of(tenure, life).lapsed
             if message.task == "together" and (run is None or run.start > over):
-                held = Block(
-                    why="a message of its batch was lost", start=tenure.receive.done, end=over
-                )
+                why = Cause(BATCH_LOST, "a message of its batch was lost")
+                held = Block(why=why, start=tenure.receive.done, end=over)
                 life.lost_of_batches.append((message.message_id, held))

@@ -10,9 +10,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from tests.soak.lives import Block, Life, after, free
+from tests.soak.blocks import Block, after, free
+from tests.soak.lives import Life
 from tests.soak.model import CHANGE
 from tests.soak.releases import GRACE, why_released
+from tests.soak.table import Cause
 from tests.soak.tenure import HASTE, Tenure
 
 
@@ -51,20 +53,20 @@ def belief_of(tenure: Tenure, life: Life) -> Belief:
     return Belief(ends=ends, is_certain=is_certain, lapsed=min(lapsed, ends))
 
 
-def why_not_released(tenure: Tenure, life: Life, blocks: list[Block]) -> str | None:
+def why_not_released(tenure: Tenure, life: Life, blocks: list[Block]) -> Cause | None:
     """Return why a message that was to be given back was left to its timeout, if it was."""
     why = why_released(tenure, life, min(tenure.visible_at, life.info.ended))
     belief = belief_of(tenure, life)
     if why is None:
         return None
     if not belief.is_certain:
-        return f"{why}, after an extension that was confirmed too late"
+        return why.but("after an extension that was confirmed too late")
     if life.info.ended <= belief.ends:
         return None
     had_reason = why_released(tenure, life, belief.ends - GRACE) is not None
     if had_reason and free(belief.ends - GRACE, belief.ends, blocks) > HASTE:
         return None
-    return f"{why}, and by what it knew its lease was over"
+    return why.but("and by what it knew its lease was over")
 
 
 def _was_stopped_by(tenure: Tenure, at: float) -> bool:

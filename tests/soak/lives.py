@@ -6,31 +6,32 @@ import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from tests.soak.blocks import Block
 from tests.soak.model import Harm, Records, WorkerInfo
 from tests.soak.settings import SOFT_SECONDS
+from tests.soak.table import (
+    BROKEN,
+    CUT_OFF_BY_SHUTDOWN,
+    DISCONNECTED,
+    KILLED,
+    STARVED,
+    STOOD_STILL,
+    UNREAD,
+    WAITED_IN_SHUTDOWN,
+    Cause,
+)
 
 #: Shutdowns, by what they were told with.
 STOPS = ("warm", "soft", "cold")
 #: Harm during which a worker can do nothing.
-BLOCKS = {"pause": "its worker stood still", "starved": "the machine was too busy"}
+BLOCKS = {
+    "pause": Cause(STOOD_STILL, "its worker stood still"),
+    "starved": Cause(STARVED, "the machine was too busy"),
+}
 #: A worker that was told to end and one that fails to are told apart by this, in seconds.
 _EXACT = 0.1
 #: A worker writes down that it has lost its connection so much later at the most.
 LOOK_SECONDS = 0.5
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Block:
-    """A time in which something could not be done. `why` for the report.
-
-    Attributes:
-        message_id: Of the message whose task it was, if it was one.
-    """
-
-    why: str
-    start: float
-    end: float
-    message_id: str = ""
 
 
 @dataclass(kw_only=True)
@@ -86,12 +87,14 @@ class Life:
     def end(self) -> Block:
         """The time in which it was gone for good."""
         if self.was_killed:
-            how = "its worker was killed"
+            why = Cause(KILLED, "its worker was killed")
         elif stops := self.stops(self.info.ended):
             how = f"its worker ended, in a {stops[-1].what} shutdown"
+            why = Cause(CUT_OFF_BY_SHUTDOWN, how)
         else:
-            how = "its worker ended by itself"
-        return Block(why=how, start=self.info.ended, end=math.inf)
+            # Only a worker whose pool is broken does: the fleet reports any other.
+            why = Cause(BROKEN, "its worker ended by itself")
+        return Block(why=why, start=self.info.ended, end=math.inf)
 
 
 def read_lives(records: Records) -> dict[str, Life]:
@@ -118,11 +121,13 @@ def _shut_or_cut(life: Life) -> Iterator[Block]:
     for harm in life.harms:
         # Where there is an event loop, a thread reads its last polls.
         if harm.what in STOPS and life.info.pool == "gevent":
-            yield Block(why=f"its {harm.what} shutdown", start=harm.at, end=math.inf)
+            why = Cause(WAITED_IN_SHUTDOWN, f"its {harm.what} shutdown")
+            yield Block(why=why, start=harm.at, end=math.inf)
     for at in life.disconnects:
         # What is under way then is read by nobody.
         start = at - LOOK_SECONDS
-        yield Block(why="its worker lost the connection", start=start, end=math.inf)
+        why = Cause(DISCONNECTED, "its worker lost the connection")
+        yield Block(why=why, start=start, end=math.inf)
 
 
 def _asleep(life: Life) -> Iterator[Block]:
@@ -134,7 +139,8 @@ def _asleep(life: Life) -> Iterator[Block]:
     if life.info.pool == "prefork":
         for harm in life.did(["soft"], -math.inf, math.inf):
             end = harm.at + max(SOFT_SECONDS)
-            yield Block(why="its soft shutdown", start=harm.at, end=end)
+            why = Cause(CUT_OFF_BY_SHUTDOWN, "its soft shutdown")
+            yield Block(why=why, start=harm.at, end=end)
 
 
 def _tasks(life: Life, records: Records) -> Iterator[Block]:
@@ -147,38 +153,8 @@ def _tasks(life: Life, records: Records) -> Iterator[Block]:
         for note, end in zip(notes, ends, strict=True):
             if note.what == "start":
                 yield Block(
-                    why="its worker was in a task",
+                    why=Cause(UNREAD, "its worker was in a task"),
                     start=note.at,
                     end=end,
                     message_id=note.message_id,
                 )
-
-
-def free(start: float, end: float, blocks: Iterable[Block]) -> float:
-    """Return how many seconds between two times no block covers."""
-    left, at = 0.0, start
-    for block in sorted(blocks, key=lambda block: block.start):
-        if block.start > at:
-            left += max(0.0, min(block.start, end) - at)
-        at = max(at, block.end)
-        if at >= end:
-            return left
-    return left + max(0.0, end - at)
-
-
-def after(at: float, blocks: Iterable[Block]) -> float:
-    """Return the first time from `at` on that no block covers."""
-    for block in sorted(blocks, key=lambda block: block.start):
-        if block.start <= at:
-            at = max(at, block.end)
-    return at
-
-
-def foremost(start: float, end: float, blocks: Iterable[Block]) -> Block | None:
-    """Return the block that covers most of the time between two, if any does."""
-
-    def covered(block: Block) -> float:
-        return min(end, block.end) - max(start, block.start)
-
-    overlapping = [block for block in blocks if covered(block) > 0]
-    return max(overlapping, key=covered, default=None)

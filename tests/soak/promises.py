@@ -35,4 +35,4 @@ def failure_delay(receive_count: int, visibility_timeout: int) -> int:
 
     1, 2, 4, ... s by receive, up to the visibility timeout (docs/settings.md, "After a failure").
     """
-    return min(2 ** (receive_count - 1), visibility_timeout)
+    return min(1 << (receive_count - 1), visibility_timeout)

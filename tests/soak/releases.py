@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import math
 
+from tests.soak.blocks import Block, after, free
 from tests.soak.gathering import WAIT
-from tests.soak.lives import Block, Life, after, free
+from tests.soak.lives import Life
+from tests.soak.table import (
+    BROKEN,
+    CUT_OFF_BY_SHUTDOWN,
+    DISCONNECTED,
+    GIVEN_BACK,
+    HELD_UP,
+    POOL_KILLED,
+    WAITED_IN_SHUTDOWN,
+    Cause,
+)
 from tests.soak.tenure import HASTE, Run, Tenure
 
 #: What must happen soon on a free worker may take so long on a busy machine, in seconds.
@@ -18,10 +29,14 @@ LOST_SECONDS = 20.0
 #: still: it waits for its tasks.
 BROKEN_SECONDS = 20.0
 #: Tasks end with these when they leave their message in the queue by design.
-BY_DESIGN = {"fail": "it failed by design", "reject": "it was rejected by design"}
+BY_DESIGN = {
+    "fail": Cause(GIVEN_BACK, "it failed by design"),
+    "reject": Cause(GIVEN_BACK, "it was rejected by design"),
+}
+POOL_PROCESS_KILLED = Cause(POOL_KILLED, "its pool process was killed")
 
 
-def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
+def why_released(tenure: Tenure, life: Life, at: float) -> Cause | None:
     """Return why its own worker released it at that time, or None for no reason."""
     run = tenure.run
     if run is None:
@@ -36,17 +51,19 @@ def why_released(tenure: Tenure, life: Life, at: float) -> str | None:
     stops = life.stops(at, ["cold", "soft"])
     if run.start > at:
         # It was started all the same, which only a process that is being ended may do.
-        return f"it began in a {stops[0].what} shutdown" if stops else None
+        if not stops:
+            return None
+        return Cause(CUT_OFF_BY_SHUTDOWN, f"it began in a {stops[0].what} shutdown")
     if run.is_over and run.outcome in BY_DESIGN and run.ended <= at + GRACE:
         return BY_DESIGN[run.outcome]
     kill = life.killed(run.pid, run.start, at)
     if kill and kill.at < run.ended + GRACE:
-        return "its pool process was killed"
+        return POOL_PROCESS_KILLED
     if stops and _was_unsettled(run, stops[0].at, life):
-        return f"it ran in a {stops[0].what} shutdown"
+        return Cause(CUT_OFF_BY_SHUTDOWN, f"it ran in a {stops[0].what} shutdown")
     # One that ends while it is cancelled is cancelled all the same.
     if life.info.cancels and life.lost_connection(run.start, min(at, run.ended)):
-        return "it was cancelled with its lost connection, as was set"
+        return Cause(DISCONNECTED, "it was cancelled with its lost connection, as was set")
     return None
 
 
@@ -61,14 +78,15 @@ def was_stopped(tenure: Tenure, run: Run, life: Life) -> bool:
     return life.info.terminates and tenure.visible_at <= after(run.ended, life.blocks)
 
 
-def why_released_late(tenure: Tenure, lives: dict[str, Life]) -> str | None:
+def why_released_late(tenure: Tenure, lives: dict[str, Life]) -> Cause | None:
     """Return why a release came by a handle of the past, when this receive had begun."""
     assert tenure.ended_by is not None
     call, entry = tenure.ended_by
     sender = next(each for each in tenure.before() if each.entry.handle == entry.handle)
-    held_up = Block(why="the call was held up", start=call.started, end=call.done)
+    why = Cause(HELD_UP, "a release was held up until its lease was over")
+    held_up = Block(why=why, start=call.started, end=call.done)
     if free(sender.visible_at, call.done, [*lives[call.worker].blocks, held_up]) < HASTE:
-        return "a release was held up until its lease was over"
+        return why
     return None
 
 
@@ -77,21 +95,21 @@ def _was_unsettled(run: Run, at: float, life: Life) -> bool:
     return run.ended > at or free(run.ended, at, life.blocks) < GRACE
 
 
-def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> str | None:
+def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> Cause | None:
     if stops := life.stops(at):
-        return f"it waited in a {stops[-1].what} shutdown"
+        return Cause(WAITED_IN_SHUTDOWN, f"it waited in a {stops[-1].what} shutdown")
     received = tenure.receive.started
     if life.lost_connection(received, at):
-        return "it waited when its worker lost the connection"
+        return Cause(DISCONNECTED, "it waited when its worker lost the connection")
     if life.did(["pool-kill"], received - LOST_SECONDS, at):
-        return "it was given to a pool process that was killed"
+        return Cause(POOL_KILLED, "it was given to a pool process that was killed")
     for broken in life.did(["broken"], at, math.inf):
         if free(at, broken.at, life.blocks) < BROKEN_SECONDS:
-            return "it waited in a worker whose pool was broken"
+            return Cause(BROKEN, "it waited in a worker whose pool was broken")
     return _why_its_batch_was_refused(tenure, life, at)
 
 
-def _why_its_batch_was_refused(tenure: Tenure, life: Life, at: float) -> str | None:
+def _why_its_batch_was_refused(tenure: Tenure, life: Life, at: float) -> Cause | None:
     """Return whether it came in a batch with a message that was lost before that began.
 
     Only some pools let a batch wait.

@@ -1,0 +1,89 @@
+"""Whether, and when, a worker could read the message that it was given."""
+
+from __future__ import annotations
+
+import math
+
+from tests.soak.blocks import Block, after, foremost, free
+from tests.soak.lives import Life
+from tests.soak.releases import GRACE
+from tests.soak.table import UNREAD, Cause
+from tests.soak.tenure import HASTE, Tenure
+
+
+def why_unread(tenure: Tenure, life: Life) -> Cause | None:
+    """Return why the worker may never have seen the message, or too late."""
+    call, run = tenure.receive, tenure.run
+    was_read = run is not None and run.count == tenure.count
+    calls = [*tenure.changes, *tenure.deletes]
+    if was_read or any(each.worker == tenure.worker for each, _ in calls):
+        return None
+    blocks = [*life.blocks, *life.deaf, *([life.end] if life.was_killed else [])]
+    read_at = after(call.ended, life.blocks)
+    # It may have asked before it stood still, and sent that when it went on.
+    stood_still = [block for block in life.blocks if 0 <= call.started - block.end < HASTE]
+    asked_at = min([call.started, *(block.start for block in stood_still)])
+    if read_at + HASTE > asked_at + tenure.timeout:
+        return Cause(
+            UNREAD, "it was read so late after the question that it may have been anybody's"
+        )
+    if free(call.ended, tenure.visible_at, blocks) > GRACE:
+        return None
+    block = foremost(call.ended, tenure.visible_at, blocks)
+    return Cause(UNREAD, f"it was not read in time: {block.why}") if block else None
+
+
+def was_taken_along(tenure: Tenure, life: Life) -> bool:
+    """Return whether a worker that ended in order left unread what its last poll had brought.
+
+    It waits for that poll. What the proxy does to it may take longer than that.
+    """
+    if life.info.ended > tenure.visible_at:
+        return False
+    calls = [*tenure.changes, *tenure.deletes]
+    was_read = tenure.run is not None or any(call.worker == tenure.worker for call, _ in calls)
+    reads = life.info.pool != "gevent" and bool(life.stops(life.info.ended)) and not life.was_killed
+    return reads and not was_read and not tenure.receive.fault
+
+
+def before_it_was_read(tenure: Tenure, life: Life) -> list[Block]:
+    """Return when a message was on its way, and then waited for its worker to read it."""
+    return [_on_the_way(tenure), *_waiting(tenure, life)]
+
+
+def _on_the_way(tenure: Tenure) -> Block:
+    call = tenure.receive
+    if not tenure.entry.told:
+        why = Cause(UNREAD, "the answer to its receive was lost")
+        return Block(why=why, start=call.done, end=math.inf)
+    why = Cause(UNREAD, "its receive was answered late")
+    return Block(why=why, start=call.done, end=call.ended)
+
+
+def _waiting(tenure: Tenure, life: Life) -> list[Block]:
+    """Return when the answer to its receive waited for the tasks that its worker was in.
+
+    The messages of one answer are run in a row. The row ends at the first gap, and at a task whose
+    message came in the same answer as this one. The answer had been read by the first call for
+    this message, and by its start.
+    """
+    answered, run = tenure.receive.ended, tenure.run
+    signs = [
+        call.started
+        for call, _ in [*tenure.changes, *tenure.deletes]
+        if call.worker == tenure.worker
+    ]
+    if run is not None and run.count == tenure.count:
+        signs.append(run.start)
+    own = {entry.message_id for entry in tenure.receive.entries}
+    row: list[Block] = []
+    rest = [task for task in life.tasks if task.end > answered]
+    for task in sorted(rest, key=lambda task: task.start):
+        follows = row and task.start < row[-1].end + HASTE and task.message_id not in own
+        if not (task.start <= answered or follows):
+            break
+        row.append(task)
+    if not signs or not row:
+        return []
+    why = Cause(UNREAD, f"it was read late: {row[0].why}")
+    return [Block(why=why, start=answered, end=min(row[-1].end, *signs))]
