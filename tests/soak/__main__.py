@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.soak.audit import audit
+from tests.soak.shares import overused
 from tests.soak.summary import summarize
 from tests.soak.trace import trace
 
@@ -15,3 +16,4 @@ for verdict in verdicts:
     if verdict.faults:
         sys.stdout.write(f"{'; '.join(verdict.faults)}\n{trace(verdict.message, records)}\n\n")
 sys.stdout.write(f"{summarize(verdicts, records)}\n")
+sys.stdout.writelines(f"{fault}\n" for fault in overused(verdicts))

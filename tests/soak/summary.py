@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tests.soak.audit import Verdict
 from tests.soak.model import Records
+from tests.soak.shares import shares
 
 #: Columns that names take.
 WIDTH = 60
@@ -41,6 +42,7 @@ def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
         "why messages were received again": Counter(
             cause for verdict in verdicts for cause in verdict.comebacks
         ),
+        "causes of the table, of all extra receives": shares(verdicts),
         "calls, without empty receives": calls,
         "workers": Counter(info.pool for info in records.workers.values()),
         "harm": {**dict(harms.most_common()), "seconds waited for a CPU": round(starved)},

@@ -102,11 +102,16 @@ def test_no_other_cause_does(story: Story) -> None:
     assert "came back after receive 1 without a cause" in story.verdict().faults
 
 
-def test_calls_that_fail_until_the_timeout_explain_a_duplicate() -> None:
+def refused() -> Story:
+    """Each call of worker a fails until its lease is over, and b does the message, too."""
     story = lapsed()
     for tenth in range(10):
         story.hide("a", 1, 5.0 + tenth / 5, fails=True)
-    verdict = story.verdict()
+    return story
+
+
+def test_calls_that_fail_until_the_timeout_explain_a_duplicate() -> None:
+    verdict = refused().verdict()
     assert verdict.faults == []
     assert verdict.causes == ["SQS refused or lost its calls"]
 

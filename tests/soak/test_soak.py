@@ -1,8 +1,8 @@
 """An hour of bad luck in a minute: no message may be lost, none done again without a cause.
 
-A history that can't be accounted for fails it, and so does a worker that ends by itself or not
-at all. The records of a soak are kept in its folder; `python -m tests.soak RECORDS` audits them
-again.
+A history that can't be accounted for fails it. So does a cause that explains more than its share
+(`table.py`), and a worker that ends by itself or not at all. The records of a soak are kept in its
+folder; `python -m tests.soak RECORDS` audits them again.
 
 `SOAK_SECONDS` says for how long (`make soak`), `SOAK_SEED` with which choices. The same
 seed makes the same choices; but processes are not deterministic, and so what becomes of
@@ -21,6 +21,7 @@ import pytest
 
 from tests.soak.audit import audit
 from tests.soak.driver import Soak
+from tests.soak.shares import overused
 from tests.soak.summary import summarize
 from tests.soak.trace import trace
 
@@ -51,6 +52,8 @@ def test_every_message_is_accounted_for_after_random_harm(
     assert not unaccounted, "\n\n".join(
         [f"SOAK_SEED={seed}: {len(unaccounted)} messages", *traces, summary]
     )
+    excuses = overused(verdicts)
+    assert not excuses, "\n".join([f"SOAK_SEED={seed}:", *excuses, summary])
     assert not soak.surprises, f"SOAK_SEED={seed}: {soak.surprises}"
     # A soak in which nothing happens proves nothing; on a slow machine less does.
     assert len(verdicts) > SECONDS / 3

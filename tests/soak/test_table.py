@@ -1,0 +1,113 @@
+"""The table of causes: each is shown by a case, has a source, and may not explain too much."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.soak import table
+from tests.soak.audit import Verdict
+from tests.soak.model import Call
+from tests.soak.shares import ALWAYS, overused, shares
+from tests.soak.story import Story
+from tests.soak.table import TABLE, Row
+from tests.soak.tenure import Message
+from tests.soak.test_causes import (
+    extended_and_failed,
+    lapsed,
+    read_late,
+    refused,
+    refused_batch,
+    released,
+    released_late,
+    waiting,
+)
+
+ROOT = Path(__file__).parents[2]
+
+
+#: A case of `test_causes.py` for each row.
+CASES: Mapping[Row, Callable[[], Story]] = {
+    table.GIVEN_BACK: lambda: released(3.0, 2.9, "fail"),
+    table.WAITED_IN_SHUTDOWN: lambda: waiting(2.0).harm("warm", "a", 1.5),
+    table.CUT_OFF_BY_SHUTDOWN: lambda: released(3.0, 9.0).harm("cold", "a", 2.0),
+    table.KILLED: lambda: lapsed().harm("kill", "a", 4.0),
+    table.POOL_KILLED: lambda: released(3.0, 9.0).harm("pool-kill", "a", 2.0, pid=1),
+    table.BROKEN: lambda: waiting(2.0).breaks("a").harm("broken", "a", 5.0).end("a", 5.0),
+    table.STOOD_STILL: lambda: lapsed().harm("pause", "a", 4.0, 9.0),
+    table.STARVED: lambda: lapsed().harm("starved", "a", 5.1, 7.0),
+    table.DISCONNECTED: lambda: released(3.0, 9.0).cancels("a").harm("break", "a", 2.0),
+    table.REFUSED: refused,
+    table.UNREAD: lambda: read_late(0.5, 6.0),
+    table.LEFT: lambda: extended_and_failed(6.95, 8.0),
+    table.HELD_UP: lambda: released_late(paused_until=9.6),
+    table.BATCH_LOST: lambda: refused_batch(0.5),
+}
+
+
+def soak(row: Row, used: int, extra: int) -> list[Verdict]:
+    """Return the verdicts of a soak in which a row explains `used` of all extra receives."""
+    queue = Story().records.queues["q"]
+    sent = Call(worker="soak", operation="SendMessage", queue="q", started=0.0)
+    message = Message(message_id="m", queue=queue, sent=sent, task="work", task_id="t")
+    return [Verdict(message=message, comebacks=["why"] * extra, rows=[row] * used)]
+
+
+def test_the_table_has_every_row_once() -> None:
+    rows = [value for value in vars(table).values() if isinstance(value, Row)]
+    assert list(TABLE) == rows
+    assert len({row.name for row in TABLE}) == len(TABLE)
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_each_row_explains_a_case(row: Row) -> None:
+    verdict = CASES[row]().verdict()
+    assert verdict.faults == []
+    assert row in verdict.rows
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_each_row_has_a_source_that_is_there(row: Row) -> None:
+    path, _, place = row.where.partition("#")
+    text = (ROOT / path).read_text()
+    assert row.source.endswith(".")
+    if path.endswith(".md"):
+        headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+        assert place in [
+            re.sub(r"[^\w\- ]", "", heading).lower().replace(" ", "-") for heading in headings
+        ]
+    else:
+        assert f"\ndef {place}(" in text
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_a_cause_may_explain_its_share_and_no_more(row: Row) -> None:
+    extra = 1_000
+    most = round(row.share * extra)
+    assert overused(soak(row, most, extra)) == []
+    (fault,) = overused(soak(row, most + 1, extra))
+    for part in (row.name, f"{most + 1} of 1000", f"at most {row.share:.0%}", row.where):
+        assert part in fault
+
+
+def test_a_small_soak_may_have_one_cause_for_everything() -> None:
+    assert overused(soak(table.HELD_UP, ALWAYS, ALWAYS)) == []
+    assert overused(soak(table.HELD_UP, ALWAYS + 1, ALWAYS + 1)) != []
+
+
+def test_only_what_is_asked_for_may_explain_most_of_a_soak() -> None:
+    most = [row for row in TABLE if row.share > 0.6]
+    assert most == [table.GIVEN_BACK, table.WAITED_IN_SHUTDOWN]
+
+
+def test_a_soak_without_extra_receives_has_shares_of_nothing() -> None:
+    assert overused([]) == []
+    assert set(shares([])) == {row.name for row in TABLE}
+
+
+def test_the_shares_tell_uses_share_and_limit() -> None:
+    told = shares(soak(table.KILLED, 5, 20))[table.KILLED.name]
+    assert told.split() == ["5", "25%", "of", "at", "most", f"{table.KILLED.share:.0%}"]
