@@ -12,7 +12,6 @@ from tests.soak.settings import SOFT_SECONDS
 from tests.soak.table import (
     BROKEN,
     CUT_OFF_BY_SHUTDOWN,
-    DISCONNECTED,
     KILLED,
     STARVED,
     STOOD_STILL,
@@ -41,7 +40,7 @@ class Life:
     Attributes:
         blocks: When its keeper could not work.
         tasks: When it was in a task and could read nothing, as it has no pool.
-        deaf: When it read no answers to its receives, beside its blocks.
+        deaf: When it read no answers to its receives, beside its blocks and its disconnects.
         asleep: When it read no results of its pool, beside its blocks.
         disconnects: When it lost its connection.
         lost_of_batches: When it held messages of batches that it lost before they were begun,
@@ -111,23 +110,18 @@ def read_lives(records: Records) -> dict[str, Life]:
             lives[note.worker].disconnects.append(note.at)
     for life in lives.values():
         life.tasks = [*_tasks(life, records)]
-        life.deaf = [*_shut_or_cut(life), *life.tasks]
+        life.deaf = [*_shut(life), *life.tasks]
         life.asleep = [*_asleep(life)]
     return lives
 
 
-def _shut_or_cut(life: Life) -> Iterator[Block]:
-    """Yield the times after a shutdown had begun, or a connection was lost."""
+def _shut(life: Life) -> Iterator[Block]:
+    """Yield the times after a shutdown had begun."""
     for harm in life.harms:
         # Where there is an event loop, a thread reads its last polls.
         if harm.what in STOPS and life.info.pool == "gevent":
             why = Cause(WAITED_IN_SHUTDOWN, f"its {harm.what} shutdown")
             yield Block(why=why, start=harm.at, end=math.inf)
-    for at in life.disconnects:
-        # What is under way then is read by nobody.
-        start = at - LOOK_SECONDS
-        why = Cause(DISCONNECTED, "its worker lost the connection")
-        yield Block(why=why, start=start, end=math.inf)
 
 
 def _asleep(life: Life) -> Iterator[Block]:

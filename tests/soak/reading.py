@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 from tests.soak.blocks import Block, after, foremost, free
-from tests.soak.lives import Life
+from tests.soak.lives import LOOK_SECONDS, Life
+from tests.soak.model import Call
 from tests.soak.releases import GRACE
-from tests.soak.table import UNREAD, Cause
+from tests.soak.table import DISCONNECTED, UNREAD, Cause
 from tests.soak.tenure import HASTE, Tenure
 
 
@@ -18,7 +20,8 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
     calls = [*tenure.changes, *tenure.deletes]
     if was_read or any(each.worker == tenure.worker for each, _ in calls):
         return None
-    blocks = [*life.blocks, *life.deaf, *([life.end] if life.was_killed else [])]
+    ends = [life.end] if life.was_killed else []
+    blocks = [*life.blocks, *life.deaf, *_cut(call, life), *ends]
     read_at = after(call.ended, life.blocks)
     # It may have asked before it stood still, and sent that when it went on.
     stood_still = [block for block in life.blocks if 0 <= call.started - block.end < HASTE]
@@ -31,6 +34,15 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
         return None
     block = foremost(call.ended, tenure.visible_at, blocks)
     return Cause(UNREAD, f"it was not read in time: {block.why}") if block else None
+
+
+def _cut(call: Call, life: Life) -> Iterator[Block]:
+    """Yield the time after the connection was lost, where a receive was under way then."""
+    for at in life.disconnects:
+        lost = at - LOOK_SECONDS
+        if call.started < at + HASTE and call.ended > lost:
+            why = Cause(DISCONNECTED, "its worker lost the connection")
+            yield Block(why=why, start=lost, end=math.inf)
 
 
 def was_taken_along(tenure: Tenure, life: Life) -> bool:

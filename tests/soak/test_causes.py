@@ -193,6 +193,23 @@ def test_a_message_that_its_worker_ignored_may_not() -> None:
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
 
 
+def cut(lost: float) -> Story:
+    """Worker a gets the message at 1.0, ignores it, and loses its connection."""
+    story = Story().receive("a", 1, 1.0).harm("break", "a", lost)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def test_a_receive_that_is_under_way_when_the_connection_is_lost_is_not_read() -> None:
+    verdict = cut(lost=1.2).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["it was not read in time: its worker lost the connection"]
+
+
+@pytest.mark.parametrize("lost", [0.5, 1.9])
+def test_one_that_was_asked_later_or_answered_before_is(lost: float) -> None:
+    assert cut(lost).verdict().faults == ["came back after receive 1 without a cause"]
+
+
 def read_late(begun: float, ended: float, *, pool: str = "solo", tries: bool = True) -> Story:
     """Worker a is in another task when the message comes, and can't extend it after that."""
     story = Story(pool=pool).busy("a", begun, ended).receive("a", 1, 1.0)
