@@ -17,9 +17,3 @@ def advance(server_url: str, seconds: float) -> None:
     with direct_session() as session:
         answer = session.post(f"{server_url}/_advance", json={"seconds": seconds})
         answer.raise_for_status()
-
-
-def count_calls(server_url: str, operation: str) -> int:
-    """Return how many calls of an operation a simulated SQS had."""
-    with direct_session() as session:
-        return int(session.get(f"{server_url}/_calls").json().get(operation, 0))

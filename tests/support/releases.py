@@ -1,0 +1,90 @@
+"""The release of one message, found in a proxy's record by its id and receive count."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tests.support.proxy import FaultProxy
+from tests.support.recording import Call
+from tests.support.waiting import wait_until
+
+CHANGE = "ChangeMessageVisibilityBatch"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """A confirmed change of a message's visibility timeout: an extension, or a release.
+
+    Attributes:
+        receive_count: Of the receive whose handle it was asked for with.
+        timeout: For how long it hides the message, in seconds.
+        at: When the server was asked, in monotonic seconds.
+    """
+
+    message_id: str
+    receive_count: int
+    timeout: int
+    at: float
+
+    def left(self) -> float:
+        """Return for how many more seconds it hides the message, by the clock of this machine."""
+        return max(0.0, self.at + self.timeout - time.monotonic())
+
+
+def changes(calls: Sequence[Call]) -> list[Change]:
+    """Return the confirmed changes of messages whose receive is on record, in order."""
+    received = {
+        message["ReceiptHandle"]: message
+        for call in calls
+        if call.operation == "ReceiveMessage"
+        for message in (call.answer or {}).get("Messages", ())
+    }
+    return [
+        Change(
+            message_id=message["MessageId"],
+            receive_count=int(message["Attributes"]["ApproximateReceiveCount"]),
+            timeout=entry["VisibilityTimeout"],
+            at=call.forwarded_at,
+        )
+        for call in calls
+        if call.operation == CHANGE and call.forwarded_at is not None
+        for entry in confirmed(call)
+        if (message := received.get(entry["ReceiptHandle"]))
+    ]
+
+
+def confirmed(call: Call) -> list[dict[str, Any]]:
+    """Return the entries of a batch call that were done."""
+    done = {entry["Id"] for entry in (call.answer or {}).get("Successful", ())}
+    return [entry for entry in call.entries if entry["Id"] in done]
+
+
+def wait_for_release(
+    proxy: FaultProxy, *, receive_count: int, delay: int, message_id: str | None = None
+) -> Change:
+    """Return the release of a message after this receive, once it is confirmed.
+
+    Args:
+        delay: What tells it from an extension: no extension may ask for as many seconds.
+        message_id: None where there is but one message.
+
+    Raises:
+        TimeoutError: It was not released, or not with that delay.
+    """
+    found: list[Change] = []
+
+    def is_released() -> bool:
+        found[:] = [
+            change
+            for change in changes(proxy.calls())
+            if (change.receive_count, change.timeout) == (receive_count, delay)
+            and message_id in (None, change.message_id)
+        ]
+        return bool(found)
+
+    wait_until(is_released, tell=lambda: changes(proxy.calls()))
+    (release,) = found
+    return release
