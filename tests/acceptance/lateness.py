@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.support.recording import Call
-from tests.support.stalls import Stall
+from tests.support.stalls import COUNTS, Stall, stood_still
 
 CHANGE = "ChangeMessageVisibilityBatch"
 
@@ -20,8 +20,11 @@ def late_extensions(
     Args:
         calls: The proxy's record of one queue.
         visibility_timeout: The queue's own, for receives that ask for none.
-        stalls: Of the worker and of the proxy. What they take from a lease is forgiven.
+        stalls: Of the worker and of the proxy. What they take from a lease is forgiven, and
+            what the server took for its answers to extensions.
     """
+    calls = list(calls)
+    stalls = [*stalls, *server_stalls(calls)]
     leases: dict[str, tuple[float, float]] = {}
     late: list[float] = []
     for call in calls:
@@ -40,9 +43,19 @@ def late_extensions(
                     # Its receive may be older than the record.
                     unknown = (call.forwarded_at, math.inf)
                     began, expires = leases.get(entry["ReceiptHandle"], unknown)
-                    stood = sum(stall.within(began, call.forwarded_at) for stall in stalls)
+                    stood = stood_still(stalls, began, call.forwarded_at)
                     if call.forwarded_at > expires + stood:
                         late.append(call.forwarded_at - expires)
                     expires = call.forwarded_at + entry["VisibilityTimeout"]
                     leases[entry["ReceiptHandle"]] = (call.forwarded_at, expires)
     return late
+
+
+def server_stalls(calls: Iterable[Call]) -> list[Stall]:
+    """Return when the server stood still: it had extensions to answer, and did not."""
+    return [
+        Stall(call.answered_at, call.answered_at - call.forwarded_at)
+        for call in calls
+        if call.operation == CHANGE and call.answered_at is not None
+        if call.forwarded_at is not None and call.answered_at - call.forwarded_at > COUNTS
+    ]

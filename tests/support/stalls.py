@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 #: How often it looks, in seconds.
@@ -20,9 +20,15 @@ class Stall:
     until: float
     seconds: float
 
-    def within(self, since: float, until: float) -> float:
-        """Return how much of it lies between two times."""
-        return max(0.0, min(self.until, until) - max(self.until - self.seconds, since))
+
+def stood_still(stalls: Iterable[Stall], since: float, until: float) -> float:
+    """Return for how long between two times any of the processes stood still, in seconds."""
+    total, counted_to = 0.0, since
+    for stall in sorted(stalls, key=lambda stall: stall.until - stall.seconds):
+        # Those of two processes may overlap, and cost no more than the time that passed.
+        total += max(0.0, min(stall.until, until) - max(stall.until - stall.seconds, counted_to))
+        counted_to = max(counted_to, min(stall.until, until))
+    return total
 
 
 class StallWatch:
