@@ -12,9 +12,9 @@ from botocore.exceptions import ClientError
 
 from tests.support.waiting import wait_until
 
-#: How long a message may take to come, in seconds. LocalStack is up to 1 s late, and a busy
-#: machine later; a server that is known to keep it back costs a test all of it.
-PATIENCE = 20.0
+#: How many polls of a second a message may take to come. LocalStack is up to 1 s late, and a busy
+#: machine later; a server that is known to keep it back costs a test all of them.
+POLLS = 20
 #: For long polls that are to end early: the longest, and when the latest of them has ended.
 LONGEST_POLL = 20
 EARLY = 15.0
@@ -75,11 +75,10 @@ class Queue:
 
     def receive(self, count: int = 1, **options: Any) -> list[dict[str, Any]]:
         """Return what the first receive brings that brings anything."""
-        deadline = time.monotonic() + PATIENCE
-        while time.monotonic() < deadline:
+        for _ in range(POLLS):
             if messages := self.look(count, WaitTimeSeconds=1, **options):
                 return messages
-        raise AssertionError(f"no message came within {PATIENCE} s")
+        raise AssertionError(f"no message came within {POLLS} polls")
 
     def take(self, **options: Any) -> str:
         """Receive one message and return its handle."""
