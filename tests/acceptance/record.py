@@ -7,8 +7,8 @@ from collections import Counter
 
 from tests.acceptance.scene import Scene
 from tests.support.recording import Call
+from tests.support.releases import CHANGE, confirmed
 
-CHANGE = "ChangeMessageVisibilityBatch"
 #: The longest delay of a release, in seconds: polls of the workers here wait for one.
 DEAD_POLL = 2
 
@@ -43,6 +43,52 @@ def release_calls(scene: Scene) -> list[Call]:
         for call in _of_queue(scene, CHANGE)
         if any(entry["VisibilityTimeout"] <= DEAD_POLL for entry in call.entries)
     ]
+
+
+def polls_in_vain(scene: Scene) -> list[int]:
+    """Return how many polls brought nothing between two receives of a message, for each two."""
+    receives_of: dict[str, list[float]] = {}
+    empty: list[tuple[float, float]] = []
+    for call in _of_queue(scene, "ReceiveMessage"):
+        if call.answered_at is None:
+            continue
+        messages = (call.answer or {}).get("Messages", ())
+        for message in messages:
+            receives_of.setdefault(message["MessageId"], []).append(call.answered_at)
+        if not messages:
+            empty.append((call.started_at, call.answered_at))
+    return [
+        sum(first < begun and ended < second for begun, ended in empty)
+        for times in receives_of.values()
+        for first, second in itertools.pairwise(sorted(times))
+    ]
+
+
+def make_visible(scene: Scene, handle: str) -> None:
+    """Do what the end of a visibility timeout does: anybody may receive the message."""
+    scene.client.change_message_visibility(
+        QueueUrl=scene.url, ReceiptHandle=handle, VisibilityTimeout=0
+    )
+
+
+def wait_for_extensions(scene: Scene, count: int, *, since: float, messages: int = 1) -> None:
+    """Return once so many messages were each extended so often after a moment.
+
+    Args:
+        since: In monotonic seconds.
+    """
+
+    def are_extended() -> bool:
+        times = Counter(
+            entry["ReceiptHandle"]
+            for call in _of_queue(scene, CHANGE)
+            if call.started_at > since
+            for entry in confirmed(call)
+            if entry["VisibilityTimeout"] > DEAD_POLL
+        )
+        return sum(each >= count for each in times.values()) >= messages
+
+    scene.wait_until(are_extended)
 
 
 def released(scene: Scene) -> int:

@@ -21,6 +21,12 @@ from tests.support.workers import ProcessWorker
 VISIBILITY_TIMEOUT = 4
 #: For a queue whose messages come back only when they are released: longer than any patience.
 LONG = {"VisibilityTimeout": "600"}
+#: For a worker whose leases are extended every two seconds and outlast most standstills...
+STEADY = {"VisibilityTimeout": "20"}
+#: ... by these settings of its own.
+OFTEN = {"sqs_heartbeat_threshold": 18}
+#: Settings for a queue of 4 s: extended early, but not before a poll of 1 s can end.
+EARLY = {"sqs_heartbeat_threshold": 2.5}
 
 
 class StartWorker(Protocol):

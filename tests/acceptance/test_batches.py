@@ -16,14 +16,13 @@ from tests.acceptance.orders import MODULE, leases
 from tests.acceptance.record import receives
 from tests.acceptance.scene import LONG, Scene
 from tests.acceptance.test_lost_leases import CHANGES, STOLEN
+from tests.support.waiting import PATIENCE
 from tests.support.workers import ProcessWorker
 
 pytestmark = pytest.mark.batches
 
 NewScene = Callable[..., Scene]
 FULL = 10
-#: How long a worker may take to go on a busy machine, in seconds.
-PATIENCE = 60
 
 
 def start(

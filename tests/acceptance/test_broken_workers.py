@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.foreign import task
-from tests.acceptance.record import handles, receives
+from tests.acceptance.record import handles, make_visible, receives
 from tests.acceptance.scene import LONG, Scene
 from tests.support.waiting import PATIENCE
 
@@ -76,9 +76,7 @@ def test_a_result_backend_that_is_down_ends_no_worker(new_scene: NewScene, tmp_p
     results.mkdir()
     # Come back before the timeout's end, but not before the backend does.
     for handle in handles(scene)[1:]:
-        scene.client.change_message_visibility(
-            QueueUrl=scene.url, ReceiptHandle=handle, VisibilityTimeout=0
-        )
+        make_visible(scene, handle)
     scene.let_end("good")
     scene.send("hold", "good")
     scene.wait_for_notes("end", 2)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.foreign import FOREIGN, LEFT, RUNS, task
 from tests.acceptance.orders import MODULE, wait_for_no_lease
-from tests.acceptance.record import receives, timeouts_asked
+from tests.acceptance.record import handles, make_visible, receives, timeouts_asked
 from tests.acceptance.scene import LONG, Scene
 
 NewScene = Callable[..., Scene]
@@ -66,12 +66,16 @@ def test_a_task_that_can_not_be_started_costs_no_slot_and_not_the_worker(
 def test_what_is_foreign_or_of_an_unknown_task_ends_in_the_dead_letter_queue(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(max_receive_count=1, attributes={"VisibilityTimeout": "12"})
+    scene = new_scene(max_receive_count=1, attributes=LONG)
     scene.worker("-c", "1", conf=CONF)
     bodies = [FOREIGN["text"].body, FOREIGN["JSON object"].body, FOREIGN["broken base64"].body]
     for body in bodies:
         send(scene, body)
     scene.send("no_such_task")
+    scene.wait_until(lambda: len(handles(scene)) == 4)
+    wait_for_no_lease(scene)
+    for handle in handles(scene):
+        make_visible(scene, handle)
     scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 4)
     scene.wait_until_empty()
     wait_for_no_lease(scene)

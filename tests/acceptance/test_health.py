@@ -11,7 +11,7 @@ import pytest
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.acceptance.lateness import CHANGE
 from tests.acceptance.record import handles
-from tests.acceptance.scene import Scene
+from tests.acceptance.scene import EARLY, Scene
 
 NewScene = Callable[..., Scene]
 TIMEOUT = 15
@@ -40,8 +40,8 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
     scene.worker("-c", "1", "-P", "threads", conf=EAGER)
     second = scene.wait_for_notes("start", 2)[1]
     assert second.pid != first.pid
-    # Until nobody can take the message for the first worker's any more.
-    scene.wait_until(lambda: time.monotonic() > stopped_at + 2.5 * TIMEOUT)
+    # Until the first worker can't take the message for its own any more.
+    scene.wait_until(lambda: time.monotonic() > stopped_at + 2 * TIMEOUT)
     woken_at = time.monotonic()
     frozen.kill(signal.SIGCONT)
     frozen.wait_for_log("the process stood still for")
@@ -72,10 +72,10 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
 def test_a_message_whose_task_is_stopped_for_a_standstill_is_there_for_the_next_at_once(
     new_scene: NewScene,
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "10"})
+    scene = new_scene(attributes={"VisibilityTimeout": str(TIMEOUT)})
     # With one task at a time, nothing is asked for while it stands still.
     arguments = ("-c", "1", "--prefetch-multiplier", "1")
-    conf = {"sqs_heartbeat_on_lost": "terminate", "sqs_heartbeat_threshold": 8}
+    conf = {"sqs_heartbeat_on_lost": "terminate", **EAGER}
     frozen = scene.worker(*arguments, conf=conf)
     scene.send("slow_once", "a", 200)
     scene.wait_for_notes("start", 1)
@@ -103,7 +103,7 @@ def test_processes_that_are_replaced_after_each_task_run_each_once(new_scene: Ne
     scene = new_scene()
     for key in KEYS:
         scene.send("work", key, 1)
-    scene.worker("-c", "4", "--max-tasks-per-child", "1")
+    scene.worker("-c", "4", "--max-tasks-per-child", "1", conf=EARLY)
     ends = scene.wait_for_notes("end", len(KEYS))
     scene.wait_until_empty()
     assert scene.keys("start") == scene.keys("end") == KEYS
@@ -113,7 +113,7 @@ def test_processes_that_are_replaced_after_each_task_run_each_once(new_scene: Ne
 
 def test_a_pool_that_grows_and_shrinks_runs_each_once(new_scene: NewScene) -> None:
     scene = new_scene()
-    worker = scene.worker("--autoscale", "4,1")
+    worker = scene.worker("--autoscale", "4,1", conf=EARLY)
     for key in KEYS:
         scene.send("work", key, 1.5)
     ends = scene.wait_for_notes("end", len(KEYS))

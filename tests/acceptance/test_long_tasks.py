@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.acceptance.scene import Scene
+from tests.acceptance.scene import EARLY, Scene
 from tests.support.faults import fail, fail_entries
 
 TASKS = [f"t{number:02}" for number in range(12)]
@@ -25,8 +25,8 @@ def test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often(
     for scene in (prefork, threads, stock):
         for key in TASKS:
             scene.send("work", key, SECONDS)
-    prefork.worker("-c", "2", "-P", "prefork")
-    threads.worker("-c", "2", "-P", "threads")
+    prefork.worker("-c", "2", "-P", "prefork", conf=EARLY)
+    threads.worker("-c", "2", "-P", "threads", conf=EARLY)
     stock.worker("-c", "2", "-P", "prefork", flag=False)
 
     for scene in (prefork, threads):
@@ -45,7 +45,7 @@ def test_a_countdown_longer_than_the_visibility_timeout_runs_once(
     new_scene: NewScene, pool: str
 ) -> None:
     scene = new_scene()
-    scene.worker("-c", "2", "-P", pool)
+    scene.worker("-c", "2", "-P", pool, conf=EARLY)
     scene.send("work", "now")
     sent_after = scene.wait_for_notes("start", 1)[0].at
     for key in ("a", "b", "c"):
@@ -68,7 +68,7 @@ def test_each_task_runs_once_although_calls_and_entries_fail(new_scene: NewScene
     keys = TASKS[:6]
     for key in keys:
         scene.send("work", key, SECONDS)
-    scene.worker("-c", "3", "-P", "threads")
+    scene.worker("-c", "3", "-P", "threads", conf={"sqs_heartbeat_threshold": 6})
     scene.wait_for_notes("end", len(keys))
     scene.wait_until_empty()
     assert scene.keys("start") == keys

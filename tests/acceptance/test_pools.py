@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable
 
 import pytest
 
 from tests.acceptance.lateness import CHANGE
-from tests.acceptance.record import extensions, receives, released
-from tests.acceptance.scene import LONG, VISIBILITY_TIMEOUT, Scene
+from tests.acceptance.record import extensions, receives, released, wait_for_extensions
+from tests.acceptance.scene import EARLY, LONG, OFTEN, STEADY, VISIBILITY_TIMEOUT, Scene
 
 NewScene = Callable[..., Scene]
 GREEN_POOLS = pytest.mark.parametrize("pool", ["gevent", "eventlet"])
@@ -21,7 +22,7 @@ def test_long_tasks_that_yield_run_once_each(new_scene: NewScene, pool: str) -> 
     keys = [f"t{number:02}" for number in range(15)]
     for key in keys:
         scene.send("work", key, 3.5 * VISIBILITY_TIMEOUT)
-    scene.worker("-c", "10", "-P", pool)
+    scene.worker("-c", "10", "-P", pool, conf=EARLY)
     scene.wait_for_notes("end", len(keys))
     scene.wait_until_empty()
     assert scene.keys("start") == scene.keys("end") == keys
@@ -63,11 +64,14 @@ def test_what_fails_is_released(new_scene: NewScene, pool: str) -> None:
 def test_a_task_that_runs_at_a_warm_shutdown_is_kept_and_deleted(
     new_scene: NewScene, pool: str
 ) -> None:
-    scene = new_scene()
-    worker = scene.worker("-c", "10", "-P", pool)
-    scene.send("work", "a", 2.5 * VISIBILITY_TIMEOUT)
+    scene = new_scene(attributes=STEADY)
+    worker = scene.worker("-c", "10", "-P", pool, conf=OFTEN)
+    scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     worker.kill(signal.SIGTERM)
+    worker.wait_for_log("Warm shutdown")
+    wait_for_extensions(scene, 2, since=time.monotonic())
+    scene.let_end("a")
     assert worker.wait_for_exit() == 0
     assert scene.keys("start") == scene.keys("end") == ["a"]
     assert scene.counts() == (0, 0)

@@ -10,10 +10,9 @@ import pytest
 
 from tests.acceptance.orders import MODULE, leases, order, wait_for_no_lease
 from tests.acceptance.record import asked_of_receives, extensions, receives, timeouts_asked
-from tests.acceptance.scene import LONG, Scene
+from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
 
 NewScene = Callable[..., Scene]
-SHORT = {"VisibilityTimeout": "8"}
 OPTIONS: dict[str, Any] = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1}
 
 
@@ -58,8 +57,8 @@ def test_each_of_several_queues_is_kept_by_its_own_visibility_timeout(
 def test_a_queue_added_at_run_time_is_kept_and_its_running_task_also_after_it_is_cancelled(
     new_scene: NewScene,
 ) -> None:
-    scene, added = new_scene(attributes=SHORT), new_scene(attributes=SHORT)
-    scene.worker("-c", "2", conf={"imports": [MODULE]})
+    scene, added = new_scene(attributes=STEADY), new_scene(attributes=STEADY)
+    scene.worker("-c", "2", conf={"imports": [MODULE], **OFTEN})
     added.send("hold", "a")
     order(scene, "add_queue", added.name)
     scene.wait_for_notes("start", 1)

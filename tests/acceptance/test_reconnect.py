@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.acceptance.record import CHANGE, receives, released
-from tests.acceptance.scene import Scene
+from tests.acceptance.record import CHANGE, receives, released, wait_for_extensions
+from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
 
 NewScene = Callable[..., Scene]
-LONG = {"VisibilityTimeout": "300"}
 
 
 @pytest.fixture
@@ -24,16 +24,20 @@ def break_connection(tmp_path: Path) -> Path:
 def test_a_task_that_runs_through_a_reconnect_runs_once(
     new_scene: NewScene, break_connection: Path, pool: str
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "8"})
-    worker = scene.worker("-c", "2", "-P", pool, env={"PROJ_BREAK": str(break_connection)})
+    scene = new_scene(attributes=STEADY)
+    env = {"PROJ_BREAK": str(break_connection)}
+    worker = scene.worker("-c", "2", "-P", pool, conf=OFTEN, env=env)
     for key in ("a", "b"):
-        scene.send("work", key, 12)
+        scene.send("hold", key)
     scene.wait_for_notes("start", 2)
     for key in ("c", "d"):
         scene.send("work", key)
     scene.wait_until(lambda: len(receives(scene)) >= 4)
     break_connection.touch()
     worker.wait_for_log("lost on purpose")
+    wait_for_extensions(scene, 2, since=time.monotonic(), messages=2)
+    for key in ("a", "b"):
+        scene.let_end(key)
     scene.wait_for_notes("end", 4)
     scene.wait_until_empty()
     assert scene.keys("start") == ["a", "b", "c", "d"]
@@ -44,8 +48,8 @@ def test_a_task_that_runs_through_a_reconnect_runs_once(
 def test_extensions_go_on_while_the_worker_can_not_reconnect(
     new_scene: NewScene, break_connection: Path
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "8"})
-    worker = scene.worker("-c", "1", env={"PROJ_BREAK": str(break_connection)})
+    scene = new_scene(attributes=STEADY)
+    worker = scene.worker("-c", "1", conf=OFTEN, env={"PROJ_BREAK": str(break_connection)})
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     break_connection.touch()

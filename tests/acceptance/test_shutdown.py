@@ -5,20 +5,25 @@ The queue's visibility timeout is long: what another worker gets was released.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.acceptance import gathered
-from tests.acceptance.record import CHANGE, receives, release_calls, released
-from tests.acceptance.scene import Scene
+from tests.acceptance.record import (
+    CHANGE,
+    receives,
+    release_calls,
+    released,
+    wait_for_extensions,
+)
+from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
 from tests.support.faults import delay, fail, first
+from tests.support.waiting import PATIENCE
 
 NewScene = Callable[..., Scene]
-LONG = {"VisibilityTimeout": "300"}
-#: How long a worker may take to go on a busy machine, in seconds.
-PATIENCE = 60
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
@@ -62,12 +67,15 @@ def test_a_warm_shutdown_gives_back_messages_with_a_countdown(new_scene: NewScen
 def test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed(
     new_scene: NewScene, pool: str
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "8"})
-    worker = scene.worker("-c", "1", "-P", pool)
-    scene.send("work", "a", 12)
+    scene = new_scene(attributes=STEADY)
+    worker = scene.worker("-c", "1", "-P", pool, conf=OFTEN)
+    scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     scene.proxy.rule("DeleteMessageBatch", delay(1.0))
     worker.kill("SIGTERM")
+    worker.wait_for_log("Warm shutdown")
+    wait_for_extensions(scene, 2, since=time.monotonic())
+    scene.let_end("a")
     assert worker.process.wait(PATIENCE) == 0
     assert scene.counts() == (0, 0)
     assert scene.keys("end") == ["a"]

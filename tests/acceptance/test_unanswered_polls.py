@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import urllib.error
 from collections.abc import Callable
 from typing import Any
@@ -12,13 +13,11 @@ import pytest
 from tests.acceptance.record import receives
 from tests.acceptance.scene import LONG, Scene
 from tests.acceptance.test_operating import ask
-from tests.support.faults import answer_late, first, never_answer
+from tests.support.faults import answer_when, first, never_answer
 from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
 STATUS = {"sqs_heartbeat_status": "127.0.0.1:0"}
-#: Longer than a poll of 1 s is waited for, and short of twice that.
-LATE_SECONDS = 15.0
 
 
 def health(worker: ProcessWorker) -> dict[str, Any]:
@@ -53,9 +52,12 @@ def test_an_answer_that_comes_when_its_poll_was_given_up_is_leased_and_run(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
-    scene.proxy.rule("ReceiveMessage", first(1, answer_late(LATE_SECONDS)))
+    is_given_up = threading.Event()
+    scene.proxy.rule("ReceiveMessage", first(1, answer_when(is_given_up)))
     scene.send("work", "a")
     worker = scene.worker("-c", "1", "-P", "threads", conf=STATUS)
+    scene.wait_until(lambda: [poll["unanswered"] for poll in health(worker)["polls"]] == [1])
+    is_given_up.set()
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
     assert health(worker)["polls"][0]["unanswered"] == 1
