@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.callers import MAX_STAND_INS, CallerThreads
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.booking import Booking
 
 
@@ -94,7 +94,7 @@ def test_giving_up_a_call_that_has_ended_meanwhile_changes_nothing(sqs: HangingS
     sqs.let_go.set()
     ended = threading.Event()
     dispatcher.dispatch(call, lambda outcomes: ended.set())
-    assert ended.wait(30)
+    assert ended.wait(PATIENCE)
     wait_until(lambda: not dispatcher._jobs)
     dispatcher.give_up(call)
     dispatcher.close()

@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.core.calls import Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_lost
 from celery_sqs_heartbeat.worker.losses import Losses, cause_of
+from tests.support.waiting import PATIENCE
 
 
 def event(kind: EventKind, outcome: Outcome | None = None, message: str = "m") -> Event:
@@ -67,7 +68,7 @@ def test_a_handler_that_hangs_holds_up_the_next_signals_and_nothing_else() -> No
     told: list[str] = []
 
     def hang(message_id: str, cause: str, **_: Any) -> None:
-        assert go_on.wait(30)
+        assert go_on.wait(PATIENCE)
         told.append(f"{message_id} {cause}")
         if len(told) == 2:
             done.set()
@@ -79,7 +80,7 @@ def test_a_handler_that_hangs_holds_up_the_next_signals_and_nothing_else() -> No
         losses(event(EventKind.LEASE_LOST, Outcome.LOST, message="b"))
         assert told == []
         go_on.set()
-        assert done.wait(30)
+        assert done.wait(PATIENCE)
     finally:
         go_on.set()
         lease_lost.disconnect(hang)

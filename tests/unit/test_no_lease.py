@@ -19,6 +19,7 @@ from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
 from celery_sqs_heartbeat.current.table import REACH
 from tests.support.leases import TERMS, lease_of
 from tests.support.tasks import app, run_in_task, sqs_message
+from tests.support.waiting import PATIENCE
 from tests.unit.asking import MESSAGE, NOW, Worker, why_not
 
 QUESTIONS: dict[str, Callable[[], Any]] = {
@@ -100,7 +101,7 @@ def test_an_eager_app_has_no_leases(worker: Worker) -> None:
 
 
 def test_each_thread_has_the_lease_of_its_own_task(worker: Worker) -> None:
-    together = threading.Barrier(4, timeout=30)
+    together = threading.Barrier(4, timeout=PATIENCE)
     left: dict[str, float] = {}
 
     def ask(handle: str) -> None:

@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.core.lease import Lease, State
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.unsettled import Unsettled, Watch
+from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
 RELEASED, DROPPED = "rejected", "freed"
@@ -187,7 +188,7 @@ def test_it_looks_on_the_event_loop_and_asks_again_when_a_call_was_lost(
     scene.watch(request, scene.receive())
     scene.net.start(call_soon, forget=scene.forgotten.append, may_run_on=False)
     del request
-    assert looked.wait(60)
+    assert looked.wait(PATIENCE)
     scene.net.close()
     assert scene.channel.done == [(RELEASED, "a")]
     assert caplog.text.count("the event loop could not be called") == 1
