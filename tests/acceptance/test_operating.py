@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from celery_sqs_heartbeat.journal import read_journal
 from tests.acceptance.record import CHANGE, extensions, receives
 from tests.acceptance.scene import LONG, Scene
+from tests.support.waiting import PATIENCE
 from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
@@ -25,8 +27,18 @@ def ask(worker: ProcessWorker, path: str) -> str:
     """Return what the worker's status page answers."""
     worker.wait_for_log("status page at http://")
     (url,) = re.findall(r"status page at (http://\S+)/", worker.logs())
-    with urllib.request.urlopen(url + path, timeout=30) as answer:
+    with urllib.request.urlopen(url + path, timeout=PATIENCE) as answer:
         return str(answer.read().decode())
+
+
+def health(worker: ProcessWorker) -> dict[str, Any]:
+    """Return what its liveness probe is told."""
+    try:
+        return dict(json.loads(ask(worker, "/healthz")))
+    except urllib.error.HTTPError as error:
+        if error.code != 503:
+            raise
+        return dict(json.loads(error.read().decode()))
 
 
 @POOLS
@@ -69,7 +81,7 @@ def test_its_status_page_shows_what_it_holds(new_scene: NewScene, pool: str) -> 
     worker = scene.worker("-c", "2", "-P", pool, conf={"sqs_heartbeat_status": "127.0.0.1:0"})
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
-    assert "ok" in ask(worker, "/healthz")
+    scene.wait_until(lambda: health(worker)["status"] == "ok")
     (lease,) = leases(worker)
     (message,) = receives(scene)
     assert lease["message_id"] == message

@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import threading
-import urllib.error
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from tests.acceptance.record import receives
 from tests.acceptance.scene import LONG, Scene
-from tests.acceptance.test_operating import ask
+from tests.acceptance.test_operating import ask, health
 from tests.support.faults import answer_when, first, never_answer
-from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
 STATUS = {"sqs_heartbeat_status": "127.0.0.1:0"}
-
-
-def health(worker: ProcessWorker) -> dict[str, Any]:
-    """Return what its liveness probe is told."""
-    try:
-        return dict(json.loads(ask(worker, "/healthz")))
-    except urllib.error.HTTPError as error:
-        if error.code != 503:
-            raise
-        return dict(json.loads(error.read().decode()))
 
 
 @pytest.mark.oldest

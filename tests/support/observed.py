@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.server import StatusServer
 from celery_sqs_heartbeat.observers import Observers
 from celery_sqs_heartbeat.polled import PolledQueues
+from tests.support.waiting import PATIENCE
 
 QUEUE = "https://sqs.eu-west-1.example/123456789012/orders"
 TOKEN = "a-long-and-random-text"
@@ -54,7 +55,8 @@ class Observed:
         self.keeper = LeaseKeeper(
             self.sqs,
             observer=Observers(before, self.recorder, self.metrics),
-            **{"terms": LONG, **keeper},
+            # Late after a standstill, it would be unhealthy when it is asked first after that.
+            **{"terms": LONG, "late_after": PATIENCE, **keeper},
         )
         self.polled = PolledQueues()
         self.polled.asked("orders", QUEUE)
