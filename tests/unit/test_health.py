@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.health import KeeperHealth
 from celery_sqs_heartbeat.rounds import RoundsThread
 from celery_sqs_heartbeat.testing import FakeClock
 from celery_sqs_heartbeat.watch import Watcher
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 #: Due for extension a tenth of a second after each extension.
 EAGER = LeaseTerms(visibility_timeout=30, threshold=29.9)
@@ -287,7 +287,7 @@ def test_a_forked_child_touches_nothing(new_keeper: Callable[..., LeaseKeeper]) 
         child = os.fork()
         if child == 0:
             # The lock is held by a thread that does not exist here: nothing may wait for it.
-            threading.Timer(10, os._exit, (2,)).start()
+            threading.Timer(PATIENCE, os._exit, (2,)).start()
             seen: list[KeeperHealth] = []
             worker = threading.Thread(target=lambda: seen.append(keeper.health))
             worker.start()
