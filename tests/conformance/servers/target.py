@@ -70,7 +70,7 @@ class Target:
         self._queues: list[Queue] = []
 
     def queue(
-        self, *, vt: int = 30, dead_letters_after: int | None = None, **attributes: str
+        self, *, vt: int = 600, dead_letters_after: int | None = None, **attributes: str
     ) -> Queue:
         """Make a standard queue; its dead-letter queue is at `dead_letters`."""
         attributes["VisibilityTimeout"] = str(vt)
@@ -82,7 +82,7 @@ class Target:
         queue.dead_letters = dead_letters
         return queue
 
-    def fifo(self, *, vt: int = 30, content_based: bool = False) -> Queue:
+    def fifo(self, *, vt: int = 600, content_based: bool = False) -> Queue:
         """Make a FIFO queue."""
         return self._create(
             ".fifo",

@@ -32,7 +32,7 @@ def test_a_change_by_an_expired_handle_changes_nothing(server: Target) -> None:
     "AWS simply sends back an OK and does nothing": github.com/localstack/localstack/pull/9632.
     """
     queue, handle = _expired(server)
-    queue.extend(handle, 30)
+    queue.extend(handle, 600)
     queue.receive()
 
 
@@ -45,7 +45,7 @@ def test_a_delete_by_an_expired_handle_deletes(server: Target) -> None:
 
 def test_a_release_by_a_stale_handle_breaks_the_new_owners_lease(server: Target) -> None:
     """L test_terminate_visibility_timeout_after_receive."""
-    queue, stale = _stale(server, new_timeout=30)
+    queue, stale = _stale(server, new_timeout=600)
     queue.extend(stale, 0)
     queue.receive()
 
@@ -59,7 +59,7 @@ def test_a_change_by_a_stale_handle_moves_the_new_owners_lease(server: Target) -
 
 def test_a_delete_by_a_stale_handle_answers_success(server: Target) -> None:
     """A DeleteMessage: "the request succeeds, but the message might not be deleted"."""
-    queue, stale = _stale(server, new_timeout=30)
+    queue, stale = _stale(server, new_timeout=600)
     queue.delete(stale)
 
 

@@ -26,7 +26,7 @@ def test_a_receive_hides_the_message_for_the_queues_timeout(server: Target) -> N
 
 def test_a_receive_may_ask_for_a_timeout_of_its_own(server: Target) -> None:
     """A ReceiveMessage, VisibilityTimeout."""
-    queue = server.queue(vt=30)
+    queue = server.queue(vt=600)
     queue.send("a")
     since = time.monotonic()
     queue.take(VisibilityTimeout=1)
@@ -35,7 +35,7 @@ def test_a_receive_may_ask_for_a_timeout_of_its_own(server: Target) -> None:
 
 def test_a_receive_with_timeout_0_leaves_the_message_visible(server: Target) -> None:
     """L test_receive_terminate_visibility_timeout."""
-    queue = server.queue(vt=30)
+    queue = server.queue(vt=600)
     queue.send("a")
     assert queue.take(VisibilityTimeout=0) != queue.take()
 
@@ -76,7 +76,7 @@ def test_the_first_receive_time_stays_with_later_receives(server: Target) -> Non
 
 def test_a_change_counts_from_the_call(server: Target) -> None:
     """G "Visibility timeout"; L test_change_message_visibility_not_permanent."""
-    queue = server.queue(vt=30)
+    queue = server.queue(vt=600)
     queue.send("a")
     handle = queue.take()
     since = time.monotonic()
