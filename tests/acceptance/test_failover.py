@@ -21,8 +21,8 @@ OPTIONS = {
     # boto3's own retries of a connection would take half a minute.
     "client-config": {"retries": {"total_max_attempts": 1}},
 }
-#: The first extension comes after two seconds.
-EAGER = {"sqs_heartbeat_threshold": 118}
+#: The first extension comes after two seconds. No worker need read the queue's own timeout.
+EAGER = {"sqs_heartbeat_visibility_timeout": 120, "sqs_heartbeat_threshold": 118}
 
 
 @pytest.fixture

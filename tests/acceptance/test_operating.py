@@ -20,6 +20,8 @@ from tests.support.waiting import PATIENCE
 from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
+#: Set, so that a worker need not read it: where the server stands still, it would not start.
+MINUTE = {"sqs_heartbeat_visibility_timeout": 60}
 POOLS = pytest.mark.parametrize("pool", ["prefork", "threads", "solo", "gevent", "eventlet"])
 
 
@@ -45,10 +47,10 @@ def health(worker: ProcessWorker) -> dict[str, Any]:
 def test_its_journal_tells_the_life_of_a_message(
     new_scene: NewScene, tmp_path: Path, pool: str
 ) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "60"})
+    scene = new_scene(attributes=LONG)
     folder = tmp_path / "journal"
     # One extension, eight seconds after the receive.
-    conf = {"sqs_heartbeat_journal": str(folder), "sqs_heartbeat_threshold": 52}
+    conf = {"sqs_heartbeat_journal": str(folder), **MINUTE, "sqs_heartbeat_threshold": 52}
     worker = scene.worker("-c", "1", "-P", pool, conf=conf)
     scene.send("hold", "a")
     scene.proxy.wait_for(CHANGE)
@@ -100,9 +102,9 @@ def leases(worker: ProcessWorker) -> list[dict[str, Any]]:
 
 
 def test_its_spans_are_on_the_trace_of_the_message(new_scene: NewScene, tmp_path: Path) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "60"})
+    scene = new_scene(attributes=LONG)
     spans = tmp_path / "spans"
-    conf = {"sqs_heartbeat_otel": True, "sqs_heartbeat_threshold": 57}
+    conf = {"sqs_heartbeat_otel": True, **MINUTE, "sqs_heartbeat_threshold": 57}
     scene.worker("-c", "1", conf=conf, env={"PROJ_SPANS": str(spans)})
     trace = "0af7651916cd43dd8448eb211c80319c"
     scene.send("hold", "a", headers={"traceparent": f"00-{trace}-b7ad6b7169203331-01"})
