@@ -115,7 +115,9 @@ class CallerThreads:
 
     def _do_next(self) -> bool:
         try:
-            job = self._jobs.get(timeout=self._linger)
+            # A timeout of 0 will not do: Python 3.10 makes it negative, and waits for ever, when
+            # the system runs another process at the wrong moment.
+            job = self._jobs.get(block=self._linger > 0, timeout=self._linger)
         except Empty:
             return not self._retire()
         if job is None:
