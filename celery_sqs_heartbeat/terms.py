@@ -47,9 +47,12 @@ class QueueTerms:
         Raises:
             ConfigurationError: The worker is new to the queue, and the settings do not fit it.
         """
-        timeout = self._queues.get(queue_url).visibility_timeout
+        attributes = self._queues.get(queue_url)
+        timeout = attributes.visibility_timeout
         if queue not in self._timeouts:
-            self._settings.check_queue(queue, timeout, self._leases)
+            # One that is only assumed proves nothing against the settings: `of` has them fit it.
+            if attributes.is_known or self._is_set(queue):
+                self._settings.check_queue(queue, timeout, self._leases)
             self._timeouts[queue] = timeout
         # After a reconnect or a failover the queue may be another one.
         self.follow(queue, queue_url)
@@ -118,12 +121,14 @@ class QueueTerms:
         attributes = self._queues.get(queue_url)
         timeout = attributes.visibility_timeout
         before = self._timeouts.get(queue, timeout)
-        is_set = self._settings.for_queue(queue).visibility_timeout is not None
-        if is_set or not attributes.is_known or timeout == before:
+        if self._is_set(queue) or not attributes.is_known or timeout == before:
             return False
         self._timeouts[queue] = timeout
         self._log_change(queue, before, timeout)
         return True
+
+    def _is_set(self, queue: str) -> bool:
+        return self._settings.for_queue(queue).visibility_timeout is not None
 
     def _log_change(self, queue: str, before: int, timeout: int) -> None:
         terms = self.of(queue, max(timeout, LEAST_TIMEOUT))

@@ -161,3 +161,16 @@ def test_a_timeout_that_is_first_known_while_consuming_is_clamped_too(
     assert terms.change(15)
     assert terms.in_force() == (15, 5, 43_195)
     assert "threshold=20 must be below" in caplog.text
+
+
+def test_settings_are_not_held_against_a_timeout_that_was_not_read() -> None:
+    terms = Terms(None, threshold=52)
+    # 30 s are assumed, which the threshold would not fit.
+    assert terms.admit("q", URL).threshold < 30
+    assert terms.change(60)
+    assert terms.in_force() == (60, 52, 43195)
+
+
+def test_a_timeout_that_is_set_is_checked_whatever_the_queue_says() -> None:
+    with pytest.raises(ConfigurationError, match="threshold=52"):
+        Terms(None, threshold=52, visibility_timeout=40).admit("q", URL)
