@@ -25,8 +25,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-#: What a worker imports before it is ready. What is missing here is imported by each worker.
+#: What a worker and the doctor import. What is missing here is imported by each process.
 MODULES = (
+    "billiard.popen_fork",
+    "billiard.synchronize",
     "boto3",
     "botocore.signers",
     "celery.apps.worker",
@@ -35,7 +37,13 @@ MODULES = (
     "celery.concurrency.prefork",
     "celery.concurrency.solo",
     "celery.concurrency.thread",
-    "celery_sqs_heartbeat",
+    "celery.worker.consumer",
+    "celery.worker.strategy",
+    "celery_sqs_heartbeat.cli.doctor",
+    "celery_sqs_heartbeat.transport",
+    "celery_sqs_heartbeat.worker.heartbeat",
+    "celery_sqs_heartbeat.worker.install",
+    "kombu.asynchronous.aws.sqs.connection",
     "kombu.transport.SQS",
 )
 #: A request is smaller: the arguments and the environment of one process.
@@ -89,8 +97,10 @@ class Server:
     def close(self) -> None:
         """Kill what still runs."""
         for pid in self._running:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(pid, signal.SIGKILL)
+            # The process itself too: it may have no group yet.
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError):
+                    kill(pid, signal.SIGKILL)
 
     def _fork(self) -> Request | None:
         """Fork for the next request; return it in the new process only."""
@@ -98,13 +108,15 @@ class Server:
         request = receive(connection)
         pid = os.fork()
         if pid == 0:
-            connection.close()
             self._leave()
+            # Anyone who knows its id may kill its group, which must exist by then.
+            os.setsid()
+            connection.sendall(f"{os.getpid()}\n".encode())
+            connection.close()
             return request
         os.close(request.out)
         os.close(request.err)
         self._running[pid] = connection
-        connection.sendall(f"{pid}\n".encode())
         return None
 
     def _leave(self) -> None:
@@ -144,7 +156,6 @@ def receive(connection: socket.socket) -> Request:
 
 def become(request: Request) -> None:
     """Give this process what a fresh one has of its own, and run the request in it."""
-    os.setsid()
     null = os.open(os.devnull, os.O_RDONLY)
     for target, source in enumerate((null, request.out, request.err)):
         os.dup2(source, target)
