@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from tests.soak.belief import belief_of, why_not_released
 from tests.soak.blocks import Block, foremost, free
+from tests.soak.delays import PAUSE_PART, failure_delay
 from tests.soak.lives import Life
 from tests.soak.model import CHANGE, Call, Entry
-from tests.soak.promises import PAUSE_PART, failure_delay
 from tests.soak.reading import before_it_was_read, was_taken_along, why_unread
 from tests.soak.releases import (
     BY_DESIGN,

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tests.soak.delays import call_patience, client_patience
 from tests.soak.model import Call, Entry, Note, Queue
-from tests.soak.promises import call_patience, client_patience
 
 #: What follows at once may take so long, in seconds.
 HASTE = 0.3

@@ -10,7 +10,7 @@ import pytest
 
 from celery_sqs_heartbeat.core import policy
 from celery_sqs_heartbeat.sqs.clients import short_config
-from tests.soak.promises import PAUSE_PART, call_patience, client_patience, failure_delay
+from tests.soak.delays import PAUSE_PART, call_patience, client_patience, failure_delay
 
 SOAK = Path(__file__).parent
 ROOT = SOAK.parents[1]

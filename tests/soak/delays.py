@@ -1,7 +1,7 @@
 """What our documents promise of delays, in the soak's own numbers.
 
 The audit must not ask the product what is right: a fault there would excuse itself.
-`test_promises.py` holds these numbers against the documents and against the product.
+`test_delays.py` holds these numbers against the documents and against the product.
 """
 
 from __future__ import annotations
