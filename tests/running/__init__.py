@@ -1,0 +1,1 @@
+"""How the groups of tests are run by `make`, and what they cost."""

@@ -1,0 +1,76 @@
+"""Runs a command and counts the CPU of all processes that come of it."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import psutil
+
+#: From `linux/prctl.h`: orphans below this process become its children, and so are counted.
+_PR_SET_CHILD_SUBREAPER = 36
+#: How long what the command left behind may take to end, in seconds. A JVM takes some, where others
+#: are busy.
+LEFT_SECONDS = 60.0
+POLL_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended. `left` are the processes that it should have ended, and did not."""
+
+    exit_code: int
+    seconds: float
+    cpu_seconds: float
+    left: Sequence[str]
+
+
+def run_group(command: Sequence[str]) -> Ended:
+    """Run a command to its end, and what it leaves behind.
+
+    Orphans count as well on Linux: the JVM of a Spark, the children of a worker that was killed.
+    """
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    began = time.monotonic()
+    process = subprocess.Popen(command)
+    cpu, code = 0.0, None
+    while code is None:
+        pid, status, usage = os.wait4(-1, 0)
+        cpu += usage.ru_utime + usage.ru_stime
+        if pid == process.pid:
+            code = process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.monotonic() - began
+    rest, left = _reap_rest()
+    return Ended(code, seconds, cpu + rest, left)
+
+
+def _reap_rest() -> tuple[float, list[str]]:
+    """Return the CPU of what was left, and the names of what had to be killed."""
+    cpu, left = 0.0, []
+    deadline = time.monotonic() + LEFT_SECONDS
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, _, usage = os.wait4(-1, os.WNOHANG)
+            cpu += usage.ru_utime + usage.ru_stime
+            if pid:
+                continue
+            if time.monotonic() > deadline:
+                left += [_kill(child) for child in psutil.Process().children()]
+            time.sleep(POLL_SECONDS)
+    return cpu, left
+
+
+def _kill(process: psutil.Process) -> str:
+    name = str(process.pid)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        name = f"{process.pid}, {' '.join(process.cmdline())[:200]}"
+        process.send_signal(signal.SIGKILL)
+    return name

@@ -1,0 +1,79 @@
+"""Groups of tests: what they cost is counted, kept and compared with the last run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.running.costs import Cost, read, show, take_over
+from tests.support.markdown import ROOT
+
+#: An orphan that uses half a second of CPU.
+ORPHAN = """
+import subprocess, sys
+code = "import time\\nwhile time.process_time() < 0.5: pass"
+subprocess.Popen([sys.executable, "-c", code])
+"""
+
+
+def run(folder: Path, *arguments: str, code: str = "") -> subprocess.CompletedProcess[str]:
+    runs = [sys.executable, "-c", code] if code else []
+    return subprocess.run(
+        [sys.executable, "-m", "tests.running", *arguments, *runs],
+        cwd=ROOT,
+        env={"COSTS": str(folder), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.mark.parametrize("code", [0, 1, 5])
+def test_it_ends_as_its_command_ends(code: int, tmp_path: Path) -> None:
+    assert run(tmp_path, "run", "core", code=f"raise SystemExit({code})").returncode == code
+
+
+def test_orphans_count(tmp_path: Path) -> None:
+    assert run(tmp_path, "run", "core", code=ORPHAN).returncode == 0
+    cost = read(tmp_path / "core.json")
+    assert cost is not None
+    assert cost.cpu_seconds > 0.5
+
+
+def test_a_cost_is_shown_beside_that_of_the_last_run(tmp_path: Path) -> None:
+    Cost(seconds=90, cpu_seconds=100).write(tmp_path, "core")
+    assert "core                      1.5      100          -" in show(tmp_path, ["core"])
+    take_over(tmp_path, ["core"])
+    assert "did not run" in show(tmp_path, ["core"])
+    Cost(seconds=60, cpu_seconds=140).write(tmp_path, "core")
+    shown = show(tmp_path, ["core"])
+    assert "core                      1.0      140        100" in shown
+    assert "times the CPU" not in shown
+
+
+def test_half_as_much_again_is_reported(tmp_path: Path) -> None:
+    Cost(seconds=90, cpu_seconds=100).write(tmp_path, "core")
+    take_over(tmp_path, ["core"])
+    Cost(seconds=90, cpu_seconds=151).write(tmp_path, "core")
+    assert "core needed 1.5 times the CPU of its last run" in show(tmp_path, ["core"])
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"seconds": "x"}', '{"seconds": -1, "cpu_seconds": 0}']
+)
+def test_a_file_that_cant_be_read_counts_as_none(text: str, tmp_path: Path) -> None:
+    (tmp_path / "core.last").write_text(text)
+    assert read(tmp_path / "core.last") is None
+
+
+def test_what_a_group_leaves_running_is_killed_and_named() -> None:
+    stay = "import time; time.sleep(600)"
+    leave = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {stay!r}])"
+    code = (
+        "import sys; from tests.running import group; group.LEFT_SECONDS = 0.2; "
+        f"print(group.run_group([sys.executable, '-W', 'ignore', '-c', {leave!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert stay in done.stdout, done.stderr
