@@ -7,24 +7,32 @@ SAIL_VENV ?= .venv-sail
 PEERS_VENV ?= .venv-peers
 HOURS ?= 1000
 FLEET ?= build/fleet
+# Some machines forbid caches of bytecode. Here each of hundreds of processes would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # For what computes: it leaves the machine to the workers and servers, whose timeouts are real.
 BEHIND := nice -n 10
 
-# Each has servers, ports and files of its own. Together they cover tests/, whatever is added to it.
-GROUPS := test-core test-servers test-workers test-oldest test-batches test-pipeline test-sail test-pipeline-long
+# Each group has servers, ports and files of its own.
+GROUPS := test-core test-servers test-workers test-pipeline
+# What those leave out. Together they cover tests/, whatever is added to it.
+MORE_GROUPS := test-peers test-more test-pythons test-oldest test-deep test-spark test-soak test-conformance test-sail test-batches
+SERVERS := tests/integration tests/operating
+CONFORMANCE := tests/conformance/servers
 SOAK := tests/soak/test_soak.py
-SERVERS := tests/integration tests/operating tests/conformance/servers $(SOAK)
 WORKERS := tests/acceptance
 PIPELINE := tests/pipeline
-# What starts a Spark of its own, or reads a whole fleet: in one row with the rest it would end last.
-PIPELINE_LONG := $(patsubst %,tests/pipeline/test_%.py,connect fleet java stream)
 SAIL := tests/sail
+USUAL := -m 'not thorough and not batches'
+REST := -m 'thorough and not batches'
 # So many tests at a time, each process with a server and a proxy of its own.
 SPREAD := --dist worksteal --numprocesses
+# Keeps what the group cost, for `costs` and for CI.
+RUN = $(BIN)/python -m tests.running run $@
+REPORT = --junitxml build/costs/$@.xml
 
-.PHONY: help demo fleet test $(GROUPS) test-peers test-quick lint docs soak simulate benchmark clean
+.PHONY: help demo fleet test $(GROUPS) test-all $(MORE_GROUPS) test-quick lint docs soak simulate benchmark clean
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -70,39 +78,68 @@ lint: $(VENV)/test.stamp  ## Check style and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test-quick: $(VENV)/test.stamp  ## Run the tests that need no worker process (two minutes)
-	$(PYTEST) tests/unit tests/integration
+test-quick: $(VENV)/test.stamp  ## Run the rules alone, without server or worker (half a minute)
+	$(PYTEST) $(SPREAD) 2 $(USUAL) tests/unit tests/conformance
 
-test: lint  ## Run all checks and tests, side by side (ten minutes)
-	@$(MAKE) --no-print-directory --jobs 6 --output-sync=target $(GROUPS)
+test: $(VENV)/test.stamp  ## Check and test what the README promises (five minutes)
+	@echo 'Style and types, then side by side: the core and its models, servers, real workers, the pipeline on Spark.'
+	@echo 'About five minutes on two cores. Each group shows its output when it has ended.'
+	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory --jobs $(words $(GROUPS)) --output-sync=target $(GROUPS)
+	@$(BIN)/python -m tests.running costs $(GROUPS)
+	@echo 'All passed. Next: make test-all, for what this leaves out (half an hour), or make demo.'
 
-test-core: $(VENV)/test.stamp  ## Run what needs neither server nor worker: rules, models, simulations
-	$(BEHIND) $(PYTEST) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE) $(SAIL))
+test-all: $(VENV)/test.stamp  ## Run what `make test` leaves out (half an hour)
+	@echo 'The rest, side by side: more of the core and of real workers, a soak, the oldest Celery, every Python here,'
+	@echo 'other servers, Sail, Spark on a cluster, and the suites of Celery and kombu. About half an hour on two cores.'
+	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(MORE_GROUPS)
+	@$(BIN)/python -m tests.running costs $(MORE_GROUPS)
+	@echo 'All passed. Next: make soak and make simulate, for as long as you like, with random seeds.'
 
-# The soak has a fixed seed here. Random ones are for `make soak`: no build is to depend on one.
-test-servers: $(VENV)/test.stamp  ## Run what needs SQS servers, show how these differ from AWS, and soak
-	SOAK_SEED=$${SOAK_SEED:-1} $(PYTEST) $(SERVERS)
+test-core: $(VENV)/test.stamp
+	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(USUAL) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE) $(SAIL))
 
-test-workers: $(VENV)/test.stamp  ## Run what needs real workers, three at a time: they mostly wait
-	$(PYTEST) $(SPREAD) 3 -m 'not batches' $(WORKERS)
+test-servers: $(VENV)/test.stamp
+	$(RUN) $(PYTEST) $(REPORT) $(SPREAD) 2 $(USUAL) $(SERVERS)
 
-test-pipeline: $(VENV)/test.stamp  ## Run what needs Spark
-	$(BEHIND) $(PYTEST) $(PIPELINE) $(patsubst %,--ignore=%,$(PIPELINE_LONG))
+test-workers: $(VENV)/test.stamp
+	$(RUN) $(PYTEST) $(REPORT) $(SPREAD) 3 $(USUAL) $(WORKERS)
 
-test-pipeline-long: $(VENV)/test.stamp  ## Run what needs Spark for long, once another group has ended
-	$(BEHIND) $(PYTEST) $(PIPELINE_LONG)
+test-pipeline: $(VENV)/test.stamp
+	$(RUN) $(PYTEST) $(REPORT) $(USUAL) $(PIPELINE)
 
-test-sail: $(SAIL_VENV)/test.stamp $(VENV)/test.stamp  ## Run the pipeline on Sail, and compare with Spark
-	SPARK_PYTHON=$(BIN)/python $(BEHIND) $(SAIL_VENV)/bin/python -m pytest $(SAIL)
+# More examples and hours of the same.
+test-deep: $(VENV)/test.stamp
+	THOROUGH=1 $(BEHIND) $(RUN) $(PYTEST) $(REPORT) tests/model tests/fuzz tests/simulation
 
-test-oldest: $(OLDEST_VENV)/test.stamp  ## Run what holds on the oldest Celery and kombu, too
-	$(OLDEST_VENV)/bin/python -m pytest $(SPREAD) 2 -m oldest tests/integration $(WORKERS)
+test-more: $(VENV)/test.stamp
+	$(RUN) $(PYTEST) $(REPORT) $(SPREAD) 3 $(REST) $(WORKERS) $(SERVERS)
 
-test-batches: $(BATCHES_VENV)/test.stamp  ## Run what needs celery-batches, and what is to hold on its Celery 5.6
-	$(BATCHES_VENV)/bin/python -m pytest $(SPREAD) 2 -m 'batches or between' $(WORKERS)
+test-conformance: $(VENV)/test.stamp
+	$(RUN) $(PYTEST) $(REPORT) $(SPREAD) 2 $(CONFORMANCE)
 
-test-peers: $(PEERS_VENV)/test.stamp  ## Run Celery's and kombu's own tests with stock and with ours (half an hour)
-	$(PEERS_VENV)/bin/python -m tests.peers
+# The seed is fixed here. Random ones are for `make soak`: no build is to depend on one.
+test-soak: $(VENV)/test.stamp
+	SOAK_SEED=$${SOAK_SEED:-1} $(RUN) $(PYTEST) $(REPORT) $(SOAK)
+
+test-oldest: $(OLDEST_VENV)/test.stamp
+	$(RUN) $(OLDEST_VENV)/bin/python -m pytest $(REPORT) $(SPREAD) 2 -m oldest tests/integration $(WORKERS)
+
+test-batches: $(BATCHES_VENV)/test.stamp
+	$(RUN) $(BATCHES_VENV)/bin/python -m pytest $(REPORT) $(SPREAD) 2 -m 'batches or between' $(WORKERS)
+
+test-sail: $(SAIL_VENV)/test.stamp $(VENV)/test.stamp
+	SPARK_PYTHON=$(BIN)/python $(BEHIND) $(RUN) $(SAIL_VENV)/bin/python -m pytest $(REPORT) $(SAIL)
+
+test-spark: $(VENV)/test.stamp
+	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(REST) $(PIPELINE)
+
+# Core and integration on every Python that we claim, and that this machine has.
+test-pythons: $(VENV)/test.stamp
+	$(RUN) $(BIN)/python -m tests.pythons
+
+test-peers: $(PEERS_VENV)/test.stamp  ## Run Celery's and kombu's own tests with stock and with ours
+	$(RUN) $(PEERS_VENV)/bin/python -m tests.peers
 
 docs: $(VENV)/test.stamp  ## Build the documents as a site, in build/docs
 	$(BIN)/mkdocs build --strict --quiet
@@ -117,4 +154,4 @@ benchmark: $(VENV)/test.stamp  ## Compare throughput with a stock worker, side b
 	$(BIN)/python -m benchmarks.throughput
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV) build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV) .venv-3.* build/costs build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -21,9 +21,10 @@ ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"
 STAMP = "pythons.stamp"
 GROUP = "test-pythons"
-#: What needs no Spark, no browser and no worker process.
-TESTS = [f"tests/{name}" for name in ("unit", "model", "fuzz", "conformance", "simulation")]
-TESTS += ["tests/integration", "--ignore=tests/conformance/servers"]
+#: What needs no Spark, no browser and no worker process. Not the simulation: it takes longer than
+#: all of these, and nothing in it depends on the version.
+TESTS = [f"tests/{name}" for name in ("unit", "model", "fuzz", "conformance", "integration")]
+TESTS += ["--ignore=tests/conformance/servers"]
 PYTEST = ["-m", "pytest", "-q", "-p", "xdist", "-n", "2", "--dist", "worksteal"]
 # Several Pythons may run at once, and `make test` beside them.
 PYTEST += ["-p", "no:cacheprovider"]

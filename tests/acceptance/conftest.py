@@ -9,14 +9,39 @@ from typing import Any
 
 import pytest
 
+from tests.acceptance.promises import promised
 from tests.acceptance.scene import Scene, StartWorker
+from tests.support.describing import describe_calls, rerun_command
 from tests.support.proxy import FaultProxy
 from tests.support.stalls import Stall, StallWatch
 from tests.support.workers import ProcessWorker, launch, tail
 
+HERE = "tests/acceptance/"
 _WORKERS = pytest.StashKey[list[ProcessWorker]]()
 
 Report = pytest.TestReport | pytest.CollectReport
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave to `make test-all` what shows no promise of the README."""
+    if item.nodeid.removeprefix(HERE) not in promised():
+        item.add_marker("thorough")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Refuse a promise whose test is gone, in each file that is collected whole.
+
+    Raises:
+        pytest.UsageError: `promises.py` names a test that its file does not have.
+    """
+    if any("::" in argument for argument in config.args):
+        return
+    found = {item.nodeid.removeprefix(HERE) for item in items}
+    files = {name.partition("::")[0] for name in found}
+    gone = [name for name in promised() if name.partition("::")[0] in files and name not in found]
+    if gone:
+        raise pytest.UsageError(f"tests/acceptance/promises.py names tests that are gone: {gone}")
 
 
 @pytest.fixture
@@ -68,12 +93,15 @@ def new_scene(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, pytest.TestReport]:
-    """Count a skipped test as failed, and show the workers' logs of a failed one."""
+    """Count a skipped test as failed; of a failed one show logs, calls, and how to run it again."""
     report: pytest.TestReport = yield
     _refuse_skip(report)
     if report.failed:
         for worker in item.stash.get(_WORKERS, []):
             report.sections.append((f"Log of {worker.name()}", tail(worker.history())))
+        if isinstance(proxy := getattr(item, "funcargs", {}).get("proxy"), FaultProxy):
+            report.sections.append(("Calls at SQS", describe_calls(proxy.calls())))
+        report.sections.append(("Run it again", rerun_command(item.nodeid)))
     return report
 
 

@@ -101,28 +101,50 @@ def test_the_settings_of_the_readme_are_taken(start_proj: Start) -> None:
     )
 
 
+@pytest.fixture
+def run_command(tmp_path: Path, proxy: FaultProxy) -> Callable[[str], str]:
+    """Run a command of the README on its project, and return what it wrote."""
+    env = {**os.environ, **SAFE_ENV, "CELERY_BROKER_URL": proxy.broker_url}
+
+    def run(command: str) -> str:
+        words = command.replace("/var/log/proj/sqs", str(tmp_path / "journal")).split()
+        shown = subprocess.run(
+            [sys.executable, "-m", *words], cwd=tmp_path, env=env, capture_output=True, text=True
+        )
+        assert shown.returncode == 0, shown.stdout + shown.stderr
+        return shown.stdout
+
+    return run
+
+
 def test_the_commands_of_the_readme_look_at_its_worker(
-    start_proj: Start, proxy: FaultProxy, tmp_path: Path
+    start_proj: Start, run_command: Callable[[str], str]
 ) -> None:
     worker = start_proj(PROJ, OPERATE)
     (page,) = re.findall(r"status page at (http://\S+)/", worker.logs())
-    Celery("sender", broker=proxy.broker_url).signature("proj.add", (2, 2)).apply_async()
-    folder = tmp_path / "journal"
-    wait_until(lambda: any(line["ev"] == "message-deleted" for line in read_journal(folder)))
-    env = {**os.environ, **SAFE_ENV, "CELERY_BROKER_URL": proxy.broker_url}
     doctor, status, iam = LOOK
-    report, tune = READ
-    told = []
-    for command in (doctor, f"{status} --url {page}", iam, report, tune):
-        run = [sys.executable, "-m", *command.replace("/var/log/proj/sqs", str(folder)).split()]
-        shown = subprocess.run(run, cwd=tmp_path, env=env, capture_output=True, text=True)
-        assert shown.returncode == 0, shown.stdout + shown.stderr
-        told.append(shown.stdout)
-    assert "0 errors" in told[0]
-    assert "worker1@localhost" in told[1]
-    assert "sqs:ChangeMessageVisibility" in json.loads(told[2])["Statement"][0]["Action"]
-    assert "proj.add" in (tmp_path / "report.html").read_text()
-    assert "sqs_heartbeat_queues" in told[4]
+    assert "0 errors" in run_command(doctor)
+    assert "worker1@localhost" in run_command(f"{status} --url {page}")
+    assert "sqs:ChangeMessageVisibility" in json.loads(run_command(iam))["Statement"][0]["Action"]
+
+
+@pytest.mark.parametrize("command", READ, ids=["report", "tune"])
+def test_the_commands_of_the_readme_read_its_journal(
+    command: str,
+    start_proj: Start,
+    run_command: Callable[[str], str],
+    proxy: FaultProxy,
+    tmp_path: Path,
+) -> None:
+    start_proj(PROJ, OPERATE)
+    Celery("sender", broker=proxy.broker_url).signature("proj.add", (2, 2)).apply_async()
+    journal = tmp_path / "journal"
+    wait_until(lambda: any(line["ev"] == "message-deleted" for line in read_journal(journal)))
+    shown = run_command(command)
+    if "report" in command:
+        assert "proj.add" in (tmp_path / "report.html").read_text()
+    else:
+        assert "sqs_heartbeat_queues" in shown
 
 
 def test_the_worker_shows_the_flag_in_its_help(tmp_path: Path) -> None:

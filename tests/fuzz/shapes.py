@@ -17,9 +17,10 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES
+from tests.support.scale import scaled
 
 FUZZ = settings(
-    max_examples=200,
+    max_examples=scaled(60, 200),
     derandomize=True,
     deadline=None,
     print_blob=True,

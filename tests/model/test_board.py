@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.current.record import Mark, Record, key_of
 from celery_sqs_heartbeat.current.table import Table
 from tests.model.machine import BookMachine
 from tests.model.test_lease_book import CI, EXAMPLES
+from tests.support.scale import scaled
 
 #: Fewer than the leases of a long run: some have no place for a while.
 PLACES = 24
@@ -47,4 +48,4 @@ class BoardMachine(BookMachine):
 
 
 TestBoard = BoardMachine.TestCase
-TestBoard.settings = settings(CI, max_examples=int(EXAMPLES or 150))
+TestBoard.settings = settings(CI, max_examples=int(EXAMPLES or scaled(50, 150)))

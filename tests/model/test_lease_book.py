@@ -7,12 +7,13 @@ import os
 from hypothesis import HealthCheck, settings
 
 from tests.model.machine import BookMachine
+from tests.support.scale import scaled
 
 #: `MODEL_EXAMPLES=20000 pytest tests/model` looks further, at other examples each time.
 EXAMPLES = os.environ.get("MODEL_EXAMPLES")
 
 CI = settings(
-    max_examples=int(EXAMPLES or 1500),
+    max_examples=int(EXAMPLES or scaled(200, 1000)),
     stateful_step_count=60,
     derandomize=not EXAMPLES,
     deadline=None,

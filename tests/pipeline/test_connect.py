@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
 
 from tests.pipeline.builders import message
 from tests.pipeline.golden import golden
 from tests.pipeline.test_events import encoded, frame, put
 from tests.support.waiting import SPARK_PATIENCE
+
+pytestmark = pytest.mark.thorough
 
 
 def test_the_tables_are_the_same_through_spark_connect(spark: SparkSession, tmp_path: Path) -> None:

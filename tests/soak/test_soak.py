@@ -25,6 +25,8 @@ from tests.soak.shares import overused
 from tests.soak.summary import summarize
 from tests.soak.trace import trace
 
+pytestmark = pytest.mark.thorough
+
 SECONDS = float(os.environ.get("SOAK_SECONDS", "60"))
 #: Messages whose history a failure shows.
 SHOWN = 5

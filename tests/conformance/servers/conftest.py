@@ -16,6 +16,11 @@ _TARGETS = pytest.StashKey[list[Target]]()
 _LANES = pytest.StashKey[Lanes]()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Leave the comparison of servers to `make test-all`."""
+    item.add_marker("thorough")
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give each behaviour all servers."""
     if "server" in metafunc.fixturenames:

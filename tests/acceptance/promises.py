@@ -1,0 +1,97 @@
+"""What the README promises, and the tests of real workers that show it in `make test`.
+
+All other tests here are `thorough`: `make test-all` runs them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+#: Words of the README, and ids of tests below this folder.
+PROMISES: Mapping[str, Sequence[str]] = {
+    "short timeouts, and nothing runs twice": [
+        "test_long_tasks.py::test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often",
+        "test_long_tasks.py::test_a_countdown_longer_than_the_visibility_timeout_runs_once[prefork]",
+        "test_reconnect.py::test_a_task_that_runs_through_a_reconnect_runs_once[prefork]",
+        "test_late_arrivals.py::test_one_that_is_not_ours_any_more_is_not_run",
+    ],
+    "it extends the visibility timeout, in batches": [
+        "test_long_tasks.py::test_each_task_runs_once_although_calls_and_entries_fail",
+        "test_consuming.py::test_a_receive_that_fails_does_not_end_the_consuming[throttled]",
+    ],
+    "until SQS has confirmed the delete": [
+        "test_shutdown.py::test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed[prefork]",
+        "test_shutdown.py::test_a_worker_that_gives_its_last_delete_up_names_the_message",
+    ],
+    "releases the message at once when its task fails": [
+        "test_failing_tasks.py::test_a_failing_task_is_received_again_within_a_second_and_ends_in_"
+        "the_dead_letter_queue[prefork]",
+        "test_failing_tasks.py::test_whatever_leaves_its_message_in_the_queue_releases_it_at_once"
+        "[lost pool process]",
+        "test_last_polls.py::test_an_idle_worker_gives_back_what_its_last_poll_brings[prefork]",
+        "test_shutdown.py::test_a_warm_shutdown_gives_back_at_once_what_no_process_has_started[prefork]",
+        "test_shutdown.py::test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_"
+        "batches",
+        "test_shutdown.py::test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest[SIGQUIT]",
+        "test_unusual_ends.py::test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free"
+        "[prefork]",
+    ],
+    "every crash or failure waits for it": [
+        "test_crashes.py::test_a_killed_workers_message_comes_back_soon_after_its_last_extension"
+        "[prefork]",
+    ],
+    "pip install celery-sqs-heartbeat": [
+        "test_readme.py::test_nothing_in_the_readme_goes_untested",
+        "test_readme.py::test_the_package_is_installed_by_pip",
+    ],
+    "celery -A proj worker --heartbeat-sqs": [
+        "test_readme.py::test_the_worker_of_the_readme_runs_its_task_with_the_permissions_of_the_readme",
+        "test_readme.py::test_the_worker_shows_the_flag_in_its_help",
+        "test_settings.py::test_the_flag_goes_over_the_setting[args1-conf1-False]",
+    ],
+    "Nothing needs to be set": [
+        "test_readme.py::test_the_settings_of_the_readme_are_taken",
+        "test_settings.py::test_bad_settings_are_listed_in_one_error_and_the_worker_exits",
+        "test_settings.py::test_the_visibility_timeout_that_is_set_goes_with_receive_and_extension",
+        "test_failing_tasks.py::test_a_release_delay_can_be_set_by_receive_count",
+        "test_queues.py::test_each_of_several_queues_is_kept_by_its_own_visibility_timeout",
+        "test_lost_leases.py::test_a_stuck_task_does_not_keep_its_message_for_ever[task]",
+        "test_settings.py::test_a_task_that_opted_out_is_not_extended",
+    ],
+    "what happened to every message": [
+        "test_operating.py::test_its_journal_tells_the_life_of_a_message[prefork]",
+        "test_operating.py::test_a_dead_journal_costs_no_message",
+    ],
+    "the page, /healthz, /metrics, /leases": [
+        "test_operating.py::test_its_status_page_shows_what_it_holds[prefork]",
+        "test_status_page.py::test_leases_are_bars_by_queue_and_task_and_move",
+    ],
+    "celery -A proj sqs-heartbeat doctor": [
+        "test_readme.py::test_the_commands_of_the_readme_look_at_its_worker",
+        "test_readme.py::test_the_commands_of_the_readme_read_its_journal[report]",
+    ],
+    "sqs:ChangeMessageVisibility": [
+        "test_permissions.py::test_without_permission_to_extend_the_worker_goes_on_without_leases",
+    ],
+    "just before they do what must not happen twice": [
+        "test_current_lease.py::test_a_task_whose_lease_is_lost_is_stopped_before_its_side_effect"
+        "[prefork]",
+        "test_lost_leases.py::test_an_unstarted_task_is_dropped_and_a_running_one_goes_on[default]",
+    ],
+    "in prefork, threads, solo, gevent and eventlet pools": [
+        "test_crashes.py::test_a_killed_workers_message_comes_back_soon_after_its_last_extension"
+        "[threads]",
+        "test_pools.py::test_the_rest_of_a_batch_is_kept_while_a_solo_task_runs",
+        "test_pools.py::test_what_fails_is_released[gevent]",
+        "test_pools.py::test_what_fails_is_released[eventlet]",
+        "test_pools.py::test_a_task_that_never_yields_is_extended_while_it_runs[gevent]",
+    ],
+    "[Tutorial](docs/tutorial.md)": [
+        "test_tutorial.py::test_the_tutorial_is_true",
+    ],
+}
+
+
+def promised() -> set[str]:
+    """Return the ids of all tests that show a promise."""
+    return {name for names in PROMISES.values() for name in names}

@@ -1,0 +1,13 @@
+"""How much is tried of what never ends: a little in `make test`, more in `make test-all`."""
+
+from __future__ import annotations
+
+import os
+
+#: Set by `make test-all`.
+THOROUGH = "THOROUGH" in os.environ
+
+
+def scaled(usual: int, thorough: int) -> int:
+    """Return how many examples to try in this run."""
+    return thorough if THOROUGH else usual
