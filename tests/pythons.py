@@ -134,8 +134,9 @@ def main(only: tuple[str, ...], arguments: tuple[str, ...]) -> None:
         has_run, has_failed = True, has_failed or not passes
     click.echo("\n".join(lines))
     if not has_run:
-        click.echo("No other Python than the running one was found: nothing was run")
-    sys.exit(has_failed or not has_run)
+        click.echo(f"No other Python than {RUNNING} was found: nothing was run")
+    # What was asked for by name is no matter of what the machine happens to have.
+    sys.exit(has_failed or bool(only and not has_run))
 
 
 if __name__ == "__main__":

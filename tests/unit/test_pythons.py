@@ -94,7 +94,8 @@ ABSENT = "Python 3.14 is not on this machine: not run"
     [
         (["3.10"], [], [], ["Python 3.10: passed in 0 s", ABSENT], 0),
         (["3.10", "3.14"], ["3.10"], [], ["3.10: FAILED in 0 s", "3.14: passed in 0 s"], 1),
-        ([], [], [], [ABSENT, "No other Python than the running one was found"], 1),
+        ([], [], [], [ABSENT, "No other Python than 3.11 was found"], 0),
+        ([], [], ["--only", "3.14"], [ABSENT, "No other Python than 3.11 was found"], 1),
         (["3.10", "3.14"], ["3.14"], ["--only", "3.10"], ["3.10: passed"], 0),
         (["3.8"], [], ["--only", "3.8"], ["3.8; supported are 3.10, 3.14"], 2),
     ],
