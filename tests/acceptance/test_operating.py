@@ -34,7 +34,7 @@ def ask(worker: ProcessWorker, path: str) -> str:
 
 
 def health(worker: ProcessWorker) -> dict[str, Any]:
-    """Return what its liveness probe is told."""
+    """Return what its liveness probe receives."""
     try:
         return dict(json.loads(ask(worker, "/healthz")))
     except urllib.error.HTTPError as error:

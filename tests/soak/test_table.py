@@ -109,5 +109,5 @@ def test_a_soak_without_extra_receives_has_shares_of_nothing() -> None:
 
 
 def test_the_shares_tell_uses_share_and_limit() -> None:
-    told = shares(soak(table.KILLED, 5, 20))[table.KILLED.name]
-    assert told.split() == ["5", "25%", "of", "at", "most", f"{table.KILLED.share:.0%}"]
+    shown = shares(soak(table.KILLED, 5, 20))[table.KILLED.name]
+    assert shown.split() == ["5", "25%", "of", "at", "most", f"{table.KILLED.share:.0%}"]

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support.markdown import ROOT
 from tests.support.recording import Call
 
-ROOT = Path(__file__).parents[2]
 #: Of a test's calls, so many lines are shown.
 CALL_LINES = 40
 

@@ -20,9 +20,8 @@ from pathlib import Path
 from typing import IO
 
 from tests.support.environment import SAFE_ENV
+from tests.support.markdown import ROOT
 from tests.support.waiting import wait_until
-
-ROOT = Path(__file__).parents[3]
 
 
 class Forked:
