@@ -1,4 +1,8 @@
-"""`python -m tests.running`: run a group of tests and keep what it cost, or show the costs."""
+"""`python -m tests.running`: run a group of tests, show what groups cost, or repeat a command.
+
+`python -m tests.running repeat --times 10 --load 4 make test` shows how often a command fails on a
+busy machine.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,8 @@ import click
 
 from tests.running.costs import Cost, show, take_over
 from tests.running.group import run_group
+from tests.running.hardship import load, quota
+from tests.running.repeating import repeat
 
 #: Where the costs of the last runs are, unless COSTS names another folder.
 FOLDER = Path(os.environ.get("COSTS", "build/costs"))
@@ -38,6 +44,29 @@ def costs(groups: tuple[str, ...]) -> None:
     """Show what GROUPS cost beside their last run, and take this one for the last."""
     click.echo(show(FOLDER, groups))
     take_over(FOLDER, groups)
+
+
+@main.command("repeat", context_settings={"ignore_unknown_options": True})
+@click.option("--times", type=click.IntRange(1), default=10, show_default=True)
+@click.option("--load", "busy", type=click.IntRange(0), default=0, metavar="PROCESSES")
+@click.option(
+    "--quota",
+    "share",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Of all cores; 0.5 is half.",
+)
+@click.option(
+    "--logs", type=click.Path(path_type=Path), default=Path("build/repeated"), show_default=True
+)
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
+def repeat_command(
+    times: int, busy: int, share: float | None, logs: Path, command: tuple[str, ...]
+) -> None:
+    """Run COMMAND again and again, beside other processes or with a part of the CPU alone."""
+    with load(busy), quota(share):
+        failures = repeat(list(command), times, logs, click.echo)
+    click.echo(f"{failures} of {times} failed")
+    sys.exit(bool(failures))
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -77,3 +79,36 @@ def test_what_a_group_leaves_running_is_killed_and_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert stay in done.stdout, done.stderr
+
+
+#: Fails the second time that it runs.
+SECOND_FAILS = """
+import pathlib, sys
+runs = pathlib.Path(sys.argv[-1])
+runs.write_text(runs.read_text() + "x" if runs.exists() else "x")
+print("run", len(runs.read_text()))
+sys.exit(len(runs.read_text()) == 2)
+"""
+
+
+def test_a_repeated_command_is_counted_by_its_failures_and_its_output_is_kept(
+    tmp_path: Path,
+) -> None:
+    code = [sys.executable, "-c", SECOND_FAILS, str(tmp_path / "runs")]
+    logs = tmp_path / "logs"
+    done = run(tmp_path, "repeat", "--times", "3", "--load", "1", "--logs", str(logs), *code)
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "1 of 3 failed")
+    assert [log.read_text() for log in sorted(logs.iterdir())] == ["run 1\n", "run 2\n", "run 3\n"]
+
+
+def test_a_quota_limits_the_command_or_says_what_it_needs(tmp_path: Path) -> None:
+    """Whether a control group may be made depends on the machine; a silent full speed is wrong."""
+    busy = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.2: pass"]
+    arguments = ("repeat", "--times", "1", "--quota", "0.05", "--logs", str(tmp_path), *busy)
+    began = time.monotonic()
+    done = run(tmp_path, *arguments)
+    if done.returncode:
+        assert "--quota needs to make a control group" in done.stderr
+    else:
+        share = 0.2 / (time.monotonic() - began)
+        assert share < 0.1 * (os.cpu_count() or 1)
