@@ -29,21 +29,16 @@ import datetime
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import Protocol
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.journal import Lines, write_lines
 from celery_sqs_heartbeat.pipeline.making import MAKERS, NEEDS, Sources
 from celery_sqs_heartbeat.pipeline.schema import Table
 from celery_sqs_heartbeat.pipeline.segments import journal_days
-from celery_sqs_heartbeat.pipeline.tables.events import (
-    Rejected,
-    events_of,
-    read_lines,
-    rejects_of,
-)
+from celery_sqs_heartbeat.pipeline.tables.events import read_lines
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, between
 
 #: Days before and after a day that a message's other receives are looked for in.
@@ -55,16 +50,6 @@ _WRITES: Mapping[Table, Callable[[Days, int], Days]] = {
     schema.RECOVERIES: lambda run, back: run.grown(1 + back, 1),
     schema.RECOMMENDATIONS: lambda run, back: Days.of(run.last),
 }
-
-
-class Lines(Protocol):
-    """Gives a journal's lines, as `read_lines` does of one."""
-
-    def __call__(
-        self, first: datetime.date, last: datetime.date, *, strict: bool = False
-    ) -> DataFrame:
-        """Return those of the days, and of one more on either side."""
-        ...
 
 
 def take_in(
@@ -136,33 +121,3 @@ def write_tables(
                 writes[table] = threads.submit(write, table, needed)
     for done in writes.values():
         done.result()
-
-
-def write_lines(
-    warehouse: Warehouse, lines: Lines, run: Days, progress: Callable[[str], None]
-) -> None:
-    """Write `events` and `rejects`.
-
-    Nearly always every line is an event, and no segment torn. Then one read in full will do: it
-    is strict, and counts. Else the segments are read again, as far as they can be.
-    """
-    around = run.grown(1, 1)
-    rejected = Rejected()
-    progress("events")
-    try:
-        events = events_of(lines(around.first, around.last, strict=True), rejected)
-        warehouse.write(schema.EVENTS, events, around.first, around.last)
-        is_clean = rejected.count() == 0
-    except Exception as error:
-        # Spark has no class for it: it comes as an error of the JVM's, or of a remote one's.
-        if "FAILED_READ_FILE" not in str(error):
-            raise
-        progress("events, without what can't be read")
-        events = events_of(lines(around.first, around.last))
-        warehouse.write(schema.EVENTS, events, around.first, around.last)
-        is_clean = False
-    rejects = warehouse.nothing(schema.REJECTS)
-    if not is_clean:
-        progress("rejects")
-        rejects = rejects_of(lines(run.first, run.last))
-    warehouse.write(schema.REJECTS, rejects, run.first, run.last)

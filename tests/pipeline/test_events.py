@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.journal.events import WORKER_STARTED, Record, WorkerStarted
@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.jobs import write_lines
+from celery_sqs_heartbeat.pipeline.journal import READS, write_lines
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, REJECTS
 from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines, rejects_of
 from celery_sqs_heartbeat.pipeline.tables.numbering import folders_with_copies, workers_in
@@ -141,6 +141,34 @@ def test_a_job_writes_what_can_be_read_and_counts_the_rest(
         rejects(spark, journal)
     )
     assert bool(found) == (harm != "none") == (told != ["events"])
+
+
+@pytest.mark.parametrize("closed", [1, READS - 1, READS])
+def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
+    spark: SparkSession, tmp_path: Path, closed: int
+) -> None:
+    """Only where one is closed at each read, the job goes on without it."""
+    journal, days, told = tmp_path / "journal", Days.of(FIRST), []
+    for number, line in enumerate(lines(READS)):
+        put(journal, f"seg-{number}.jsonl.open", encoded([line]))
+    open_ones = sorted(journal.rglob("*.open"))[:closed]
+
+    def read_while_one_is_closed(*args: Any, **kwargs: Any) -> DataFrame:
+        frame_of_lines = read_lines(spark, str(journal), *args, **kwargs)
+        if open_ones:
+            path = open_ones.pop()
+            path.with_suffix(".zst").write_bytes(frame(path.read_bytes()))
+            path.unlink()
+        return frame_of_lines
+
+    warehouse = Warehouse(spark, str(tmp_path / "tables"))
+    write_lines(warehouse, read_while_one_is_closed, days, told.append)
+    written = warehouse.read(EVENTS)
+    assert sorted(row["seq"] for row in written.collect()) == [*range(1, READS + 1)]
+    assert told.count("events again, as a worker closed a segment meanwhile") == min(
+        closed, READS - 1
+    )
+    assert warehouse.read(REJECTS).isEmpty()
 
 
 @pytest.mark.parametrize(

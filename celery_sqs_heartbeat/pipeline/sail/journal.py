@@ -96,7 +96,7 @@ def write_lines(
     run: Days,
     progress: Callable[[str], None],
 ) -> None:
-    """Write `events` and `rejects`, as the function of that name in `jobs` does.
+    """Write `events` and `rejects`, as the function of that name for Spark does.
 
     Nearly always every line is an event, there once, by a clock that is right. So the lines are
     written as they are, and looked at after that, which takes a tenth of a second for a million.

@@ -59,7 +59,8 @@ def read_lines(
         journal: A folder, or a URL that Spark can read: `file:`, `s3a:`, or `s3:` for that.
         first: The first day that is wanted; None for all.
         last: The last one.
-        strict: Let a torn segment fail the job, which spares to unpack all of them twice.
+        strict: Let a torn segment fail the job, which spares to unpack all of them twice, and one
+            that its worker closes meanwhile: it is there under another name then.
 
     Raises:
         PipelineError: There is no such journal.
@@ -125,7 +126,7 @@ def _read_json(spark: SparkSession, path: str, *, strict: bool) -> DataFrame:
         .option("mode", "PERMISSIVE")
         .option("columnNameOfCorruptRecord", CORRUPT)
         .option("ignoreCorruptFiles", str(not strict).lower())
-        .option("ignoreMissingFiles", "true")
+        .option("ignoreMissingFiles", str(not strict).lower())
         .option("pathGlobFilter", ANY_SEGMENT)
         .json(path)
         .select(
