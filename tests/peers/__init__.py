@@ -1,1 +1,9 @@
-"""Celery's and kombu's own tests, with our worker and our channel in place of theirs."""
+"""Celery's and kombu's own tests, with our worker and our channel in place of theirs.
+
+- Ours runs a suite whole. Stock runs only what did not pass with ours (`judging`).
+- Celery's suite mostly waits, so some processes share it, each with an SQS and a Redis of its own.
+  Each claims the next test when it is done with one (`plugins.claims`).
+- The suites run side by side.
+- What can tell nothing of ours is left out, with the reason in the table (`suites`).
+- boto3 reads its data files once a process, not once a client (`plugins.models`).
+"""

@@ -1,4 +1,4 @@
-"""What a suite's outcomes with ours say, beside those with stock."""
+"""What a suite's outcomes with ours say, beside those with stock of what did not pass with ours."""
 
 from __future__ import annotations
 
@@ -44,45 +44,53 @@ class Comparison:
     """Both outcomes of a suite, test by test.
 
     Attributes:
+        ours: How many tests were run with ours.
+        passed: How many of them passed.
+        stock: How many were run with stock: those that did not pass with ours.
         worse: Tests that pass with stock and not with ours, with what they say.
         meant: How many of them are differences that are known.
+        alike: Tests that pass with neither, with what became of them with ours.
         unused: Known differences that are not there any more.
     """
 
-    stock: int
     ours: int
+    passed: int
+    stock: int
     worse: Mapping[str, Result]
     meant: int
+    alike: Mapping[str, Result]
     unused: Sequence[Known]
 
     @property
     def is_good(self) -> bool:
         """Whether every test that passes with stock passes with ours, or is known not to."""
-        return self.stock > 0 and not self.worse and not self.unused
+        return self.passed > 0 and not self.worse and not self.unused
+
+
+def passed(results: Mapping[str, Result]) -> set[str]:
+    """Return the tests that passed."""
+    return {test for test, result in results.items() if result.outcome == PASSED}
 
 
 def compare(
     stock: Mapping[str, Result], ours: Mapping[str, Result], known: Sequence[Known] = ()
 ) -> Comparison:
-    """Compare a suite's outcomes."""
-    failing = {
-        test: ours.get(test, MISSING)
-        for test, result in stock.items()
-        if result.outcome == PASSED and ours.get(test, MISSING).outcome != PASSED
-    }
+    """Compare a suite's outcomes. What passed with ours need not have been run with stock."""
+    good = passed(ours)
+    failing = {test: ours.get(test, MISSING) for test in stock if test not in good}
+    failing |= {test: result for test, result in ours.items() if test not in good}
+    lost = {test: failing[test] for test in passed(stock) - good}
     excuses = {
         test: excuse
-        for test, result in failing.items()
+        for test, result in lost.items()
         if (excuse := next((each for each in known if each.excuses(test, result)), None))
     }
     return Comparison(
-        stock=_passed(stock),
-        ours=_passed(ours),
-        worse={test: result for test, result in failing.items() if test not in excuses},
+        ours=len(ours),
+        passed=len(good),
+        stock=len(stock),
+        worse={test: result for test, result in lost.items() if test not in excuses},
         meant=len(excuses),
+        alike={test: result for test, result in failing.items() if test not in lost},
         unused=[each for each in known if each not in excuses.values()],
     )
-
-
-def _passed(results: Mapping[str, Result]) -> int:
-    return sum(result.outcome == PASSED for result in results.values())

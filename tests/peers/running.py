@@ -7,45 +7,79 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.peers.backend import RedisServer
 from tests.peers.comparing import Result
-from tests.peers.suites import Suite
+from tests.peers.suites import PLUGINS, Suite
 from tests.support.environment import SAFE_ENV
 from tests.support.servers import MinistackServer
 
 ROOT = Path(__file__).parents[2]
 #: Of one test, in seconds: one that hangs is a failure.
 TIMEOUT = 300
-#: pytest's exit codes of a run that came to its end: all passed, some failed.
-_CAME_TO_AN_END = (0, 1)
+#: pytest's exit codes of a run that came to its end: all passed, some failed, none was to be run.
+_CAME_TO_AN_END = (0, 1, 5)
 
 #: Celery's tests start `celery` by its name.
 _PATH = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 def run(
-    suite: Suite, folder: Path, log: Path, plugins: Sequence[str], tests: Sequence[str] = ()
+    suite: Suite,
+    folder: Path,
+    log: Path,
+    plugins: Sequence[str],
+    *,
+    without: Collection[str] = (),
+    shards: int = 1,
 ) -> dict[str, Result]:
-    """Run a suite's tests, or some of them, and return what became of each.
+    """Run a suite's tests and return what became of each.
 
     Args:
         folder: Where its tests are.
-        log: Takes what pytest writes.
+        log: Takes what pytest writes; with more than one process, each has a log beside it.
         plugins: The pytest plugins of this run.
+        without: The ids of tests to leave out.
+        shards: How many processes share the tests, each with servers of its own.
 
     Raises:
         RuntimeError: The run did not come to its end.
     """
+    if suite.on_sqs:
+        _configure(folder)
+    with TemporaryDirectory() as claims, ThreadPoolExecutor(shards) as side_by_side:
+        left_out = Path(claims, "without.json")
+        left_out.write_text(json.dumps(sorted(without)))
+        env = {"PEERS_CLAIMS": claims, "PEERS_WITHOUT": str(left_out)}
+        logs = [log.with_stem(f"{log.stem}-{n}") for n in range(shards)] if shards > 1 else [log]
+        parts = [side_by_side.submit(_run, suite, folder, each, plugins, env) for each in logs]
+        return {test: result for part in parts for test, result in part.result().items()}
+
+
+def _run(
+    suite: Suite, folder: Path, log: Path, plugins: Sequence[str], env: Mapping[str, str]
+) -> dict[str, Result]:
+    """Run what this process claims."""
     outcomes = log.with_suffix(".json")
     outcomes.unlink(missing_ok=True)
-    with servers(suite, folder, log) as env, log.open("w") as writing:
+    with servers(suite, log) as served, log.open("w") as writing:
         done = subprocess.run(
-            [*_command(suite, plugins), *(tests or suite.paths)],
+            [*_command(suite, plugins), *suite.paths],
             cwd=folder,
-            env={**os.environ, **SAFE_ENV, **env, "PATH": _PATH, "PEERS_OUTCOMES": str(outcomes)},
+            env={
+                **os.environ,
+                **SAFE_ENV,
+                **env,
+                **served,
+                "PATH": _PATH,
+                "PYTHONPATH": str(ROOT),
+                "PYTEST_TIMEOUT": str(TIMEOUT),
+                "PEERS_OUTCOMES": str(outcomes),
+            },
             stdin=subprocess.DEVNULL,
             stdout=writing,
             stderr=subprocess.STDOUT,
@@ -60,9 +94,10 @@ def run(
 def _command(suite: Suite, plugins: Sequence[str]) -> list[str]:
     # Native tracebacks: pytest's own parse the sources, on which Python 3.11 fails where the
     # stack is deep ("AST constructor recursion depth mismatch"), and the whole run ends.
-    pytest = [sys.executable, "-m", "pytest", "-v", "--tb=native", "--timeout", str(TIMEOUT)]
+    pytest = [sys.executable, "-m", "pytest", "-v", "--tb=native"]
+    always = (f"{PLUGINS}.{name}" for name in ("outcomes", "without", "claims", "models"))
     # Tests that fail are run again by us, and only those.
-    loaded = ("no:cacheprovider", "no:rerunfailures", "tests.peers.plugins.outcomes", *plugins)
+    loaded = ("no:cacheprovider", "no:rerunfailures", *always, *plugins)
     return [
         *pytest,
         *(argument for plugin in loaded for argument in ("-p", plugin)),
@@ -70,30 +105,32 @@ def _command(suite: Suite, plugins: Sequence[str]) -> list[str]:
     ]
 
 
-@contextlib.contextmanager
-def servers(suite: Suite, folder: Path, run_log: Path) -> Iterator[Mapping[str, str]]:
-    """Serve what a suite needs, new for each run; yield its environment variables."""
-    env = {"PYTHONPATH": str(ROOT)}
-    if not suite.on_sqs:
-        yield env
-        return
+def _configure(folder: Path) -> None:
+    """Write what Celery's conftest reads, from the one folder of all processes."""
     options = {
         "region": "us-east-1",
         "is_secure": False,
         "wait_time_seconds": 1,
         "polling_interval": 0.1,
     }
+    config = folder / "integration-tests-config.json"
+    config.write_text(json.dumps({"broker_transport_options": options}))
+
+
+@contextlib.contextmanager
+def servers(suite: Suite, run_log: Path) -> Iterator[Mapping[str, str]]:
+    """Serve what a suite needs, new for each process; yield its environment variables."""
+    if not suite.on_sqs:
+        yield {}
+        return
 
     def log(name: str) -> Path:
         return run_log.with_suffix(f".{name}.log")
 
-    # Celery's conftest reads it.
-    config = folder / "integration-tests-config.json"
-    config.write_text(json.dumps({"broker_transport_options": options}))
     sqs, redis = MinistackServer(log("ministack")), RedisServer(log("redis"))
     with sqs, redis:
         yield {
-            **env,
+            "PEERS_SQS": sqs.url,
             "TEST_BROKER": sqs.broker_url,
             "TEST_BACKEND": redis.url,
             "REDIS_HOST": "127.0.0.1",

@@ -44,7 +44,7 @@ def test_what_passes_with_stock_must_pass_with_ours(
 def test_a_known_difference_excuses_its_tests_for_its_reason_only(
     test: str, result: Result, is_meant: bool
 ) -> None:
-    comparison = compare({test: GOOD}, {test: result}, [META])
+    comparison = compare({test: GOOD}, {"z": GOOD, test: result}, [META])
     assert comparison.is_good is is_meant
     assert comparison.meant == is_meant
     assert (test in comparison.worse) is not is_meant
@@ -60,6 +60,29 @@ def test_a_suite_that_runs_nothing_proves_nothing() -> None:
     assert not compare({}, {}).is_good
 
 
-def test_what_passed_is_counted() -> None:
-    comparison = compare({"a": GOOD, "b": BAD}, {"a": GOOD, "b": GOOD})
-    assert (comparison.stock, comparison.ours) == (1, 2)
+def test_a_suite_in_which_nothing_passes_proves_nothing() -> None:
+    assert not compare({"a": BAD}, {"a": BAD}).is_good
+
+
+def test_what_passes_with_ours_needs_no_run_with_stock() -> None:
+    comparison = compare({}, {"a": GOOD})
+    assert comparison.is_good
+    assert (comparison.ours, comparison.passed, comparison.stock) == (1, 1, 0)
+
+
+def test_what_was_run_and_what_passed_is_counted() -> None:
+    comparison = compare({"b": BAD, "c": GOOD}, {"a": GOOD, "b": BAD, "c": OTHER})
+    assert (comparison.ours, comparison.passed, comparison.stock) == (3, 1, 2)
+
+
+@pytest.mark.parametrize("with_stock", [BAD, SKIPPED, None])
+@pytest.mark.parametrize("with_ours", [BAD, SKIPPED])
+def test_what_passes_with_neither_is_listed(with_stock: Result | None, with_ours: Result) -> None:
+    stock = {"b": with_stock} if with_stock else {}
+    comparison = compare(stock, {"a": GOOD, "b": with_ours})
+    assert comparison.alike == {"b": with_ours}
+    assert comparison.is_good
+
+
+def test_what_only_stock_has_and_fails_is_listed() -> None:
+    assert compare({"b": BAD}, {"a": GOOD}).alike == {"b": MISSING}

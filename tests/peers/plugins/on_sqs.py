@@ -5,18 +5,25 @@ What their manager asks the worker by broadcast, it asks the queue, or by a task
 
 from __future__ import annotations
 
+import os
 import time
+from functools import cache
 from typing import Any
 
+import pytest
 from celery.contrib.testing.manager import ManagerMixin
 from celery.contrib.testing.tasks import ping
 from celery.result import allow_join_result
+
+from tests.support.clients import sqs_client
 
 #: A task that is left over by a test, one with a far ETA say, is waited for so long, in seconds.
 _IDLE_WITHIN = 5.0
 _POLL = 0.1
 #: For the answer of a worker that is busy, in seconds.
 _PING_SECONDS = 20.0
+#: For the worker's start, and for its end, in seconds.
+_WORKER_SECONDS = 60.0
 
 
 class _Inspect:
@@ -38,21 +45,33 @@ def _inspect(self: ManagerMixin, timeout: float = 0.0) -> _Inspect:
     return _Inspect()
 
 
+@pytest.fixture(scope="session")
+def celery_worker_parameters() -> dict[str, float]:
+    """Wait longer for the worker's start and end than Celery does: others may be busy."""
+    return {"ping_task_timeout": _WORKER_SECONDS, "shutdown_timeout": _WORKER_SECONDS}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def running_worker(celery_session_worker: Any) -> None:
+    """Start the worker: some tests count on those before them to have done so."""
+
+
+@cache
+def _client() -> Any:
+    return sqs_client(os.environ["PEERS_SQS"])
+
+
 def _wait_until_idle(self: ManagerMixin) -> None:
     """Wait for the queue to be empty; then purge it. Celery asks the worker by broadcast."""
-    queue = self.app.conf.task_default_queue
+    url = _client().get_queue_url(QueueName=self.app.conf.task_default_queue)["QueueUrl"]
+    names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
     deadline = time.monotonic() + _IDLE_WITHIN
-    with self.app.connection_for_write() as connection:
-        channel = connection.default_channel
-        url = channel._new_queue(queue)
-        client = channel.sqs(queue=queue)
-        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
-        while time.monotonic() < deadline:
-            counts = client.get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
-            if not any(int(count) for count in counts.values()):
-                return
-            time.sleep(_POLL)
-        client.purge_queue(QueueUrl=url)
+    while time.monotonic() < deadline:
+        counts = _client().get_queue_attributes(QueueUrl=url, AttributeNames=names)["Attributes"]
+        if not any(int(count) for count in counts.values()):
+            return
+        time.sleep(_POLL)
+    _client().purge_queue(QueueUrl=url)
 
 
 ManagerMixin.wait_until_idle = _wait_until_idle

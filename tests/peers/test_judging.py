@@ -1,0 +1,109 @@
+"""A small suite, judged as those of other projects are: in pytest processes of its own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.peers.__main__ import table
+from tests.peers.judging import judge
+from tests.peers.plugins.claims import claimed
+from tests.peers.suites import Suite
+
+#: Its plugin in the place of ours. pytest finds it in the folder of the suite.
+PLUGIN = """
+import os
+os.environ["WITH"] = "ours"
+"""
+TESTS = """
+import os
+from pathlib import Path
+
+import pytest
+
+OURS = os.environ.get("WITH") == "ours"
+
+@pytest.fixture(autouse=True)
+def noted(request):
+    before = Path("ran").read_text() if Path("ran").exists() else ""
+    with open("ran", "a") as ran:
+        ran.write(f"{'ours' if OURS else 'stock'} {request.node.name}\\n")
+    return before
+
+def test_good():
+    pass
+
+def test_good_too():
+    pass
+
+def test_broken():
+    raise ValueError
+
+def test_lost():
+    assert not OURS
+
+def test_no_more_run():
+    if OURS:
+        pytest.skip("ours can't")
+
+def test_races(noted):
+    assert not OURS or "ours test_races" in noted
+
+if not OURS:
+    def test_not_even_there():
+        pass
+"""
+AT = "t/test_it.py::"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the suite."""
+    # None of this project's plugins is wanted there; they take long to import.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    folder = tmp_path / "suite"
+    (folder / "t").mkdir(parents=True)
+    (folder / "pytest.ini").touch()
+    (folder / "t" / "test_it.py").write_text(TESTS)
+    (folder / "in_the_place_of_ours.py").write_text(PLUGIN)
+    return folder
+
+
+def test_only_what_does_not_pass_with_ours_is_run_with_stock(folder: Path) -> None:
+    suite = Suite(
+        name="small", package="none", paths=("t",), ours=("in_the_place_of_ours",), shards=2
+    )
+    said: list[str] = []
+    judged = judge(suite, folder, folder.parent, said.append)
+    assert set(judged.worse) == {f"{AT}test_{n}" for n in ("lost", "no_more_run", "not_even_there")}
+    assert set(judged.alike) == {f"{AT}test_broken"}
+    # What passed at last, did so with ours.
+    assert (judged.ours, judged.passed, judged.stock) == (6, 3, 5)
+    assert Counter((folder / "ran").read_text().splitlines()) == {
+        "ours test_good": 1,
+        "ours test_good_too": 1,
+        "ours test_broken": 1,
+        "stock test_broken": 1,
+        "ours test_lost": 3,
+        "stock test_lost": 1,
+        "ours test_no_more_run": 3,
+        "stock test_no_more_run": 1,
+        "ours test_races": 2,
+        "stock test_races": 1,
+        "stock test_not_even_there": 1,
+    }
+    assert not judged.is_good
+    lines = list(table([(suite, judged)]))
+    assert lines[1].split() == ["small", "6", "3", "5", "1", "0", "3"]
+    assert f"alike, failed: small: {AT}test_broken" in lines
+    assert any(line.startswith(f"WORSE: small: {AT}test_no_more_run") for line in lines)
+
+
+def test_each_test_is_claimed_once(tmp_path: Path) -> None:
+    one, other = claimed("abcd", tmp_path), claimed("abcd", tmp_path)
+    taken = [next(one), next(other), next(other), *one]
+    assert taken == ["a", "b", "c", "d"]
+    assert list(other) == []
