@@ -115,8 +115,9 @@ test-deep: $(VENV)/test.stamp
 test-more: $(VENV)/test.stamp
 	$(RUN) $(PYTEST) $(REPORT) $(SPREAD) 3 $(REST) $(WORKERS) $(SERVERS)
 
+# One process: it asks all servers side by side (tests/conformance/servers/lanes.py).
 test-conformance: $(VENV)/test.stamp
-	$(RUN) $(PYTEST) $(REPORT) $(SPREAD) 2 $(CONFORMANCE)
+	$(RUN) $(PYTEST) $(REPORT) $(CONFORMANCE)
 
 # The seed is fixed here. Random ones are for `make soak`: no build is to depend on one.
 test-soak: $(VENV)/test.stamp
