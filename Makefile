@@ -17,7 +17,7 @@ BEHIND := nice -n 10
 # Each group has servers, ports and files of its own.
 GROUPS := test-core test-servers test-workers test-pipeline
 # What those leave out. Together they cover tests/, whatever is added to it.
-MORE_GROUPS := test-peers test-more test-pythons test-oldest test-deep test-spark test-soak test-conformance test-sail test-batches
+MORE_GROUPS := test-peers test-more test-pythons test-oldest test-spark test-soak test-conformance test-sail test-batches
 SERVERS := tests/integration tests/operating
 CONFORMANCE := tests/conformance/servers
 SOAK := tests/soak/test_soak.py
@@ -32,7 +32,7 @@ SPREAD := --dist worksteal --numprocesses
 RUN = $(BIN)/python -m tests.running run $@
 REPORT = --junitxml build/costs/$@.xml
 
-.PHONY: help demo fleet test $(GROUPS) test-all $(MORE_GROUPS) test-quick lint docs soak simulate benchmark clean
+.PHONY: help demo fleet test $(GROUPS) test-all $(MORE_GROUPS) test-quick test-deep lint docs soak simulate benchmark clean
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -90,11 +90,11 @@ test: $(VENV)/test.stamp  ## Check and test what the README promises (five minut
 	@echo 'All passed. Next: make test-all, for what this leaves out (half an hour), or make demo.'
 
 test-all: $(VENV)/test.stamp  ## Run what `make test` leaves out (half an hour)
-	@echo 'The rest, side by side: more of the core and of real workers, a soak, the oldest Celery, every Python here,'
+	@echo 'The rest, side by side: more of real workers, a soak, the oldest Celery, every Python here,'
 	@echo 'other servers, Sail, Spark on a cluster, and the suites of Celery and kombu. About half an hour on two cores.'
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(MORE_GROUPS)
 	@$(BIN)/python -m tests.running costs $(MORE_GROUPS)
-	@echo 'All passed. Next: make soak and make simulate, for as long as you like, with random seeds.'
+	@echo 'All passed. Next: make soak and make simulate, for as long as you like, with random seeds; make test-deep.'
 
 test-core: $(VENV)/test.stamp
 	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(USUAL) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE) $(SAIL))
@@ -107,10 +107,6 @@ test-workers: $(VENV)/test.stamp
 
 test-pipeline: $(VENV)/test.stamp
 	$(RUN) $(PYTEST) $(REPORT) $(USUAL) $(PIPELINE)
-
-# More examples and hours of the same.
-test-deep: $(VENV)/test.stamp
-	THOROUGH=1 $(BEHIND) $(RUN) $(PYTEST) $(REPORT) tests/model tests/fuzz tests/simulation
 
 test-more: $(VENV)/test.stamp
 	$(RUN) $(PYTEST) $(REPORT) $(SPREAD) 3 $(REST) $(WORKERS) $(SERVERS)
@@ -150,6 +146,9 @@ soak: $(VENV)/test.stamp  ## Harm real workers for SOAK_SECONDS (60) and account
 
 simulate: $(VENV)/test.stamp  ## Simulate HOURS worker-hours of everything that can go wrong
 	$(BIN)/python -m tests.simulation --hours $(HOURS)
+
+test-deep: $(VENV)/test.stamp  ## Try several times as many examples of the models and of fuzzing
+	THOROUGH=1 $(PYTEST) $(SPREAD) 2 tests/model tests/fuzz
 
 benchmark: $(VENV)/test.stamp  ## Compare throughput with a stock worker, side by side
 	$(BIN)/python -m benchmarks.throughput

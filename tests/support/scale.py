@@ -1,10 +1,10 @@
-"""How much is tried of what never ends: a little in `make test`, more in `make test-all`."""
+"""How much is tried of what never ends: a little in `make test`, more in `make test-deep`."""
 
 from __future__ import annotations
 
 import os
 
-#: Set by `make test-all`.
+#: Set by `make test-deep`.
 THOROUGH = "THOROUGH" in os.environ
 
 
