@@ -6,8 +6,13 @@ import os
 
 #: Set by `make test-deep`.
 THOROUGH = "THOROUGH" in os.environ
+#: Set by `python -m tests.pythons`: each further Python has this share of the usual number to do.
+FEW_EXAMPLES = "FEW_EXAMPLES" in os.environ
+SHARE = 5
 
 
 def scaled(usual: int, thorough: int) -> int:
     """Return how many examples to try in this run."""
-    return thorough if THOROUGH else usual
+    if THOROUGH:
+        return thorough
+    return usual // SHARE if FEW_EXAMPLES else usual

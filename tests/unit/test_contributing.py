@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from tests.pythons import supported
+from tests.support.interpreters import supported
 from tests.support.markdown import ROOT, commands
 
 GUIDE = "CONTRIBUTING.md"

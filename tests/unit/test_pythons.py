@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests import pythons
+from tests.support import interpreters
 
 #: One that no machine has, so that none of this machine's is found.
 VERSION = "3.99"
@@ -71,19 +72,24 @@ def test_a_python_is_found_where_it_runs_and_reports_its_version(
         path.write_text(f"#!/bin/sh\n{script}\n")
         path.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
-    assert pythons.find(VERSION) == (found and str(tmp_path / found))
+    assert interpreters.find(VERSION) == (found and str(tmp_path / found))
 
 
 def test_the_running_python_is_found() -> None:
-    assert pythons.find(pythons.RUNNING) == sys.executable
+    assert interpreters.find(interpreters.RUNNING) == sys.executable
 
 
 def test_the_supported_ones_are_those_of_the_classifiers() -> None:
     project = pythons.PROJECT.read_text()
-    assert "3.10" in pythons.supported(project)
-    assert pythons.supported(
+    assert "3.10" in interpreters.supported(project)
+    assert interpreters.supported(
         '"Programming Language :: Python :: 3",\n"Programming Language :: Python :: 3.14",'
     ) == ["3.14"]
+
+
+def test_what_is_run_and_what_is_left_out_exists() -> None:
+    paths = [path.removeprefix("--ignore=") for path in pythons.TESTS]
+    assert [path for path in paths if not (pythons.ROOT / path).exists()] == []
 
 
 ABSENT = "Python 3.14 is not on this machine: not run"
