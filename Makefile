@@ -120,7 +120,7 @@ test-soak: $(VENV)/test.stamp
 	SOAK_SEED=$${SOAK_SEED:-1} $(RUN) $(PYTEST) $(REPORT) $(SOAK)
 
 test-oldest: $(OLDEST_VENV)/test.stamp
-	$(RUN) $(OLDEST_VENV)/bin/python -m pytest $(REPORT) $(SPREAD) 2 -m oldest tests/integration $(WORKERS)
+	$(RUN) $(OLDEST_VENV)/bin/python -m pytest $(REPORT) -m oldest tests/integration $(WORKERS)
 
 test-batches: $(BATCHES_VENV)/test.stamp
 	$(RUN) $(BATCHES_VENV)/bin/python -m pytest $(REPORT) $(SPREAD) 2 -m 'batches or between' $(WORKERS)

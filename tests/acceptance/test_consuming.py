@@ -45,14 +45,13 @@ def test_a_freed_prefetch_slot_is_filled_without_waiting_for_the_polling_interva
         assert received - ended <= multiplier
 
 
-@pytest.mark.oldest
 @pytest.mark.parametrize(
     "fault",
     [
-        pytest.param(throttle(), id="throttled"),
+        pytest.param(throttle(), id="throttled", marks=pytest.mark.oldest),
         pytest.param(fail(), id="500"),
         pytest.param(fail(403, "AccessDenied"), id="denied for a moment"),
-        pytest.param(reset(), id="reset"),
+        pytest.param(reset(), id="reset", marks=pytest.mark.oldest),
     ],
 )
 def test_a_receive_that_fails_does_not_end_the_consuming(

@@ -13,8 +13,7 @@ from tests.acceptance.scene import VISIBILITY_TIMEOUT, Scene
 NewScene = Callable[..., Scene]
 
 
-@pytest.mark.oldest
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.oldest), "threads"])
 def test_a_killed_workers_message_comes_back_soon_after_its_last_extension(
     new_scene: NewScene, pool: str
 ) -> None:

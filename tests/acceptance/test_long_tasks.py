@@ -11,8 +11,6 @@ from tests.support.faults import fail, fail_entries
 
 TASKS = [f"t{number:02}" for number in range(12)]
 SECONDS = 10
-BOTH_POOLS = pytest.mark.parametrize("pool", ["prefork", "threads"])
-
 NewScene = Callable[..., Scene]
 
 
@@ -39,8 +37,7 @@ def test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often(
     stock.wait_until(lambda: len(stock.keys("start")) > len({*stock.keys("start")}))
 
 
-@pytest.mark.oldest
-@BOTH_POOLS
+@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.oldest), "threads"])
 def test_a_countdown_longer_than_the_visibility_timeout_runs_once(
     new_scene: NewScene, pool: str
 ) -> None:

@@ -29,7 +29,6 @@ def test_long_tasks_that_yield_run_once_each(new_scene: NewScene, pool: str) -> 
     assert scene.late_extensions() == []
 
 
-@pytest.mark.oldest
 @GREEN_POOLS
 def test_a_task_that_never_yields_is_extended_while_it_runs(new_scene: NewScene, pool: str) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "20"})
@@ -49,7 +48,7 @@ def test_a_task_that_never_yields_is_extended_while_it_runs(new_scene: NewScene,
     assert scene.keys("start") == ["spins", "yields"]
 
 
-@GREEN_POOLS
+@pytest.mark.parametrize("pool", ["gevent", pytest.param("eventlet", marks=pytest.mark.oldest)])
 def test_what_fails_is_released(new_scene: NewScene, pool: str) -> None:
     scene = new_scene(max_receive_count=3, attributes=LONG)
     scene.worker("-c", "10", "-P", pool)
@@ -59,8 +58,7 @@ def test_what_fails_is_released(new_scene: NewScene, pool: str) -> None:
     assert scene.keys("start") == ["a", "a", "a"]
 
 
-@pytest.mark.oldest
-@GREEN_POOLS
+@pytest.mark.parametrize("pool", [pytest.param("gevent", marks=pytest.mark.oldest), "eventlet"])
 def test_a_task_that_runs_at_a_warm_shutdown_is_kept_and_deleted(
     new_scene: NewScene, pool: str
 ) -> None:

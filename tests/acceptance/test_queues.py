@@ -81,8 +81,7 @@ def test_a_queue_added_at_run_time_is_kept_and_its_running_task_also_after_it_is
     assert scene.keys("start") == ["a", "b", "c"]
 
 
-@pytest.mark.oldest
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
+@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.oldest), "solo"])
 def test_tasks_run_once_though_the_queues_timeout_is_lowered_below_their_run_time(
     new_scene: NewScene, pool: str
 ) -> None:
@@ -100,7 +99,6 @@ def test_tasks_run_once_though_the_queues_timeout_is_lowered_below_their_run_tim
     assert asked_of_receives(scene) == {120}
 
 
-@pytest.mark.oldest
 def test_a_worker_goes_on_where_its_threshold_does_not_fit_the_queue_any_more(
     new_scene: NewScene, tmp_path: Path
 ) -> None:

@@ -19,8 +19,7 @@ def break_connection(tmp_path: Path) -> Path:
     return tmp_path / "break"
 
 
-@pytest.mark.oldest
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.oldest), "threads"])
 def test_a_task_that_runs_through_a_reconnect_runs_once(
     new_scene: NewScene, break_connection: Path, pool: str
 ) -> None:

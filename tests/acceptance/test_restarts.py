@@ -46,7 +46,6 @@ def test_a_pool_restart_keeps_what_runs_and_what_waits(new_scene: NewScene) -> N
     assert old.isdisjoint(note.pid for note in scene.notes("start") if note.key in waiting)
 
 
-@pytest.mark.oldest
 def test_a_hangup_gives_back_what_waits_and_the_restarted_worker_runs_it(
     new_scene: NewScene, tmp_path: Path
 ) -> None:

@@ -16,8 +16,7 @@ NewScene = Callable[..., Scene]
 STATUS = {"sqs_heartbeat_status": "127.0.0.1:0"}
 
 
-@pytest.mark.oldest
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
+@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.oldest), "solo"])
 def test_a_queue_is_polled_again_after_a_poll_that_is_never_answered(
     new_scene: NewScene, pool: str
 ) -> None:

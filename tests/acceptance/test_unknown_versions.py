@@ -10,7 +10,7 @@ import pytest
 from tests.acceptance.scene import Scene
 from tests.support.workers import ProcessWorker
 
-pytestmark = [pytest.mark.oldest, pytest.mark.fresh]
+pytestmark = pytest.mark.fresh
 NewScene = Callable[..., Scene]
 RENAMED = "tests.acceptance.renamed"
 
@@ -27,6 +27,7 @@ def start(scene: Scene, how: str, *args: str) -> ProcessWorker:
     )
 
 
+@pytest.mark.oldest
 def test_a_worker_does_not_start_where_names_that_it_overrides_and_imports_are_gone(
     new_scene: NewScene,
 ) -> None:
@@ -43,6 +44,7 @@ def test_a_worker_does_not_start_where_names_that_it_overrides_and_imports_are_g
     assert scene.proxy.calls("ReceiveMessage") == []
 
 
+@pytest.mark.oldest
 def test_it_starts_there_without_the_heartbeat(new_scene: NewScene) -> None:
     scene = new_scene()
     scene.send("work", "a")
@@ -51,7 +53,7 @@ def test_it_starts_there_without_the_heartbeat(new_scene: NewScene) -> None:
     assert "sqs-heartbeat:" not in worker.logs()
 
 
-@pytest.mark.parametrize("pool", ["prefork", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", pytest.param("solo", marks=pytest.mark.oldest)])
 def test_messages_that_kombu_delivers_past_the_leases_are_an_error_once_a_queue(
     new_scene: NewScene, pool: str
 ) -> None:
@@ -69,6 +71,7 @@ def test_messages_that_kombu_delivers_past_the_leases_are_an_error_once_a_queue(
     assert "task tests.acceptance.proj.work[" in line
 
 
+@pytest.mark.oldest
 def test_a_worker_with_leases_reports_none_missing(new_scene: NewScene) -> None:
     scene = new_scene()
     worker = scene.worker("-c", "1")

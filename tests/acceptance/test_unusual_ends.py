@@ -17,11 +17,14 @@ NewScene = Callable[..., Scene]
 
 #: One message for each process: a slot that is lost stops the worker.
 ONE_EACH = {"worker_prefetch_multiplier": 1}
+#: The green pools end tasks by the same code of Celery's as threads.
+ON_THE_OLDEST = [
+    pytest.param(pool, marks=pytest.mark.oldest) for pool in ("threads", "prefork", "solo")
+]
 
 
-@pytest.mark.oldest
 @pytest.mark.between
-@pytest.mark.parametrize("pool", ["threads", "gevent", "eventlet", "prefork", "solo"])
+@pytest.mark.parametrize("pool", [*ON_THE_OLDEST, "gevent", "eventlet"])
 def test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free(
     new_scene: NewScene, pool: str
 ) -> None:
@@ -64,7 +67,6 @@ def test_a_message_that_nothing_will_settle_is_released_within_seconds(
     assert worker.logs().count("nothing will settle it any more: it is released") == 2 * len(ends)
 
 
-@pytest.mark.oldest
 def test_a_message_whose_job_a_pool_of_processes_forgot_comes_back_when_its_timeout_ends(
     new_scene: NewScene, tmp_path: Path
 ) -> None:
