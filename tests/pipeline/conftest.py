@@ -11,30 +11,20 @@ from pyspark.sql import SparkSession
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.options import SPARK
 from celery_sqs_heartbeat.pipeline.session import new_session
+from tests.pipeline.cheap import CHEAP, JAVA, JAVA_VARIABLE, SUBMIT_ARGS
 from tests.pipeline.journals import some_workers, write_all
-
-#: Rows are few, so what counts is planning and the number of tasks: nothing is compiled,
-#: nothing is planned again between stages, and nothing is kept for a UI.
-CHEAP = {
-    "spark.master": "local[1]",
-    "spark.default.parallelism": "1",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.ui.retainedExecutions": "1",
-    "spark.shuffle.compress": "false",
-    "spark.broadcast.compress": "false",
-    "spark.driver.memory": "1g",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Duser.timezone=UTC",
-}
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    session = new_session("tests", CHEAP)
-    yield session
-    session.stop()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(JAVA_VARIABLE, JAVA)
+        session = new_session("tests", CHEAP)
+        # Else a command that runs in this process gives the session settings of its own, which
+        # stay for all tests after it: 16 partitions where one will do.
+        patch.setenv("PYSPARK_SUBMIT_ARGS", SUBMIT_ARGS)
+        yield session
+        session.stop()
 
 
 @pytest.fixture(scope="session")

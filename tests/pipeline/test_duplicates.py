@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 from celery_sqs_heartbeat.pipeline.tables import evidence
 from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
@@ -73,95 +73,111 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
 ]
 
 
-@pytest.mark.parametrize("most_broadcast", [evidence.MOST_BROADCAST, 0])
-def test_the_first_rule_that_holds_names_the_cause(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, most_broadcast: int
-) -> None:
-    """All cases in one run, each a message and a first worker of its own.
+#: Planned after the last extension in time, and before the next receive, are but two of them.
+REFUSED = {"lat_us": 20_000, "err": "throttled"}
+CALLS = [
+    message("extension-failed", 9, **REFUSED),
+    message("lease-extended", 10, vt=30, slack_us=20 * SECOND, lat_us=20_000),
+    message("extension-failed", 30, **REFUSED),
+    message("extension-failed", 35, **REFUSED),
+    message("lease-extended", 48, vt=30, slack_us=-8 * SECOND, lat_us=20_000),
+    message("extension-failed", 49, **REFUSED),
+]
+HOURS = 12 * 3600
 
-    So it does where there are too many pairs to broadcast.
-    """
-    monkeypatch.setattr(evidence, "MOST_BROADCAST", most_broadcast)
-    attempts, events, workers = [], [message("task-started", 0, msg="other", dlv="other")], []
-    for number, (_, first, second, told) in enumerate(CASES):
-        own = {"msg": f"m{number}", "dlv": f"d{number}", "wid": f"w1-{number}"}
-        attempts += [
-            {**FIRST, **first, **own},
-            {**SECOND_RUN, **second, "msg": own["msg"], "dlv": f"{own['dlv']} again"},
-        ]
-        of_worker = {"wid": own["wid"]}
-        events += [{**each, **(own if "msg" in each else of_worker)} for each in told]
-        workers.append({"wid": own["wid"], "last_seen": at(200)})
-    frame = duplicates_of(
-        attempts_frame(spark, *attempts),
-        events_frame(spark, *events),
-        workers_frame(spark, *workers),
-    )
-    rows = frame.where("second_wid = 'w2'").select("msg", "cause", "evidence").collect()
-    assert {row.msg: row.cause for row in rows} == {
-        f"m{number}": cause for number, (cause, *_) in enumerate(CASES)
-    }
-    assert all(row.evidence for row in rows)
+#: Attempts and events. Each has a message and workers of its own, so one run is over all of them.
+SCENARIOS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
+    **{
+        f"case {number}": ([FIRST | first, SECOND_RUN | second], told)
+        for number, (_, first, second, told) in enumerate(CASES)
+    },
+    "calls": ([FIRST, SECOND_RUN | {"received": at(45), "started": at(45)}], CALLS),
+    "failed": (
+        [
+            FIRST
+            | {"ended_as": "released", "cause": "failed", "finished": at(30), "ended": at(30)},
+            SECOND_RUN,
+        ],
+        [],
+    ),
+    "overlap": ([FIRST, SECOND_RUN], []),
+    "hours": (
+        [
+            {**FIRST, **GONE, "vt": HOURS},
+            {
+                **SECOND_RUN,
+                "received": at(HOURS + 5),
+                "started": at(HOURS + 6),
+                "finished": None,
+            },
+        ],
+        [message("lease-extended", 1, vt=HOURS, slack_us=SECOND, lat_us=20_000)],
+    ),
+    "a thousand": (
+        [
+            {**FIRST, "dlv": f"d{n}", "rc": n, "wid": f"w{n}", "received": at(n), "started": at(n)}
+            for n in range(1, 1001)
+        ],
+        [],
+    ),
+}
+
+
+def _own(row: dict[str, Any], name: str) -> dict[str, Any]:
+    texts = {"wid": "w1", "msg": "m1", "dlv": "d1"} | row
+    return row | {key: f"{texts[key]}/{name}" for key in ("wid", "msg", "dlv")}
+
+
+@pytest.fixture(
+    scope="module", params=[evidence.MOST_BROADCAST, 0], ids=["broadcast", "too many to broadcast"]
+)
+def found(request: pytest.FixtureRequest, spark: SparkSession) -> dict[str, list[Row]]:
+    """Return the duplicates of each scenario."""
+    attempts = [_own(row, name) for name, (rows, _) in SCENARIOS.items() for row in rows]
+    events = [_own(row, name) for name, (_, rows) in SCENARIOS.items() for row in rows]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evidence, "MOST_BROADCAST", request.param)
+        frame = duplicates_of(
+            attempts_frame(spark, *attempts),
+            events_frame(spark, *events),
+            workers_frame(spark, {"last_seen": at(2 * HOURS)}),
+        )
+    rows: dict[str, list[Row]] = {name: [] for name in SCENARIOS}
+    for row in frame.collect():
+        rows[row.msg.partition("/")[2]].append(row)
+    return rows
+
+
+def test_the_first_rule_that_holds_names_the_cause(found: dict[str, list[Row]]) -> None:
+    for number, (cause, *_) in enumerate(CASES):
+        rows = [row for row in found[f"case {number}"] if row.second_wid.startswith("w2/")]
+        assert [row.cause for row in rows] == [cause]
+        assert rows[0].evidence
 
 
 def test_only_calls_since_the_last_extension_in_time_and_before_the_next_receive_count(
-    spark: SparkSession,
+    found: dict[str, list[Row]],
 ) -> None:
-    refused = {"lat_us": 20_000, "err": "throttled"}
-    events = events_frame(
-        spark,
-        message("extension-failed", 9, **refused),
-        message("lease-extended", 10, vt=30, slack_us=20 * SECOND, lat_us=20_000),
-        message("extension-failed", 30, **refused),
-        message("extension-failed", 35, **refused),
-        message("lease-extended", 48, vt=30, slack_us=-8 * SECOND, lat_us=20_000),
-        message("extension-failed", 49, **refused),
-    )
-    second = {**SECOND_RUN, "received": at(45), "started": at(45)}
-    workers = workers_frame(spark, {"last_seen": at(200)})
-    (row,) = duplicates_of(attempts_frame(spark, FIRST, second), events, workers).collect()
-    assert (row.cause, row.evidence) == (
-        "sqs-slow",
-        "2 calls refused since the last extension",
-    )
+    assert [(row.cause, row.evidence) for row in found["calls"]] == [
+        ("sqs-slow", "2 calls refused since the last extension")
+    ]
 
 
-def test_an_execution_after_one_that_failed_is_no_duplicate(spark: SparkSession) -> None:
-    failed = {"ended_as": "released", "cause": "failed", "finished": at(30), "ended": at(30)}
-    attempts = attempts_frame(spark, {**FIRST, **failed}, SECOND_RUN)
-    events = events_frame(spark, message("task-started", 0))
-    assert duplicates_of(attempts, events, workers_frame(spark, {"last_seen": at(200)})).isEmpty()
+def test_an_execution_after_one_that_failed_is_no_duplicate(found: dict[str, list[Row]]) -> None:
+    assert found["failed"] == []
 
 
-def test_the_overlap_is_the_time_in_which_both_ran(spark: SparkSession) -> None:
-    attempts = attempts_frame(spark, FIRST, SECOND_RUN)
-    events = events_frame(spark, message("task-started", 0))
-    row = duplicates_of(attempts, events, workers_frame(spark, {"last_seen": at(200)})).first()
-    assert row is not None
-    assert (row.overlap_us, row.both_succeeded) == (9 * SECOND, True)
+def test_the_overlap_is_the_time_in_which_both_ran(found: dict[str, list[Row]]) -> None:
+    assert [(row.overlap_us, row.both_succeeded) for row in found["overlap"]] == [
+        (9 * SECOND, True)
+    ]
 
 
-def test_a_timeout_of_twelve_hours_is_no_more_than_a_number(spark: SparkSession) -> None:
-    hours = 12 * 3600
-    attempts = attempts_frame(
-        spark,
-        {**FIRST, **GONE, "vt": hours},
-        {**SECOND_RUN, "received": at(hours + 5), "started": at(hours + 6), "finished": None},
-    )
-    extended = message("lease-extended", 1, vt=hours, slack_us=SECOND, lat_us=20_000)
-    frame = duplicates_of(
-        attempts, events_frame(spark, extended), workers_frame(spark, {"last_seen": at(2 * hours)})
-    )
-    assert [row.cause for row in frame.collect()] == ["died-while-running"]
+def test_a_timeout_of_twelve_hours_is_no_more_than_a_number(found: dict[str, list[Row]]) -> None:
+    assert [row.cause for row in found["hours"]] == ["died-while-running"]
 
 
 def test_a_message_received_a_thousand_times_is_one_pair_for_each_next_one(
-    spark: SparkSession,
+    found: dict[str, list[Row]],
 ) -> None:
-    rows = [
-        {**FIRST, "dlv": f"d{n}", "rc": n, "wid": f"w{n}", "received": at(n), "started": at(n)}
-        for n in range(1, 1001)
-    ]
-    events = events_frame(spark, message("task-started", 0))
-    workers = workers_frame(spark, {"last_seen": at(2000)})
-    assert duplicates_of(attempts_frame(spark, *rows), events, workers).count() == 999
+    assert len(found["a thousand"]) == 999

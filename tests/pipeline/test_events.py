@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 import zstandard
 from pyspark.sql import DataFrame, SparkSession
@@ -109,41 +110,52 @@ def test_what_is_no_event_is_counted_by_segment_and_reason(
     assert path["file"].startswith("dt=2026-03-14/worker=w1/seg-")
 
 
-HARMED = {
-    "a line": frame(b"what}\n"),
-    "a cut segment": frame(encoded(lines(300)))[:700],
+#: What a further segment holds, and what is told of it.
+HARMED: dict[str, tuple[bytes | None, list[str]]] = {
+    "none": (None, []),
+    "a line": (frame(b"what}\n"), ["corrupt line"]),
+    "a cut segment": (frame(encoded(lines(300)))[:700], ["torn segment"]),
 }
 
 
-@pytest.mark.parametrize("harm", ["none", *HARMED])
+@pytest.mark.parametrize("harm", HARMED)
 def test_a_job_writes_what_can_be_read_and_counts_the_rest(
     spark: SparkSession, tmp_path: Path, harm: str
 ) -> None:
     """A job reads a journal strictly first: whatever that meets, its tables tell all."""
     journal, tables = tmp_path / "journal", tmp_path / "tables"
-    good = encoded(lines(300))
-    put(journal, "seg-1.jsonl.zst", frame(good))
+    put(journal, "seg-1.jsonl.zst", frame(encoded(lines(300))))
     put(journal, "seg-2.jsonl.zst", frame(encoded(lines(2, "w2"))), "w2")
-    harmed = {
-        "a line": frame(b"what}\n"),
-        "a cut segment": frame(good)[:700],
-    }
-    if harm in harmed:
-        put(journal, "seg-3.jsonl.zst", harmed[harm])
-    days, told = Days.of(FIRST), []
+    harmed, reasons = HARMED[harm]
+    if harmed is not None:
+        put(journal, "seg-3.jsonl.zst", harmed)
+    told: list[str] = []
     warehouse = Warehouse(spark, str(tables))
-    write_lines(warehouse, partial(read_lines, spark, str(journal)), days, told.append)
-    events = warehouse.read(EVENTS).select("wid", "seq").collect()
-    assert sorted(map(tuple, events)) == numbers(spark, journal)
-    assert len(events) == 302
+    write_lines(warehouse, partial(read_lines, spark, str(journal)), Days.of(FIRST), told.append)
+    events = pyarrow.parquet.read_table(tables / EVENTS.name, columns=["wid", "seq"]).to_pylist()
+    expected = [("w1", n) for n in range(1, 301)] + [("w2", 1), ("w2", 2)]
+    assert sorted((row["wid"], row["seq"]) for row in events) == expected
     found = warehouse.read(REJECTS).collect()
-    assert {(Path(row["file"]).name, row["reason"], row["lines"]) for row in found} == (
-        rejects(spark, journal)
-    )
-    assert bool(found) == (harm != "none") == (told != ["events"])
+    assert [(Path(row["file"]).name, row["reason"], row["lines"]) for row in found] == [
+        ("seg-3.jsonl.zst", reason, 1) for reason in reasons
+    ]
+    assert bool(reasons) == (told != ["events"])
 
 
-@pytest.mark.parametrize("closed", [1, READS - 1, READS])
+#: By worker: the numbers of its lines, whether it is whole, and whether it has copies.
+NUMBERED: dict[str, tuple[list[int], bool, bool]] = {
+    "whole": ([1, 2, 3], True, False),
+    "mixed": ([7, 5, 6], True, False),
+    "copy": ([1, 2, 2, 3], False, True),
+    "gap": ([1, 2, 4], False, False),
+    "gap-copy": ([1, 2, 2, 4], False, True),
+    "gaps": ([1, 3, 3, 5, 3], False, True),
+    # Their sums are right.
+    "sums": ([1, 1, 4, 4, 5], False, True),
+}
+
+
+@pytest.mark.parametrize("closed", [1, READS])
 def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
     spark: SparkSession, tmp_path: Path, closed: int
 ) -> None:
@@ -171,33 +183,20 @@ def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
     assert warehouse.read(REJECTS).isEmpty()
 
 
-@pytest.mark.parametrize(
-    ("numbers_read", "is_whole", "has_copies"),
-    [
-        ([1, 2, 3], True, False),
-        ([7, 5, 6], True, False),
-        ([1, 2, 2, 3], False, True),
-        ([1, 2, 4], False, False),
-        ([1, 2, 2, 4], False, True),
-        ([1, 3, 3, 5, 3], False, True),
-        # Their sums are right.
-        ([1, 1, 4, 4, 5], False, True),
-    ],
-)
 def test_a_worker_is_whole_whose_numbers_are_each_there_once(
-    spark: SparkSession,
-    tmp_path: Path,
-    numbers_read: list[int],
-    is_whole: bool,
-    has_copies: bool,
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """And has copies where one is there twice, whatever else lacks."""
-    for place, number in enumerate(numbers_read):
-        put(tmp_path, f"seg-{place}.jsonl.open", encoded([lines(1)[0] | {"seq": number}]))
+    for wid, (numbers_read, _, _) in NUMBERED.items():
+        for place, number in enumerate(numbers_read):
+            line = lines(1, wid)[0] | {"seq": number}
+            put(tmp_path, f"seg-{place}.jsonl.open", encoded([line]), wid)
     all_lines = read_lines(spark, str(tmp_path))
-    (worker,) = workers_in(all_lines, lead())
-    assert (worker.is_whole, worker.folders) == (is_whole, {"w1"})
-    assert folders_with_copies(all_lines, [worker]) == (["w1"] if has_copies else [])
+    workers = workers_in(all_lines, lead())
+    found = {worker.wid: (worker.is_whole, worker.folders) for worker in workers}
+    assert found == {wid: (is_whole, {wid}) for wid, (_, is_whole, _) in NUMBERED.items()}
+    with_copies = [wid for wid, (_, _, has_copies) in NUMBERED.items() if has_copies]
+    assert sorted(folders_with_copies(all_lines, workers)) == sorted(with_copies)
 
 
 def test_a_missing_journal_is_an_error_that_names_it(spark: SparkSession, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.pipeline.options import SPARK
 from celery_sqs_heartbeat.pipeline.places import is_out_of_reach, spark_path
 from celery_sqs_heartbeat.pipeline.stream import start
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
-from tests.pipeline.journals import rows_in
+from tests.pipeline.journals import rows_in, some_workers, write_all
 from tests.support.s3 import BUCKET, serving, upload
 
 JOURNAL = f"s3://{BUCKET}/prod/eu"
@@ -30,18 +30,18 @@ def s3(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 def test_spark_on_one_machine_reads_it_as_if_it_were_a_folder(
-    spark: SparkSession, built: tuple[Path, Path], s3: Any, tmp_path: Path
+    spark: SparkSession, s3: Any, tmp_path: Path
 ) -> None:
-    journal, tables = built
+    journal = write_all(tmp_path / "journal", some_workers(1, days=1))
     upload(journal, "prod/eu")
     told: list[str] = []
-    engine = engine_of(SPARK)
-    run = engine.read_journal(spark, JOURNAL, str(tmp_path), progress=told.append)
-    assert run is not None
+    engine, near, far = engine_of(SPARK), tmp_path / "near", tmp_path / "far"
+    run = engine.read_journal(spark, JOURNAL, str(far), progress=told.append)
     assert "copying the journal from S3" in told
-    expected = rows_in(tables, [schema.EVENTS])
+    assert run == engine.read_journal(spark, str(journal), str(near))
+    expected = rows_in(near, [schema.EVENTS])
     assert expected[schema.EVENTS.name]
-    assert rows_in(tmp_path, [schema.EVENTS]) == expected
+    assert rows_in(far, [schema.EVENTS]) == expected
 
 
 def test_a_warehouse_on_s3_is_refused_on_one_machine_before_anything_is_read(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import Row, SparkSession
 
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
 from celery_sqs_heartbeat.pipeline.tables.recoveries import recoveries_of
@@ -43,28 +44,31 @@ CASES: list[tuple[str, dict[str, Any], int, int]] = [
 ]
 
 
-def test_what_was_promised_is_what_the_lease_had_left(spark: SparkSession) -> None:
-    attempts = []
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> dict[str, Row]:
+    """Return the recoveries, by message; that of `alone` is not received again."""
+    attempts = [{**FIRST, "ended_as": "abandoned", "msg": "alone"}]
     for number, (ended_as, first, _, _) in enumerate(CASES):
         own = {"msg": f"m{number}"}
         attempts += [{**FIRST, **first, "ended_as": ended_as, **own}, {**NEXT, **own}]
-    frame = recoveries_of(
-        attempts_frame(spark, *attempts), workers_frame(spark, {"last_seen": at(100)})
-    )
-    assert rows_of(frame, "msg", "next_wid", "recovery_us", "promised_us", "is_censored") == {
-        (f"m{number}", "w2", recovery * SECOND, promised * SECOND, False)
-        for number, (_, _, recovery, promised) in enumerate(CASES)
-    }
+    workers = workers_frame(spark, {"last_seen": at(100)})
+    rows = recoveries_of(attempts_frame(spark, *attempts), workers).collect()
+    assert len(rows) == len(CASES) + 1
+    return {row.msg: row for row in rows}
+
+
+def test_what_was_promised_is_what_the_lease_had_left(found: dict[str, Row]) -> None:
+    for number, (_, _, recovery, promised) in enumerate(CASES):
+        row = found[f"m{number}"]
+        assert (row.next_wid, row.is_censored) == ("w2", False)
+        assert (row.recovery_us, row.promised_us) == (recovery * SECOND, promised * SECOND)
 
 
 def test_one_that_is_not_received_again_is_censored_at_the_end_of_the_data(
-    spark: SparkSession,
+    found: dict[str, Row],
 ) -> None:
-    attempts = attempts_frame(spark, {**FIRST, "ended_as": "abandoned"})
-    frame = recoveries_of(attempts, workers_frame(spark, {"last_seen": at(100)}))
-    assert rows_of(frame, "next_received", "recovery_us", "is_censored") == {
-        (None, 90 * SECOND, True)
-    }
+    row = found["alone"]
+    assert (row.next_received, row.recovery_us, row.is_censored) == (None, 90 * SECOND, True)
 
 
 def test_a_release_promises_the_delay_that_it_asked_for(spark: SparkSession) -> None:
