@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,9 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.sail.session import new_session
 from fleet.making import JOURNAL, make_fleet
+from tests.pipeline.cheap import JAVA, JAVA_VARIABLE
 from tests.pipeline.test_fleet import mangle
+from tests.sail.spark import MADE
 from tests.support.markdown import ROOT
 
 BySpark = Callable[[Path, Path, str], None]
@@ -30,17 +33,30 @@ def spark_python() -> str:
 
 
 @pytest.fixture(scope="session")
-def by_spark(spark_python: str) -> BySpark:
-    """Makes tables of a journal as users do, on Spark: all by `run`, or those of `events`."""
+def by_spark(spark_python: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BySpark]:
+    """Makes tables of a journal on Spark: all, as `run` does, or those of `events`."""
+    log = tmp_path_factory.mktemp("spark") / "log"
+    env = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            [spark_python, "-m", "tests.sail.spark"],
+            cwd=ROOT,
+            env={**env, JAVA_VARIABLE: JAVA},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
 
-    def run(journal: Path, warehouse: Path, which: str) -> None:
-        command = [spark_python, "-m", "celery_sqs_heartbeat.pipeline", which]
-        command += ["--journal", str(journal), "--warehouse", str(warehouse)]
-        env = {name: value for name, value in os.environ.items() if not name.startswith("SPARK_")}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+        def run(journal: Path, warehouse: Path, which: str) -> None:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(json.dumps([str(journal), str(warehouse), which]), file=process.stdin, flush=True)
+            assert process.stdout.readline().strip() == MADE, log.read_text()
 
-    return run
+        yield run
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,30 +22,51 @@ TUNE = (*CELERY, "tune", "--engine", "sail")
 Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
+def run_in(
+    folder: Path, *command: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a module's command in a folder: nothing on the path, a proxy that is down."""
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env={
+            "PATH": "",
+            "PYTHONPATH": str(ROOT),
+            "HOME": str(folder),
+            "http_proxy": "http://127.0.0.1:9",
+            **(env or {}),
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SPARK_PATIENCE,
+    )
+
+
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    """Runs a module's command in an empty folder: nothing on the path, a proxy that is down."""
+    """Runs a module's command in an empty folder."""
+    return partial(run_in, tmp_path)
 
-    def run(
-        *command: str, env: Mapping[str, str] | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=tmp_path,
-            env={
-                "PATH": "",
-                "PYTHONPATH": str(ROOT),
-                "HOME": str(tmp_path),
-                "http_proxy": "http://127.0.0.1:9",
-                **(env or {}),
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=SPARK_PATIENCE,
-        )
 
-    return run
+@pytest.fixture(scope="module")
+def tables(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `run` makes of the journal."""
+    folder = tmp_path_factory.mktemp("run")
+    arguments = ("run", "--engine", "sail", "--journal", str(journal), "--warehouse", "tables")
+    done = run_in(folder, "celery_sqs_heartbeat.pipeline", *arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert all(table in done.stdout for table in schema.TABLES)
+    return folder / "tables"
+
+
+@pytest.fixture(scope="module")
+def tuned(journal: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What `tune` prints of the journal."""
+    done = run_in(tmp_path_factory.mktemp("tune"), *TUNE, str(journal))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def by_boto3() -> dict[str, str]:
@@ -53,14 +75,8 @@ def by_boto3() -> dict[str, str]:
     return {**aws, "no_proxy": "127.0.0.1"}
 
 
-def test_run_makes_the_tables_and_tells_their_rows(run: Run, journal: Path, tmp_path: Path) -> None:
-    arguments = ("run", "--engine", "sail", "--journal", str(journal), "--warehouse", "tables")
-    done = run("celery_sqs_heartbeat.pipeline", *arguments)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    for table in schema.TABLES:
-        assert table in done.stdout
-        assert (tmp_path / "tables" / table).is_dir()
+def test_run_makes_the_tables_and_tells_their_rows(tables: Path) -> None:
+    assert {path.name for path in tables.iterdir()} == set(schema.TABLES)
 
 
 def test_report_writes_the_page_of_a_journal(run: Run, journal: Path, tmp_path: Path) -> None:
@@ -82,24 +98,20 @@ def test_report_on_nothing_is_a_page_that_says_so(run: Run, tmp_path: Path) -> N
 
 
 def test_tune_prints_settings_from_a_journal_and_the_same_from_its_tables(
-    run: Run, journal: Path
+    run: Run, tuned: str, tables: Path
 ) -> None:
-    of_journal = run(*TUNE, str(journal))
-    assert of_journal.returncode == 0, of_journal.stderr
-    assert "sqs_heartbeat_queues" in of_journal.stdout
-    arguments = ("run", "--engine", "sail", "--journal", str(journal), "--warehouse", "tables")
-    run("celery_sqs_heartbeat.pipeline", *arguments)
-    assert run(*TUNE, "tables").stdout == of_journal.stdout
+    assert "sqs_heartbeat_queues" in tuned
+    assert run(*TUNE, str(tables)).stdout == tuned
 
 
 def test_a_journal_on_s3_is_copied(
-    run: Run, journal: Path, monkeypatch: pytest.MonkeyPatch
+    run: Run, journal: Path, tuned: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(monkeypatch):
         upload(journal, "prod")
         done = run(*TUNE, f"s3://{BUCKET}/prod", env=by_boto3())
     assert done.returncode == 0, done.stderr
-    assert done.stdout == run(*TUNE, str(journal)).stdout
+    assert done.stdout == tuned
 
 
 def test_a_journal_that_s3_does_not_give_out_is_told(

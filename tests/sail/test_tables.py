@@ -25,12 +25,19 @@ TABLES = tuple(table for table in schema.TABLES.values() if table is not schema.
 
 
 @pytest.fixture(scope="module")
-def made(
-    spark: SparkSession, journal: Path, tmp_path_factory: pytest.TempPathFactory
-) -> dict[str, list[str]]:
-    warehouse = tmp_path_factory.mktemp("sail") / "w"
-    assert build(spark, str(journal), str(warehouse)) == journal_days(journal)
+def warehouse(spark: SparkSession, journal: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("sail") / "w"
+    assert build(spark, str(journal), str(path)) == journal_days(journal)
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(warehouse: Path) -> dict[str, list[str]]:
     return rows_in(warehouse, TABLES)
+
+
+def test_nothing_but_the_tables_is_left_in_the_warehouse(warehouse: Path) -> None:
+    assert {path.name for path in warehouse.iterdir()} == set(schema.TABLES)
 
 
 def test_every_row_of_every_table_is_the_one_that_spark_makes(
@@ -87,10 +94,3 @@ def test_deliveries_that_are_folded_worker_by_worker_are_the_same(
     monkeypatch.setattr(kept, "MOST_LINES", 1)
     build(spark, str(journal), str(tmp_path / "w"))
     assert rows_in(tmp_path / "w", TABLES) == made
-
-
-def test_nothing_but_the_tables_is_left_in_the_warehouse(
-    spark: SparkSession, journal: Path, tmp_path: Path
-) -> None:
-    build(spark, str(journal), str(tmp_path / "w"))
-    assert {path.name for path in (tmp_path / "w").iterdir()} == set(schema.TABLES)
