@@ -5,14 +5,14 @@ from __future__ import annotations
 import collections
 import json
 import random
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet
 import pytest
 import zstandard
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.journal import read_journal
 from celery_sqs_heartbeat.journal.layout import closed_path, closed_segments, segment_path
@@ -22,15 +22,11 @@ from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.jobs import refresh
 from celery_sqs_heartbeat.pipeline.running import running_terms
 from celery_sqs_heartbeat.pipeline.segments import journal_days
-from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
-from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
-from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines
-from celery_sqs_heartbeat.pipeline.tables.workers import workers_of
+from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from fleet.making import JOURNAL, TRUTH, make_fleet
 from fleet.profile import QUEUES
 from tests.pipeline.builders import SECOND
-from tests.pipeline.journals import rows_in
 
 pytestmark = pytest.mark.thorough
 
@@ -55,15 +51,20 @@ def truth(fleet: Path) -> dict[tuple[Any, ...], dict[str, Any]]:
 @pytest.fixture(scope="module")
 def found(
     spark: SparkSession, fleet: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[list[Row]]:
-    """The duplicates, of all days at once."""
-    journal = mangle(fleet / JOURNAL, 1, tmp_path_factory.mktemp("mangled"))
-    events = events_of(read_lines(spark, str(journal))).cache()
-    workers = workers_of(events).cache()
-    attempts = attempts_of(events, workers).cache()
-    yield duplicates_of(attempts, events, workers).collect()
-    for frame in (events, workers, attempts):
-        frame.unpersist()
+) -> list[dict[str, Any]]:
+    """The duplicates, made day by day, wherever the lines are."""
+    folder = tmp_path_factory.mktemp("mangled")
+    journal, tables = str(mangle(fleet / JOURNAL, 1, folder / "journal")), folder / "tables"
+    days = journal_days(spark, journal)
+    assert days is not None
+    assert days.first < days.last
+    for day in (days.first, days.last):
+        lines = partial(read_lines, spark, journal)
+        refresh(Warehouse(spark, str(tables)), lines, Days(day, day), tables=TABLES)
+    rows: list[dict[str, Any]] = pyarrow.parquet.read_table(
+        tables / schema.DUPLICATES.name
+    ).to_pylist()
+    return rows
 
 
 def mangle(journal: Path, seed: int, into: Path) -> Path:
@@ -91,40 +92,23 @@ def test_every_cause_occurs_in_the_fleet(truth: dict[Any, dict[str, Any]]) -> No
 
 
 def test_each_duplicate_is_found_with_its_cause_and_no_other(
-    truth: dict[Any, dict[str, Any]], found: list[Row]
+    truth: dict[tuple[Any, ...], dict[str, Any]], found: list[dict[str, Any]]
 ) -> None:
-    causes = {(row.msg, row.first_wid, row.second_wid): row.cause for row in found}
+    causes = {(row["msg"], row["first_wid"], row["second_wid"]): row["cause"] for row in found}
     assert len(found) == len(causes)
     assert causes == {key: pair["cause"] for key, pair in truth.items()}
 
 
 def test_what_both_executions_came_to_is_found(
-    truth: dict[Any, dict[str, Any]], found: list[Row]
+    truth: dict[tuple[Any, ...], dict[str, Any]], found: list[dict[str, Any]]
 ) -> None:
     """Of those whose end a journal tells."""
     for row in found:
-        pair = truth[row.msg, row.first_wid, row.second_wid]
-        if row.overlap_us is not None and row.second_finished is not None:
-            assert abs(row.overlap_us - pair["overlap"] * SECOND) < TOLERANCE_US, row
-        if row.both_succeeded is not None:
-            assert row.both_succeeded == pair["both_succeeded"], row
-
-
-def test_day_by_day_the_same_is_found_wherever_the_lines_are(
-    spark: SparkSession, fleet: Path, found: list[Row], tmp_path: Path
-) -> None:
-    journal = str(mangle(fleet / JOURNAL, 2, tmp_path / "journal"))
-    days = journal_days(spark, journal)
-    assert days is not None
-    assert days.first < days.last
-    warehouse = tmp_path / "warehouse"
-    for day in (days.first, days.last):
-        lines = partial(read_lines, spark, journal)
-        refresh(Warehouse(spark, str(warehouse)), lines, Days(day, day), tables=TABLES)
-    expected = [{**row.asDict(), "dt": str(row.dt)} for row in found]
-    assert rows_in(warehouse, [schema.DUPLICATES]) == {
-        "duplicates": sorted(str(sorted(row.items())) for row in expected)
-    }
+        pair = truth[row["msg"], row["first_wid"], row["second_wid"]]
+        if row["overlap_us"] is not None and row["second_finished"] is not None:
+            assert abs(row["overlap_us"] - pair["overlap"] * SECOND) < TOLERANCE_US, row
+        if row["both_succeeded"] is not None:
+            assert row["both_succeeded"] == pair["both_succeeded"], row
 
 
 def test_the_first_lines_say_the_settings_that_the_fleet_runs_with(fleet: Path) -> None:
