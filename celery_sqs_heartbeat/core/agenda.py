@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.core.actions import (
     urgency,
 )
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, Call, CallKind, Entry
-from celery_sqs_heartbeat.core.lane import STUCK_SECONDS, Lane
+from celery_sqs_heartbeat.core.lane import STUCK_SECONDS, Lane, LaneView
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.policy import call_patience
 
@@ -49,6 +49,10 @@ class Agenda:
     def in_flight(self) -> int:
         """How many calls wait for their answer."""
         return len(self._out)
+
+    def view(self) -> list[LaneView]:
+        """Return what waits for calls, for each queue and kind of call."""
+        return [lane.view() for lane in self._lanes.values()]
 
     def put(self, lease: Lease) -> None:
         """Place the lease by its next action; nowhere while it is in a call."""

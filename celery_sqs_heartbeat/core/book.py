@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.core.board import Board
 from celery_sqs_heartbeat.core.calls import Action, Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.core.expiry import ExpiryWatch
+from celery_sqs_heartbeat.core.lane import LaneView
 from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms, Standing, State
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.core.settle import Settler
@@ -258,6 +259,10 @@ class LeaseBook:
         """Take in what SQS answered to each entry of a call, in their order."""
         if self._settle(call, outcomes, now):
             self._agenda.note_answer(call, now)
+
+    def view(self) -> list[LaneView]:
+        """Return what waits for calls, for each queue and kind of call."""
+        return self._agenda.view()
 
     @property
     def in_flight(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections.abc import Iterator
 
 from celery_sqs_heartbeat.core.lease import Lease
 
@@ -31,6 +32,14 @@ class LeaseHeap:
 
     def __contains__(self, lease: Lease) -> bool:
         return lease in self._live
+
+    def __iter__(self) -> Iterator[tuple[Lease, float]]:
+        """Return each lease with its time, in no order."""
+        return (
+            (lease, time)
+            for time, serial, lease in self._entries
+            if self._live.get(lease) == serial
+        )
 
     def put(self, lease: Lease, time: float) -> None:
         """Add the lease, or move it to another time."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, CallKind, Entry
 from celery_sqs_heartbeat.core.heap import LeaseHeap
@@ -19,6 +20,25 @@ MAX_STUCK_PER_LANE = 6
 STUCK_SECONDS = 300.0
 #: Leases that can't join a call which are looked past while filling it up.
 _MAX_PASSED_OVER = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaneView:
+    """What is to be seen of a lane at one moment.
+
+    Attributes:
+        in_flight: Calls that wait for their answer.
+        probe_at: When the queue may be probed, after it refused a call; None while it does not.
+        waiting: Leases that wait, each with its due time.
+        ready: Leases that are due, each with its urgency.
+    """
+
+    queue_url: str
+    kind: CallKind
+    in_flight: int
+    probe_at: float | None
+    waiting: tuple[tuple[Lease, float], ...]
+    ready: tuple[tuple[Lease, float], ...]
 
 
 class Lane:
@@ -40,6 +60,17 @@ class Lane:
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._ready)
+
+    def view(self) -> LaneView:
+        """Return what is to be seen of it now."""
+        return LaneView(
+            queue_url=self.queue_url,
+            kind=self.kind,
+            in_flight=self.in_flight,
+            probe_at=self.probe_at,
+            waiting=tuple(self._waiting),
+            ready=tuple(self._ready),
+        )
 
     def put(self, lease: Lease, due: float) -> None:
         """Add the lease, or move it to another due time."""

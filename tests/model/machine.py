@@ -164,7 +164,7 @@ class BookMachine(Wishing):
 
     @invariant()
     def the_book_is_sound(self) -> None:
-        check_book(self.book, self.world, self.now)
+        check_book(self.book, self.world, self.handles, self.now)
         self.book.take_events()
 
     def teardown(self) -> None:

@@ -1,4 +1,4 @@
-"""Where the book has placed each lease: read from its inside, for the checks."""
+"""Where the book has placed each lease, for the checks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.book import LeaseBook
 from celery_sqs_heartbeat.core.calls import CallKind
-from celery_sqs_heartbeat.core.heap import LeaseHeap
 from celery_sqs_heartbeat.core.lease import Lease
 
 
@@ -23,33 +22,23 @@ class Place:
 def places(book: LeaseBook) -> dict[Lease, list[Place]]:
     """Return every place of every lease that is placed."""
     found: dict[Lease, list[Place]] = defaultdict(list)
-    for lane in book._agenda._lanes.values():
-        for lease, due in _live(lane._waiting):
+    for lane in book.view():
+        for lease, due in lane.waiting:
             found[lease].append(Place(lane.queue_url, lane.kind, due))
-        for lease, _ in _live(lane._ready):
+        for lease, _ in lane.ready:
             found[lease].append(Place(lane.queue_url, lane.kind, None))
     return found
 
 
 def probes(book: LeaseBook) -> dict[tuple[str, CallKind], float]:
     """Return when each lane that was refused a call may be probed."""
-    lanes = book._agenda._lanes.items()
-    return {key: lane.probe_at for key, lane in lanes if lane.probe_at is not None}
+    return {
+        (lane.queue_url, lane.kind): lane.probe_at
+        for lane in book.view()
+        if lane.probe_at is not None
+    }
 
 
 def in_flight(book: LeaseBook) -> dict[tuple[str, CallKind], int]:
     """Return the calls that each lane takes to be out."""
-    return {key: lane.in_flight for key, lane in book._agenda._lanes.items()}
-
-
-def handles(book: LeaseBook) -> dict[str, Lease]:
-    """Return the book's map of receipt handles."""
-    return book._by_handle
-
-
-def _live(heap: LeaseHeap) -> list[tuple[Lease, float]]:
-    live = [
-        (lease, time) for time, serial, lease in heap._entries if heap._live.get(lease) == serial
-    ]
-    assert len(live) == len(heap)
-    return live
+    return {(lane.queue_url, lane.kind): lane.in_flight for lane in book.view()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -48,15 +49,31 @@ def test_it_agrees_with_sorting_under_random_changes() -> None:
             assert heap.first_time() == earliest
             assert truth.pop(heap.pop()) == earliest
         assert len(heap) == len(truth)
+        assert dict(heap) == truth
+
+
+class Passing(Lease):
+    """A lease that is seen to be freed."""
+
+    __slots__ = ("__weakref__",)
+
+
+def pass_through(heap: LeaseHeap, time: float) -> weakref.ref[Lease]:
+    """Put a lease in and take it out; it lives for as long as the heap has an entry of it."""
+    lease = Passing(queue_url="q", message_id="m", terms=LeaseTerms.of(30), held_since=0.0)
+    heap.put(lease, time)
+    heap.discard(lease)
+    return weakref.ref(lease)
+
+
+def alive(leases: list[weakref.ref[Lease]]) -> int:
+    return sum(lease() is not None for lease in leases)
 
 
 def test_acked_leases_do_not_pile_up_until_their_extension_had_been_due() -> None:
     heap = LeaseHeap()
-    for number in range(10_000):
-        lease = new_lease()
-        heap.put(lease, 1_800.0 + number)
-        heap.discard(lease)
-    assert len(heap._entries) < 100
+    passed = [pass_through(heap, 1_800.0 + number) for number in range(10_000)]
+    assert alive(passed) < 100
 
 
 class Interrupted(Lease):
@@ -82,18 +99,16 @@ def test_what_is_put_in_in_the_middle_of_a_rebuild_is_not_lost() -> None:
     heap, late = LeaseHeap(), new_lease("late")
     held = interrupted()
     heap.put(held, 1.0)
-    while len(heap._entries) < 2 * (len(heap) + 1) + 32:
-        passing = new_lease()
-        heap.put(passing, 2.0)
-        heap.discard(passing)
-    before = len(heap._entries)
+    # As many as are left in with two leases that live; one more, and it is rebuilt.
+    passed = [pass_through(heap, 2.0) for _ in range(2 * 2 + 32 - 1)]
+    assert alive(passed) == len(passed)
     held.handler = lambda: heap.put(late, 0.5)
     heap.put(new_lease("last"), 3.0)
     assert held.handler is None
     assert [heap.pop(), heap.pop()] == [late, held]
     # The next change rebuilds it.
     heap.put(new_lease(), 4.0)
-    assert len(heap._entries) < before
+    assert alive(passed) == 0
 
 
 def test_what_is_put_in_while_a_dead_entry_is_looked_at_is_not_lost() -> None:
