@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from _queue import SimpleQueue
 from collections.abc import Callable
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -57,11 +57,12 @@ def test_an_idle_thread_ends_and_another_takes_the_next_job(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(callers, "_LINGER", 0.01)
-    threads = CallerThreads(1, "test")
-    names: list[int] = []
+    threads = CallerThreads(1, "test-idle")
+    seen: list[threading.Thread] = []
     for turn in (1, 2, 3):
-        threads.submit(lambda: names.append(threading.get_native_id()))
-        wait_until(lambda turn=turn: len(names) == turn and not threads._threads)
+        threads.submit(lambda: seen.append(threading.current_thread()))
+        wait_until(lambda turn=turn: len(seen) == turn and not seen[-1].is_alive())
+    assert len(set(seen)) == 3
     threads.close()
 
 

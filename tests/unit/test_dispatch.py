@@ -95,7 +95,10 @@ def test_giving_up_a_call_that_has_ended_meanwhile_changes_nothing(sqs: HangingS
     ended = threading.Event()
     dispatcher.dispatch(call, lambda outcomes: ended.set())
     assert ended.wait(PATIENCE)
-    wait_until(lambda: not dispatcher._jobs)
+    # Its only thread is through with the call when it takes the next job.
+    free = threading.Event()
+    dispatcher.prepare(free.set)
+    assert free.wait(PATIENCE)
     dispatcher.give_up(call)
     dispatcher.close()
 

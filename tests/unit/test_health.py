@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms, clock, native, watch
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms, clock, native, service, watch
 from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.health import KeeperHealth
 from celery_sqs_heartbeat.rounds import RoundsThread
 from celery_sqs_heartbeat.testing import FakeClock
 from celery_sqs_heartbeat.watch import Watcher
+from tests.support.held import HeldClock
 from tests.support.waiting import PATIENCE, wait_until
 
 #: Due for extension a tenth of a second after each extension.
@@ -100,10 +102,12 @@ def test_a_thread_that_died_is_replaced_and_its_leases_are_kept_on(
         threads.dispatch(*call)
 
     sqs = CountingSqs()
-    keeper = new_keeper(sqs, **({"clock": now} if where == "clock" else {}))
-    threads = keeper._dispatcher
-    if where == "dispatcher":
-        keeper._dispatcher = SimpleNamespace(dispatch=dispatch, close=threads.close)
+    threads = ThreadDispatcher(sqs, 1)
+    options = {
+        "clock": {"clock": now},
+        "dispatcher": {"dispatcher": SimpleNamespace(dispatch=dispatch, close=threads.close)},
+    }
+    keeper = new_keeper(sqs, **options[where])
     keeper.start()
     keeper.receive(QUEUE, MESSAGE)
     wait_until(lambda: sqs.sent)
@@ -144,27 +148,50 @@ def test_a_stopped_thread_is_not_replaced(
     keeper.start()
     assert keeper.health.alive
     keeper.stop()
-    keeper._watcher.look()
     health = keeper.health
     assert (health.alive, health.late, health.replaced) == (False, False, 0)
     assert caplog.text == ""
 
 
-def test_a_keeper_that_was_stopped_while_its_watcher_looked_stays_stopped() -> None:
-    keeper = LeaseKeeper(CountingSqs())
+def test_a_thread_that_was_stopped_is_not_missed() -> None:
+    revived: list[str] = []
+    rounds = RoundsThread(lambda: clock.now() + 1, 1.0, clock.now, lambda seconds: None)
+    watcher = Watcher(
+        rounds, lambda: bool(revived.append("again")), lambda: LIMIT, clock.now, print
+    )
+    rounds.start()
+    rounds.stop()
+    rounds.join(PATIENCE)
+    assert not rounds.is_alive
+    watcher.look()
+    assert revived == []
+
+
+@DIES
+def test_a_keeper_that_is_stopped_while_its_watcher_looks_stays_stopped(
+    new_keeper: Callable[..., LeaseKeeper], die: Once, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    revived: list[bool] = []
+
+    def interfering(rounds: RoundsThread, revive: Callable[[], bool], *others: Any) -> Watcher:
+        """A watcher that comes too late: its keeper is stopped just before it acts."""
+
+        def stop_first() -> bool:
+            keeper.stop(0)
+            revived.append(revive())
+            return revived[-1]
+
+        return Watcher(rounds, stop_first, *others)
+
+    monkeypatch.setattr(service, "Watcher", interfering)
+    sqs = CountingSqs()
+    keeper = new_keeper(sqs, observer=lambda _: die())
     keeper.start()
-    keeper.stop()
-    assert not keeper._revive()
+    die.arm("sqs-heartbeat")
+    keeper.receive(QUEUE, MESSAGE)
+    wait_until(lambda: revived)
+    assert revived == [False]
     assert not keeper.is_alive
-
-
-class StillRounds(RoundsThread):
-    """A thread that runs as far as one can see, and makes its rounds when the test says."""
-
-    is_wanted = is_alive = True
-
-    def tick(self) -> None:
-        self._ticked_at = self._clock()
 
 
 @pytest.fixture
@@ -173,8 +200,17 @@ def fake_clock() -> FakeClock:
 
 
 @pytest.fixture
-def rounds(fake_clock: FakeClock) -> StillRounds:
-    return StillRounds(fake_clock, 1.0, fake_clock, lambda seconds: None)
+def threads(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
+    """Threads count as started, and do not run: the test may do what they would."""
+    jobs: list[Callable[[], None]] = []
+    monkeypatch.setattr(native, "start_thread", lambda job, name: jobs.append(job))
+    return jobs
+
+
+@pytest.fixture
+def rounds(fake_clock: FakeClock, threads: list[Callable[[], None]]) -> RoundsThread:
+    """A thread whose round begins whenever the test starts it, and never ends."""
+    return RoundsThread(fake_clock, 1.0, fake_clock, lambda seconds: None)
 
 
 @pytest.fixture
@@ -184,19 +220,19 @@ def told() -> list[float]:
 
 
 @pytest.fixture
-def watcher(rounds: StillRounds, fake_clock: FakeClock, told: list[float]) -> Watcher:
+def watcher(rounds: RoundsThread, fake_clock: FakeClock, told: list[float]) -> Watcher:
     return Watcher(rounds, lambda: True, lambda: LIMIT, fake_clock, told.append)
 
 
 def test_a_late_thread_is_reported_once_an_episode(
     watcher: Watcher,
-    rounds: StillRounds,
+    rounds: RoundsThread,
     fake_clock: FakeClock,
     told: list[float],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     for episode in (1, 2):
-        rounds.tick()
+        rounds.start()
         fake_clock.advance(LIMIT)
         watcher.look()
         assert not watcher.health.late
@@ -205,7 +241,7 @@ def test_a_late_thread_is_reported_once_an_episode(
             watcher.look()
             assert watcher.health.late
         assert watcher.health.last_tick_age == LIMIT + 3
-        rounds.tick()
+        rounds.start()
         for _ in range(2):
             watcher.look()
             assert not watcher.health.late
@@ -215,14 +251,24 @@ def test_a_late_thread_is_reported_once_an_episode(
 
 
 def test_a_thread_that_sleeps_for_long_is_not_late(
-    watcher: Watcher, rounds: StillRounds, fake_clock: FakeClock
+    fake_clock: FakeClock, threads: list[Callable[[], None]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rounds.tick()
-    rounds._sleeps = 3600.0
-    fake_clock.advance(3600 + LIMIT)
-    assert not watcher.health.late
-    fake_clock.advance(1)
-    assert watcher.health.late
+    late: list[bool] = []
+
+    def sleep(bell: native.Bell, timeout: float) -> bool:
+        assert timeout == 3600
+        for seconds in (timeout + LIMIT, 1):
+            fake_clock.advance(seconds)
+            late.append(watcher.health.late)
+        rounds.stop()
+        return True
+
+    monkeypatch.setattr(native.Bell, "wait", sleep)
+    rounds = RoundsThread(lambda: fake_clock() + 3600, 1.0, fake_clock, lambda seconds: None)
+    watcher = Watcher(rounds, lambda: True, lambda: LIMIT, fake_clock, lambda seconds: None)
+    rounds.start()
+    threads[0]()
+    assert late == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -236,13 +282,21 @@ def test_a_thread_that_sleeps_for_long_is_not_late(
     ],
 )
 def test_a_round_may_be_late_by_the_smallest_threshold(
-    thresholds: list[float], options: dict[str, float], limit: float
+    thresholds: list[float],
+    options: dict[str, float],
+    limit: float,
+    fake_clock: FakeClock,
+    threads: list[Callable[[], None]],
 ) -> None:
-    keeper = LeaseKeeper(CountingSqs(), **options)
+    keeper = LeaseKeeper(CountingSqs(), clock=fake_clock, **options)  # type: ignore[arg-type]
+    keeper.start()
     for number, threshold in enumerate(thresholds):
         message = {"MessageId": f"m{number}", "ReceiptHandle": f"h{number}"}
         keeper.receive(QUEUE, message, terms=LeaseTerms(visibility_timeout=30, threshold=threshold))
-    assert keeper._lateness_limit() == limit
+    fake_clock.advance(limit)
+    assert not keeper.health.late
+    fake_clock.advance(0.01)
+    assert keeper.health.late
 
 
 @pytest.mark.parametrize(
@@ -252,38 +306,50 @@ def test_a_round_may_be_late_by_the_smallest_threshold(
 def test_a_process_that_stood_still_says_so(
     fake_clock: FakeClock,
     caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    threads: list[Callable[[], None]],
     interval: float,
     overslept: float,
     is_told: bool,
 ) -> None:
-    class Sleep(native.Bell):
-        def wait(self, timeout: float) -> bool:
-            fake_clock.advance(timeout + overslept)
-            return False
+    def sleep(bell: native.Bell, timeout: float) -> bool:
+        fake_clock.advance(timeout + overslept)
+        rounds.stop()
+        return False
 
+    monkeypatch.setattr(native.Bell, "wait", sleep)
     told: list[float] = []
     rounds = RoundsThread(lambda: fake_clock() + interval, interval, fake_clock, told.append)
-    rounds._make_round(Sleep())
+    rounds.start()
+    threads[0]()
     assert rounds.standstills == is_told
     assert told == ([pytest.approx(overslept)] if is_told else [])
     assert (f"the process stood still for {overslept:.1f} s" in caplog.text) is is_told
 
 
-def test_a_step_that_takes_long_is_not_taken_for_a_standstill(fake_clock: FakeClock) -> None:
+def test_a_step_that_takes_long_is_not_taken_for_a_standstill(
+    fake_clock: FakeClock, threads: list[Callable[[], None]]
+) -> None:
+    began = fake_clock()
+
     def step() -> float:
         fake_clock.advance(60)
+        if fake_clock() == began + 120:
+            rounds.stop()
         return fake_clock()
 
     rounds = RoundsThread(step, 1.0, fake_clock, lambda seconds: None)
-    for _ in range(2):
-        rounds._make_round(native.Bell())
+    rounds.start()
+    threads[0]()
+    assert fake_clock() == began + 120
     assert rounds.standstills == 0
 
 
 def test_a_forked_child_touches_nothing(new_keeper: Callable[..., LeaseKeeper]) -> None:
-    keeper = new_keeper(CountingSqs())
+    held = HeldClock()
+    keeper = new_keeper(CountingSqs(), clock=held)
     keeper.start()
-    with keeper._lock:
+    with held.amid_a_change(keeper):
         child = os.fork()
         if child == 0:
             # The lock is held by a thread that does not exist here: nothing may wait for it.

@@ -17,7 +17,9 @@ from celery_sqs_heartbeat.core.book import Receipt
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.dispatch import Settle
+from celery_sqs_heartbeat.rounds import RoundsThread
 from celery_sqs_heartbeat.testing import FakeClock
+from tests.support.held import HeldClock
 from tests.support.waiting import PATIENCE, wait_until
 
 #: Due for extension a tenth of a second after the receive.
@@ -235,11 +237,12 @@ def test_a_flush_that_takes_too_long_counts_what_it_does_not_list(
     keeper.stop(0)
 
 
-def test_a_forked_child_leaves_the_parents_leases_alone(
-    keeper: LeaseKeeper, sqs: ScriptedSqs
-) -> None:
+def test_a_forked_child_leaves_the_parents_leases_alone(sqs: ScriptedSqs) -> None:
+    held = HeldClock()
+    keeper = LeaseKeeper(sqs, terms=EAGER, clock=held)
+    keeper.start()
     keeper.receive(QUEUE, message())
-    with keeper._lock:
+    with held.amid_a_change(keeper):
         child = os.fork()
         if child == 0:
             # The lock is held by a thread that does not exist here: nothing may wait for it.
@@ -251,6 +254,7 @@ def test_a_forked_child_leaves_the_parents_leases_alone(
     _, status = os.waitpid(child, 0)
     assert os.waitstatus_to_exitcode(status) == 0
     assert len(keeper) == 1
+    keeper.stop()
 
 
 def _use(keeper: LeaseKeeper) -> None:
@@ -313,7 +317,7 @@ def test_a_receive_is_reported_in_the_next_round_and_wakes_nobody_for_that(
     told: list[str] = []
     woken: list[str] = []
     keeper = LeaseKeeper(sqs, observer=lambda event: told.append(event.kind.value))
-    monkeypatch.setattr(keeper._rounds, "wake", lambda: woken.append("woken"))
+    monkeypatch.setattr(RoundsThread, "wake", lambda rounds: woken.append("woken"))
     keeper.step()
     keeper.receive(QUEUE, message())
     keeper.note_start("a-1")

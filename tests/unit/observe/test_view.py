@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import pytest
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.core.lease import Standing, State
 from celery_sqs_heartbeat.testing import FakeClock
+from tests.support.held import HeldClock
 from tests.support.observed import QUEUE, Sqs
+from tests.support.waiting import PATIENCE
 
 TERMS = LeaseTerms(visibility_timeout=60, threshold=20)
 
@@ -20,8 +23,13 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def keeper(clock: FakeClock) -> LeaseKeeper:
-    keeper = LeaseKeeper(Sqs(), terms=TERMS, clock=clock)
+def held(clock: FakeClock) -> HeldClock:
+    return HeldClock(clock)
+
+
+@pytest.fixture
+def keeper(held: HeldClock) -> LeaseKeeper:
+    keeper = LeaseKeeper(Sqs(), terms=TERMS, clock=held)
     keeper.receive(
         QUEUE, {"MessageId": "m", "ReceiptHandle": "SECRET"}, task="shop.pay", task_id="t"
     )
@@ -59,9 +67,11 @@ def test_a_lease_that_is_to_end_tells_since_when(keeper: LeaseKeeper, clock: Fak
     assert (view.state, view.ended_for) == (State.BACK, 3)
 
 
-def test_a_forked_child_sees_none(keeper: LeaseKeeper) -> None:
-    with keeper._lock:
+def test_a_forked_child_sees_none(keeper: LeaseKeeper, held: HeldClock) -> None:
+    with held.amid_a_change(keeper):
         child = os.fork()
         if child == 0:
+            # Where it waits for the lock after all.
+            signal.alarm(int(PATIENCE))
             os._exit(len(keeper.snapshot()))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
