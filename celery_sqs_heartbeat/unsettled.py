@@ -82,27 +82,27 @@ class Unsettled:
         self._watches.add(watch)
         return watch
 
-    def start(
-        self,
-        call_soon: Callable[[Callable[[], object]], object],
-        *,
-        forget: Callable[[Any], object],
-        may_run_on: bool,
-    ) -> None:
-        """Look now and then, for as long as the worker lives.
+    def attach(self, *, forget: Callable[[Any], object], may_run_on: bool) -> None:
+        """Learn how the worker's pool and Celery treat what is given up. Do it before `start`.
 
         Args:
-            call_soon: Calls a function where messages are settled, on the worker's event loop.
             forget: Has Celery forget a request whose message was given up.
             may_run_on: Whether a task may run on when the pool has forgotten its job, as one in
                 a process may. Its message is then left to its visibility timeout, as a stock
                 worker leaves it: released, a second run would begin beside the first. A
                 thread or a greenlet that runs a task has its job, so there it is released.
+        """
+        self._forget, self._may_run_on = forget, may_run_on
+
+    def start(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
+        """Look now and then, for as long as the worker lives.
+
+        Args:
+            call_soon: Calls a function where messages are settled, on the worker's event loop.
 
         Raises:
             RuntimeError: The system grants no more threads.
         """
-        self._forget, self._may_run_on = forget, may_run_on
         self._is_open = True
         native.start_thread(lambda: self._look_now_and_then(call_soon), "sqs-heartbeat-unsettled")
 

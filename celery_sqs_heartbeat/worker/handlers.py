@@ -14,7 +14,7 @@ from typing import Any
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 
 #: Those that Celery shuts down on (celery/apps/worker.py).
-_SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
+SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
 
 def put_off_signals(keeper: LeaseKeeper) -> None:
@@ -25,7 +25,7 @@ def put_off_signals(keeper: LeaseKeeper) -> None:
     if threading.current_thread() is not threading.main_thread():
         # Signals are handled on the main thread only.
         return
-    for number in _SIGNALS:
+    for number in SIGNALS:
         handler = signal.getsignal(number)
         if callable(handler) and not isinstance(handler, _Outside):
             signal.signal(number, _Outside(keeper, handler))
@@ -46,6 +46,24 @@ class _Outside:
         finally:
             # Celery's handlers replace each other: at Ctrl+C, and as a shutdown goes on.
             put_off_signals(self._keeper)
+
+
+def release_before_soft_shutdown(
+    parent: Any, keeper: LeaseKeeper, release: Callable[[], None]
+) -> None:
+    """Release what waits before a worker's soft shutdown gives running tasks their time.
+
+    Celery waits in the signal's handler: the event loop stands still meanwhile.
+    """
+    wait = parent.wait_for_soft_shutdown
+
+    def release_and_wait() -> None:
+        # Celery has just installed other handlers for while it waits.
+        put_off_signals(keeper)
+        release()
+        wait()
+
+    parent.wait_for_soft_shutdown = release_and_wait
 
 
 def let_handlers_call_soon(hub: Any) -> None:

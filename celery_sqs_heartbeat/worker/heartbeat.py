@@ -35,7 +35,11 @@ from celery_sqs_heartbeat.worker.ending import (
 )
 from celery_sqs_heartbeat.worker.forking import forks_pool
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
-from celery_sqs_heartbeat.worker.handlers import let_handlers_call_soon, put_off_signals
+from celery_sqs_heartbeat.worker.handlers import (
+    let_handlers_call_soon,
+    put_off_signals,
+    release_before_soft_shutdown,
+)
 from celery_sqs_heartbeat.worker.losses import Losses
 from celery_sqs_heartbeat.worker.operating import Operating
 from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
@@ -81,14 +85,14 @@ class WorkerHeartbeat:
         self._operating.start(self._heartbeat, parent)
         self._heartbeat.keeper.start()
         self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
-        self._heartbeat.unsettled.start(
-            lambda call: parent.consumer.call_soon(call),
-            forget=state.task_ready,
-            may_run_on=parent.pool.uses_semaphore,
-        )
+        unsettled = self._heartbeat.unsettled
+        unsettled.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
+        unsettled.start(lambda call: parent.consumer.call_soon(call))
         follow_jobs(parent.pool)
         remember_running_jobs(parent.pool)
-        self._release_before_soft_shutdown(parent)
+        release_before_soft_shutdown(
+            parent, self._heartbeat.keeper, lambda: self._release_unstarted(parent.pool)
+        )
         put_off_signals(self._heartbeat.keeper)
         let_handlers_call_soon(parent.hub)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
@@ -98,21 +102,6 @@ class WorkerHeartbeat:
     def close(self, parent: Any) -> None:
         """Release what the pool has not begun and will not run any more."""
         self._release_unstarted(parent.pool)
-
-    def _release_before_soft_shutdown(self, parent: Any) -> None:
-        """Release what waits before a soft shutdown gives running tasks their time.
-
-        Celery waits in the signal's handler: the event loop stands still meanwhile.
-        """
-        wait = parent.wait_for_soft_shutdown
-
-        def release_and_wait() -> None:
-            # Celery has just installed other handlers for while it waits.
-            put_off_signals(self._heartbeat.keeper)
-            self._release_unstarted(parent.pool)
-            wait()
-
-        parent.wait_for_soft_shutdown = release_and_wait
 
     def _release_unstarted(self, pool: Any) -> None:
         self._end_polls()

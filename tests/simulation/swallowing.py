@@ -44,7 +44,8 @@ class Net:
         self._keeper = keeper
         self._requests: dict[str, Request] = {}
         self._unsettled = Unsettled(keeper)
-        self._unsettled._may_run_on = world.swallowing.may_run_on
+        may_run_on = world.swallowing.may_run_on
+        self._unsettled.attach(forget=lambda request: None, may_run_on=may_run_on)
         self.look = self._unsettled.look
         self.close = self._unsettled.close
 

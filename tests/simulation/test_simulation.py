@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from celery_sqs_heartbeat.core.agenda import Agenda
+from celery_sqs_heartbeat.core import agenda
+from celery_sqs_heartbeat.core.calls import Action, Outcome
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.unsettled import Unsettled
 from tests.simulation.polls import Polls
@@ -105,7 +106,7 @@ def test_a_worker_that_does_not_read_its_last_poll_takes_messages_along(
 def test_a_queue_that_hangs_without_a_pause_takes_the_threads_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Agenda, "_pause", 0.0)
+    monkeypatch.setattr(agenda, "STUCK_SECONDS", 0.0)
     _, _, failure = simulate(4_000, 3)
     assert failure is not None
     assert "waits for a thread, though its queue answers" in failure
@@ -151,14 +152,14 @@ def test_a_broken_book_is_found_out(
     from celery_sqs_heartbeat.core.settle import Settler
 
     if broken == "settle_from_the_answer":
-        original = Settler._extended
+        original = Settler.settle
 
-        def late(self, lease, answer, now):  # type: ignore[no-untyped-def]
-            original(self, lease, answer, now)
-            if answer.outcome.value == "done":
-                lease.expires_at = now + answer.entry.timeout
+        def late(self, entry, outcome, call, now):  # type: ignore[no-untyped-def]
+            original(self, entry, outcome, call, now)
+            if entry.action is Action.EXTEND and outcome is Outcome.DONE:
+                entry.lease.expires_at = now + entry.timeout
 
-        monkeypatch.setattr(Settler, "_extended", late)
+        monkeypatch.setattr(Settler, "settle", late)
     else:
         monkeypatch.setattr(policy, "next_timeout", lambda lease, now: 0)
     _, _, failure = simulate(2_000)

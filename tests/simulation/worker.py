@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.transport.polling import MAX_RECEIVED
 from celery_sqs_heartbeat.unsettled import LOOK_SECONDS
+from tests.simulation.board import Board
 from tests.simulation.consumer import Consumer
 from tests.simulation.network import NONE
 from tests.simulation.profile import patience
@@ -65,6 +66,7 @@ class SimulatedWorker:
         self.terms = self.world.attributes.known_to(self)
         self._patience = self.world.profile.call_timeout
         self._sqs = BotoSqs(self.world.refusals)
+        self.board = Board()
         self.keeper = LeaseKeeper(
             self._sqs,
             interval=LONG,
@@ -72,6 +74,7 @@ class SimulatedWorker:
             jitter=self.world.random.random,
             observer=self._on_event,
             dispatcher=self,
+            board=self.board,
         )
         self._net = Net(self.world, self.keeper)
         self._consumers = self._new_consumers()
@@ -90,7 +93,7 @@ class SimulatedWorker:
         for execution in self.running.values():
             self.world.ended(execution)
         # Also of what had succeeded, and was not known to be deleted yet.
-        for lease in self.keeper._book.leases():
+        for lease in self.board.leases():
             self.world.truth[lease.message_id].excuses.add("worker died")
         self._end()
 
@@ -98,7 +101,7 @@ class SimulatedWorker:
         """Stand still; a suspended machine's clock stands still too."""
         self.world.disturb(self.name, "is suspended" if is_suspend else "pauses")
         excuse = "suspend" if is_suspend else "pause"
-        for lease in self.keeper._book.leases():
+        for lease in self.board.leases():
             self.world.truth[lease.message_id].excuses.add(excuse)
         # What waits for the end of an earlier pause is not held up longer than the rest.
         self._paused_until = max(self._paused_until, self.world.clock() + seconds)
@@ -324,7 +327,7 @@ class SimulatedWorker:
             self.world.fail(f"1: {event.message_id} is called deleted, and is in its queue")
 
     def _check_capped(self, event: Event) -> None:
-        for lease in self.keeper._book.leases():
+        for lease in self.board.leases():
             if lease.message_id == event.message_id and self.world.profile.is_calm:
                 left = policy.lease_end(lease) - self.now()
                 if left > lease.terms.visibility_timeout:

@@ -280,7 +280,7 @@ class World:
                 self.fail(f"5: SQS calls {entry} malformed")
             if outcome is not Outcome.DONE:
                 truth.excuses.add(f"{entry.action.value} failed")
-            if worker.keeper._book.holds(entry.lease):
+            if worker.board.holds(entry.lease):
                 check_belief(entry.lease, truth, worker.suspended)
         self.note_refused(worker)
         if call.kind is CallKind.DELETE and Outcome.DONE not in outcomes:
@@ -288,13 +288,13 @@ class World:
 
     def note_refused(self, worker: SimulatedWorker) -> None:
         """Note which leases a keeper can't extend, as their queue refuses it."""
-        for lease in worker.keeper._book.leases():
+        for lease in worker.board.leases():
             if lease.standing is Standing.UNLEASED:
                 self.truth[lease.message_id].excuses.add("refused")
 
     def _note_waiting(self, worker: SimulatedWorker, queue_url: str) -> None:
         """Note which deletes wait behind others that fail, maybe for longer than their leases."""
-        for lease in worker.keeper._book.leases():
+        for lease in worker.board.leases():
             if lease.state is State.DONE and lease.queue_url == queue_url:
                 self.truth[lease.message_id].excuses.add("delete held up")
 

@@ -16,18 +16,33 @@ from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.transport.polling import PollingChannel
 from celery_sqs_heartbeat.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.worker import handlers
-from celery_sqs_heartbeat.worker.heartbeat import WorkerHeartbeat
 from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
 SIGNAL = signal.SIGUSR1
 
 
+class SignallingClock(FakeClock):
+    """A clock at which a signal comes, once: a keeper reads it in the middle of a change."""
+
+    is_armed = False
+
+    def __call__(self) -> float:
+        if self.is_armed:
+            self.is_armed = False
+            signal.raise_signal(SIGNAL)
+        return super().__call__()
+
+
 @pytest.fixture
-def keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[LeaseKeeper]:
+def clock() -> SignallingClock:
+    return SignallingClock()
+
+
+@pytest.fixture
+def keeper(clock: SignallingClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[LeaseKeeper]:
     """A keeper whose owner shuts down on SIGUSR1."""
-    monkeypatch.setattr(handlers, "_SIGNALS", (SIGNAL,))
-    clock = FakeClock()
+    monkeypatch.setattr(handlers, "SIGNALS", (SIGNAL,))
     before = signal.getsignal(SIGNAL)
     yield LeaseKeeper(SimulatedSqs(clock), clock=clock)
     signal.signal(SIGNAL, before)
@@ -37,21 +52,15 @@ def receive(keeper: LeaseKeeper, name: str) -> None:
     keeper.receive(URL, {"MessageId": name, "ReceiptHandle": name})
 
 
-def interrupt(keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch, handler: Any) -> None:
-    """Have the signal come in the middle of the book's next change."""
+def interrupt(keeper: LeaseKeeper, clock: SignallingClock, handler: Any) -> None:
+    """Have the signal come in the middle of the keeper's next change."""
     signal.signal(SIGNAL, lambda number, frame: handler())
     handlers.put_off_signals(keeper)
-    done = keeper._book.done
-
-    def interrupted(handle: str, now: float) -> bool:
-        signal.raise_signal(SIGNAL)
-        return done(handle, now)
-
-    monkeypatch.setattr(keeper._book, "done", interrupted)
+    clock.is_armed = True
 
 
 def test_a_handler_runs_after_the_change_that_its_signal_interrupted(
-    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+    keeper: LeaseKeeper, clock: SignallingClock
 ) -> None:
     receive(keeper, "a")
     receive(keeper, "b")
@@ -61,14 +70,14 @@ def test_a_handler_runs_after_the_change_that_its_signal_interrupted(
         seen.append(keeper.ending)
         keeper.release("b")
 
-    interrupt(keeper, monkeypatch, shut_down)
+    interrupt(keeper, clock, shut_down)
     keeper.done("a")
     assert seen == [1]
     assert keeper.ending == 2
 
 
 def test_a_handler_that_waits_holds_up_no_other_thread(
-    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+    keeper: LeaseKeeper, clock: SignallingClock
 ) -> None:
     # As the soft shutdown does, which gives running tasks their time: for as long as the
     # keeper would have to wait, it would extend no lease.
@@ -81,7 +90,7 @@ def test_a_handler_that_waits_holds_up_no_other_thread(
         thread.join(PATIENCE)
         others.append(thread.is_alive())
 
-    interrupt(keeper, monkeypatch, wait_for_another_thread)
+    interrupt(keeper, clock, wait_for_another_thread)
     keeper.done("a")
     assert others == [False]
 
@@ -95,7 +104,7 @@ def test_a_signal_at_any_other_time_is_handled_at_once(keeper: LeaseKeeper) -> N
 
 
 def test_what_a_handler_puts_in_its_own_place_is_put_off_too(
-    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+    keeper: LeaseKeeper, clock: SignallingClock
 ) -> None:
     # As Celery's do: at the first Ctrl+C, and again in a cold and in a soft shutdown.
     receive(keeper, "a")
@@ -108,7 +117,7 @@ def test_what_a_handler_puts_in_its_own_place_is_put_off_too(
         signal.signal(SIGNAL, second)
         raise KeyboardInterrupt
 
-    interrupt(keeper, monkeypatch, first)
+    interrupt(keeper, clock, first)
     with pytest.raises(KeyboardInterrupt):
         signal.raise_signal(SIGNAL)
     keeper.done("a")
@@ -125,19 +134,18 @@ def test_a_handler_is_wrapped_once(keeper: LeaseKeeper) -> None:
 
 
 def test_handlers_installed_for_a_soft_shutdown_are_put_off_while_it_waits(
-    keeper: LeaseKeeper, monkeypatch: pytest.MonkeyPatch
+    keeper: LeaseKeeper, clock: SignallingClock
 ) -> None:
     receive(keeper, "a")
     seen: list[int] = []
-    worker_heartbeat = WorkerHeartbeat.__new__(WorkerHeartbeat)
-    worker_heartbeat._heartbeat = SimpleNamespace(keeper=keeper)  # type: ignore[assignment]
-    monkeypatch.setattr(worker_heartbeat, "_release_unstarted", lambda pool: None)
-    worker = SimpleNamespace(pool=None, wait_for_soft_shutdown=lambda: keeper.done("a"))
-    worker_heartbeat._release_before_soft_shutdown(worker)
-    interrupt(keeper, monkeypatch, lambda: None)
+    released: list[bool] = []
+    worker = SimpleNamespace(wait_for_soft_shutdown=lambda: keeper.done("a"))
+    handlers.release_before_soft_shutdown(worker, keeper, lambda: released.append(True))
+    interrupt(keeper, clock, lambda: None)
     signal.signal(SIGNAL, lambda number, frame: seen.append(keeper.ending))
     worker.wait_for_soft_shutdown()
     assert seen == [1]
+    assert released == [True]
 
 
 def test_a_signal_that_is_not_handled_stays_so(keeper: LeaseKeeper) -> None:

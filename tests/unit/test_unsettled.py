@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import weakref
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,7 +49,7 @@ class Scene:
         self.channel = Channel(self.keeper)
         self.net = Unsettled(self.keeper)
         self.forgotten: list[object] = []
-        self.net._forget, self.net._may_run_on = self.forgotten.append, may_run_on
+        self.net.attach(forget=self.forgotten.append, may_run_on=may_run_on)
 
     def receive(self, name: str = "a", handle: str | None = None) -> Lease:
         handle = handle or name
@@ -105,11 +106,11 @@ def test_a_job_that_has_ended_need_not_be_gone() -> None:
 @pytest.mark.parametrize("settle", ["done", "release", "drop", "disown"])
 def test_what_is_settled_is_left_alone(settle: str) -> None:
     scene, request = Scene(), Request()
-    scene.watch(request, scene.receive())
+    watch = weakref.ref(scene.watch(request, scene.receive()))
     getattr(scene.keeper, settle)("a")
     del request
     assert scene.look() == []
-    assert scene.net._watches == set()
+    assert watch() is None
 
 
 def test_an_ack_on_its_way_to_kombu_is_left_alone() -> None:
@@ -186,7 +187,7 @@ def test_it_looks_on_the_event_loop_and_asks_again_when_a_call_was_lost(
             looked.set()
 
     scene.watch(request, scene.receive())
-    scene.net.start(call_soon, forget=scene.forgotten.append, may_run_on=False)
+    scene.net.start(call_soon)
     del request
     assert looked.wait(PATIENCE)
     scene.net.close()
