@@ -27,7 +27,7 @@ from celery_sqs_heartbeat.journal.stats import JournalStats
 logger = logging.getLogger(__name__)
 
 #: How often what waits is written, in seconds: a crash loses at most the last second.
-_WRITE_SECONDS = 0.5
+WRITE_SECONDS = 0.5
 #: How often close looks whether the thread is through, in seconds.
 _CLOSE_POLL = 0.01
 
@@ -97,6 +97,14 @@ class Journal:
         if self._shipper is not None:
             self._shipper.close()
 
+    def step(self) -> None:
+        """Write what waits, and look after the folder.
+
+        The thread does nothing else until it is closed. Public for loops of another kind, as a
+        simulation's, which start no thread.
+        """
+        self._guard(self._scribe.round)
+
     @property
     def stats(self) -> JournalStats:
         """What has become of its lines so far."""
@@ -111,10 +119,10 @@ class Journal:
 
     def _live(self) -> None:
         try:
-            self._guard(self._scribe.round)
+            self.step()
             while self._is_open:
-                self._backlog.bell.wait(_WRITE_SECONDS)
-                self._guard(self._scribe.round)
+                self._backlog.bell.wait(WRITE_SECONDS)
+                self.step()
             self._guard(lambda: self._scribe.finish(self._until))
         finally:
             self._is_over = True

@@ -40,6 +40,7 @@ class Shipper:
         shipped: Segments that S3 confirmed.
         lost: Lines that the limit has cost.
         spooled: What waited at the last tick.
+        is_busy: Whether segments are on their way now.
     """
 
     def __init__(
@@ -62,13 +63,13 @@ class Shipper:
         self._space = native.connection_space()
         self._trouble = Trouble(f"shipping the journal to s3://{destination.bucket}")
         self._idle = native.Bell()
-        self._is_busy = False
         self._is_closed = False
         self._failures = 0
         self._retry_at = -math.inf
         self.shipped = 0
         self.lost = 0
         self.spooled = Spooled((), 0, 0)
+        self.is_busy = False
 
     def tick(self) -> None:
         """Keep to the limit, and ship what waits, unless that is under way or to be retried."""
@@ -78,14 +79,14 @@ class Shipper:
             # The writer meets it, too, and logs it.
             self.spooled = Spooled((), 0, 0)
         self.lost += self.spooled.lost
-        if not self.spooled.paths or self._is_busy or self._clock() < self._retry_at:
+        if not self.spooled.paths or self.is_busy or self._clock() < self._retry_at:
             return
         paths = self.spooled.paths
-        self._is_busy = True
+        self.is_busy = True
         try:
             self._threads.submit(lambda: self._ship_all(paths))
         except RuntimeError as error:
-            self._is_busy = False
+            self.is_busy = False
             self._fail(error)
 
     def finish(self, until: float) -> None:
@@ -109,7 +110,7 @@ class Shipper:
         self._threads.close()
 
     def _wait(self, until: float) -> None:
-        while self._is_busy and self._clock() < until:
+        while self.is_busy and self._clock() < until:
             self._idle.wait(until - self._clock())
 
     def _ship_all(self, paths: tuple[Path, ...]) -> None:
@@ -120,7 +121,7 @@ class Shipper:
         except Exception as error:
             self._fail(error)
         finally:
-            self._is_busy = False
+            self.is_busy = False
             self._idle.ring()
 
     def _ship(self, path: Path) -> None:

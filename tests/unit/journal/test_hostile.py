@@ -7,7 +7,6 @@ import logging
 import os
 import socket
 import stat
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,23 @@ from typing import Any
 import pytest
 import zstandard
 
-from celery_sqs_heartbeat.journal import Journal, folders, open_journal, read_journal
+from celery_sqs_heartbeat.callers import CallerThreads
+from celery_sqs_heartbeat.journal import (
+    Journal,
+    WorkerInfo,
+    folders,
+    open_journal,
+    read_journal,
+)
 from celery_sqs_heartbeat.journal.rooted import Root
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE
 from tests.unit.journal.making import DAY, WALL, Clocks, event_of, line_at
 
 #: Another user of the machine.
 OTHER = 65_534
 SECRET = b'{"v":1,"ts":1,"secret":"of mine"}\n'
+#: Lines of the worker's start and end.
+ENDS = 2
 OPEN, CLOSED = "seg-7.jsonl.open", "seg-7.jsonl.zst"
 WORKER = f"dt={DAY}/worker=dead"
 
@@ -77,14 +85,11 @@ class Scene:
 
     def round(self, journal: Journal) -> None:
         journal(event_of())
-        journal._scribe.round()
-        if journal._shipper:
-            wait_until(lambda: not journal._shipper._is_busy)
+        journal.step()
 
     def end(self, journal: Journal) -> None:
-        journal._scribe.finish(time.monotonic() + 60)
-        if journal._shipper:
-            journal._shipper.close()
+        journal.start(WorkerInfo())
+        journal.close(PATIENCE)
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
@@ -99,6 +104,8 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     scene = Scene(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(scene.temporary))
+    # A step ends when all is shipped.
+    monkeypatch.setattr(CallerThreads, "submit", lambda threads, job: job())
     before = os.umask(0o022)
     yield scene
     os.umask(before)
@@ -142,7 +149,7 @@ def test_a_spool_that_is_not_this_user_s_alone_is_left_alone(
     scene.end(journal)
     assert scene.bucket.objects == {}
     assert contents(folder) == before
-    assert (journal.stats.written, journal.stats.dropped) == (0, 3)
+    assert (journal.stats.written, journal.stats.dropped) == (0, 3 + ENDS)
     (warning,) = warnings(caplog)
     assert str(scene.root) in warning
     assert "have TMPDIR name a folder" in warning
@@ -169,7 +176,7 @@ def test_the_journal_goes_on_once_the_trap_is_gone(
     scene.round(journal)
     scene.end(journal)
     assert stat.S_IMODE(scene.root.stat().st_mode) == 0o700
-    assert journal.stats.written == 1
+    assert journal.stats.written == 1 + ENDS
     assert len(scene.bucket.objects) == 1
     assert "works again" in warnings(caplog)[-1]
 
@@ -214,7 +221,7 @@ def test_a_segment_that_is_no_file_of_this_user_s_is_left_alone(
     assert secret.read_bytes() == data
     assert [path.name for path in place.iterdir()] == [name]
     # What it writes itself is shipped all the same.
-    assert journal.stats.written == 2
+    assert journal.stats.written == 2 + ENDS
     assert b"message-received" in scene.bucket.text()
     told = [line for line in warnings(caplog) if "leaves something alone" in line]
     assert len(told) == 1
@@ -371,7 +378,7 @@ def test_a_setting_may_name_a_link_to_the_folder(scene: Scene) -> None:
     journal = scene.journal(str(scene.temporary / "journal"))
     scene.round(journal)
     scene.end(journal)
-    assert len(list(read_journal(scene.mine))) == 1
+    assert "message-received" in [line["ev"] for line in read_journal(scene.mine)]
 
 
 @as_root

@@ -17,7 +17,9 @@ import pytest
 from celery_sqs_heartbeat import ConfigurationError, native
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.journal import Journal, WorkerInfo, open_journal, read_journal
-from celery_sqs_heartbeat.journal import journal as journals
+from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.writer import SegmentWriter
 from celery_sqs_heartbeat.settings.target import Destination, parse_target
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.journal.making import DAY, ORIGIN, Clocks, Disk, event_of, files_in
@@ -30,7 +32,6 @@ def idle(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """No thread runs: rounds are made by hand."""
     threads: list[Callable[[], None]] = []
     monkeypatch.setattr(native, "start_thread", lambda target, name: threads.append(target))
-    monkeypatch.setattr(journals, "_CLOSE_POLL", 0.0)
     return threads
 
 
@@ -39,8 +40,11 @@ def opened(folder: Path, **options: Any) -> Journal:
     return open_journal(str(folder), **{"clock": clocks.clock, "wall": clocks.wall, **options})
 
 
-def round_of(journal: Journal) -> None:
-    journal._scribe.round()
+def end(journal: Journal, threads: list[Callable[[], None]]) -> None:
+    """Close the segment of a journal whose rounds are made by hand."""
+    journal.start(INFO)
+    journal.close(0)
+    threads[0]()
 
 
 def test_a_worker_s_life_is_written_in_order(tmp_path: Path) -> None:
@@ -96,9 +100,9 @@ def test_more_than_can_be_written_is_dropped_counted_and_seen(
     for _ in range(14):
         journal(event_of())
     assert journal.stats.dropped == 5
-    round_of(journal)
+    journal.step()
     journal(event_of())
-    round_of(journal)
+    journal.step()
     lines = list(read_journal(tmp_path))
     # The gap shows what is missing.
     assert [line["seq"] for line in lines] == [*range(1, 11), 16]
@@ -109,20 +113,18 @@ def test_more_than_can_be_written_is_dropped_counted_and_seen(
         "sqs-heartbeat: the journal works again; lines lost so far: 5",
     ]
     journal.note_late(1)
-    round_of(journal)
+    journal.step()
     assert list(read_journal(tmp_path))[-1]["dropped"] == 5
-    journal._scribe.finish(0)
+    end(journal, idle)
 
 
-def test_the_thread_is_woken_when_half_of_the_queue_is_taken(
-    tmp_path: Path, idle: list[Any]
-) -> None:
-    journal = opened(tmp_path, queue_limit=10)
+def test_the_thread_is_woken_when_half_of_the_queue_is_taken() -> None:
+    backlog = Backlog(10)
     for _ in range(5):
-        journal(event_of())
-    assert not journal._backlog.bell.wait(0)
-    journal(event_of())
-    assert journal._backlog.bell.wait(0)
+        backlog.put(record_of, event_of())
+    assert not backlog.bell.wait(0)
+    backlog.put(record_of, event_of())
+    assert backlog.bell.wait(0)
 
 
 def test_a_full_disk_is_told_once_and_its_end_once(
@@ -133,17 +135,17 @@ def test_a_full_disk_is_told_once_and_its_end_once(
     journal.start(INFO)
     for _ in range(3):
         journal(event_of())
-        round_of(journal)
+        journal.step()
     disk.room = 100_000
     for _ in range(3):
         journal(event_of())
-        round_of(journal)
+        journal.step()
     assert (journal.stats.written, journal.stats.dropped) == (3, 4)
     assert [line["seq"] for line in read_journal(tmp_path)] == [5, 6, 7]
     first, second = [record.message for record in caplog.records]
     assert str(errno.ENOSPC) in first
     assert "works again" in second
-    journal._scribe.finish(0)
+    end(journal, idle)
 
 
 def test_an_event_without_a_line_costs_that_line_only(
@@ -152,25 +154,25 @@ def test_an_event_without_a_line_costs_that_line_only(
     journal = opened(tmp_path)
     journal(event_of(at=float("nan")))
     journal(event_of())
-    round_of(journal)
+    journal.step()
     assert [line["seq"] for line in read_journal(tmp_path)] == [2]
     assert journal.stats.dropped == 1
     assert "the journal does not work" in caplog.text
-    journal._scribe.finish(0)
+    end(journal, idle)
 
 
 def test_a_fault_of_its_own_does_not_end_the_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = opened(tmp_path)
-    write, faults = journal._scribe._writer.write, [LookupError("a bug")]
+    write, faults = SegmentWriter.write, [LookupError("a bug")]
 
-    def fails_once(lines: Any) -> int:
+    def fails_once(writer: SegmentWriter, lines: Any) -> int:
         if faults:
             raise faults.pop()
-        return write(lines)
+        return write(writer, lines)
 
-    monkeypatch.setattr(journal._scribe._writer, "write", fails_once)
+    monkeypatch.setattr(SegmentWriter, "write", fails_once)
     journal.start(INFO)
     wait_until(lambda: not faults)
     journal(event_of())
@@ -205,15 +207,18 @@ def test_a_disk_that_hangs_holds_up_nobody(
         hanging.wait()
         raise OSError(errno.EIO, "at last")
 
+    before = set(threading.enumerate())
     journal = opened(tmp_path, opener=opener, queue_limit=10)
     journal.start(INFO)
+    (thread,) = set(threading.enumerate()) - before
     entered.wait()
     for _ in range(20):
         journal(event_of())
     journal.close(0.01)
     assert "not through within 0.01 s" in caplog.text
     hanging.set()
-    wait_until(lambda: journal._is_over)
+    thread.join(PATIENCE)
+    assert not thread.is_alive()
     assert journal.stats.written == 0
 
 
@@ -229,15 +234,18 @@ def test_after_its_end_and_before_its_start_closing_is_nothing(tmp_path: Path) -
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_does_nothing(tmp_path: Path) -> None:
-    journal = opened(tmp_path)
+def test_a_forked_child_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = native.RLock()
+    with monkeypatch.context() as patched:
+        patched.setattr(native, "RLock", lambda: lock)
+        journal = opened(tmp_path)
     journal.start(INFO)
     wait_until(lambda: list(read_journal(tmp_path)))
     # Held by another thread when the process forks: nobody releases it in the child.
     with_lock, forked = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with journal._backlog._lock:
+        with lock:
             with_lock.set()
             forked.wait()
 
@@ -273,7 +281,7 @@ def test_what_dead_workers_left_is_closed_at_the_start(
     path.write_bytes(b'{"v":1,"ts":1}\n{"v":')
     caplog.set_level(logging.INFO, "celery_sqs_heartbeat")
     journal = opened(tmp_path)
-    round_of(journal)
+    journal.step()
     assert files_in(tmp_path) == ["dt=2020-01-01/worker=dead/seg-3.jsonl.zst"]
     assert journal.stats.torn == 1
     assert "closed 1 segments" in caplog.text
@@ -282,16 +290,16 @@ def test_what_dead_workers_left_is_closed_at_the_start(
 def test_another_worker_s_leftovers_are_looked_for_again(tmp_path: Path, idle: list[Any]) -> None:
     clocks = Clocks()
     journal = opened(tmp_path, clock=clocks.clock, wall=clocks.wall)
-    round_of(journal)
+    journal.step()
     for day in (DAY, "2020-01-01"):
         path = tmp_path / f"dt={day}" / "worker=dead" / "seg-1.jsonl.open"
         path.parent.mkdir(parents=True)
         path.write_bytes(b'{"v":1,"ts":1}\n')
     clocks.now += 599
-    round_of(journal)
+    journal.step()
     assert all(name.endswith(".open") for name in files_in(tmp_path))
     clocks.now += 1
-    round_of(journal)
+    journal.step()
     # Older ones wait for the next worker.
     assert files_in(tmp_path) == [
         "dt=2020-01-01/worker=dead/seg-1.jsonl.open",
@@ -303,14 +311,14 @@ def test_times_follow_a_wall_clock_that_is_set(tmp_path: Path, idle: list[Any]) 
     clocks = Clocks()
     journal = opened(tmp_path, clock=clocks.clock, wall=clocks.wall)
     journal(event_of())
-    round_of(journal)
+    journal.step()
     clocks.offset += 3_600_000_000
     journal(event_of())
-    round_of(journal)
+    journal.step()
     first, second = read_journal(tmp_path)
     assert second["ts"] - first["ts"] == 3_600_000_000
     assert second["mono"] == first["mono"]
-    journal._scribe.finish(0)
+    end(journal, idle)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +354,7 @@ def test_every_kind_of_event_is_taken(tmp_path: Path, idle: list[Any]) -> None:
     journal = opened(tmp_path)
     for kind in EventKind:
         journal(event_of(kind))
-    round_of(journal)
+    journal.step()
     assert [line["ev"] for line in read_journal(tmp_path)] == [kind.value for kind in EventKind]
     assert all(line["wid"] != ORIGIN.wid for line in read_journal(tmp_path))
-    journal._scribe.finish(0)
+    end(journal, idle)

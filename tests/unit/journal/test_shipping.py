@@ -12,6 +12,7 @@ import pytest
 import zstandard
 from botocore.exceptions import ClientError, EndpointConnectionError
 
+from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.journal import locks
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.shipping import Shipper
@@ -81,7 +82,7 @@ def closed(folder: Path, number: int, lines: int = 3, age: int = 0) -> Path:
 
 def tick(shipper: Shipper) -> None:
     shipper.tick()
-    wait_until(lambda: not shipper._is_busy)
+    wait_until(lambda: not shipper.is_busy)
 
 
 def test_what_is_closed_is_shipped_then_removed(
@@ -207,7 +208,7 @@ def test_a_hanging_s3_holds_up_neither_ticks_nor_the_end(
     shipper.finish(clocks.now)
     shipper.close()
     bucket.gate.set()
-    wait_until(lambda: not shipper._is_busy)
+    wait_until(lambda: not shipper.is_busy)
     assert bucket.calls == 1
 
 
@@ -231,12 +232,12 @@ def test_without_a_thread_it_is_tried_again(
     clocks: Clocks,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def no_thread(job: Callable[[], None]) -> None:
+    def no_thread(job: Callable[[], None], name: str) -> None:
         raise RuntimeError("can't start new thread")
 
     closed(tmp_path, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(shipper._threads, "submit", no_thread)
+        patch.setattr(native, "start_thread", no_thread)
         tick(shipper)
     clocks.now += 60
     tick(shipper)
