@@ -10,6 +10,7 @@ import pytest
 from billiard.einfo import ExceptionInfo
 
 from celery_sqs_heartbeat.core.lease import Standing
+from celery_sqs_heartbeat.worker import batches
 from celery_sqs_heartbeat.worker.batches import Batch, guard_batches
 from tests.unit.requesting import Desk, Request
 
@@ -20,6 +21,10 @@ class Job:
     def __init__(self) -> None:
         self._accepted = False
         self._write_to = None
+
+    def accept(self) -> None:
+        """Note that a process has taken it."""
+        self._accepted = True
 
 
 class Pool:
@@ -194,11 +199,10 @@ class Raced(deque[Any]):
 
 
 def test_a_job_that_ends_on_another_thread_at_the_flushs_end_settles_each_request_once(
-    desk: Desk, requests: list[Request]
+    desk: Desk, requests: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    batch = Batch(requests, Pool())
-    batch._requests = Raced(requests)
-    batch.end()
+    monkeypatch.setattr(batches, "deque", Raced)
+    Batch(requests, Pool()).end()
     assert [tag for tag, _ in desk.rejected] == ["a", "b"]
 
 
@@ -215,6 +219,10 @@ def test_every_consumer_times_its_flushes_anew(pool: Pool) -> None:
     class Timing(Gathering):
         _tref: Timed | None = None
 
+        @property
+        def timer(self) -> Timed | None:
+            return self._tref
+
         def Strategy(self, task: Any, app: Any, consumer: Any) -> Any:
             # As celery-batches does, at a consumer's first message.
             if self._tref is None:
@@ -225,13 +233,13 @@ def test_every_consumer_times_its_flushes_anew(pool: Pool) -> None:
     app: Any = SimpleNamespace(tasks={"t": task, "u": untimed})
     guard_batches(app, pool)
     assert task.Strategy(task, app, "first") == (app, "first")
-    first = task._tref
+    first = task.timer
     # A lost connection clears the timers of Celery's event loop.
     task.Strategy(task, app, "second")
     assert first is not None
     assert first.is_cancelled
-    assert task._tref is not None
-    assert not task._tref.is_cancelled
+    assert task.timer is not None
+    assert not task.timer.is_cancelled
     untimed.Strategy(untimed, app, "second")
     assert not hasattr(untimed, "_tref")
 
@@ -308,7 +316,7 @@ def test_what_waits_for_a_full_batch_does_not_outlive_its_consumer_and_what_runs
     task.flush(requests)
     # The pool has it, but no process yet: it forgets the job with the connection.
     assert not request.outlives_consumer()
-    pool.jobs[0]._accepted = True
+    pool.jobs[0].accept()
     assert request.outlives_consumer()
     pool.report("accept_callback", 1, 0.0)
     assert request.outlives_consumer()

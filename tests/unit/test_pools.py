@@ -8,13 +8,15 @@ from threading import Thread
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from celery_sqs_heartbeat.worker.pools import let_signals_stop
 from tests.support.waiting import PATIENCE
 
 
-def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit() -> None:
-    executor = ThreadPoolExecutor(1)
-    let_signals_stop(SimpleNamespace(executor=executor))
+def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     submitted: list[Future[Any]] = []
 
     class Interrupted(SimpleQueue):  # type: ignore[type-arg]
@@ -24,7 +26,10 @@ def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit() -> None:
                 # What the handler of a cold shutdown does, in the frame that submits.
                 executor.shutdown(wait=False)
 
-    executor._work_queue = Interrupted()
+    with monkeypatch.context() as patched:
+        patched.setattr("queue.SimpleQueue", Interrupted)
+        executor = ThreadPoolExecutor(1)
+    let_signals_stop(SimpleNamespace(executor=executor))
     thread = Thread(target=lambda: submitted.append(executor.submit(int)), daemon=True)
     thread.start()
     thread.join(PATIENCE)

@@ -51,6 +51,6 @@ def test_every_public_name_is_sorted_documented_and_found() -> None:
     assert names == sorted(names)
     for name in names:
         assert getattr(celery_sqs_heartbeat, name).__doc__
-    assert set(celery_sqs_heartbeat._HOME) == set(names)
+    assert dir(celery_sqs_heartbeat) == names
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = celery_sqs_heartbeat.nothing

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.observe.otel import OtelObserver
+from celery_sqs_heartbeat.observe.status.http import RefusedError, Request
 from celery_sqs_heartbeat.observe.status.pages import Pages
 from celery_sqs_heartbeat.observe.status.payloads import (
     events_payload,
@@ -76,8 +77,12 @@ def test_every_field_is_documented(payloads: dict[str, Any]) -> None:
 
 def test_every_path_is_documented() -> None:
     scene = Observed()
-    known = set(Pages(scene.keeper, scene.recorder, None, "")._paths)
-    assert {*known, "/"} == set(re.findall(r"^\| `(/\w*)` \|", text_of(PAGE), re.MULTILINE))
+    with pytest.raises(RefusedError) as refused:
+        Pages(scene.keeper, scene.recorder, None, "").answer(
+            Request(method="GET", path="/nothing", headers={})
+        )
+    known = set(re.findall(r"/\w*", refused.value.response.body.decode()))
+    assert known == set(re.findall(r"^\| `(/\w*)` \|", text_of(PAGE), re.MULTILINE))
 
 
 def test_pictures_are_there_and_the_probe_is_yaml() -> None:
