@@ -56,8 +56,12 @@ class PollingChannel(WatchingChannel):
             return None
 
     def _go_on(self, poll: Poll, callback: Any, count: int) -> None:
-        """Have the queue polled again, unless that was done when the poll was given up."""
-        if not poll.is_given_up and not self._is_ending():
+        """Have the queue polled again, unless that was done when the poll was given up.
+
+        Not by a channel that was closed: kombu (5.7) asks its connection for the polling interval,
+        which is gone, and the error would get into the event loop.
+        """
+        if not (poll.is_given_up or self.closed or self._is_ending()):
             callback(count)
 
     def _on_answer(self, poll: Poll, answer: Any) -> int:
