@@ -8,6 +8,8 @@ from typing import Any
 
 from celery import bootsteps
 
+from tests.support.insides import forget_jobs
+
 
 class ForgetsJobs(bootsteps.StartStopStep):
     """Drops the results of all jobs when the file in PROJ_FORGET is there; the tasks run on."""
@@ -16,7 +18,7 @@ class ForgetsJobs(bootsteps.StartStopStep):
 
     def start(self, c: Any) -> None:
         self._file = Path(os.environ["PROJ_FORGET"])
-        self._pool = c.pool._pool
+        self._pool = c.pool
 
     def register_with_event_loop(self, c: Any, hub: Any) -> None:
         hub.call_repeatedly(0.05, self._look)
@@ -24,5 +26,4 @@ class ForgetsJobs(bootsteps.StartStopStep):
     def _look(self) -> None:
         if self._file.exists():
             self._file.unlink()
-            for job in list(self._pool._cache.values()):
-                job.discard()
+            forget_jobs(self._pool)

@@ -17,7 +17,9 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport
-from celery_sqs_heartbeat.transport.base import Poll
+from tests.support.board import Board
+from tests.support.insides import slots_taken
+from tests.support.loop import FakePolls
 
 NAME = "q"
 URL = "https://sqs.us-east-1.amazonaws.com/1/q"
@@ -41,47 +43,44 @@ class FakeDesk:
 
     def __init__(self, take: Callable[[Any], None]) -> None:
         clients = ClientPool()
-        self.keeper = LeaseKeeper(BotoSqs(clients), dispatcher=NoCalls())
-        bind(
-            Heartbeat(
-                keeper=self.keeper,
-                settings=Settings(),
-                queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
-                clients=clients,
-                prepare_calls=lambda job: None,
-            )
+        self._board = Board()
+        self.keeper = LeaseKeeper(BotoSqs(clients), dispatcher=NoCalls(), board=self._board)
+        self.heartbeat = Heartbeat(
+            keeper=self.keeper,
+            settings=Settings(),
+            queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
+            clients=clients,
+            prepare_calls=lambda job: None,
         )
+        bind(self.heartbeat)
         self.connection = Connection(
             "sqs://key:secret@",
             transport=Transport,
             transport_options={"predefined_queues": {NAME: {"url": URL}}},
         )
         self.channel = self.connection.channel()
+        # As at a worker that dies.
+        self.channel.qos.restore_at_shutdown = False
+        self.polls = FakePolls(self.channel)
         queue = Queue(NAME, channel=self.channel)
         self.consumer = Consumer(self.channel, [queue], on_message=take, auto_declare=False)
         self.consumer.consume()
+        self._poll = self.polls.open()
 
-    def answer(self, answer: Any) -> int:
-        """Have a long poll of the queue answered."""
-        count: int = self.channel._on_answer(
-            Poll(NAME, URL, self.keeper.now(), 0, timeout=30), answer
-        )
-        return count
+    def answer(self, answer: Any) -> None:
+        """Have the long poll of the queue answered."""
+        self._poll.answer(answer)
 
     def held(self) -> set[str]:
         """The handles of the leases that are to be extended on."""
-        leases = list(self.keeper._book.leases())
+        leases = self._board.leases()
         return {lease.receipt_handle for lease in leases if lease.state is State.HELD}
 
     def slots_taken(self) -> set[str]:
         """The messages that count against the prefetch limit."""
-        qos = self.channel.qos
-        return {tag for tag in qos._delivered if tag not in qos._dirty}
+        return slots_taken(self.channel)
 
     def close(self) -> None:
         """Leave nothing behind, without a call."""
-        for handle in list(self.keeper._book._by_handle):
-            self.keeper.drop(handle)
-        self.channel.qos._delivered.clear()
         self.connection.release()
         bind(None)

@@ -13,6 +13,7 @@ from kombu import Connection
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool, new_client, short_config
+from tests.support.insides import credentials_of
 
 
 def channel_of(url: str, **options: Any) -> Any:
@@ -35,7 +36,7 @@ def test_the_configuration_of_a_kombu_channel_is_taken_over() -> None:
     client = new_client(BrokerConfig.of_channel(channel), URL, threshold=10)
     assert client.meta.endpoint_url == "http://127.0.0.1:1234"
     assert client.meta.region_name == "eu-west-3"
-    credentials = client._request_signer._credentials
+    credentials = credentials_of(client)
     assert (credentials.access_key, credentials.secret_key) == ("key", "se/cret")
     config = client.meta.config
     assert config.connect_timeout == 0.2
@@ -67,10 +68,10 @@ def test_a_predefined_queue_has_its_own_keys_and_region() -> None:
     config = BrokerConfig.of_channel(channel)
     far = new_client(config, "https://far/1/far", threshold=10)
     assert far.meta.region_name == "us-west-2"
-    assert far._request_signer._credentials.access_key == "far-key"
+    assert credentials_of(far).access_key == "far-key"
     near = new_client(config, URL, threshold=10)
     assert near.meta.region_name == "eu-west-3"
-    assert near._request_signer._credentials.access_key == "k"
+    assert credentials_of(near).access_key == "k"
 
 
 @pytest.mark.parametrize(

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import logging
-from types import SimpleNamespace
 
 import pytest
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.asynchronous.http import Client
 
-from celery_sqs_heartbeat import clock
+from celery_sqs_heartbeat import clock, native
 from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.ending import LastPolls
-from tests.support.waiting import PATIENCE
 
 
 def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
@@ -20,10 +18,15 @@ def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
 ) -> None:
     # As of a worker without a pool, which was in a task for longer than its poll.
     monkeypatch.setattr(clock, "now", lambda: 1_000.0)
-    polls, waits = LastPolls(None, [Poll("q", "url", 0.0, 20, is_sent=True)]), list[float]()
-    bell = SimpleNamespace(wait=lambda seconds: waits.append(seconds) or True)
-    polls._has_ended = bell  # type: ignore[assignment]
-    polls.wait()
+    waits: list[float] = []
+
+    class Bell(native.Bell):
+        def wait(self, timeout: float) -> bool:
+            waits.append(timeout)
+            return True
+
+    monkeypatch.setattr(native, "Bell", Bell)
+    LastPolls(None, [Poll("q", "url", 0.0, 20, is_sent=True)]).wait()
     assert waits == [1.5]
 
 
@@ -40,8 +43,9 @@ def test_the_last_polls_are_read_though_a_signal_came_amid_the_writing_of_a_log_
             pytest.skip("kombu 5.5 blocks in each poll")
         with caplog.handler.lock:  # type: ignore[union-attr]
             polls = LastPolls(client, [Poll("q", "url", clock.now(), 20, is_sent=True)])
-            assert polls._has_ended.wait(PATIENCE)
+            polls.wait()
         assert "receiving ends" in caplog.text
+        assert "is not answered yet" not in caplog.text
     finally:
         hub.close()
         set_event_loop(before)

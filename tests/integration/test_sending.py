@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -42,19 +41,32 @@ class Watcher:
         self.times_prepared += 1
 
 
+class Connection:
+    """kombu's connection for polls."""
+
+    def __init__(self, client: Client) -> None:
+        self._httpclient = client
+
+    def has(self, client: Client) -> bool:
+        return self._httpclient is client
+
+    def send(self, request: Request) -> None:
+        self._httpclient.add_request(request)
+
+
 class Exchange:
     """One request through kombu's client, and what came of it."""
 
     def __init__(self, hub: Hub, proxy: FaultProxy, patience: float = 60.0) -> None:
         self.hub, self.client, self.watcher = hub, Client(hub), Watcher()
         self.answers: list[Any] = []
-        connection = SimpleNamespace(_httpclient=self.client)
+        connection = Connection(self.client)
         view = sending_for(connection, self.watcher, patience=patience)
-        assert connection._httpclient is self.client
+        assert connection.has(self.client)
         request = Request(proxy.url, method="POST", body=b"{}", on_ready=self._note)
         request.headers["X-Amz-Target"] = "AmazonSQS.ListQueues"
         request.headers["Content-Type"] = "application/x-amz-json-1.0"
-        view._httpclient.add_request(request)
+        view.send(request)
 
     def _note(self, response: Any) -> None:
         self.answers.append(response.error)

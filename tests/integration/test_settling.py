@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from billiard.einfo import ExceptionInfo
 from celery.utils.log import get_logger
 
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.integration.test_transport import Desk, desk, new_desk  # noqa: F401
+from tests.support.insides import slots_taken
 from tests.support.waiting import PATIENCE
 
 logger = get_logger(__name__)
@@ -18,12 +20,16 @@ class _Request:
     """What Celery's request does when its task is rejected."""
 
     acknowledged = False
+    _already_cancelled = False
 
     def __init__(self, message: Any) -> None:
         self.message = message
 
     def reject(self, requeue: bool = False) -> None:
         self.message.reject_log_error(logger, (), requeue)
+
+    def on_failure(self, exc_info: ExceptionInfo) -> None:
+        self.reject()
 
 
 class Request(LeasedRequest, _Request):
@@ -44,11 +50,13 @@ def test_a_task_that_fails_when_its_lease_is_gone_deletes_nothing(
     getattr(desk.keeper, ends)(request.message.delivery_tag)
     assert desk.keeper.flush(PATIENCE)
     assert desk.keeper.find(request.message.delivery_tag) is None
-    request._has_failed = True
-    request.reject()
+    try:
+        raise LookupError
+    except LookupError:
+        request.on_failure(ExceptionInfo())
     assert desk.keeper.flush(PATIENCE)
     assert sum(desk.counts()) == 1
     assert desk.proxy.calls("DeleteMessage") == []
     assert desk.proxy.calls("DeleteMessageBatch") == []
     # Its prefetch slot is free.
-    assert request.message.delivery_tag in desk.channel.qos._dirty
+    assert slots_taken(desk.channel) == set()

@@ -8,7 +8,6 @@ import socket
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from queue import Empty
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,9 +25,9 @@ from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.transport import Transport
-from celery_sqs_heartbeat.transport.base import Poll
 from tests.support.answers import Answer, Body
 from tests.support.faults import Forward, fail, first, never_answer
+from tests.support.loop import FakePolls, SentPoll
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
 
@@ -50,15 +49,14 @@ class Desk:
         sqs = BotoSqs(clients)
         self.keeper = LeaseKeeper(sqs)
         self.keeper.start()
-        bind(
-            Heartbeat(
-                keeper=self.keeper,
-                settings=read_settings(conf.get),
-                queues=QueueDirectory(sqs.queue_attributes, lambda job: job()),
-                clients=clients,
-                prepare_calls=lambda job: job() and None,
-            )
+        self.heartbeat = Heartbeat(
+            keeper=self.keeper,
+            settings=read_settings(conf.get),
+            queues=QueueDirectory(sqs.queue_attributes, lambda job: job()),
+            clients=clients,
+            prepare_calls=lambda job: job() and None,
         )
+        bind(self.heartbeat)
         self.connection = Connection(
             proxy.broker_url,
             transport=Transport,
@@ -83,6 +81,12 @@ class Desk:
         consumer = Consumer(self.channel, [queue], on_message=on_message, **options)
         consumer.consume()
         return consumer
+
+    def poll_in_a_loop(self, on_message: Callable[[Any], None]) -> tuple[FakePolls, SentPoll]:
+        """Consume as in an event loop; the test answers the poll that is returned."""
+        polls = FakePolls(self.channel)
+        self.consume(on_message)
+        return polls, polls.open()
 
     def drain_until(self, condition: Callable[[], Any]) -> None:
         """Deliver what comes until the condition holds."""
@@ -209,7 +213,7 @@ def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswere
     came: list[Any] = []
     desk.consume(came.append)
     desk.drain_until(lambda: came)
-    (queue,) = desk.channel._heartbeat.polled.view()
+    (queue,) = desk.heartbeat.polled.view()
     assert (queue.queue, queue.unanswered, queue.is_deaf) == (desk.name, 1, False)
 
 
@@ -301,7 +305,7 @@ def fail_with_requests(desk: Desk, made: list[Any], *, before_pool: bool) -> Non
         lease = desk.keeper.find(message.delivery_tag)
         assert lease is not None
         made.append(Made(before_pool))
-        desk.channel._heartbeat.requests[lease.key] = made[-1]
+        desk.heartbeat.requests[lease.key] = made[-1]
         raise LookupError
 
     desk.consume(fail_after_the_request)
@@ -392,25 +396,29 @@ def test_a_message_got_one_by_one_is_kombus_own_business(desk: Desk) -> None:
 
 
 def test_messages_that_come_after_the_channel_was_closed_are_released(desk: Desk) -> None:
+    got: list[Any] = []
     desk.publish("a")
-    desk.consume(lambda message: None)
-    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=30)
+    poll = desk.poll_in_a_loop(got.append)[1]
     answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
     desk.channel.close()
-    assert desk.channel._on_answer(poll, answer) == 0
+    poll.answer(answer)
+    assert got == []
     assert desk.keeper.flush(PATIENCE)
     assert desk.counts() == (1, 0)
     assert len(desk.keeper) == 0
 
 
 def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_another(
-    desk: Desk,
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.publish("a")
-    desk.consume(lambda message: None)
-    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=90)
+    with monkeypatch.context() as before:
+        before.setattr(desk.heartbeat.terms, "asked", lambda queue, url: 90)
+        sent = desk.poll_in_a_loop(lambda message: None)[1]
+    (poll,) = desk.heartbeat.open_polls
     answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
-    assert desk.channel._on_answer(poll, answer) == 1
+    sent.answer(answer)
+    assert sent.asked["visibility_timeout"] == 90
     lease = desk.keeper.find(answer["Messages"][0]["ReceiptHandle"])
     assert lease is not None
     assert lease.expires_at == poll.sent_at + 90
@@ -422,24 +430,16 @@ def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
 ) -> None:
     """Credentials are renewed where it is signed: on EKS by a call of STS."""
     denied: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
-
-    def sign(*args: Any, **request: Any) -> None:
-        raise ClientError(denied, "AssumeRoleWithWebIdentity")
-
+    polls = FakePolls(desk.channel)
+    polls.error = ClientError(denied, "AssumeRoleWithWebIdentity")
     desk.consume(lambda message: None)
-    desk.channel.asynsqs = lambda queue: SimpleNamespace(
-        _httpclient=SimpleNamespace(_curls=[]), receive_message=sign
-    )
-    brought: list[int] = []
-    later: list[tuple[Any, ...]] = []
-    desk.channel.hub = SimpleNamespace(call_later=lambda *args: later.append(args))
-    try:
-        desk.channel._get_async(desk.name, 1, brought.append)
-    finally:
-        desk.channel.hub = None
+    polls.loop.tick()
+    polls.error = None
     # Not at once: kombu before 5.7 would sign again in the event loop's next tick.
-    assert brought == []
-    assert (1, desk.channel._schedule_queue, desk.name) in later
+    polls.loop.tick()
+    assert polls.sent == []
+    polls.loop.tick_later()
+    assert len(polls.sent) == 1
     assert f"receiving from queue {desk.name} fails and is tried on" in caplog.text
     assert "when calling the AssumeRoleWithWebIdentity operation" in caplog.text
 
@@ -448,18 +448,17 @@ def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
 def test_a_failed_poll_has_no_successor_where_its_queue_is_polled_otherwise_or_no_more(
     desk: Desk, way: str
 ) -> None:
-    desk.consume(lambda message: None)
-    poll = Poll(desk.name, desk.url, desk.keeper.now(), 20, is_given_up=way == "given up")
-    desk.channel._polls[poll] = None
+    polls, sent = desk.poll_in_a_loop(lambda message: None)
+    (poll,) = desk.heartbeat.open_polls
+    poll.is_given_up = way == "given up"
     if way == "closed":
         desk.channel.close()
-    desk.channel._heartbeat.is_ending = way == "ending"
-    later: list[tuple[Any, ...]] = []
-    desk.channel.hub = SimpleNamespace(call_later=lambda *args: later.append(args))
-    desk.channel._on_failed_poll(poll, ValueError("no"))
-    desk.channel.hub = None
-    assert later == []
-    assert poll not in desk.channel._polls
+    desk.heartbeat.is_ending = way == "ending"
+    sent.fail(ValueError("no"))
+    for _ in range(3):
+        polls.loop.tick_later()
+    assert len(polls.sent) == 1
+    assert poll not in desk.heartbeat.open_polls
 
 
 def test_a_role_that_is_refused_does_not_end_a_worker_without_an_event_loop(
@@ -476,8 +475,8 @@ def test_a_role_that_is_refused_does_not_end_a_worker_without_an_event_loop(
     desk.publish("a")
     with monkeypatch.context() as patch:
         patch.setattr(desk.channel, "sqs", assume)
-        with pytest.raises(Empty):
-            desk.channel._get_bulk(desk.name)
+        with pytest.raises(socket.timeout):
+            desk.connection.drain_events(timeout=0)
     assert "when calling the AssumeRole operation" in caplog.text
     desk.drain_until(lambda: got)
 
@@ -487,14 +486,15 @@ def test_what_the_last_polls_bring_is_released_though_the_log_is_held(
 ) -> None:
     """The signal that ends a worker may come while its main thread writes a log line."""
     caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")
-    desk.consume(lambda message: None)
     desk.publish("a")
-    channel, released = desk.channel, threading.Event()
-    poll = Poll(desk.name, desk.url, desk.keeper.now(), 5, timeout=30)
+    polls, failing = desk.poll_in_a_loop(lambda message: None)
+    failing.fail(ValueError("no"))
+    polls.loop.tick_later()
+    poll, released = polls.sent[-1], threading.Event()
+    assert poll is not failing
     answer = desk.client.receive_message(QueueUrl=desk.url, WaitTimeSeconds=5)
     answer["Messages"].append({"Body": "no id"})
-    channel._tell_of_polls(desk.name, ValueError("no"))
-    channel._heartbeat.is_ending = True
+    desk.heartbeat.is_ending = True
     release = desk.keeper.release
 
     def note(*args: Any, **options: Any) -> bool:
@@ -503,7 +503,7 @@ def test_what_the_last_polls_bring_is_released_though_the_log_is_held(
         return known
 
     monkeypatch.setattr(desk.keeper, "release", note)
-    thread = threading.Thread(target=channel._on_answer, args=(poll, answer))
+    thread = threading.Thread(target=poll.answer, args=(answer,))
     with caplog.handler.lock:  # type: ignore[union-attr]
         thread.start()
         assert released.wait(PATIENCE)
@@ -518,7 +518,7 @@ def test_a_queue_is_not_deaf_while_a_worker_without_an_event_loop_is_full(desk: 
     desk.consume(got.append)
     desk.publish("a")
     desk.drain_until(lambda: got)
-    polled = desk.channel._heartbeat.polled
+    polled = desk.heartbeat.polled
     for _ in range(DEAF_AFTER):
         polled.unanswered(desk.name)
     assert polled.view()[0].is_deaf

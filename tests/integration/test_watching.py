@@ -3,44 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from celery_sqs_heartbeat import clock
 from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
-from celery_sqs_heartbeat.transport.base import Poll
 from tests.integration.test_transport import Desk
+from tests.support.loop import FakePolls
 from tests.support.proxy import FaultProxy
+
+#: For how long a poll waits, in seconds.
+WAIT = 20
 
 
 class Watch:
-    """A channel's open poll of 20 s, and a clock that the test moves."""
+    """A channel's open poll, in an event loop that the test turns and on a clock that it moves."""
 
     def __init__(self, desk: Desk, fake: FakeClock) -> None:
-        self.channel, self.clock = desk.channel, fake
-        self.polled_again: list[int] = []
-        self.channel.hub = SimpleNamespace(call_later=lambda *args: None)
-        self.poll = Poll(desk.name, desk.url, fake(), 20)
-        self.channel._heartbeat.polled = PolledQueues(fake)
-        self.channel._heartbeat.polled.asked(desk.name, desk.url)
-        self.watcher = self.channel._watch(self.poll, self.polled_again.append)
+        self.desk, self.clock = desk, fake
+        self.polled = desk.heartbeat.polled = PolledQueues(fake)
+        self.polls = FakePolls(desk.channel)
+        desk.consume(lambda message: None)
+        self.sent = self.polls.open()
+        (self.poll,) = desk.heartbeat.open_polls
+        assert self.poll.waits == WAIT
 
     def look(self, seconds: float, times: int = 1) -> None:
         for _ in range(times):
             self.clock.advance(seconds)
-            self.channel._look_at_polls()
+            self.polls.loop.tick_later()
+
+    @property
+    def times_polled(self) -> int:
+        return len(self.polls.sent)
 
     @property
     def unanswered(self) -> int:
-        return int(self.channel._heartbeat.polled.view()[0].unanswered)
+        return self.polled.view()[0].unanswered
 
 
 @pytest.fixture
 def watch(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
-    desk, fake = Desk(proxy), FakeClock()
+    # A timeout that allows for such a wait.
+    desk = Desk(proxy, options={"wait_time_seconds": WAIT}, visibility_timeout=120)
+    # The keeper's is the real one.
+    fake = FakeClock(float(int(clock.now())))
     monkeypatch.setattr(clock, "now", fake)
     yield Watch(desk, fake)
     desk.channel.hub = None
@@ -51,24 +59,23 @@ def watch(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]
 def test_a_poll_without_an_answer_is_given_up_ten_seconds_after_its_time_and_aborted_later(
     watch: Watch,
 ) -> None:
-    watch.watcher.prepared()
+    watch.sent.send()
     watch.look(1.0, 30)
     assert not watch.poll.is_given_up
     watch.look(1.0)
     assert watch.poll.is_given_up
-    assert watch.polled_again == [0]
     assert watch.unanswered == 1
     watch.look(1.0, 30)
-    assert not watch.watcher.is_aborted()
+    assert not watch.sent.is_aborted()
     watch.look(1.0)
-    assert watch.watcher.is_aborted()
+    assert watch.sent.is_aborted()
     # The queue is polled again once.
-    assert watch.polled_again == [0]
+    assert watch.times_polled == 2
     assert watch.unanswered == 1
 
 
 def test_the_time_in_which_the_event_loop_stands_in_a_task_does_not_count(watch: Watch) -> None:
-    watch.watcher.prepared()
+    watch.sent.send()
     watch.look(300.0, 10)
     assert not watch.poll.is_given_up
 
@@ -76,7 +83,7 @@ def test_the_time_in_which_the_event_loop_stands_in_a_task_does_not_count(watch:
 def test_a_poll_that_waits_for_a_free_connection_is_not_given_up(watch: Watch) -> None:
     watch.look(1.0, 100)
     assert not watch.poll.is_given_up
-    watch.watcher.prepared()
+    watch.sent.send()
     watch.look(1.0, 30)
     assert not watch.poll.is_given_up
     watch.look(1.0)
@@ -84,42 +91,43 @@ def test_a_poll_that_waits_for_a_free_connection_is_not_given_up(watch: Watch) -
 
 
 def test_a_worker_that_is_ending_polls_no_queue_again(watch: Watch) -> None:
-    watch.watcher.prepared()
-    watch.channel._heartbeat.is_ending = True
+    watch.sent.send()
+    watch.desk.heartbeat.is_ending = True
     watch.look(1.0, 100)
-    assert watch.polled_again == []
+    assert watch.times_polled == 1
 
 
 def test_an_answer_to_a_poll_that_was_given_up_is_leased_and_starts_no_second_round_of_polls(
-    watch: Watch, proxy: FaultProxy
+    watch: Watch,
 ) -> None:
-    watch.watcher.prepared()
-    watch.look(1.0, 31)
-    again: list[Any] = []
-    watch.channel._go_on(watch.poll, again.append, watch.channel._on_answer(watch.poll, {}))
-    assert again == []
-    assert watch.poll not in watch.channel._polls
-    assert not watch.channel._heartbeat.polled.view()[0].is_deaf
+    watch.sent.send()
+    watch.look(1.0, 32)
+    assert watch.times_polled == 2
+    watch.sent.answer({"Messages": [{"MessageId": "a", "ReceiptHandle": "a-1", "Body": "{}"}]})
+    watch.look(1.0, 2)
+    assert watch.times_polled == 2
+    assert watch.desk.keeper.find("a-1") is not None
+    assert watch.poll not in watch.desk.heartbeat.open_polls
+    assert not watch.polled.view()[0].is_deaf
 
 
 def test_an_error_is_no_answer_and_no_silence(watch: Watch) -> None:
-    watch.watcher.prepared()
+    watch.sent.send()
     watch.look(1.0, 5)
     # kombu's for a 5xx answer.
-    assert watch.channel._on_answer(watch.poll, []) == 0
-    (queue,) = watch.channel._heartbeat.polled.view()
+    watch.sent.answer([])
+    (queue,) = watch.polled.view()
     assert (queue.age, queue.unanswered) == (5.0, 0)
 
 
 def test_a_queue_that_waits_for_a_prefetch_slot_is_not_deaf(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch.watcher.prepared()
-    watch.channel._active_queues.append(watch.poll.queue)
-    polled = watch.channel._heartbeat.polled
-    polled.unanswered(watch.poll.queue)
+    watch.sent.send()
+    watch.polled.unanswered(watch.poll.queue)
     watch.look(1.0, 31)
-    assert polled.view()[0].is_deaf
-    monkeypatch.setattr(watch.channel.qos, "can_consume", lambda: False)
-    watch.channel._schedule_queue(watch.poll.queue)
-    assert not polled.view()[0].is_deaf
+    assert watch.polled.view()[0].is_deaf
+    monkeypatch.setattr(watch.desk.channel.qos, "can_consume", lambda: False)
+    watch.look(1.0)
+    assert not watch.polled.view()[0].is_deaf
+    assert watch.times_polled == 1

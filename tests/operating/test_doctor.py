@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery, _state
+from celery import Celery
 
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.cli.asking import Asker
@@ -25,6 +25,7 @@ from celery_sqs_heartbeat.cli.reading import Broker
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.answers import Answer, Body
 from tests.support.faults import Forward, deny, fail, reset, throttle
+from tests.support.insides import hide_shared_tasks
 from tests.support.proxy import FaultProxy
 from tests.support.servers import SqsServer
 from tests.support.warm.client import run_forked
@@ -60,7 +61,7 @@ def add(x, y):
 @pytest.fixture(autouse=True)
 def _no_tasks_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Celery shares the tasks of an app with all apps of the process."""
-    monkeypatch.setattr(_state, "_on_app_finalizers", set())
+    hide_shared_tasks(monkeypatch)
 
 
 @pytest.fixture

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from celery import Celery, _state, shared_task
+from celery import Celery, shared_task
 from flask import Flask, current_app
 
 from celery_sqs_heartbeat import ConfigurationError
 from celery_sqs_heartbeat.contrib.flask import SqsHeartbeat, celery_init_app
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
+from tests.support.insides import restore_apps
 from tests.support.markdown import blocks
 from tests.support.warm.client import run_forked
 from tests.support.workers import ROOT, SAFE_ENV
@@ -30,9 +31,7 @@ CONFIG = {
 @pytest.fixture(autouse=True)
 def _restored_apps(monkeypatch: pytest.MonkeyPatch) -> None:
     """Celery's current and default app, and the shared tasks, are those of the process."""
-    monkeypatch.setattr(_state, "_on_app_finalizers", set(_state._on_app_finalizers))
-    monkeypatch.setattr(_state, "default_app", _state.default_app)
-    monkeypatch.setattr(_state._tls, "current_app", _state._tls.current_app)
+    restore_apps(monkeypatch)
 
 
 def flask_app(**config: Any) -> Flask:

@@ -23,6 +23,7 @@ from celery_sqs_heartbeat.pipeline.segments import journal_days
 from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.journals import rows_in, some_workers, write_all, write_segment
+from tests.support.insides import is_nothing_cached
 from tests.support.markdown import ROOT
 
 build = engine_of(SPARK).build
@@ -66,7 +67,7 @@ def test_nothing_is_kept_in_memory_once_the_tables_are_written(
     spark: SparkSession, built: tuple[Path, Path]
 ) -> None:
     assert Warehouse(spark, str(built[1])).read(schema.DUPLICATES).count() > 0
-    assert spark._jsparkSession.sharedState().cacheManager().isEmpty()
+    assert is_nothing_cached(spark)
 
 
 def test_each_table_comes_after_those_that_it_needs() -> None:

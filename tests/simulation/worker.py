@@ -16,7 +16,6 @@ from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.transport.polling import MAX_RECEIVED
 from celery_sqs_heartbeat.unsettled import LOOK_SECONDS
-from tests.simulation.board import Board
 from tests.simulation.consumer import Consumer
 from tests.simulation.network import NONE
 from tests.simulation.profile import patience
@@ -24,6 +23,7 @@ from tests.simulation.rules import EPSILON, CallRules
 from tests.simulation.swallowing import Net
 from tests.simulation.threads import Threads
 from tests.simulation.truth import Execution
+from tests.support.board import Board
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

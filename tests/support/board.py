@@ -1,4 +1,4 @@
-"""What a simulated worker's keeper believes: the leases of its book."""
+"""What a keeper believes, for tests: the leases of its book."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from celery_sqs_heartbeat.core.lease import Lease
 
 
 class Board:
-    """Shown every change of a lease, as a real worker's board is."""
+    """Shown every change of a lease, as the board of a real worker is."""
 
     def __init__(self) -> None:
         self._leases: dict[tuple[str, str], Lease] = {}

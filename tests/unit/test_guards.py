@@ -10,13 +10,13 @@ from typing import Any
 import gevent
 import pytest
 from celery.concurrency.base import apply_target
-from celery.concurrency.gevent import TaskPool
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from greenlet import GreenletExit
 
 from celery_sqs_heartbeat.breakage import Breakage
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from tests.support.insides import killable
 
 
 class Request(LeasedRequest):
@@ -131,7 +131,7 @@ def test_what_ends_the_worker_still_does_and_is_no_end_of_the_task(error: System
 
 def test_a_greenlet_that_celery_killed_is_left_to_its_pool() -> None:
     request = Request(is_stopped=True)
-    run(request, GreenletExit(), through=TaskPool._make_killable_target)
+    run(request, GreenletExit(), through=killable)
     assert request.told == ["result False", "end"]
 
 
@@ -251,12 +251,21 @@ class Unstartable(LeasedRequest, CelerysRequest):
         return False
 
 
+class Worker:
+    """Celery's worker, which starts tasks in two ways."""
+
+    consumer = SimpleNamespace(connection_errors=(OSError,), channel_errors=(Lost,))
+
+    def __init__(self, start: Callable[[Any], None]) -> None:
+        self.process_task = self._process_task = start
+
+    @property
+    def ways(self) -> set[Callable[[Any], None]]:
+        return {self.process_task, self._process_task}
+
+
 def worker_of(start: Callable[[Any], None]) -> Any:
-    worker = SimpleNamespace(
-        _process_task=start,
-        process_task=start,
-        consumer=SimpleNamespace(connection_errors=(OSError,), channel_errors=(Lost,)),
-    )
+    worker = Worker(start)
     guard_start(worker)
     return worker
 
@@ -266,7 +275,8 @@ def test_a_request_that_is_not_ours_fails_as_before() -> None:
         raise ValueError(request)
 
     worker = worker_of(start)
-    assert worker.process_task is worker._process_task is not start
+    assert worker.ways == {worker.process_task}
+    assert worker.process_task is not start
     with pytest.raises(ValueError, match="foreign"):
         worker.process_task("foreign")
 

@@ -13,9 +13,10 @@ from kombu.asynchronous import Hub
 
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
-from celery_sqs_heartbeat.transport.polling import PollingChannel
 from celery_sqs_heartbeat.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.worker import handlers
+from tests.fuzz.desk import FakeDesk
+from tests.fuzz.mail import GOOD
 from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
@@ -195,10 +196,16 @@ def test_no_event_loop_needs_nothing() -> None:
 
 @pytest.mark.parametrize("is_ending", [False, True])
 def test_a_slot_that_is_freed_as_the_worker_goes_makes_no_poll(is_ending: bool) -> None:
-    channel: Any = object.__new__(PollingChannel)
-    channel._heartbeat = SimpleNamespace(is_ending=is_ending)
-    polled: list[str] = []
-    channel._waiting_queues = {"q": None}
-    channel._stop_waiting = polled.append
-    channel.poll_waiting_queues()
-    assert polled == ([] if is_ending else ["q"])
+    desk = FakeDesk(lambda message: None)
+    try:
+        desk.channel.basic_qos(0, 1, False)
+        desk.answer({"Messages": [{"MessageId": "a", "ReceiptHandle": "a", "Body": GOOD}]})
+        desk.polls.loop.tick()
+        assert desk.slots_taken() == {"a"}
+        desk.heartbeat.is_ending = is_ending
+        desk.channel.basic_ack("a")
+        assert desk.polls.loop.is_idle is is_ending
+        desk.polls.loop.tick()
+        assert len(desk.polls.sent) == (1 if is_ending else 2)
+    finally:
+        desk.close()

@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from celery import Celery, _state
+from celery import Celery
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.cli.examining import examine_offline
 from celery_sqs_heartbeat.cli.facts import AppFacts
 from celery_sqs_heartbeat.cli.reading import queue_names, read_app
+from tests.support.insides import hide_shared_tasks
 
 
 @pytest.fixture(autouse=True)
 def _no_tasks_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     """Celery shares the tasks of an app with all apps of the process."""
-    monkeypatch.setattr(_state, "_on_app_finalizers", set())
+    hide_shared_tasks(monkeypatch)
 
 
 class OwnTransport(SQS.Transport):

@@ -1,0 +1,55 @@
+"""Privates of other projects that tests need, each with the reason.
+
+They may be renamed with any release. So all are here, and the tests touch none but by these names
+(`tests/acceptance/renamed.py` is about such a renaming).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from celery import _state
+
+
+def credentials_of(client: Any) -> Any:
+    """Return what a boto3 client signs with: what it sends does not show the secret."""
+    return client._request_signer._credentials
+
+
+def slots_taken(channel: Any) -> set[str]:
+    """Return the tags that count against a channel's prefetch limit: kombu says how many."""
+    qos = channel.qos
+    return {tag for tag in qos._delivered if tag not in qos._dirty}
+
+
+def forget_jobs(pool: Any) -> None:
+    """Have Celery's pool of processes lose its jobs, as it does in the middle of its own faults."""
+    for job in list(pool._pool._cache.values()):
+        job.discard()
+
+
+def killable(target: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a target as Celery's gevent pool does on a greenlet, without such a pool."""
+    from celery.concurrency.gevent import TaskPool
+
+    wrapped: Callable[..., Any] = TaskPool._make_killable_target(target)
+    return wrapped
+
+
+def hide_shared_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the tasks of other tests from new apps: Celery shares them within the process."""
+    monkeypatch.setattr(_state, "_on_app_finalizers", set())
+
+
+def restore_apps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Celery's current app, default app and shared tasks be as before after the test."""
+    monkeypatch.setattr(_state, "_on_app_finalizers", set(_state._on_app_finalizers))
+    monkeypatch.setattr(_state, "default_app", _state.default_app)
+    monkeypatch.setattr(_state._tls, "current_app", _state._tls.current_app)
+
+
+def is_nothing_cached(spark: Any) -> bool:
+    """Return whether Spark keeps no table in memory. Its public catalog asks by name only."""
+    return bool(spark._jsparkSession.sharedState().cacheManager().isEmpty())

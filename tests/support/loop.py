@@ -1,0 +1,128 @@
+"""An event loop that the test turns, and polls in it that the test answers."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+
+@dataclass
+class Timer:
+    """A call that is due later."""
+
+    call: Callable[[], object]
+    is_cancelled: bool = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class FakeLoop:
+    """Kombu's event loop, as a channel sees it."""
+
+    def __init__(self) -> None:
+        self._soon: deque[Callable[[], object]] = deque()
+        self._later: list[Timer] = []
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to call now."""
+        return not self._soon
+
+    def call_soon(self, call: Callable[..., object], *args: Any) -> None:
+        self._soon.append(lambda: call(*args))
+
+    def call_later(self, seconds: float, call: Callable[..., object], *args: Any) -> Timer:
+        self._later.append(Timer(lambda: call(*args)))
+        return self._later[-1]
+
+    def tick(self) -> None:
+        """Call what is due now."""
+        while self._soon:
+            self._soon.popleft()()
+
+    def tick_later(self) -> None:
+        """Call what is due now, and what was due later before that."""
+        timers, self._later = self._later, []
+        for timer in timers:
+            if not timer.is_cancelled:
+                timer.call()
+        self.tick()
+
+
+class _Curl:
+    """Keeps the options of one request."""
+
+    def __init__(self) -> None:
+        self.options: dict[int, Any] = {}
+
+    def setopt(self, option: int, value: Any) -> None:
+        self.options[option] = value
+
+
+@dataclass
+class SentPoll:
+    """A receive that a channel has asked for. `asked` are its parameters."""
+
+    asked: dict[str, Any]
+    request: Any
+    callback: Any
+    _curl: _Curl = field(default_factory=_Curl)
+
+    def send(self) -> None:
+        """Have a connection free for it."""
+        self.request.on_prepare(self._curl)
+
+    def is_aborted(self) -> bool:
+        """Return whether curl is to end it without its answer."""
+        import pycurl
+
+        return bool(self._curl.options[pycurl.XFERINFOFUNCTION](0, 0, 0, 0))
+
+    def answer(self, answer: Any) -> None:
+        """Answer it as kombu does."""
+        self.callback(answer)
+
+    def fail(self, error: Exception) -> None:
+        """Answer it with an error."""
+        self.callback.throw(error)
+
+
+class FakePolls:
+    """Kombu's connection for the polls of an event loop, and its HTTP client.
+
+    Attributes:
+        loop: The event loop.
+        sent: Every poll, in order.
+        error: Raised where a poll is signed, if set.
+    """
+
+    def __init__(self, channel: Any) -> None:
+        self.loop = FakeLoop()
+        self.sent: list[SentPoll] = []
+        self.error: Exception | None = None
+        self._httpclient = self
+        self._shown_by = self
+        channel.hub = self.loop
+        channel.asynsqs = lambda queue=None: self
+
+    def receive_message(self, queue: str, url: str, *, callback: Any, **asked: Any) -> None:
+        # Called on the view that the channel makes of this for one request.
+        if self._shown_by.error is not None:
+            raise self._shown_by.error
+        request = SimpleNamespace(on_prepare=None)
+        self._httpclient.add_request(request)
+        self.sent.append(SentPoll(asked, request, callback))
+
+    def add_request(self, request: Any) -> None:
+        """Take a request, as the HTTP client."""
+
+    def open(self) -> SentPoll:
+        """Have the channel poll, and return that poll."""
+        before = len(self.sent)
+        self.loop.tick()
+        (poll,) = self.sent[before:]
+        return poll
