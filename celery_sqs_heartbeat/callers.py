@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.green.hub import HubThread
 logger = logging.getLogger(__name__)
 
 #: How long an idle thread waits for a job, in seconds.
-_LINGER = 60.0
+LINGER_SECONDS = 60.0
 #: The most threads that take the place of stuck ones: what hangs for every call, as a name server
 #: that does not answer, must not fill the process with threads. So many are needed where calls hang
 #: for a day.
@@ -50,7 +50,7 @@ class CallerThreads:
         self._home = home() if native.is_green() else None
         self._hub = HubThread(name) if self._home and apart else None
         # A greenlet must not wait for a job: its hub would stand still, and another is cheap.
-        self._linger = 0.0 if self._home else _LINGER
+        self._linger = 0.0 if self._home else LINGER_SECONDS
 
     def submit(self, job: Callable[[], object]) -> None:
         """Run `job` soon. It should not raise: its error would only be logged.

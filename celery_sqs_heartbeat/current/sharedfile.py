@@ -8,9 +8,9 @@ import tempfile
 from mmap import mmap
 
 #: Where a file has no name, and is found by the descriptors of the process that has it open.
-_DESCRIPTORS = "/proc/{pid}/fd"
+DESCRIPTORS = "/proc/{pid}/fd"
 #: For files that need a name: memory on Linux, which no cleaner of temporary files looks through.
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108
+SHARED_MEMORY = "/dev/shm"  # noqa: S108
 _PREFIX = "celery-sqs-heartbeat-"
 
 
@@ -53,7 +53,7 @@ def _new_nameless() -> tuple[int, str] | None:
     """Return a descriptor and its path; None where others can't open it by that."""
     if not hasattr(os, "memfd_create"):
         return None
-    folder = _DESCRIPTORS.format(pid=os.getpid())
+    folder = DESCRIPTORS.format(pid=os.getpid())
     try:
         # Root's where the process may not be looked into, say as it has changed its user.
         if os.stat(folder).st_uid != os.geteuid():
@@ -66,7 +66,7 @@ def _new_nameless() -> tuple[int, str] | None:
 
 
 def _new_named() -> tuple[int, str]:
-    folder = _SHARED_MEMORY if os.access(_SHARED_MEMORY, os.W_OK | os.X_OK) else None
+    folder = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
     return tempfile.mkstemp(prefix=_PREFIX, dir=folder)
 
 

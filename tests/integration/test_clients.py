@@ -120,7 +120,7 @@ def test_a_client_is_reused_until_the_configuration_changes() -> None:
     pool.use(one, URL, 10)
     assert pool(URL) is client
     pool.use(other, URL, 10)
-    assert pool(URL)._request_signer._credentials.access_key == "x"
+    assert credentials_of(pool(URL)).access_key == "x"
 
 
 class Sts(BaseHTTPRequestHandler):
@@ -178,7 +178,7 @@ def role_client() -> Any:
 
 
 def test_a_role_is_assumed_for_predefined_queues_and_its_token_is_reused(sts: type[Sts]) -> None:
-    credentials = role_client()._request_signer._credentials
+    credentials = credentials_of(role_client())
     keys = {credentials.get_frozen_credentials().access_key for _ in range(3)}
     assert keys == {"role-key-1"}
     (request,) = sts.served
@@ -188,7 +188,7 @@ def test_a_role_is_assumed_for_predefined_queues_and_its_token_is_reused(sts: ty
 
 def test_a_roles_token_is_refreshed_before_it_ends(sts: type[Sts]) -> None:
     sts.seconds = 30
-    credentials = role_client()._request_signer._credentials
+    credentials = credentials_of(role_client())
     sts.seconds = 900
     assert credentials.get_frozen_credentials().access_key == "role-key-2"
     assert credentials.get_frozen_credentials().access_key == "role-key-2"

@@ -11,6 +11,7 @@ from kombu.asynchronous.http import Client
 from celery_sqs_heartbeat import clock, native
 from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.ending import LastPolls
+from tests.support.insides import uses_curl
 
 
 def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
@@ -39,7 +40,7 @@ def test_the_last_polls_are_read_though_a_signal_came_amid_the_writing_of_a_log_
     set_event_loop(hub)
     try:
         client = Client(hub)
-        if not hasattr(client, "_curls"):
+        if not uses_curl(client):
             pytest.skip("kombu 5.5 blocks in each poll")
         with caplog.handler.lock:  # type: ignore[union-attr]
             polls = LastPolls(client, [Poll("q", "url", clock.now(), 20, is_sent=True)])

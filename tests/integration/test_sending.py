@@ -11,6 +11,7 @@ from kombu.asynchronous.http import Client, Request
 
 from celery_sqs_heartbeat.transport.sending import sending_for
 from tests.support.faults import never_answer
+from tests.support.insides import uses_curl
 from tests.support.proxy import FaultProxy
 from tests.support.waiting import wait_until
 
@@ -91,7 +92,7 @@ def test_a_request_is_sent_in_the_next_tick_unless_the_worker_has_come_to_its_en
     exchange.watcher.is_ending = ends
     exchange.tick_until(lambda: exchange.answers)
     # kombu 5.5 has no curl, and has sent it before it comes back to us.
-    is_sent = not ends or not hasattr(exchange.client, "_curls")
+    is_sent = not ends or not uses_curl(exchange.client)
     assert [error is None for error in exchange.answers] == [is_sent]
     assert len(proxy.calls("ListQueues")) == is_sent
     assert exchange.watcher.times_prepared == 1
@@ -104,7 +105,7 @@ def test_a_request_that_is_never_answered_ends_when_it_is_not_waited_for_any_mor
     proxy.rule("*", never_answer())
     # kombu 5.5 blocks for as long.
     exchange = Exchange(hub, proxy, patience=1.0)
-    if hasattr(exchange.client, "_curls"):
+    if uses_curl(exchange.client):
         exchange.tick_until(lambda: proxy.calls("ListQueues"))
         assert exchange.answers == []
         exchange.watcher.is_over = True

@@ -16,12 +16,13 @@ from celery_sqs_heartbeat.transport import Transport, take_over
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, use_leased_requests
 from celery_sqs_heartbeat.worker.settings import read_app_settings
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
+from tests.support.insides import forget_transports
 
 
 @pytest.fixture
 def restored_aliases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kombu.transport, "TRANSPORT_ALIASES", {**kombu.transport.TRANSPORT_ALIASES})
-    monkeypatch.setattr(kombu.transport, "_transport_cache", {})
+    forget_transports(monkeypatch)
 
 
 def test_install_is_harmless_when_called_twice() -> None:

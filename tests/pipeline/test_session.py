@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,15 +15,22 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Return what Spark would be configured with."""
     settings: dict[str, str] = {}
 
-    def configured(builder: object, conf: Mapping[str, str]) -> SimpleNamespace:
-        settings.update(conf)
-        return SimpleNamespace(getOrCreate=lambda: None)
+    class Builder:
+        def appName(self, name: str) -> Builder:
+            return self
+
+        def config(self, key: str, value: str) -> Builder:
+            settings[key] = value
+            return self
+
+        def getOrCreate(self) -> None:
+            """Start nothing."""
 
     for name in _ENVIRON:
         monkeypatch.delenv(name, raising=False)
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "as it was")
-    monkeypatch.setattr(session, "_configured", configured)
+    monkeypatch.setattr(session, "SparkSession", SimpleNamespace(builder=Builder()))
     monkeypatch.setattr(session, "use_java", lambda: settings.update(java="sought"))
     return settings
 

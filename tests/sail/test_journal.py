@@ -6,10 +6,9 @@ import logging
 import sys
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engines import engine_of
@@ -102,15 +101,14 @@ def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
     (closed,) = one_worker.rglob("*.zst")
     is_open = closed.with_suffix(".open")
     is_open.write_text("half of what it will b")
-    real = module._by_sail
+    reason_against = module.reason_against
 
-    def close(*arguments: Any) -> None:
-        try:
-            real(*arguments)
-        finally:
-            is_open.unlink(missing_ok=True)
+    def close() -> Column:
+        # Asked when the lines have been read, and before it is known whether all are events.
+        is_open.unlink(missing_ok=True)
+        return reason_against()
 
-    monkeypatch.setattr(module, "_by_sail", close)
+    monkeypatch.setattr(module, "reason_against", close)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     build(spark, str(one_worker), str(tmp_path / "w"))
     assert rows_in(tmp_path / "w", [schema.ATTEMPTS])["attempts"]

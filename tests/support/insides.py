@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import kombu.transport
 import pytest
 from celery import _state
 
@@ -36,6 +37,21 @@ def killable(target: Callable[..., Any]) -> Callable[..., Any]:
 
     wrapped: Callable[..., Any] = TaskPool._make_killable_target(target)
     return wrapped
+
+
+def uses_curl(client: Any) -> bool:
+    """Return whether kombu's HTTP client sends by curl: that of 5.5 blocks instead."""
+    return hasattr(client, "_curls")
+
+
+def ready_lock_of(hub: Any) -> Any:
+    """Return the lock that kombu's event loop is called under; None before 5.7."""
+    return getattr(hub, "_ready_lock", None)
+
+
+def forget_transports(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have kombu look up each transport anew during the test."""
+    monkeypatch.setattr(kombu.transport, "_transport_cache", {})
 
 
 def hide_shared_tasks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -35,6 +36,7 @@ from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms, native
 from celery_sqs_heartbeat.callers import CallerThreads
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.green.home import home
+from celery_sqs_heartbeat.sqs import clients as sqs_clients
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from tests.support.waiting import PATIENCE
 
@@ -239,13 +241,15 @@ def open_files() -> Counter[str]:
 
 def clients() -> dict[str, Any]:
     """Each thread has connections of its own."""
+    sqs_clients.new_client = lambda *_: SimpleNamespace(close=lambda: None)
     pool = ClientPool()
-    here = vars(pool._space)
-    here["q"] = "client"
+    config: Any = None
+    pool.use(config, QUEUE, 10)
+    here = pool(QUEUE)
     there: list[bool] = []
-    native.start_thread(lambda: there.append("q" in vars(pool._space)), "asks")
+    native.start_thread(lambda: there.append(pool(QUEUE) is here), "asks")
     wait(lambda: there)
-    return {"here": "q" in vars(pool._space), "there": there[0]}
+    return {"here": pool(QUEUE) is here, "there": there[0]}
 
 
 if __name__ == "__main__":

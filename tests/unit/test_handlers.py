@@ -17,6 +17,7 @@ from celery_sqs_heartbeat.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.worker import handlers
 from tests.fuzz.desk import FakeDesk
 from tests.fuzz.mail import GOOD
+from tests.support.insides import ready_lock_of
 from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
@@ -178,7 +179,7 @@ def test_the_event_loop_can_be_called_by_a_handler_that_interrupted_such_a_call(
     hub, called = Hub(), list[object]()
     handlers.let_handlers_call_soon(hub)
     # Before 5.7 there is no lock to meet.
-    lock = getattr(hub, "_ready_lock", None) or threading.RLock()
+    lock = ready_lock_of(hub) or threading.RLock()
 
     def interrupted() -> None:
         with lock:

@@ -43,7 +43,7 @@ nameless = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only L
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Nothing is shared before a test nor after it; files are made in a folder of its own."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr(sharedfile, "_SHARED_MEMORY", str(tmp_path))
+    monkeypatch.setattr(sharedfile, "SHARED_MEMORY", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
     yield tmp_path
     unshare_board()
@@ -140,7 +140,7 @@ def no_memory_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sharedfile, "_DESCRIPTORS", "/gone/{pid}")
+    monkeypatch.setattr(sharedfile, "DESCRIPTORS", "/gone/{pid}")
 
 
 def descriptors_of_root(monkeypatch: pytest.MonkeyPatch) -> None:

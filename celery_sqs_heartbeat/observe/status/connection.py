@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.observe.status.http import (
 SECONDS = 5.0
 #: How long what comes after a refused request is read and thrown away, in seconds: an
 #: answer is lost when its connection is closed with bytes unread.
-_LINGER = 0.5
+LINGER_SECONDS = 0.5
 _END = b"\r\n\r\n"
 
 
@@ -88,7 +88,7 @@ def _read_head(connection: Socket) -> bytes:
 
 def _linger(connection: Socket) -> None:
     connection.shutdown(SHUT_WR)
-    deadline = time.monotonic() + _LINGER
+    deadline = time.monotonic() + LINGER_SECONDS
     while (left := deadline - time.monotonic()) > 0:
         connection.settimeout(left)
         if not connection.recv(65_536):
