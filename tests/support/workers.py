@@ -16,7 +16,7 @@ from pytest_docker_tools.exceptions import TimeoutError as LogTimeoutError
 
 from tests.support.environment import SAFE_ENV
 from tests.support.process import ProcessContainer, start_fresh
-from tests.support.waiting import PATIENCE, POLL_SECONDS
+from tests.support.waiting import PATIENCE, pauses
 from tests.support.warm.client import Forked
 
 #: Where the worker runs, so that `-A tests...` can be imported.
@@ -91,6 +91,7 @@ def wait_for_log(process: ProcessContainer, text: str, timeout: float, message: 
             without writing it. pytest-celery's log assertions catch this.
     """
     deadline = time.monotonic() + timeout
+    pause = pauses()
     while True:
         # Asked before the log is read: what it wrote last is in what we read then.
         exit_code = process.exit_code
@@ -103,7 +104,7 @@ def wait_for_log(process: ProcessContainer, text: str, timeout: float, message: 
                 f"{message or 'waiting for a log line'}: {process.name} ({state}) did not log "
                 f"{text!r} within {timeout} s; its log ends\n{tail(log)}"
             )
-        time.sleep(POLL_SECONDS)
+        next(pause)
 
 
 def tail(log: str) -> str:
