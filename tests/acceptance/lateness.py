@@ -7,9 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tests.support.recording import Call
+from tests.support.releases import CHANGE
 from tests.support.stalls import COUNTS, Stall, stood_still
-
-CHANGE = "ChangeMessageVisibilityBatch"
 
 
 def late_extensions(

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
-from tests.acceptance.foreign import task
 from tests.acceptance.record import handles, make_visible, receives
 from tests.acceptance.scene import LONG, Scene
 from tests.support.waiting import PATIENCE
@@ -16,22 +15,16 @@ NewScene = Callable[..., Scene]
 BROKEN = ("-P", "threads", "--autoscale=6,2")
 
 
-# A stock worker does so, too, as a rule: it may hang in its own shutdown.
-def test_a_worker_whose_pool_can_not_grow_ends_with_an_error(new_scene: NewScene) -> None:
+# A stock worker ends so, too, as a rule: it may hang in its own shutdown.
+def test_a_worker_whose_pool_can_not_grow_ends_with_an_error_and_gives_back_the_rest(
+    new_scene: NewScene,
+) -> None:
     scene = new_scene(attributes=LONG, max_receive_count=3)
     for number in range(12):
         scene.send("work", str(number))
     worker = scene.worker(*BROKEN, wait=False)
     assert worker.process.wait(PATIENCE) == 1
     assert "Unrecoverable error" in worker.logs()
-
-
-def test_a_broken_worker_gives_back_what_it_did_not_start(new_scene: NewScene) -> None:
-    scene = new_scene(attributes=LONG, max_receive_count=3)
-    for number in range(12):
-        scene.send("work", str(number))
-    worker = scene.worker(*BROKEN, wait=False)
-    assert worker.process.wait(PATIENCE) == 1
     assert "3 different messages in a row could not be delivered" in worker.logs()
     # Those that failed may have been started, as far as the transport knows.
     visible, hidden = scene.counts()
@@ -39,17 +32,6 @@ def test_a_broken_worker_gives_back_what_it_did_not_start(new_scene: NewScene) -
     assert visible + hidden + len(scene.keys("end")) == 12
     assert scene.counts(scene.dead_letters) == (0, 0)
     assert len(receives(scene)) < 2 * 12
-
-
-def test_one_message_that_always_fails_ends_no_worker(new_scene: NewScene) -> None:
-    scene = new_scene(attributes={"VisibilityTimeout": "2"})
-    scene.worker("-c", "2")
-    # The pool can't take it.
-    body = task(timelimit=[1])
-    scene.client.send_message(QueueUrl=scene.url, MessageBody=body)
-    scene.wait_until(lambda: len(receives(scene)) >= 5)
-    scene.send("work", "good")
-    scene.wait_for_notes("end", 1)
 
 
 def test_a_result_backend_that_is_down_ends_no_worker(new_scene: NewScene, tmp_path: Path) -> None:

@@ -15,21 +15,19 @@ import pytest
 from tests.acceptance.lease_tasks import MODULE
 from tests.acceptance.scene import LONG, Scene
 from tests.support.faults import fail_entries
+from tests.support.releases import CHANGE
 from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
-CHANGE = "ChangeMessageVisibilityBatch"
 #: Of a setting that Celery has since 5.7.
 SPAWN = {"worker_pool_start_method": "spawn"}
+#: Those whose tasks run in other processes: a table that they share tells them of their leases.
 POOLS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "prefork": (["-P", "prefork", "-c", "2"], {}),
-    "threads": (["-P", "threads", "-c", "2"], {}),
-    "solo": (["-P", "solo"], {}),
     **({"spawn": (["-P", "prefork", "-c", "2"], SPAWN)} if celery.VERSION >= (5, 7) else {}),
 }
 #: Extended every two seconds or so, with all the time a slow machine may need for it.
 TIMEOUT, THRESHOLD = 30, 28
-in_each_pool = pytest.mark.parametrize("pool", POOLS)
 
 
 @pytest.fixture(autouse=True)
@@ -56,21 +54,23 @@ def send(scene: Scene, task: str, *args: Any) -> None:
     scene.app.send_task(f"{MODULE}.{task}", args, **options)
 
 
-@in_each_pool
-def test_a_task_sees_its_lease_count_down_and_grow_with_every_extension(
-    new_scene: NewScene, pool: str
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_task_sees_its_lease_count_down_and_grow_with_every_extension_and_no_file_is_left(
+    new_scene: NewScene, folder: Path, pool: str
 ) -> None:
     scene = patient(new_scene)
     send(scene, "watch", "a")
     # Received once before, so that the worker's receive is the second.
     again = {"QueueUrl": scene.url, "VisibilityTimeout": 0, "WaitTimeSeconds": 1}
     assert scene.client.receive_message(**again)["Messages"]
-    start(scene, pool)
+    worker = start(scene, pool)
 
     def left() -> list[float]:
         return [float(note.key) for note in scene.notes("left of a")]
 
     scene.wait_until(lambda: sum(later > earlier for earlier, later in pairwise(left())) >= 2)
+    # A cleaner of temporary files finds none, not even while it runs.
+    assert not list(folder.glob("celery-sqs-heartbeat-*"))
     scene.let_end("a")
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
@@ -85,13 +85,17 @@ def test_a_task_sees_its_lease_count_down_and_grow_with_every_extension(
     count = int(received["Attributes"]["ApproximateReceiveCount"])
     assert count == 2
     assert json.loads(about) == ["a", received["MessageId"], count]
+    worker.kill(signal.SIGTERM)
+    worker.wait_for_exit()
+    assert not list(folder.glob("celery-sqs-heartbeat-*"))
 
 
 def test_tasks_that_run_side_by_side_see_a_lease_each(new_scene: NewScene) -> None:
     scene = patient(new_scene)
     for key in ("a", "b"):
         send(scene, "watch", key)
-    start(scene, "threads")
+    conf = {"imports": [MODULE], "sqs_heartbeat_threshold": THRESHOLD}
+    scene.worker("-P", "threads", "-c", "2", conf=conf)
     for key in ("a", "b"):
         scene.wait_for_notes(f"left of {key}", 10)
     for key in ("a", "b"):
@@ -109,14 +113,13 @@ def test_tasks_that_run_side_by_side_see_a_lease_each(new_scene: NewScene) -> No
         assert all(float(note.key) > 0 for note in scene.notes(f"left of {key}"))
 
 
-@in_each_pool
 def test_a_task_whose_lease_is_lost_is_stopped_before_its_side_effect(
-    new_scene: NewScene, pool: str
+    new_scene: NewScene,
 ) -> None:
     scene = patient(new_scene)
     lost = fail_entries(code="ReceiptHandleIsInvalid", sender_fault=True)
     scene.proxy.rule(CHANGE, lost)
-    start(scene, pool)
+    start(scene, "prefork")
     send(scene, "guard", "a", 30)
     (note,) = scene.wait_for_notes("lost", 1)
     reason, message_id, remaining = json.loads(note.key)
@@ -124,29 +127,6 @@ def test_a_task_whose_lease_is_lost_is_stopped_before_its_side_effect(
     assert message_id in reason
     assert remaining == 0.0
     assert scene.proxy.calls(CHANGE)
-
-
-def test_a_task_whose_lease_is_not_extended_in_time_is_told_that_it_expired(
-    new_scene: NewScene,
-) -> None:
-    scene = new_scene()
-    scene.proxy.rule(CHANGE, fail_entries())
-    start(scene, "prefork")
-    send(scene, "guard", "a", 30)
-    (note,) = scene.wait_for_notes("lost", 1)
-    reason, _, remaining = json.loads(note.key)
-    assert "no extension of it was confirmed in time" in reason
-    assert remaining < 0.1
-
-
-@in_each_pool
-def test_without_the_flag_there_is_no_lease(new_scene: NewScene, pool: str) -> None:
-    # Without a lease a pool that starts slowly must have ended it within the timeout.
-    scene = new_scene(attributes=LONG)
-    start(scene, pool, flag=False)
-    send(scene, "ask")
-    (note,) = scene.wait_for_notes("no lease, False", 1)
-    assert "the worker runs without --heartbeat-sqs" in note.key
 
 
 def test_a_task_that_acks_early_or_opted_out_has_no_lease(new_scene: NewScene) -> None:
@@ -160,16 +140,3 @@ def test_a_task_that_acks_early_or_opted_out_has_no_lease(new_scene: NewScene) -
     opted_out, early = sorted(scene.keys("no lease, False"), key=lambda key: "acks_late" in key)
     assert "sqs_heartbeat=False" in opted_out
     assert "acks_late=False" in early
-
-
-def test_a_worker_leaves_no_file_behind(new_scene: NewScene, folder: Path) -> None:
-    for pool in {"prefork", "spawn"} & POOLS.keys():
-        scene = new_scene()
-        worker = start(scene, pool)
-        send(scene, "ask")
-        scene.wait_for_notes("lease", 1)
-        # A cleaner of temporary files finds none, not even while it runs.
-        assert not list(folder.glob("celery-sqs-heartbeat-*"))
-        worker.kill(signal.SIGTERM)
-        worker.wait_for_exit()
-        assert not list(folder.glob("celery-sqs-heartbeat-*"))

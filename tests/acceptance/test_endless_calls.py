@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.journal.reading import read_journal
+from tests.acceptance.record import CHANGE
 from tests.acceptance.scene import Scene
 from tests.support.faults import drip, fail_entries, first
 
@@ -17,7 +18,7 @@ def test_leases_in_a_call_whose_answer_drips_are_extended_by_another(
     # Time enough for the second call, on a slow machine too.
     scene = new_scene(attributes={"VisibilityTimeout": "30"})
     # An answer has some 150 bytes: it would take minutes.
-    scene.proxy.rule("ChangeMessageVisibilityBatch", first(1, drip(1.0)))
+    scene.proxy.rule(CHANGE, first(1, drip(1.0)))
     conf = {"sqs_heartbeat_threshold": 25}
     worker = scene.worker("-c", "2", "-P", "threads", conf=conf)
     for key in ("a", "b"):
@@ -26,7 +27,7 @@ def test_leases_in_a_call_whose_answer_drips_are_extended_by_another(
 
     def is_extended_again() -> bool:
         # The first call is not answered in full, and so not recorded as such before the end.
-        calls = scene.proxy.calls("ChangeMessageVisibilityBatch")
+        calls = scene.proxy.calls(CHANGE)
         later = {e["ReceiptHandle"] for call in calls[1:] if call.status for e in call.entries}
         return {e["ReceiptHandle"] for e in calls[0].entries} <= later if calls else False
 

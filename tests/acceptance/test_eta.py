@@ -14,11 +14,11 @@ from tests.acceptance.scene import Scene
 
 NewScene = Callable[..., Scene]
 SHORT = {"VisibilityTimeout": "20"}
-#: Extended every four seconds, with all the time a slow machine may need for it.
+#: Extended every four seconds or so, with all the time a slow machine may need for it.
 EAGER = {"sqs_heartbeat_threshold": 16}
 LIMIT = 6
-#: Over several of the queue's visibility timeouts, in seconds.
-COUNTDOWN = 44
+#: Time for three extensions, in seconds.
+COUNTDOWN = 14
 
 
 def test_no_more_messages_with_a_countdown_are_held_than_the_limit_and_each_until_its_time(

@@ -194,44 +194,31 @@ def environment(folder: Path, queue: Queue) -> dict[str, str]:
 def test_what_is_ordered_on_a_site_is_made_by_its_worker(
     kind: str, start_site: StartSite, start_work: StartWork, queue: Queue
 ) -> None:
-    from PIL import Image, PdfParser  # The environment of the oldest versions has no Pillow.
+    with FaultProxy(queue.server_url) as of_site, FaultProxy(queue.server_url) as of_worker:
+        site = start_site(kind, **through(of_site))
+        refuses_what_it_does_not_make(site)
+        assert queue.count() == 0
+        totals = site.order("csv_totals", 1, CSV)
+        site.wait_until(totals, "waiting")
+        shows_no_other_files(site, totals)
 
-    start_work(kind)
-    site = start_site(kind)
-    pictures = site.order("thumbnails", 3)
-    report = site.order("pdf_report", 4)
-    totals = site.order("csv_totals", 1, CSV)
+        worker = start_work(kind, STUDIO_STATUS="127.0.0.1:0", **through(of_worker))
+        pictures = site.order("thumbnails", 2)
+        report = site.order("pdf_report", 4)
+        are_pictures(site.files(pictures))
+        has_pages(site.files(report), 4)
+        are_totals(site.files(totals))
+        for job in (pictures, report, totals):
+            assert tries(site.wait_until(job, "done")) == ["receive 1"]
+        wait_until(lambda: queue.count() == 0)
+        assert queue.count("studio-dead") == 0
 
-    made = site.files(pictures)
-    sizes = {name: Image.open(io.BytesIO(content)).size for name, content in made.items()}
-    assert sizes == {
-        **{f"picture-00{number}.jpg": (1600, 1200) for number in (1, 2, 3)},
-        **{f"thumbnail-00{number}.jpg": (320, 240) for number in (1, 2, 3)},
-    }
-    assert len(set(made.values())) == 6
-
-    pdf = site.files(report)["report.pdf"]
-    assert pdf.startswith(b"%PDF-")
-    assert len(PdfParser.PdfParser(buf=pdf).pages) == 4
-
-    rows = csv.reader(site.files(totals)["totals.csv"].decode().splitlines())
-    assert list(rows) == [
-        ["region", "orders", "amount"],
-        ["north", "2", "4.75"],
-        ["south", "1", "2.00"],
-    ]
-
-    for job in (pictures, report, totals):
-        assert tries(site.wait_until(job, "done")) == ["receive 1"]
-    wait_until(lambda: queue.count() == 0)
-    assert queue.count("studio-dead") == 0
+        assert used(of_site) == allowed("SitePolicy")
+        assert used(of_worker) <= allowed("WorkerPolicy")
+        lives_as_long_as_its_probe_is_answered(worker)
 
 
-@pytest.mark.parametrize("kind", SITES)
-def test_a_site_refuses_what_it_does_not_make_and_shows_no_other_files(
-    kind: str, start_site: StartSite, queue: Queue
-) -> None:
-    site = start_site(kind)
+def refuses_what_it_does_not_make(site: Site) -> None:
     for order, told in [
         (("sculptures", 1), "kind must be one of thumbnails, pdf_report, csv_totals"),
         (("thumbnails", 501), "size must be 1 to 500"),
@@ -240,12 +227,47 @@ def test_a_site_refuses_what_it_does_not_make_and_shows_no_other_files(
     ]:
         answer = site.post(*order)
         assert (answer.status_code, answer.text) == (400, told)
-    assert queue.count() == 0
-    job = site.order("csv_totals", 1, CSV)
-    site.wait_until(job, "waiting")
+
+
+def shows_no_other_files(site: Site, job: str) -> None:
     for path in (job, "0" * 36, "../settings.py"):
         for name in ("upload", "order.json", "..%2forder.json"):
             assert site.get(f"/jobs/{path}/{name}").status_code == 404
+
+
+def are_pictures(made: dict[str, bytes]) -> None:
+    from PIL import Image  # The environment of the oldest versions has no Pillow.
+
+    sizes = {name: Image.open(io.BytesIO(content)).size for name, content in made.items()}
+    assert sizes == {
+        **{f"picture-00{number}.jpg": (1600, 1200) for number in (1, 2)},
+        **{f"thumbnail-00{number}.jpg": (320, 240) for number in (1, 2)},
+    }
+    assert len(set(made.values())) == 4
+
+
+def has_pages(made: dict[str, bytes], count: int) -> None:
+    from PIL import PdfParser
+
+    pdf = made["report.pdf"]
+    assert pdf.startswith(b"%PDF-")
+    assert len(PdfParser.PdfParser(buf=pdf).pages) == count
+
+
+def are_totals(made: dict[str, bytes]) -> None:
+    rows = csv.reader(made["totals.csv"].decode().splitlines())
+    assert list(rows) == [
+        ["region", "orders", "amount"],
+        ["north", "2", "4.75"],
+        ["south", "1", "2.00"],
+    ]
+
+
+def lives_as_long_as_its_probe_is_answered(worker: ProcessWorker) -> None:
+    (port,) = map(int, re.findall(r"status page at http://127\.0\.0\.1:(\d+)/", worker.logs()))
+    wait_until(lambda: subprocess.run(probe(port), capture_output=True).returncode == 0)
+    worker.kill()
+    assert subprocess.run(probe(port), capture_output=True).returncode != 0
 
 
 def test_a_job_that_always_fails_becomes_a_dead_letter_and_shows_nothing(
@@ -265,42 +287,6 @@ def test_a_job_that_always_fails_becomes_a_dead_letter_and_shows_nothing(
     row = site.wait_until(job, "started")
     assert tries(row) == [f"receive {count}" for count in range(1, 6)]
     assert "href" not in row
-
-
-def test_site_and_worker_need_no_more_than_their_policies_allow(
-    start_site: StartSite, start_work: StartWork, queue: Queue
-) -> None:
-    with FaultProxy(queue.server_url) as of_site, FaultProxy(queue.server_url) as of_worker:
-        start_work("django", **through(of_worker))
-        site = start_site("django", **through(of_site))
-        site.files(site.order("pdf_report", 1))
-        wait_until(lambda: queue.count() == 0)
-        assert used(of_site) == allowed("SitePolicy")
-        assert used(of_worker) <= allowed("WorkerPolicy")
-
-
-@pytest.mark.parametrize("kind", SITES)
-def test_a_worker_answers_its_liveness_probe_for_as_long_as_it_lives(
-    kind: str, start_work: StartWork
-) -> None:
-    worker = start_work(kind, STUDIO_STATUS="127.0.0.1:0")
-    (port,) = map(int, re.findall(r"status page at http://127\.0\.0\.1:(\d+)/", worker.logs()))
-    wait_until(lambda: subprocess.run(probe(port), capture_output=True).returncode == 0)
-    worker.kill()
-    assert subprocess.run(probe(port), capture_output=True).returncode != 0
-
-
-def test_a_worker_that_is_told_to_go_ends_what_it_makes(
-    start_site: StartSite, start_work: StartWork, queue: Queue
-) -> None:
-    worker = start_work("flask")
-    site = start_site("flask")
-    job = site.order("thumbnails", 40)
-    site.wait_until(job, "started")
-    worker.kill("SIGTERM")
-    assert worker.wait_for_exit() == 0
-    assert len(site.files(job)) == 80
-    assert queue.count() == 0
 
 
 def through(proxy: FaultProxy) -> dict[str, str]:

@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 
-import pytest
-
 from tests.acceptance.foreign import FOREIGN, LEFT, RUNS, task
 from tests.acceptance.orders import MODULE, wait_for_no_lease
 from tests.acceptance.record import handles, make_visible, receives, timeouts_asked
 from tests.acceptance.scene import LONG, Scene
 
 NewScene = Callable[..., Scene]
-BOTH_POOLS = pytest.mark.parametrize("pool", ["prefork", "threads"])
 CONF = {"imports": [MODULE]}
 
 
@@ -21,12 +18,11 @@ def send(scene: Scene, body: str) -> None:
     scene.client.send_message(QueueUrl=scene.url, MessageBody=body)
 
 
-@BOTH_POOLS
 def test_the_worker_goes_on_after_a_foreign_message_and_holds_no_lease_on_it(
-    new_scene: NewScene, pool: str
+    new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
-    worker = scene.worker("-c", "1", "-P", pool, conf=CONF)
+    worker = scene.worker("-c", "1", conf=CONF)
     for name, foreign in FOREIGN.items():
         send(scene, foreign.body)
         scene.send("work", f"after {name}")

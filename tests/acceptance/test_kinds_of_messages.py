@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from celery.utils.collections import LimitedSet
 from celery.worker.state import Persistent
 
@@ -22,7 +21,6 @@ from tests.acceptance.record import CHANGE, receives, timeouts_asked
 from tests.acceptance.scene import LONG, Scene
 
 NewScene = Callable[..., Scene]
-BOTH_POOLS = pytest.mark.parametrize("pool", ["prefork", "threads"])
 CONF = {"imports": [MODULE, kinds.MODULE]}
 #: Known to the worker as revoked when it starts: a broadcast would not reach it.
 REVOKED = ["revoked", "revoked with a countdown"]
@@ -62,16 +60,15 @@ KINDS = {
 }
 
 
-@BOTH_POOLS
 def test_whatever_becomes_of_a_task_its_message_is_deleted_and_its_lease_ends(
-    new_scene: NewScene, pool: str, tmp_path: Path
+    new_scene: NewScene, tmp_path: Path
 ) -> None:
     scene = new_scene(attributes=LONG)
     results = tmp_path / "results"
     results.mkdir()
     revoke(tmp_path / "state.db", REVOKED)
     conf = {**CONF, "result_backend": f"file://{results}"}
-    arguments = ["-c", "2", "-P", pool, "--statedb", str(tmp_path / "state.db")]
+    arguments = ["-c", "2", "--statedb", str(tmp_path / "state.db")]
     worker = scene.worker(*arguments, conf=conf)
     for key, kind in KINDS.items():
         send(scene, kind.task, key, kind.module, task_id=key, **kind.options)
@@ -104,11 +101,10 @@ def revoke(path: Path, task_ids: Sequence[str]) -> None:
     Persistent(state, str(path)).save()
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_no_lease_is_left_when_the_result_backend_is_down(new_scene: NewScene, pool: str) -> None:
+def test_no_lease_is_left_when_the_result_backend_is_down(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     down = {"result_backend": f"{kinds.MODULE}:Down", "task_ignore_result": False}
-    scene.worker("-c", "1", "-P", pool, conf={**CONF, **down})
+    scene.worker("-c", "1", "-P", "threads", conf={**CONF, **down})
     for task in ("returns", "acked_though_it_fails", "rejects", "retried_once"):
         send(scene, task, task)
     scene.wait_for_notes("start", 5)
@@ -117,11 +113,10 @@ def test_no_lease_is_left_when_the_result_backend_is_down(new_scene: NewScene, p
     assert len(receives(scene)) == 5
 
 
-@BOTH_POOLS
-def test_messages_of_a_queue_without_acks_are_never_leased(new_scene: NewScene, pool: str) -> None:
+def test_messages_of_a_queue_without_acks_are_never_leased(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     queue = {"exchange": scene.name, "routing_key": scene.name, "no_ack": True}
-    scene.worker("-c", "1", "-P", pool, conf={**CONF, "task_queues": {scene.name: queue}})
+    scene.worker("-c", "1", "-P", "threads", conf={**CONF, "task_queues": {scene.name: queue}})
     scene.send("hold", "a")
     scene.send("work", "b")
     scene.wait_for_notes("start", 1)

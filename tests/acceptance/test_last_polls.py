@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
 from tests.acceptance.record import receives
 from tests.acceptance.scene import LONG, Scene
 from tests.support.recording import Call
@@ -41,12 +39,9 @@ def wait_for_open_poll(scene: Scene) -> None:
     scene.wait_until(lambda: any(is_new(call) for call in scene.calls("ReceiveMessage")))
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_an_idle_worker_gives_back_what_its_last_poll_brings(
-    new_scene: NewScene, pool: str
-) -> None:
+def test_an_idle_worker_gives_back_what_its_last_poll_brings(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
-    worker = start(scene, pool)
+    worker = start(scene, "prefork")
     wait_for_open_poll(scene)
     worker.kill("SIGTERM")
     worker.wait_for_log(TAKEN_OVER)
@@ -57,14 +52,13 @@ def test_an_idle_worker_gives_back_what_its_last_poll_brings(
     assert scene.keys("start") == []
 
 
-@pytest.mark.parametrize("signal", ["SIGTERM", "SIGQUIT"])
 def test_a_pool_without_an_event_loop_runs_what_its_last_poll_brings_or_gives_it_back(
-    new_scene: NewScene, signal: str
+    new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
     worker = start(scene, "gevent")
     wait_for_open_poll(scene)
-    worker.kill(signal)
+    worker.kill("SIGTERM")
     worker.wait_for_log("shutdown (MainProcess)")
     scene.send("work", "a")
     worker.process.wait(PATIENCE)
@@ -72,12 +66,9 @@ def test_a_pool_without_an_event_loop_runs_what_its_last_poll_brings_or_gives_it
     assert (visible + len(scene.keys("end")), hidden) == (1, 0)
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_warm_shutdown_gives_it_back_while_tasks_still_run(
-    new_scene: NewScene, pool: str
-) -> None:
+def test_a_warm_shutdown_gives_it_back_while_tasks_still_run(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
-    worker = start(scene, pool)
+    worker = start(scene, "threads")
     scene.send("hold", "long")
     scene.wait_for_notes("start", 1)
     wait_for_open_poll(scene)
@@ -92,13 +83,10 @@ def test_a_warm_shutdown_gives_it_back_while_tasks_still_run(
     assert scene.keys("start") == scene.keys("end") == ["long"]
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_soft_shutdown_gives_it_back_while_it_waits_for_tasks(
-    new_scene: NewScene, pool: str
-) -> None:
+def test_a_soft_shutdown_gives_it_back_while_it_waits_for_tasks(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     # Longer than the test's patience: it is not this wait that ends first.
-    worker = start(scene, pool, worker_soft_shutdown_timeout=2 * PATIENCE)
+    worker = start(scene, "threads", worker_soft_shutdown_timeout=2 * PATIENCE)
     scene.send("hold", "long")
     scene.wait_for_notes("start", 1)
     wait_for_open_poll(scene)
@@ -110,12 +98,9 @@ def test_a_soft_shutdown_gives_it_back_while_it_waits_for_tasks(
     assert scene.keys("start") == ["long"]
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
-def test_a_cold_shutdown_gives_it_back_before_the_worker_ends(
-    new_scene: NewScene, pool: str
-) -> None:
+def test_a_cold_shutdown_gives_it_back_before_the_worker_ends(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
-    worker = start(scene, pool)
+    worker = start(scene, "prefork")
     wait_for_open_poll(scene)
     worker.kill("SIGQUIT")
     worker.wait_for_log(TAKEN_OVER)

@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.acceptance.record import CHANGE
 from tests.acceptance.scene import EARLY, Scene
 from tests.support.faults import fail, fail_entries
 
 TASKS = [f"t{number:02}" for number in range(12)]
 SECONDS = 10
+
 NewScene = Callable[..., Scene]
 
 
@@ -37,12 +39,10 @@ def test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often(
     stock.wait_until(lambda: len(stock.keys("start")) > len({*stock.keys("start")}))
 
 
-@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.oldest), "threads"])
-def test_a_countdown_longer_than_the_visibility_timeout_runs_once(
-    new_scene: NewScene, pool: str
-) -> None:
+@pytest.mark.oldest
+def test_a_countdown_longer_than_the_visibility_timeout_runs_once(new_scene: NewScene) -> None:
     scene = new_scene()
-    scene.worker("-c", "2", "-P", pool, conf=EARLY)
+    scene.worker("-c", "2", conf=EARLY)
     scene.send("work", "now")
     sent_after = scene.wait_for_notes("start", 1)[0].at
     for key in ("a", "b", "c"):
@@ -59,9 +59,8 @@ def test_a_countdown_longer_than_the_visibility_timeout_runs_once(
 def test_each_task_runs_once_although_calls_and_entries_fail(new_scene: NewScene) -> None:
     # Tries take longer on a busy machine: the threshold leaves time for many.
     scene = new_scene(attributes={"VisibilityTimeout": "9"})
-    change = "ChangeMessageVisibilityBatch"
-    scene.proxy.rule(change, fail_entries(0.3, seed=1))
-    scene.proxy.rule(change, fail(500, rate=0.3, seed=2))
+    scene.proxy.rule(CHANGE, fail_entries(0.3, seed=1))
+    scene.proxy.rule(CHANGE, fail(500, rate=0.3, seed=2))
     keys = TASKS[:6]
     for key in keys:
         scene.send("work", key, SECONDS)
@@ -69,7 +68,7 @@ def test_each_task_runs_once_although_calls_and_entries_fail(new_scene: NewScene
     scene.wait_for_notes("end", len(keys))
     scene.wait_until_empty()
     assert scene.keys("start") == keys
-    answers = scene.proxy.calls(change)
+    answers = scene.proxy.calls(CHANGE)
     assert any(call.status == 500 for call in answers)
     assert any((call.answer or {}).get("Failed") for call in answers)
     assert scene.late_extensions() == []

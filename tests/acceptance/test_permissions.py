@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
-
+from tests.acceptance.record import CHANGE
 from tests.acceptance.scene import Scene
-from tests.support.faults import Effect, deny, fail, first
+from tests.support.faults import deny, first
 
 NewScene = Callable[..., Scene]
 
@@ -17,14 +16,14 @@ def test_without_permission_to_extend_the_worker_goes_on_without_leases(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "8"})
-    scene.proxy.rule("ChangeMessageVisibilityBatch", deny())
+    scene.proxy.rule(CHANGE, deny())
     conf = {"sqs_heartbeat_threshold": 6}
     worker = scene.worker("-c", "2", "-P", "threads", conf=conf)
     for key in ("a", "b"):
         scene.send("hold", key)
     worker.wait_for_log("lease-expired")
     # Refused, and probed.
-    scene.proxy.wait_for("ChangeMessageVisibilityBatch", count=3)
+    scene.proxy.wait_for(CHANGE, count=3)
     for key in ("a", "b"):
         scene.let_end(key)
     scene.wait_for_notes("end", 2)
@@ -34,24 +33,15 @@ def test_without_permission_to_extend_the_worker_goes_on_without_leases(
     log = worker.logs()
     assert log.count("permission sqs:ChangeMessageVisibility is missing on queue") == 1
     assert scene.url.rsplit("/", 1)[-1] in log.split("is missing on queue")[1].splitlines()[0]
-    _, *probes = scene.proxy.calls("ChangeMessageVisibilityBatch")
+    _, *probes = scene.proxy.calls(CHANGE)
     assert probes
     assert all(len(probe.entries) == 1 for probe in probes)
 
 
-@pytest.mark.parametrize(
-    "refusal",
-    [
-        pytest.param(deny(), id="a policy that is being replaced"),
-        pytest.param(fail(400, "QueueDoesNotExist"), id="a grant that is withdrawn"),
-    ],
-)
-def test_after_one_refused_extension_every_lease_goes_on(
-    new_scene: NewScene, refusal: Effect
-) -> None:
+def test_after_one_refused_extension_every_lease_goes_on(new_scene: NewScene) -> None:
     # A worker full of long tasks: no new message would try again.
     scene = new_scene(attributes={"VisibilityTimeout": "30"})
-    scene.proxy.rule("ChangeMessageVisibilityBatch", first(1, refusal))
+    scene.proxy.rule(CHANGE, first(1, deny()))
     conf = {"sqs_heartbeat_threshold": 28, "worker_prefetch_multiplier": 1}
     worker = scene.worker("-c", "4", "-P", "threads", conf=conf)
     keys = ["a", "b", "c", "d"]
@@ -61,7 +51,7 @@ def test_after_one_refused_extension_every_lease_goes_on(
     worker.wait_for_log("works again")
 
     def all_extended_twice() -> bool:
-        calls = scene.proxy.calls("ChangeMessageVisibilityBatch")
+        calls = scene.proxy.calls(CHANGE)
         extended = Counter(
             entry["ReceiptHandle"] for call in calls if call.status == 200 for entry in call.entries
         )
@@ -83,6 +73,6 @@ def test_without_permission_to_delete_the_message_is_kept_and_not_run_again(
     worker = scene.worker("-c", "2", "-P", "threads")
     scene.send("work", "a")
     scene.wait_for_notes("end", 1)
-    scene.proxy.wait_for("ChangeMessageVisibilityBatch", count=3)
+    scene.proxy.wait_for(CHANGE, count=3)
     assert scene.keys("start") == ["a"]
     assert worker.logs().count("permission sqs:DeleteMessage is missing on queue") == 1

@@ -8,27 +8,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.acceptance.lateness import CHANGE
-from tests.acceptance.record import extensions, receives, released, wait_for_extensions
-from tests.acceptance.scene import EARLY, LONG, OFTEN, STEADY, VISIBILITY_TIMEOUT, Scene
+from tests.acceptance.record import CHANGE, extensions, receives, released, wait_for_extensions
+from tests.acceptance.scene import LONG, OFTEN, STEADY, VISIBILITY_TIMEOUT, Scene
 
 NewScene = Callable[..., Scene]
 GREEN_POOLS = pytest.mark.parametrize("pool", ["gevent", "eventlet"])
 
 
-@GREEN_POOLS
-def test_long_tasks_that_yield_run_once_each(new_scene: NewScene, pool: str) -> None:
-    scene = new_scene()
-    keys = [f"t{number:02}" for number in range(15)]
-    for key in keys:
-        scene.send("work", key, 3.5 * VISIBILITY_TIMEOUT)
-    scene.worker("-c", "10", "-P", pool, conf=EARLY)
-    scene.wait_for_notes("end", len(keys))
-    scene.wait_until_empty()
-    assert scene.keys("start") == scene.keys("end") == keys
-    assert scene.late_extensions() == []
-
-
+@pytest.mark.oldest
 @GREEN_POOLS
 def test_a_task_that_never_yields_is_extended_while_it_runs(new_scene: NewScene, pool: str) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "20"})
@@ -58,12 +45,10 @@ def test_what_fails_is_released(new_scene: NewScene, pool: str) -> None:
     assert scene.keys("start") == ["a", "a", "a"]
 
 
-@pytest.mark.parametrize("pool", [pytest.param("gevent", marks=pytest.mark.oldest), "eventlet"])
-def test_a_task_that_runs_at_a_warm_shutdown_is_kept_and_deleted(
-    new_scene: NewScene, pool: str
-) -> None:
+@pytest.mark.oldest
+def test_a_task_that_runs_at_a_warm_shutdown_is_kept_and_deleted(new_scene: NewScene) -> None:
     scene = new_scene(attributes=STEADY)
-    worker = scene.worker("-c", "10", "-P", pool, conf=OFTEN)
+    worker = scene.worker("-c", "10", "-P", "gevent", conf=OFTEN)
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     worker.kill(signal.SIGTERM)

@@ -81,14 +81,14 @@ def test_a_queue_added_at_run_time_is_kept_and_its_running_task_also_after_it_is
     assert scene.keys("start") == ["a", "b", "c"]
 
 
-@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.oldest), "solo"])
+@pytest.mark.oldest
 def test_tasks_run_once_though_the_queues_timeout_is_lowered_below_their_run_time(
-    new_scene: NewScene, pool: str
+    new_scene: NewScene,
 ) -> None:
     """What a worker knows of the queue may be minutes old; so it says what it goes by."""
     scene = new_scene(attributes={"VisibilityTimeout": "120"})
     for _ in range(2):
-        scene.worker("-c", "2", "-P", pool)
+        scene.worker("-c", "2", "-P", "threads")
     set_timeout(scene, 3)
     keys = ["a", "b", "c", "d"]
     for key in keys:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.record import CHANGE, receives, released, wait_for_extensions
+from tests.acceptance.record import receives, released, wait_for_extensions
 from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
 
 NewScene = Callable[..., Scene]
@@ -19,13 +19,13 @@ def break_connection(tmp_path: Path) -> Path:
     return tmp_path / "break"
 
 
-@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.oldest), "threads"])
+@pytest.mark.oldest
 def test_a_task_that_runs_through_a_reconnect_runs_once(
-    new_scene: NewScene, break_connection: Path, pool: str
+    new_scene: NewScene, break_connection: Path
 ) -> None:
     scene = new_scene(attributes=STEADY)
     env = {"PROJ_BREAK": str(break_connection)}
-    worker = scene.worker("-c", "2", "-P", pool, conf=OFTEN, env=env)
+    worker = scene.worker("-c", "2", conf=OFTEN, env=env)
     for key in ("a", "b"):
         scene.send("hold", key)
     scene.wait_for_notes("start", 2)
@@ -42,23 +42,6 @@ def test_a_task_that_runs_through_a_reconnect_runs_once(
     assert scene.keys("start") == ["a", "b", "c", "d"]
     # Only those that had not started were given back, and each once.
     assert released(scene) <= 2
-
-
-def test_extensions_go_on_while_the_worker_can_not_reconnect(
-    new_scene: NewScene, break_connection: Path
-) -> None:
-    scene = new_scene(attributes=STEADY)
-    worker = scene.worker("-c", "1", conf=OFTEN, env={"PROJ_BREAK": str(break_connection)})
-    scene.send("hold", "a")
-    scene.wait_for_notes("start", 1)
-    break_connection.touch()
-    worker.wait_for_log("lost on purpose")
-    scene.proxy.forget()
-    scene.proxy.wait_for(CHANGE)
-    scene.let_end("a")
-    scene.wait_for_notes("end", 1)
-    scene.wait_until_empty()
-    assert scene.keys("start") == ["a"]
 
 
 @pytest.mark.oldest

@@ -39,7 +39,6 @@ def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: Ne
     assert scene.proxy.calls("ReceiveMessage") == []
 
 
-@pytest.mark.fresh
 def test_settings_that_do_not_fit_the_queues_own_timeout_end_the_worker(
     new_scene: NewScene,
 ) -> None:
@@ -51,7 +50,6 @@ def test_settings_that_do_not_fit_the_queues_own_timeout_end_the_worker(
     assert scene.proxy.calls("ReceiveMessage") == []
 
 
-@pytest.mark.fresh
 def test_on_another_broker_the_flag_does_nothing_and_says_so_once(
     start_worker: StartWorker,
 ) -> None:
@@ -70,7 +68,6 @@ def test_on_another_broker_the_flag_does_nothing_and_says_so_once(
     [
         ([], {"sqs_heartbeat_enabled": True}, True),
         (["--no-heartbeat-sqs"], {"sqs_heartbeat_enabled": True}, False),
-        ([], {}, False),
     ],
 )
 def test_the_flag_goes_over_the_setting(

@@ -20,7 +20,7 @@ from tests.acceptance.record import (
     wait_for_extensions,
 )
 from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
-from tests.support.faults import delay, fail, first
+from tests.support.faults import delay, fail
 from tests.support.waiting import PATIENCE
 
 NewScene = Callable[..., Scene]
@@ -63,7 +63,7 @@ def test_a_warm_shutdown_gives_back_messages_with_a_countdown(new_scene: NewScen
 
 
 @pytest.mark.oldest
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+@pytest.mark.parametrize("pool", ["prefork", "solo"])
 def test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed(
     new_scene: NewScene, pool: str
 ) -> None:
@@ -82,17 +82,16 @@ def test_a_warm_shutdown_keeps_what_runs_until_its_delete_is_confirmed(
     assert scene.keys("start") == ["a"]
 
 
-@pytest.mark.parametrize("pool", ["gevent", "threads"])
-def test_a_warm_shutdown_does_not_run_a_batch_that_waits_for_a_greenlet_or_thread(
-    new_scene: NewScene, pool: str
+def test_a_warm_shutdown_does_not_run_a_batch_that_waits_for_a_greenlet(
+    new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
     room = ["-c", "1", "--prefetch-multiplier", "10"]
-    worker = scene.worker(*room, "-P", pool, conf={"imports": [gathered.MODULE]})
+    worker = scene.worker(*room, "-P", "gevent", conf={"imports": [gathered.MODULE]})
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     scene.send("gathered", "b")
-    # Given to the pool by a timer; with greenlets that waits for a free one from then on.
+    # Given to the pool by a timer; that waits for a free one from then on.
     scene.wait_for_notes("flush", 1)
     worker.kill("SIGTERM")
     scene.wait_until(lambda: scene.counts() == (1, 1))
@@ -100,20 +99,6 @@ def test_a_warm_shutdown_does_not_run_a_batch_that_waits_for_a_greenlet_or_threa
     assert worker.process.wait(PATIENCE) == 0
     assert scene.counts() == (1, 0)
     assert scene.keys("together") == []
-
-
-def test_a_worker_tries_its_last_delete_for_as_long_as_is_set(new_scene: NewScene) -> None:
-    scene = new_scene(attributes=LONG)
-    conf = {"sqs_heartbeat_flush_timeout": 60}
-    worker = scene.worker("-c", "1", "-P", "solo", conf=conf)
-    # With its pauses the eleventh try comes eight seconds after the first, at least.
-    scene.proxy.rule("DeleteMessageBatch", first(10, fail()))
-    scene.send("work", "a")
-    scene.wait_for_notes("end", 1)
-    worker.kill("SIGTERM")
-    assert worker.process.wait(PATIENCE) == 0
-    assert scene.counts() == (0, 0)
-    assert "not confirmed" not in worker.logs()
 
 
 def test_a_worker_that_gives_its_last_delete_up_names_the_message(new_scene: NewScene) -> None:
@@ -153,29 +138,17 @@ def test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_batch
     assert scene.keys("end") == []
 
 
-@pytest.mark.parametrize(
-    ("env", "signal"),
-    [
-        pytest.param({}, "SIGQUIT", id="SIGQUIT"),
-        # Celery reads it while it is imported.
-        pytest.param(
-            {"REMAP_SIGTERM": "SIGQUIT"}, "SIGTERM", id="SIGTERM remapped", marks=pytest.mark.fresh
-        ),
-    ],
-)
-def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(
-    new_scene: NewScene, env: dict[str, str], signal: str
-) -> None:
+def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
     # The short one is to end in that time, on a slow machine too.
     conf: dict[str, Any] = {"worker_soft_shutdown_timeout": 20}
-    worker = scene.worker("-c", "2", conf=conf, env=env)
+    worker = scene.worker("-c", "2", conf=conf)
     scene.send("hold", "short")
     scene.send("work", "long", 200)
     scene.wait_for_notes("start", 2)
     scene.send("work", "waiting", 200)
     scene.wait_until(lambda: len(receives(scene)) == 3)
-    worker.kill(signal)
+    worker.kill("SIGQUIT")
     worker.wait_for_log("Initiating Soft Shutdown")
     scene.let_end("short")
     scene.wait_for_notes("end", 1)
@@ -185,12 +158,11 @@ def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(
     assert scene.keys("start") == ["long", "short"]
 
 
-@pytest.mark.parametrize("pool", ["threads", "solo"])
 def test_a_cold_shutdown_of_a_pool_that_can_not_stop_a_task_lets_it_end(
-    new_scene: NewScene, pool: str
+    new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes=LONG)
-    worker = scene.worker("-c", "1", "-P", pool)
+    worker = scene.worker("-c", "1", "-P", "threads")
     scene.send("work", "a", 6)
     scene.wait_for_notes("start", 1)
     worker.kill("SIGQUIT")

@@ -53,12 +53,11 @@ def test_it_starts_there_without_the_heartbeat(new_scene: NewScene) -> None:
     assert "sqs-heartbeat:" not in worker.logs()
 
 
-@pytest.mark.parametrize("pool", ["prefork", pytest.param("solo", marks=pytest.mark.oldest)])
 def test_messages_that_kombu_delivers_past_the_leases_are_an_error_once_a_queue(
-    new_scene: NewScene, pool: str
+    new_scene: NewScene,
 ) -> None:
     scene = new_scene()
-    worker = start(scene, "unused", "--heartbeat-sqs", "-P", pool)
+    worker = start(scene, "unused", "--heartbeat-sqs", "-P", "solo")
     for key in "abc":
         scene.send("work", key)
     scene.wait_for_notes("end", 3)
@@ -69,14 +68,3 @@ def test_messages_that_kombu_delivers_past_the_leases_are_an_error_once_a_queue(
     assert "ERROR" in line
     assert f"queue {scene.name}" in line
     assert "task tests.acceptance.proj.work[" in line
-
-
-@pytest.mark.oldest
-def test_a_worker_with_leases_reports_none_missing(new_scene: NewScene) -> None:
-    scene = new_scene()
-    worker = scene.worker("-c", "1")
-    scene.send("work", "a")
-    scene.wait_for_notes("end", 1)
-    scene.wait_until_empty()
-    assert "has no lease" not in worker.logs()
-    assert "not tested" not in worker.logs()

@@ -24,7 +24,7 @@ ON_THE_OLDEST = [
 
 
 @pytest.mark.between
-@pytest.mark.parametrize("pool", [*ON_THE_OLDEST, "gevent", "eventlet"])
+@pytest.mark.parametrize("pool", ["threads", "gevent", "eventlet", "prefork"])
 def test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free(
     new_scene: NewScene, pool: str
 ) -> None:

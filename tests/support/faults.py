@@ -9,13 +9,11 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 
 from tests.support.answers import Answer, Body, ConnectionDropped, Unanswered, error
-from tests.support.waiting import PATIENCE
 
 Forward = Callable[[Body], Answer]
 Effect = Callable[[Body, Forward], Answer]
@@ -60,17 +58,6 @@ def answer_late(seconds: float) -> Effect:
     def effect(body: Body, forward: Forward) -> Answer:
         answer = forward(body)
         time.sleep(seconds)
-        return answer
-
-    return effect
-
-
-def answer_when(event: threading.Event) -> Effect:
-    """Hold every answer back until the test lets it go; the server has done the work meanwhile."""
-
-    def effect(body: Body, forward: Forward) -> Answer:
-        answer = forward(body)
-        event.wait(PATIENCE)
         return answer
 
     return effect

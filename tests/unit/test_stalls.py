@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.acceptance.lateness import CHANGE, late_extensions
+from tests.acceptance.lateness import late_extensions
 from tests.support.recording import Call
+from tests.support.releases import CHANGE
 from tests.support.stalls import Stall, stood_still
 
 
