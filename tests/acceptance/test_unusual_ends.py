@@ -18,13 +18,11 @@ NewScene = Callable[..., Scene]
 #: One message for each process: a slot that is lost stops the worker.
 ONE_EACH = {"worker_prefetch_multiplier": 1}
 #: The green pools end tasks by the same code of Celery's as threads.
-ON_THE_OLDEST = [
-    pytest.param(pool, marks=pytest.mark.oldest) for pool in ("threads", "prefork", "solo")
-]
+ON_THE_OLDEST = [pytest.param(pool, marks=pytest.mark.oldest) for pool in ("threads", "prefork")]
 
 
 @pytest.mark.between
-@pytest.mark.parametrize("pool", ["threads", "gevent", "eventlet", "prefork"])
+@pytest.mark.parametrize("pool", [*ON_THE_OLDEST, "gevent", "eventlet"])
 def test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free(
     new_scene: NewScene, pool: str
 ) -> None:
