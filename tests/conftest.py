@@ -6,8 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.support import aws_data
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer, SqsServer
+
+aws_data.share()
 
 
 @pytest.fixture(scope="session")

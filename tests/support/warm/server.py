@@ -25,6 +25,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+from tests.support import aws_data
+
 #: What a worker and the doctor import. What is missing here is imported by each process.
 MODULES = (
     "billiard.popen_fork",
@@ -182,6 +184,8 @@ def main() -> None:
     """Import, serve, and in a forked process do what it was forked for."""
     for module in MODULES:
         importlib.import_module(module)
+    aws_data.share()
+    aws_data.load()
     assert threading.active_count() == 1, "a thread would not come along into a forked process"
     gc.collect()
     # What is here by now is not looked at again, so its memory stays shared.
