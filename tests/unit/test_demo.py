@@ -1,0 +1,53 @@
+"""What the demo counts of its executions."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from demo.ledger import Event, duplicates, executions, mean_delay, succeeded
+
+#: A run's key says its task: "a1" and "a2" are two runs of "a".
+NOTES = {
+    "fails twice, then succeeds": "a1 started 0, a1 failed 1, a2 started 4, a2 failed 5, "
+    "a3 started 6, a3 succeeded 7",
+    "started again beside itself": "a1 started 0, a2 started 3, a1 succeeded 6, a2 succeeded 9",
+    "started again after its success": "a1 started 0, a1 succeeded 6, a2 started 7",
+    "killed amid its run": "a1 started 0, killed 3, a2 started 5, a2 succeeded 9",
+    "fails and is not tried again": "a1 started 0, a1 failed 1",
+}
+
+
+def lines(notes: str) -> list[str]:
+    """Return the lines that tasks write of it."""
+    made = []
+    for note in notes.split(", "):
+        *run, event, at = note.split()
+        known = {"run": run[0], "task": run[0][0]} if run else {}
+        made.append(json.dumps({**known, "event": event, "at": float(at), "group": 1}) + "\n")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("notes", "twice", "done", "failed", "killed"),
+    [
+        ("fails twice, then succeeds", 0, {"a"}, 2.0, None),
+        ("started again beside itself", 1, {"a"}, None, None),
+        ("started again after its success", 1, {"a"}, None, None),
+        ("killed amid its run", 0, {"a"}, None, 2.0),
+        ("fails and is not tried again", 0, set(), None, None),
+    ],
+)
+def test_duplicates_losses_and_the_time_to_the_next_try_are_told(
+    notes: str, twice: int, done: set[str], failed: float | None, killed: float | None
+) -> None:
+    runs = executions(lines(NOTES[notes]))
+    assert len(duplicates(runs)) == twice
+    assert succeeded(runs) == done
+    assert mean_delay(runs, Event.FAILED) == failed
+    assert mean_delay(runs, Event.KILLED) == killed
+
+
+def test_a_line_that_is_still_being_written_is_left_out() -> None:
+    assert executions(['{"event": "star']) == []
