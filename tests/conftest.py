@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support import aws_data
+from tests.support.described import share_descriptions
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer, SqsServer
 
-aws_data.share()
+share_descriptions()
 
 
 @pytest.fixture(scope="session")

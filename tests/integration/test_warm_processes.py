@@ -37,6 +37,24 @@ print("to the end", file=sys.stderr)
 sys.exit(3)
 """
 
+#: Tells which files botocore reads for a client.
+READ = """
+import boto3, botocore.loaders
+
+read = []
+load = botocore.loaders.JSONFileLoader.load_file
+
+
+def note(self, path):
+    read.append(path)
+    return load(self, path)
+
+
+botocore.loaders.JSONFileLoader.load_file = note
+boto3.client("sqs", region_name="us-east-1")
+print(len(read))
+"""
+
 
 @pytest.fixture
 def env(tmp_path: Path) -> dict[str, str]:
@@ -72,6 +90,17 @@ def test_each_forked_process_has_chance_of_its_own(env: dict[str, str], tmp_path
     (tmp_path / "draw.py").write_text("import random, uuid; print(random.random(), uuid.uuid4())")
     draws = {run_forked([sys.executable, "draw.py"], env=env, cwd=tmp_path).stdout for _ in "ab"}
     assert len(draws) == 2
+
+
+def test_a_forked_process_does_not_read_again_what_services_are(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "read.py").write_text(READ)
+    command = [sys.executable, "read.py"]
+    forked = run_forked(command, env=env, cwd=tmp_path)
+    fresh = subprocess.run(command, env=env, cwd=tmp_path, capture_output=True, text=True)
+    assert (forked.stdout, forked.stderr) == ("0\n", "")
+    assert int(fresh.stdout) > 0
 
 
 @pytest.mark.parametrize("start", [Forked, start_fresh], ids=["forked", "fresh"])

@@ -25,7 +25,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from tests.support import aws_data
+from tests.support.described import read_sqs, share_descriptions
 
 #: What a worker and the doctor import. What is missing here is imported by each process.
 MODULES = (
@@ -181,11 +181,11 @@ def become(request: Request) -> None:
 
 
 def main() -> None:
-    """Import, serve, and in a forked process do what it was forked for."""
+    """Import and read, serve, and in a forked process do what it was forked for."""
     for module in MODULES:
         importlib.import_module(module)
-    aws_data.share()
-    aws_data.load()
+    share_descriptions()
+    read_sqs()
     assert threading.active_count() == 1, "a thread would not come along into a forked process"
     gc.collect()
     # What is here by now is not looked at again, so its memory stays shared.
