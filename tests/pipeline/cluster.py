@@ -19,6 +19,10 @@ _DEPLOY = "org.apache.spark.deploy"
 _SPARK = Path(pyspark.__file__).parent
 #: Of the processes that start executors, which have memory of their own.
 _DAEMON_MEMORY = "256m"
+#: A machine that is only slow is not lost: one that is, the master learns by its connection.
+_DAEMON_OPTIONS = " ".join(
+    f"-Dspark.{name}.timeout={SPARK_PATIENCE:.0f}" for name in ("worker", "network")
+)
 _URL = re.compile(rb"Starting Spark master at (spark://\S+)")
 
 
@@ -49,6 +53,7 @@ def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
         **os.environ,
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": _DAEMON_MEMORY,
+        "SPARK_DAEMON_JAVA_OPTS": _DAEMON_OPTIONS,
         "SPARK_HOME": str(_SPARK),
     }
     started: list[ProcessContainer] = []

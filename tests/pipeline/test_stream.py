@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import signal
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,22 +16,13 @@ from pyspark.sql import DataFrame, SparkSession
 from celery_sqs_heartbeat.pipeline import schema, stream
 from celery_sqs_heartbeat.pipeline.__main__ import main
 from celery_sqs_heartbeat.pipeline.alerts import Alerts
-from celery_sqs_heartbeat.pipeline.jobs import refresh
-from celery_sqs_heartbeat.pipeline.segments import journal_days
-from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.builders import DAY, frame_of
-from tests.pipeline.conftest import CHEAP
 from tests.pipeline.journals import rows_in, some_workers, write_all
 from tests.pipeline.report_tables import DT
 from tests.support.markdown import ROOT
 from tests.support.waiting import SPARK_PATIENCE, wait_until
 
 pytestmark = pytest.mark.thorough
-SUBMIT_ARGS = shlex.join(
-    [*(f"--conf={name}={value}" for name, value in CHEAP.items()), "pyspark-shell"]
-)
-
 #: The command whose batches never come to their end: however late it is killed, it is amid one.
 ENDLESS = """
 import threading
@@ -45,10 +34,11 @@ main()
 
 
 def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
-    spark: SparkSession, tmp_path: Path
+    built: tuple[Path, Path], tmp_path: Path
 ) -> None:
     journal, tables = tmp_path / "journal", tmp_path / "tables"
-    first, second = some_workers(5, days=1)
+    # The workers of the journal that was built, one after the other.
+    first, second = some_workers(1, days=1)
     write_all(journal, [first])
     arguments = ["stream", "--journal", str(journal), "--warehouse", str(tables)]
     arguments += ["--checkpoint", str(tmp_path / "checkpoint")]
@@ -56,7 +46,6 @@ def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
         [sys.executable, "-c", ENDLESS, *arguments, "--every", "1"],
         cwd=ROOT,
         stderr=subprocess.DEVNULL,
-        env={**os.environ, "PYSPARK_SUBMIT_ARGS": SUBMIT_ARGS},
         start_new_session=True,
     )
     try:
@@ -75,12 +64,7 @@ def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
     result = CliRunner().invoke(main, [*arguments, "--once"])
     assert result.exit_code == 0, result.output
 
-    batch = tmp_path / "batch"
-    days = journal_days(spark, str(journal))
-    assert days is not None
-    lines = partial(read_lines, spark, str(journal))
-    refresh(Warehouse(spark, str(batch)), lines, days, tables=stream.FRESH)
-    expected = rows_in(batch, stream.FRESH)
+    expected = rows_in(built[1], stream.FRESH)
     assert all(expected.values())
     assert rows_in(tables, stream.FRESH) == expected
     alerts = [json.loads(line)["msg"] for line in result.stdout.splitlines()]

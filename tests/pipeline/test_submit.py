@@ -11,8 +11,8 @@ import pytest
 
 from celery_sqs_heartbeat.pipeline import schema, submit
 from celery_sqs_heartbeat.pipeline.making import MAKERS
+from tests.pipeline.cheap import CHEAP
 from tests.pipeline.cluster import cluster
-from tests.pipeline.conftest import CHEAP
 from tests.pipeline.journals import rows_in
 from tests.support.markdown import ROOT
 from tests.support.waiting import SPARK_PATIENCE, wait_until
@@ -35,7 +35,12 @@ def test_a_cluster_that_loses_a_machine_makes_the_tables_of_one_machine(
             # So that both have a part of everything.
             "spark.default.parallelism": "2",
             "spark.sql.shuffle.partitions": "2",
-            "spark.driver.host": "127.0.0.1",
+            # Both are there before the first task: a machine without one has none to lose.
+            "spark.cores.max": "2",
+            "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+            "spark.scheduler.maxRegisteredResourcesWaitingTime": f"{SPARK_PATIENCE:.0f}s",
+            # An executor that is only slow is not lost.
+            "spark.network.timeout": f"{SPARK_PATIENCE:.0f}s",
             "spark.executor.memory": "600m",
             "spark.executor.extraJavaOptions": CHEAP["spark.driver.extraJavaOptions"],
         }
@@ -43,25 +48,28 @@ def test_a_cluster_that_loses_a_machine_makes_the_tables_of_one_machine(
         command += [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
         command += [str(submit.__file__), "run"]
         command += ["--journal", str(journal), "--warehouse", str(tables)]
-        run = subprocess.Popen(
-            command,
-            env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        out, log = tmp_path / "out", tmp_path / "log"
+        # In files: a pipe that no one reads yet may be full.
+        with out.open("wb") as stdout, log.open("wb") as stderr:
+            run = subprocess.Popen(
+                command,
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": str(ROOT)},
+                stdout=stdout,
+                stderr=stderr,
+            )
         try:
             wait_until(
                 lambda: run.poll() is not None or [*tables.glob("events/**/*.parquet")],
                 timeout=SPARK_PATIENCE,
             )
             machines.workers[0].end()
-            printed, log = run.communicate(timeout=SPARK_PATIENCE)
+            run.wait(timeout=SPARK_PATIENCE)
         finally:
             run.kill()
             run.wait()
-    assert run.returncode == 0, log[-5000:]
-    assert "Lost executor" in log
+    logged, printed = log.read_text(), out.read_text()
+    assert run.returncode == 0, logged[-5000:]
+    assert "Lost executor" in logged
     assert "Read the journal from 2026-03-14" in printed
     assert all(table.name in printed for table in TABLES)
     expected = rows_in(alone, TABLES)

@@ -16,9 +16,9 @@ import psutil
 
 #: From `linux/prctl.h`: orphans below this process become its children, and so are counted.
 _PR_SET_CHILD_SUBREAPER = 36
-#: How long what the command left behind may take to end, in seconds. A JVM takes some, where others
-#: are busy.
-LEFT_SECONDS = 60.0
+#: How long what the command left behind may take to end, in seconds. A JVM takes one of CPU, which
+#: may be minutes beside other groups.
+LEFT_SECONDS = 600.0
 POLL_SECONDS = 0.05
 
 
