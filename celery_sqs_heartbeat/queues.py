@@ -5,9 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+
 from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.clock import now
+from celery_sqs_heartbeat.core.calls import Outcome
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.sqs.outcomes import of_exception
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +20,12 @@ logger = logging.getLogger(__name__)
 REFRESH_SECONDS = 300.0
 #: How soon a queue whose attributes could not be read is asked again, in seconds.
 RETRY_SECONDS = 5.0
+#: Why attributes could not be read, by what SQS answered; of other answers the error says it.
+_CAUSES = {
+    Outcome.DENIED: "the permission sqs:GetQueueAttributes is missing",
+    Outcome.NO_QUEUE: "SQS knows no such queue, or hides it from this worker",
+    Outcome.THROTTLED: "SQS asks for fewer calls",
+}
 
 
 class QueueDirectory:
@@ -63,11 +73,19 @@ class QueueDirectory:
             # Those read before still stand.
             attributes = known[0] if known else QueueAttributes(is_known=False)
             logger.warning(
-                "sqs-heartbeat: could not read the attributes of queue %s (permission "
-                "sqs:GetQueueAttributes): %s; its visibility timeout is taken to be %d s",
+                "sqs-heartbeat: could not read the attributes of queue %s: %s (%s); its visibility "
+                "timeout is taken to be %d s until they are read",
                 queue_url,
+                _cause_of(error),
                 error,
                 attributes.visibility_timeout,
             )
         with self._lock:
             self._known[queue_url] = (attributes, self._clock())
+
+
+def _cause_of(error: Exception) -> str:
+    """Return why attributes could not be read, in words."""
+    if isinstance(error, (TimeoutError, ConnectTimeoutError, ReadTimeoutError)):
+        return "SQS did not answer in time"
+    return _CAUSES.get(of_exception(error, "GetQueueAttributes"), "the call failed")
