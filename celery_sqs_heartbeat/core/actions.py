@@ -56,7 +56,9 @@ def entry_for(lease: Lease, now: float) -> Entry | None:
         return None
     if action is Action.EXTEND:
         timeout = policy.next_timeout(lease, now)
-        return Entry(lease, lease.receipt_handle, action, timeout) if timeout else None
+        if not timeout:
+            return None
+        return Entry(lease, lease.receipt_handle, action, timeout, lease.limit)
     return Entry(lease, lease.receipt_handle, action, lease.release_delay)
 
 

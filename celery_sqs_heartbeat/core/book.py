@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from celery_sqs_heartbeat.core.lane import LaneView
 from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms, Standing, State
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.core.settle import Settler
+from celery_sqs_heartbeat.core.strays import Strays
 
 #: For the record only, and so frequent that they are not worth a wake-up.
 _NO_NEWS = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.TASK_STARTED})
@@ -33,6 +35,8 @@ class Receipt(enum.Enum):
     FINISHED = "finished"
     #: It was held up on its way, and may be someone else's by now. Don't run it.
     LAPSED = "lapsed"
+    #: An older release of it is under way, and may end this lease at any moment. Don't run it.
+    RELEASED = "released"
 
 
 class LeaseBook:
@@ -57,6 +61,7 @@ class LeaseBook:
         self._has_news = False
         self._agenda = Agenda(self._due_entry)
         self._expiries = ExpiryWatch()
+        self._strays = Strays()
         self._settler = Settler(self, jitter)
 
     def __len__(self) -> int:
@@ -112,6 +117,11 @@ class LeaseBook:
                 lease.certain = False
                 self._let_lapse(lease, arrived_at)
             return Receipt.LAPSED
+        key = (queue_url, message_id)
+        is_released = self._strays.releases(key, receipt_handle, sent_at, arrived_at)
+        is_here = lease is not None and lease.state is not State.BACK
+        if is_released and not is_here and self._strays.spare(key, receipt_handle):
+            return Receipt.RELEASED
         if lease is not None and lease.state is State.BACK:
             # Our release took effect, whatever became of its answer.
             self.forget(lease)
@@ -131,19 +141,23 @@ class LeaseBook:
             if lease.key in self._finished:
                 self._want_done(lease, arrived_at)
         lease.standing = Standing.UNLEASED if is_refused else Standing.OURS
+        lease.limit = self._strays.limit(key, receipt_handle)
+        limit = self._strays.limit(key, receipt_handle, sent_at)
         lease.take_receive(
             receipt_handle,
             receive_count=receive_count,
             sent_at=sent_at,
             hidden_until=arrived_at + hidden_for,
             hidden_for=hidden_for,
+            counts_for=limit,
             expires_at=policy.first_expiry(
                 sent_at=sent_at,
                 arrived_at=arrived_at,
-                visibility_timeout=hidden_for,
-                threshold=lease.terms.threshold,
+                visibility_timeout=min(hidden_for, limit),
+                threshold=min(lease.terms.threshold, limit),
             ),
         )
+        lease.certain = not is_released
         lease.sent_time, lease.first_received_time = sent_time, first_received_time
         self._by_handle[receipt_handle] = lease
         if lease.state is State.DONE:
@@ -242,7 +256,10 @@ class LeaseBook:
             if not self._let_lapse(lease, now):
                 self.note_expiry(lease, now)
                 self.schedule(lease)
-        return self._agenda.plan(now, room)
+        calls = self._agenda.plan(now, room)
+        for call in calls:
+            self._strays.note_sent(call)
+        return calls
 
     def give_up(self, now: float) -> list[Call]:
         """Give up the calls that take too long, and return them: their leases join others.
@@ -295,6 +312,8 @@ class LeaseBook:
         for handle in lease.handles:
             self._by_handle.pop(handle, None)
         self._ending -= lease.state is not State.HELD
+        if lease.state is State.DONE:
+            self._strays.forget(lease.key)
         self._expiries.discard(lease)
         self._agenda.discard(lease)
         if self._board is not None:
@@ -345,6 +364,7 @@ class LeaseBook:
 
     def _settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> bool:
         is_late = not self._agenda.end(call)
+        self._strays.note_answers(call, outcomes, now)
         if not is_late:
             self._settler.note_answers(call, outcomes, now)
         for entry, outcome in zip(call.entries, outcomes, strict=True):
@@ -355,12 +375,18 @@ class LeaseBook:
                     self._settler.settle_late(entry, outcome, call, now)
                 else:
                     self._settler.settle(entry, outcome, call, now)
+            self._note_limit(entry)
             if self.holds(lease):
                 self.schedule(lease)
                 if lease.state is State.BACK:
                     # Not watched while its release was under way.
                     self.watch_expiry(lease)
         return not is_late
+
+    def _note_limit(self, entry: Entry) -> None:
+        lease = self._by_key.get(entry.lease.key)
+        if lease is not None and lease.limit < math.inf:
+            lease.limit = self._strays.limit(lease.key, lease.receipt_handle)
 
     def _want_done(self, lease: Lease, now: float) -> None:
         lease.want(State.DONE, now, due=now + policy.GATHER_SECONDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.core.lease import Lease
@@ -57,12 +58,17 @@ REFUSALS = frozenset({Outcome.DENIED, Outcome.NO_QUEUE})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message in a call. `timeout` is in seconds and unused by a delete."""
+    """One message in a call. `timeout` is in seconds and unused by a delete.
+
+    Attributes:
+        limit: For how long an extension counts at most, in seconds, though it asks for more.
+    """
 
     lease: Lease
     receipt_handle: str = field(repr=False)
     action: Action
     timeout: int = 0
+    limit: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)

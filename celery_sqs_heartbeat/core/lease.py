@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -94,6 +95,7 @@ class Lease:
             Not so after an extension that was confirmed when the lease had expired: on a
             standard queue SQS takes a stale handle, too.
         last_timeout: The visibility timeout that was confirmed last, in seconds.
+        limit: For how long an extension counts at most, in seconds, see `strays`.
         extend_at: When the next extension is due.
         asked_at: When the delete or the release was asked for.
         end_at: When the next try of that delete or release is due.
@@ -119,6 +121,7 @@ class Lease:
     expires_at: float = 0.0
     hidden_until: float = 0.0
     last_timeout: int = 0
+    limit: float = math.inf
     extend_at: float = 0.0
     state: State = State.HELD
     standing: Standing = Standing.OURS
@@ -150,6 +153,7 @@ class Lease:
         expires_at: float,
         hidden_until: float,
         hidden_for: int,
+        counts_for: float = math.inf,
     ) -> None:
         """Go on, or begin, under the handle of the latest receive."""
         self.receipt_handle = receipt_handle
@@ -157,13 +161,25 @@ class Lease:
             self.handles.append(receipt_handle)
         self.receive_count = receive_count
         self.received_at = sent_at
-        self.expires_at = expires_at
         self.hidden_until = max(expires_at, hidden_until)
         self.last_timeout = hidden_for
-        self.extend_at = expires_at - self.terms.threshold
+        self.lasts_until(expires_at, counts_for)
         self.attempts = self.extensions = 0
         self.alone = False
         self.certain = True
+
+    def lasts_until(self, expires_at: float, counts_for: float) -> None:
+        """Count on it until then, and extend it in time.
+
+        Args:
+            counts_for: For how long it was hidden as far as that counts, in seconds.
+        """
+        margin = self.terms.threshold
+        if counts_for < self.last_timeout:
+            # Else the next extension would be due at once, over and over.
+            margin = min(margin, counts_for * DEFAULT_THRESHOLD_PART)
+        self.expires_at = expires_at
+        self.extend_at = expires_at - margin
 
     def want(self, state: State, now: float, *, due: float) -> None:
         """Ask for the lease's end, to be tried first at `due`."""

@@ -92,10 +92,11 @@ class Settler:
         if outcome is Outcome.DONE:
             report(EventKind.LEASE_EXTENDED, lease, now, answer)
             lease.certain = lease.certain and now < lease.expires_at
-            lease.expires_at = max(lease.expires_at, answer.call.planned_at + answer.entry.timeout)
+            counts_for = min(answer.entry.timeout, answer.entry.limit)
+            expires_at = max(lease.expires_at, answer.call.planned_at + counts_for)
             lease.hidden_until = max(lease.hidden_until, now + answer.entry.timeout)
             lease.last_timeout = answer.entry.timeout
-            lease.extend_at = lease.expires_at - lease.terms.threshold
+            lease.lasts_until(expires_at, counts_for)
             lease.extensions += 1
             if lease.standing is Standing.EXPIRED and lease.state is State.DONE:
                 self._hurry_delete(lease, now)

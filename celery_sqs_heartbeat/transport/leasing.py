@@ -47,7 +47,7 @@ class LeasingChannel(LeasedChannel):
                     fresh.append(payload)
                 continue
             logger.log(
-                logging.WARNING if receipt is Receipt.LAPSED else logging.INFO,
+                logging.WARNING if receipt in _NOT_OURS else logging.INFO,
                 "sqs-heartbeat: message %s of %s, task %s[%s], is not started: %s",
                 message.get("MessageId"),
                 poll.queue,
@@ -164,9 +164,11 @@ class LeasingChannel(LeasedChannel):
 
 
 _DELIVERED = "delivered"
+_NOT_OURS = (Receipt.LAPSED, Receipt.RELEASED)
 _NOT_STARTED = {
     Receipt.REDELIVERED: "it came again, and runs or waits here already; its lease goes on",
     Receipt.FINISHED: "it came again after its task had ended well; it is deleted",
+    Receipt.RELEASED: "a release of it that was not answered may end its lease at any moment",
     Receipt.LAPSED: "it was held up on its way until its visibility timeout was over",
 }
 

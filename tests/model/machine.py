@@ -9,7 +9,7 @@ import sys
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Outcome
+from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.core.lease import Standing
 from celery_sqs_heartbeat.loop import MAX_CALLS
 from tests.model.checks import check_book, check_call
@@ -69,6 +69,7 @@ class BookMachine(Wishing):
             check_call(call, self.world, self.now)
             leases = tuple(self.world.held[entry.lease.key] for entry in call.entries)
             self.world.outstanding.append((call, leases))
+            self.world.asking.send(call)
             for entry, held in zip(call.entries, leases, strict=True):
                 if entry.action is Action.RELEASE:
                     self.world.released.add(entry.receipt_handle)
@@ -115,8 +116,11 @@ class BookMachine(Wishing):
                 # The book may give up a lease that nothing can save any more.
                 held.lost = held.lost or entry.lease.standing is Standing.LOST
                 held.capped = held.capped or entry.lease.standing is Standing.CAPPED
-            if held.answered_late(entry.action, call, entry.timeout, self.now) == "ends":
-                del self.world.held[held.key]
+            counts_for = self._counts_for(call, entry)
+            end = held.answered_late(entry.action, call, entry.timeout, self.now, counts_for)
+            if end == "ends":
+                self.world.forget(held.key)
+        self.world.asking.answer(call, given, self.now)
         self.book.settle(call, given, self.now)
 
     def _settle_all(self, outcome: Outcome) -> None:
@@ -147,18 +151,25 @@ class BookMachine(Wishing):
         for entry, held, outcome in zip(call.entries, leases, given, strict=True):
             if self.world.held.get(held.key) is not held or entry.receipt_handle != held.handle:
                 continue
-            end = held.answered(entry.action, outcome, call, entry.timeout, self.now)
+            counts_for = self._counts_for(call, entry)
+            end = held.answered(entry.action, outcome, call, entry.timeout, self.now, counts_for)
             if end == "ends":
-                del self.world.held[held.key]
+                self.world.forget(held.key)
             elif end == "may end":
                 may_end.append(held)
+        self.world.asking.answer(call, given, self.now)
         return may_end
+
+    def _counts_for(self, call: Call, entry: Entry) -> float:
+        if entry.action is not Action.EXTEND:
+            return 0.0
+        return self.world.asking.counts_for(call, entry.receipt_handle, entry.timeout)
 
     def _forget_what_the_book_forgot(self, candidates: list[Held]) -> None:
         kept = {lease.key for lease in self.book.leases()}
         for each in candidates:
             if each.key not in kept:
-                self.world.held.pop(each.key, None)
+                self.world.forget(each.key)
 
     # -- Always, and at the end -----------------------------------------------------
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
@@ -79,6 +81,7 @@ class Receiving(RuleBasedStateMachine):
             self.handles.append(handle)
         hidden = terms.visibility_timeout if hidden_for is None else hidden_for
         held = self.world.held.get(key)
+        sent_at, asking = self.now - poll, self.world.asking
         receipt = self.book.receive(
             queue_url=key[0],
             message_id=key[1],
@@ -95,13 +98,23 @@ class Receiving(RuleBasedStateMachine):
                 # Received since, if only by this late answer: our release would be stale.
                 held.certain = False
                 if held.wanted == "back":
-                    del self.world.held[key]
+                    self.world.forget(key)
             return
         assert poll < hidden or not hidden, "it may be anybody's"
+        releases = asking.releases(key, handle, sent_at, self.now)
+        unspared = [each for each in releases if each.answered_at == math.inf]
+        unspared = [each for each in unspared if not each.is_spared]
+        if receipt is Receipt.RELEASED:
+            assert unspared, "no release can take it away"
+            assert held is None or held.wanted == "back", "it runs here"
+            for each in unspared:
+                each.is_spared = True
+            return
+        assert not unspared or (held is not None and held.wanted != "back")
         expected = Receipt.REDELIVERED
         if held is None or held.wanted == "back":
             expected = Receipt.NEW
-            held = self.world.held[key] = Held(key, terms, held_since=self.now - poll)
+            held = self.world.held[key] = Held(key, terms, held_since=sent_at)
             if key in self.world.finished:
                 held.want_deleted(self.now)
         lease = self.book.get(handle)
@@ -109,8 +122,10 @@ class Receiving(RuleBasedStateMachine):
         held.take(
             handle,
             hidden_for=hidden,
-            sent_at=self.now - poll,
+            sent_at=sent_at,
             now=self.now,
             expires_at=lease.expires_at,
+            counts_for=asking.limit(key, handle, sent_at),
+            certain=not releases,
         )
         assert receipt is (Receipt.FINISHED if key in self.world.finished else expected)

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Outcome
 from celery_sqs_heartbeat.core.lease import LeaseTerms
+from tests.model.asking import Asking, Key
 
-Key = tuple[str, str]
 #: From when until when something is due, in monotonic seconds.
 Window = tuple[float, float]
 
@@ -65,21 +65,29 @@ class Held:
         return min(own, self.received_at + TWELVE_HOURS)
 
     def take(
-        self, handle: str, *, hidden_for: int, sent_at: float, now: float, expires_at: float
+        self,
+        handle: str,
+        *,
+        hidden_for: int,
+        sent_at: float,
+        now: float,
+        expires_at: float,
+        counts_for: float,
+        certain: bool,
     ) -> None:
         """Take in a receive. Of one whose timeout is unknown the book may think what it likes."""
         if handle not in self.handles:
             self.handles.append(handle)
         self.received_at = sent_at
         self.lost = self.capped = False
-        self.certain = True
+        self.certain = certain
+        self.last_timeout = hidden_for
         if hidden_for:
-            assert expires_at == sent_at + hidden_for
+            assert expires_at == sent_at + min(hidden_for, counts_for)
         else:
             assert now <= expires_at <= now + self.terms.threshold
-        self._hidden_until(expires_at)
+        self._hidden_until(expires_at, counts_for)
         self.hidden_at_most = max(expires_at, now + hidden_for)
-        self.last_timeout = hidden_for
         if self.wanted == "done":
             self.end_due = (now, now)
 
@@ -92,14 +100,20 @@ class Held:
         self.end_due = (now, now)
 
     def answered(
-        self, action: Action, outcome: Outcome, call: Call, timeout: int, now: float
+        self,
+        action: Action,
+        outcome: Outcome,
+        call: Call,
+        timeout: int,
+        now: float,
+        counts_for: float,
     ) -> str:
         """Take in an answer; return whether the book "keeps", "ends" or "may end" it."""
         alone = len(call.entries) == 1
         if outcome is Outcome.MALFORMED and not alone:
             return "keeps"
         if action is Action.EXTEND:
-            return self._extension_answered(outcome, call.planned_at, timeout, now)
+            return self._extension_answered(outcome, call.planned_at, timeout, now, counts_for)
         if action is Action.RELEASE and outcome in REFUSED:
             return "may end"
         if action is Action.RELEASE:
@@ -111,22 +125,24 @@ class Held:
         self.end_due = (now, now + (REFUSED_DELETE_PAUSE if refused else LONGEST_PAUSE))
         return "may end" if refused and now >= self.received_at + TWELVE_HOURS else "keeps"
 
-    def answered_late(self, action: Action, call: Call, timeout: int, now: float) -> str:
+    def answered_late(
+        self, action: Action, call: Call, timeout: int, now: float, counts_for: float
+    ) -> str:
         """Take in that a call which was given up had succeeded."""
         if action is Action.DELETE:
             return "ends"
         if action is Action.EXTEND and self.wanted != "back" and not (self.lost or self.capped):
-            self._extension_answered(Outcome.DONE, call.planned_at, timeout, now)
+            self._extension_answered(Outcome.DONE, call.planned_at, timeout, now, counts_for)
         return "keeps"
 
     def _extension_answered(
-        self, outcome: Outcome, planned_at: float, timeout: int, now: float
+        self, outcome: Outcome, planned_at: float, timeout: int, now: float, counts_for: float
     ) -> str:
         if outcome is Outcome.DONE:
             self.certain = self.certain and now < self.expires_at
-            self._hidden_until(max(self.expires_at, planned_at + timeout))
-            self.hidden_at_most = max(self.hidden_at_most, now + timeout)
             self.last_timeout = timeout
+            self._hidden_until(max(self.expires_at, planned_at + counts_for), counts_for)
+            self.hidden_at_most = max(self.hidden_at_most, now + timeout)
         elif outcome in (Outcome.LOST, Outcome.MALFORMED):
             self.lost = True
             # A release by a lost handle would disturb the message's new owner. And only a
@@ -142,9 +158,13 @@ class Held:
             self.troubled = self.wanted == "done"
         return "keeps"
 
-    def _hidden_until(self, expires_at: float) -> None:
+    def _hidden_until(self, expires_at: float, counts_for: float) -> None:
         self.expires_at = expires_at
-        due = expires_at - self.terms.threshold
+        margin = self.terms.threshold
+        if counts_for < self.last_timeout:
+            # A call by an old handle may end it sooner.
+            margin = min(margin, counts_for / 3)
+        due = expires_at - margin
         self.extend_due = (due, due)
 
 
@@ -153,6 +173,7 @@ class World:
 
     def __init__(self) -> None:
         self.held: dict[Key, Held] = {}
+        self.asking = Asking()
         self.finished: set[Key] = set()
         self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
         self.given_up: list[tuple[Call, tuple[Held, ...], float]] = []
@@ -162,6 +183,11 @@ class World:
         #: Queues that ever refused to change a visibility, and those that did so last.
         self.denied: set[str] = set()
         self.refusing: set[str] = set()
+
+    def forget(self, key: Key) -> None:
+        held = self.held.pop(key, None)
+        if held is not None and held.wanted == "done":
+            self.asking.forget(key)
 
     def owner(self, handle: str) -> Held | None:
         return next((each for each in self.held.values() if handle in each.handles), None)

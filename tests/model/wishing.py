@@ -47,7 +47,7 @@ class Wishing(Receiving):
         if held is not None and held.wanted == "held":
             held.want_released(delay, self.now)
             if late:
-                del self.world.held[held.key]
+                self.world.forget(held.key)
 
     @precondition(lambda self: self.handles)
     @rule(pick=picks)
@@ -55,7 +55,7 @@ class Wishing(Receiving):
         held = self.world.owner(self._handle(pick))
         assert self.book.drop(self._handle(pick)) is (held is not None)
         if held is not None:
-            del self.world.held[held.key]
+            self.world.forget(held.key)
 
     @rule()
     def name_a_handle_that_nobody_has(self) -> None:
