@@ -46,19 +46,23 @@ class Attributes:
     def known_to(self, worker: SimulatedWorker) -> QueueTerms:
         """Return what a new process of a worker goes by.
 
-        It reads the attributes once at least: of a queue that never tells them, the transport
-        starts no task before an extension is confirmed, which is not simulated.
+        It reads the attributes once at least, unless the server stands still when it starts: of a
+        queue that does not tell them, a task starts once an extension is confirmed.
         """
         terms = self._world.profile.terms
         rules = Rules(threshold=terms.threshold, max_lease=terms.max_lease)
         clock, reads = self._world.clock, itertools.count()
         queues = QueueDirectory(
-            lambda url: self._read(may_fail=next(reads) > 0),
+            lambda url: self._read(worker, may_fail=next(reads) > 0),
             lambda job: clock.at(clock() + READ_SECONDS, job),
             worker.now,
         )
-        # Not admitted: what starts now may not fit, and is then to be kept all the same.
-        return QueueTerms(Settings(rules=rules), queues)
+        known = QueueTerms(Settings(rules=rules), queues)
+        # Else not admitted: what starts now may not fit, and is then to be kept all the same.
+        if self._world.starting.is_met:
+            for queue in self._world.queues:
+                known.admit(queue.url, queue.url)
+        return known
 
     def calls_a_second(self) -> float:
         """Return how many calls a second extend a worker's leases, those of each terms together."""
@@ -80,7 +84,10 @@ class Attributes:
         self._world.queues[0].options.visibility_timeout = timeout
         self.used.add(timeout)
 
-    def _read(self, *, may_fail: bool) -> QueueAttributes:
+    def _read(self, worker: SimulatedWorker, *, may_fail: bool) -> QueueAttributes:
+        if self._world.starting.left(worker.name):
+            self._world.disturb(worker.name, "can't read the attributes when it starts")
+            raise TimeoutError
         may_fail = may_fail and self.changes and not self._world.is_over
         if may_fail and self._random.random() < READ_FAILS:
             self._world.disturb("queue", "does not tell its attributes")

@@ -75,7 +75,8 @@ class Consumer:
                 world.clock.at(world.clock() + poll.patience, give_up)
         else:
             deliver_answer = partial(deliver, answered)
-            self._make_last = world.poll(url, count, wait, timeout, deliver_answer)
+            held_for = world.starting.left(worker.name)
+            self._make_last = world.poll(url, count, wait, timeout, deliver_answer, held_for)
 
     def end(self) -> None:
         """Read the open poll for its last seconds, and have the worker go on after that."""

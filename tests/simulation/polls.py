@@ -9,7 +9,8 @@ from typing import Any
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 from celery_sqs_heartbeat.transport.base import Poll
-from tests.simulation.network import Network
+from tests.simulation.hangs import Hang
+from tests.simulation.network import NONE, Network
 
 #: How long idle polls follow each other, in seconds, simulated as one: each would cost
 #: simulated calls and show nothing.
@@ -66,7 +67,13 @@ class Polls:
         self._wake_at: float | None = None
 
     def receive(
-        self, count: int, wait: int, timeout: int | None, deliver: Deliver, patience: float
+        self,
+        count: int,
+        wait: int,
+        timeout: int | None,
+        deliver: Deliver,
+        patience: float,
+        held_for: float = 0.0,
     ) -> Callable[[], None]:
         """Ask for messages, in polls of `wait` seconds each, to be hidden for `timeout`.
 
@@ -94,6 +101,7 @@ class Polls:
             lambda answer: deliver(*answer),
             lambda: deliver([], 0.0),
             WAIT_SECONDS + patience,
+            Hang(there=held_for, fails_after=WAIT_SECONDS + patience) if held_for else NONE,
         )
         return make_last
 

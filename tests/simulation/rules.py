@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, Action, Call
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, Lease, Standing, State
 from tests.simulation.truth import MessageTruth, Violation
@@ -52,11 +54,14 @@ class CallRules:
                 self._deletes[entry.receipt_handle] -= 1
 
 
-def check_belief(lease: Lease, truth: MessageTruth, drift: float) -> None:
+def check_belief(
+    lease: Lease, truth: MessageTruth, drift: float, visible_at: float = math.inf
+) -> None:
     """Check that a lease is never believed to last longer than it does.
 
     Args:
         drift: Seconds that the worker's clock has missed while its machine was suspended.
+        visible_at: When a call that arrives now ends it, if one does.
     """
     message = truth.message
     if (
@@ -64,12 +69,17 @@ def check_belief(lease: Lease, truth: MessageTruth, drift: float) -> None:
         # Its release may have taken effect, when a call that was given up is answered.
         or (lease.state is State.BACK and lease.call is not None)
         or lease.standing is not Standing.OURS
+        # Of a receive whose timeout is not known, nothing is believed before an extension.
+        or not lease.last_timeout
+        # Someone else may have it, as the lease itself says.
+        or not lease.certain
         or lease.receipt_handle != message.handle
         or truth.excuses & {"stale handle", "late arrival", "too late", "suspend", "twice"}
     ):
         return
-    if lease.expires_at + drift > message.visible_at + EPSILON:
+    visible_at = min(visible_at, message.visible_at)
+    if lease.expires_at + drift > visible_at + EPSILON:
         raise Violation(
             f"6: {lease.message_id} is believed ours until {lease.expires_at + drift:.3f}, but "
-            f"is visible from {message.visible_at:.3f}"
+            f"is visible from {visible_at:.3f}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Iterator
 
@@ -11,9 +12,11 @@ import pytest
 from celery_sqs_heartbeat.core import agenda
 from celery_sqs_heartbeat.core.calls import Action, Outcome
 from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.core.strays import Strays
 from celery_sqs_heartbeat.unsettled import Unsettled
 from tests.simulation.polls import Polls
 from tests.simulation.runner import report, simulate
+from tests.simulation.truth import Violation
 from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 
@@ -52,6 +55,8 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     refused += [f"{each}, of deletes" for each in refused]
     assert {f"{each} for a while" for each in refused} <= {*tally.disturbances}
     assert {"a call is never answered", "a call is answered late"} <= {*tally.disturbances}
+    held = {f"a redelivery overtakes its {what}" for what in ("extend", "release")}
+    assert held <= {*tally.disturbances}
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
 
@@ -65,6 +70,13 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
             "storm",
             14,
             id="a message held up for hours was run",
+            marks=pytest.mark.thorough,
+        ),
+        pytest.param("storm", 33, id="an older extension ended the lease of a redelivery"),
+        pytest.param(
+            "storm",
+            121,
+            id="an older release ended the lease of a redelivery",
             marks=pytest.mark.thorough,
         ),
         pytest.param("calm", 19, id="a poll that a reconnect abandoned was called unread"),
@@ -110,6 +122,22 @@ def test_a_queue_that_hangs_without_a_pause_takes_the_threads_of_another(
     _, _, failure = simulate(4_000, 3)
     assert failure is not None
     assert "waits for a thread, though its queue answers" in failure
+
+
+@pytest.mark.parametrize(
+    ("seed", "forgotten"),
+    [
+        pytest.param(33, "limit", id="extensions"),
+        pytest.param(121, "releases", id="releases", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, seed: int, forgotten: str
+) -> None:
+    nothing = {"limit": math.inf, "releases": False}[forgotten]
+    monkeypatch.setattr(Strays, forgotten, lambda *_: nothing)
+    with pytest.raises(Violation, match=r"^6: "):
+        World("storm", seed).run()
 
 
 def test_one_seed_reproduces_everything() -> None:

@@ -30,6 +30,7 @@ class MessageTruth:
 
     Attributes:
         excuses: What has happened to it that may cost a lease or bring it twice.
+        is_overtaken: A worker had received it again when an older call of that worker arrived.
     """
 
     message_id: str
@@ -37,6 +38,7 @@ class MessageTruth:
     is_poison: bool = False
     succeeded: bool = False
     is_deleted: bool = False
+    is_overtaken: bool = False
     running: list[Execution] = field(default_factory=list)
     executions: int = 0
     excuses: set[str] = field(default_factory=set)

@@ -11,6 +11,7 @@ from celery_sqs_heartbeat.core import policy
 from celery_sqs_heartbeat.core.book import Receipt
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.core.lease import Standing
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -19,7 +20,7 @@ from celery_sqs_heartbeat.unsettled import LOOK_SECONDS
 from tests.simulation.consumer import Consumer
 from tests.simulation.network import NONE
 from tests.simulation.profile import patience
-from tests.simulation.rules import EPSILON, CallRules
+from tests.simulation.rules import EPSILON, CallRules, check_belief
 from tests.simulation.swallowing import Net
 from tests.simulation.threads import Threads
 from tests.simulation.truth import Execution
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Longest sleep of the keeper: it is woken for whatever is due.
 LONG = 1e9
+#: How often it looks whether an extension was confirmed, in seconds.
+CONFIRM_LOOK_SECONDS = 0.25
 
 
 class SimulatedWorker:
@@ -58,11 +61,14 @@ class SimulatedWorker:
         self.is_up = True
         self.is_stopping = False
         self._queued: deque[dict[str, Any]] = deque()
+        #: Handles of messages that wait for the confirmation of an extension.
+        self._unconfirmed: set[str] = set()
         self.running: dict[str, Execution] = {}
         self._step_at: float | None = None
         self._rules = CallRules()
         self._given_up: set[Call] = set()
         self._threads = Threads(self._note_wait)
+        self.world.starting.begin(self.name)
         self.terms = self.world.attributes.known_to(self)
         self._patience = self.world.profile.call_timeout
         self._sqs = BotoSqs(self.world.refusals)
@@ -140,7 +146,8 @@ class SimulatedWorker:
         operation = f"{call.kind.value}Batch"
 
         def arrive(answer: Callable[[Any], None], is_over: bool) -> None:
-            self.world.arrives(call, is_over or call in self._given_up)
+            worker = self if self.is_up and process is self.keeper else None
+            self.world.arrives(worker, call, is_over or call in self._given_up)
             answer(self._sqs.send(call))
             self.world.wake_polls()
 
@@ -156,8 +163,8 @@ class SimulatedWorker:
             answered([Outcome.UNKNOWN] * len(call.entries))
 
         process = self.keeper
-        outage, hangs = self.world.outage, self.world.hangs
-        hang = outage.draw(self.name, call) or hangs.draw(self.name, call) or NONE
+        sources = (self.world.starting, self.world.outage, self.world.holding, self.world.hangs)
+        hang = next((hang for each in sources if (hang := each.draw(self.name, call))), NONE)
 
         def begin() -> None:
             if call in self._given_up:
@@ -239,7 +246,8 @@ class SimulatedWorker:
         self.go_on()
 
     def _room(self) -> int:
-        return self.world.profile.prefetch - len(self._queued) - len(self.running)
+        held = len(self._queued) + len(self._unconfirmed) + len(self.running)
+        return self.world.profile.prefetch - held
 
     def receive(
         self, url: str, message: dict[str, Any], timeout: int | None, sent_at: float
@@ -254,14 +262,48 @@ class SimulatedWorker:
             sent_at=sent_at,
         )
         self.world.log(self.name, f"receives {receipt.value}", message["MessageId"])
+        if lease := self.keeper.find(message["ReceiptHandle"]):
+            check_belief(lease, self.world.truth[lease.message_id], self.suspended)
         self.world.note_refused(self)
         if receipt is not Receipt.NEW:
             return
         if self.is_stopping:
             self.world.disturb(self.name, "last poll brings a message")
             self.keeper.release(message["ReceiptHandle"])
+        elif timeout is None:
+            self._await_confirmation(message, self.terms.of(url, timeout).threshold)
         else:
             self._queued.append(message)
+
+    def _await_confirmation(self, message: dict[str, Any], threshold: float) -> None:
+        """Queue a message once its extension is confirmed, or drop it, as the transport does."""
+        handle, process, since = message["ReceiptHandle"], self.keeper, self.now()
+
+        def look() -> None:
+            if handle not in self._unconfirmed:
+                # It was given back meanwhile.
+                return
+            lease = process.find(handle)
+            if lease is not None and (lease.extensions or lease.standing is not Standing.OURS):
+                if lease.certain and process.owns(handle):
+                    self._unconfirmed.remove(handle)
+                    self._queued.append(message)
+                    self.go_on()
+                    return
+            elif lease is not None and self.now() < since + max(1.0, threshold):
+                look_later()
+                return
+            self.world.disturb(self.name, "drops a message that no extension confirmed")
+            self._unconfirmed.discard(handle)
+            process.drop(handle)
+            self.go_on()
+
+        def look_later() -> None:
+            again = partial(self.when_awake, process, look)
+            self.world.clock.at(self.world.clock() + CONFIRM_LOOK_SECONDS, again)
+
+        self._unconfirmed.add(handle)
+        look_later()
 
     def _begin(self, message: dict[str, Any]) -> None:
         if self.keeper.is_lost(message["ReceiptHandle"]):
@@ -301,6 +343,9 @@ class SimulatedWorker:
     def _return_unstarted(self) -> None:
         while self._queued:
             self.keeper.release(self._queued.popleft()["ReceiptHandle"])
+        for handle in self._unconfirmed:
+            self.keeper.release(handle)
+        self._unconfirmed.clear()
 
     def _end(self) -> None:
         if self.is_stopping and len(self.keeper):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.core.lease import Standing, State
+from celery_sqs_heartbeat.core.lease import Lease, Standing, State
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.transport.base import Poll
 from tests.simulation import disturbances
 from tests.simulation.attributes import Attributes
 from tests.simulation.hangs import Hangs
+from tests.simulation.holding import Holding
 from tests.simulation.network import Network
 from tests.simulation.outage import EXCUSE as HANGING
 from tests.simulation.outage import Outage, has_two_queues
@@ -23,6 +24,7 @@ from tests.simulation.polls import Deliver, Polls
 from tests.simulation.profile import draw
 from tests.simulation.refusals import Refusals
 from tests.simulation.rules import check_belief
+from tests.simulation.starting import Starting
 from tests.simulation.swallowing import Swallowing
 from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
 from tests.simulation.worker import SimulatedWorker
@@ -72,6 +74,8 @@ class World:
         self.network = Network(self.clock, self.faults)
         self.refusals = Refusals(self, kind, seed)
         self.hangs = Hangs(self, f"{kind} {seed}")
+        self.starting = Starting(self, kind, seed)
+        self.holding = Holding(self, kind, seed)
         self.polls = {queue.url: self._new_polls(queue) for queue in self.queues}
         self.truth: dict[str, MessageTruth] = {}
         self.tally = Tally()
@@ -127,16 +131,26 @@ class World:
     # -- What workers ask ------------------------------------------------------------
 
     def poll(
-        self, url: str, count: int, wait: int, timeout: int | None, deliver: Deliver
+        self,
+        url: str,
+        count: int,
+        wait: int,
+        timeout: int | None,
+        deliver: Deliver,
+        held_for: float = 0.0,
     ) -> Callable[[], None]:
         """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own.
+
+        Args:
+            held_for: How long the server takes before it looks for them, in seconds.
 
         Returns:
             What makes the open poll the last.
         """
         # What comes late in a long poll is extended at once.
         self.tally.visibility_bound += 1
-        return self.polls[url].receive(count, wait, timeout, deliver, self.profile.call_timeout)
+        patience = self.profile.call_timeout
+        return self.polls[url].receive(count, wait, timeout, deliver, patience, held_for)
 
     def loses_poll(self) -> bool:
         """Draw whether a poll is not answered in time."""
@@ -245,8 +259,12 @@ class World:
         ):
             self.fail(f"{truth.message_id} is released under its new owner")
 
-    def arrives(self, call: Call, is_over: bool) -> None:
-        """Note what a call is about to do to messages that it should not touch."""
+    def arrives(self, worker: SimulatedWorker | None, call: Call, is_over: bool) -> None:
+        """Note what a call is about to do to messages that it should not touch.
+
+        Args:
+            worker: Whose call it is; None where the process that made it has ended.
+        """
         now = self.clock()
         for entry in call.entries:
             truth = self.truth[entry.lease.message_id]
@@ -254,6 +272,11 @@ class World:
             if message is None or entry.action is Action.DELETE:
                 continue
             if message.handle != entry.receipt_handle:
+                lease = worker and worker.keeper.find(message.handle)
+                if worker and lease:
+                    truth.is_overtaken = True
+                    self._arrives_after_redelivery(worker, entry, lease)
+                    continue
                 truth.excuses.add("stale handle")
                 # As it can where the queue's timeout was longer for the new owner.
                 if now + entry.timeout < message.visible_at:
@@ -265,11 +288,25 @@ class World:
             elif (
                 entry.action is Action.EXTEND
                 and now + entry.timeout < message.visible_at
+                # Of a message whose receive asked for no timeout, as none was known, the first
+                # extension can't know better.
+                and entry.lease.last_timeout
                 # One that was given up may have come after a later one was sent, and one by a
                 # stale handle hides the message for longer than its owner knows.
                 and not truth.excuses & {"late arrival", "extend failed", "twice", "stale handle"}
+                and not truth.is_overtaken
             ):
                 self.fail(f"4: {truth.message_id} is shortened at SQS")
+
+    def _arrives_after_redelivery(
+        self, worker: SimulatedWorker, entry: Entry, lease: Lease
+    ) -> None:
+        """Check what a call does to a message that its own worker has received again since."""
+        truth = self.truth[entry.lease.message_id]
+        message = truth.message
+        self.disturb(worker.name, f"a redelivery overtakes its {entry.action.value}")
+        if message and not truth.queue.is_fifo and self.clock() < message.visible_at:
+            check_belief(lease, truth, worker.suspended, self.clock() + entry.timeout)
 
     def settled(self, worker: SimulatedWorker, call: Call, outcomes: Sequence[Outcome]) -> None:
         """Check what a keeper believes after an answer."""
