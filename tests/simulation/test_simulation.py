@@ -9,10 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from celery_sqs_heartbeat import queues
 from celery_sqs_heartbeat.core import agenda
 from celery_sqs_heartbeat.core.calls import Action, Outcome
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.core.strays import Strays
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.unsettled import Unsettled
 from tests.simulation.polls import Polls
 from tests.simulation.runner import report, simulate
@@ -57,6 +60,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     assert {"a call is never answered", "a call is answered late"} <= {*tally.disturbances}
     held = {f"a redelivery overtakes its {what}" for what in ("extend", "release")}
     assert held <= {*tally.disturbances}
+    assert "starts while the server stands still" in tally.disturbances
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
 
@@ -138,6 +142,14 @@ def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found_out(
     monkeypatch.setattr(Strays, forgotten, lambda *_: nothing)
     with pytest.raises(Violation, match=r"^6: "):
         World("storm", seed).run()
+
+
+def test_a_worker_that_holds_its_settings_against_what_it_could_not_read_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queues, "QueueAttributes", lambda is_known: QueueAttributes())
+    with pytest.raises(ConfigurationError, match="threshold"):
+        World("calm", 26).run()
 
 
 def test_one_seed_reproduces_everything() -> None:
