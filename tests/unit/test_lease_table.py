@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.core.lease import Lease, Standing, State
 from celery_sqs_heartbeat.current.board import LeaseBoard
 from celery_sqs_heartbeat.current.record import RECORD_BYTES, Mark, Record, key_of
 from celery_sqs_heartbeat.current.table import REACH, Table
+from tests.fuzz.shapes import FUZZ
 from tests.support.leases import TERMS, lease_of
 
 #: One row: every lease competes for the same places.
@@ -228,6 +229,7 @@ changes = st.tuples(
 )
 
 
+@FUZZ
 @given(places=st.integers(SMALLEST, 2 * SMALLEST), changes=st.lists(changes, max_size=120))
 def test_the_table_says_what_a_dict_would(
     places: int, changes: list[tuple[str, int, Standing, State]]

@@ -37,6 +37,7 @@ from celery_sqs_heartbeat.journal.mapping import (
     microseconds,
     record_of,
 )
+from tests.fuzz.shapes import FUZZ
 from tests.unit.journal.making import ORIGIN, STARTED, answered, event_of
 
 ROOT = Path(__file__).parents[3]
@@ -244,6 +245,7 @@ events = st.builds(
 )
 
 
+@FUZZ
 @given(events, st.integers(1, 2**62))
 def test_any_event_comes_back_from_its_line(event: Event, seq: int) -> None:
     record = record_of(event, seq, ORIGIN)
@@ -260,6 +262,7 @@ def test_any_event_comes_back_from_its_line(event: Event, seq: int) -> None:
         assert event.kind.value in next(f.events for f in FIELDS if f.name == name)
 
 
+@FUZZ
 @given(events, st.data())
 def test_a_torn_line_is_none(event: Event, data: st.DataObject) -> None:
     line = line_of(record_of(event, 1, ORIGIN))
