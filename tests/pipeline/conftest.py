@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.options import SPARK
 from celery_sqs_heartbeat.pipeline.session import new_session
 from tests.pipeline.cheap import CHEAP, JAVA, JAVA_VARIABLE, SUBMIT_ARGS
-from tests.pipeline.journals import some_workers, write_all
+from tests.pipeline.journals import some_workers, write_all, write_segment
 
 
 @pytest.fixture(scope="session")
@@ -29,8 +29,10 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def built(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A journal, and all tables as the job makes them of it."""
+    """A journal of two days, and all tables as the job makes them of it."""
     folder = tmp_path_factory.mktemp("built")
     journal, tables = write_all(folder / "journal", some_workers(1, days=1)), folder / "tables"
+    for day in sorted(path.name.removeprefix("dt=") for path in journal.iterdir()):
+        write_segment(journal, day, "torn", [], "what}\n")
     engine_of(SPARK).build(spark, str(journal), str(tables))
     return journal, tables

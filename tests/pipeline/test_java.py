@@ -10,6 +10,7 @@ import pytest
 from celery_sqs_heartbeat.pipeline import java
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.jdk_shim import shimmed_home
+from tests.pipeline.cheap import JAVA, JAVA_VARIABLE
 from tests.support.waiting import SPARK_PATIENCE
 
 JOB = """
@@ -108,6 +109,7 @@ def test_pip_alone_is_enough_for_spark(tmp_path: Path) -> None:
         if program.name != "java" and not (tools / program.name).exists():
             (tools / program.name).symlink_to(program)
     environ = {"PATH": str(tools), "HOME": str(tmp_path), "PYTHONPATH": os.getcwd()}
+    environ[JAVA_VARIABLE] = JAVA
     done = subprocess.run(
         [sys.executable, "-c", JOB, str(tmp_path / "table")],
         capture_output=True,

@@ -33,33 +33,20 @@ ONE_DAY = timedelta(days=1)
 #: Recommendations are of a run's last day: they are not the same for each run, and the dearest.
 TABLES = tuple(table for table in MAKERS if table is not schema.RECOMMENDATIONS)
 ALL = (schema.EVENTS, schema.REJECTS, *TABLES)
-SEEDS = (1, 2, 3)
 
 
 @pytest.mark.thorough
 def test_runs_in_pieces_and_again_give_what_one_run_gives(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, built: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    journal = str(tmp_path / "journal")
-    for seed in SEEDS:
-        write_all(tmp_path / "journal", some_workers(seed, days=2))
-    for day in range(3):
-        write_segment(tmp_path / "journal", str(FIRST + day * ONE_DAY), "torn", [], "what}\n")
-    days = journal_days(spark, journal)
-    assert days == Days(FIRST, FIRST + 2 * ONE_DAY)
-    whole, pieces = tmp_path / "whole", tmp_path / "pieces"
-
-    def run(warehouse: Path, first: date, last: date) -> None:
-        lines = partial(read_lines, spark, journal)
-        refresh(Warehouse(spark, str(warehouse)), lines, Days(first, last), tables=TABLES)
-
-    run(whole, days.first, days.last)
+    journal, whole = str(built[0]), built[1]
+    assert journal_days(spark, journal) == Days(FIRST, FIRST + ONE_DAY)
+    lines = partial(read_lines, spark, journal)
+    for day in (FIRST, FIRST + ONE_DAY, FIRST):
+        refresh(Warehouse(spark, str(tmp_path)), lines, Days.of(day), tables=TABLES)
     expected = rows_in(whole, ALL)
-    run(pieces, FIRST, FIRST)
-    run(pieces, FIRST + ONE_DAY, days.last)
-    run(pieces, FIRST, FIRST)
     assert all(expected.values())
-    assert rows_in(pieces, ALL) == expected
+    assert rows_in(tmp_path, ALL) == expected
 
 
 @pytest.mark.thorough

@@ -73,5 +73,5 @@ def test_a_cluster_that_loses_a_machine_makes_the_tables_of_one_machine(
     assert "Read the journal from 2026-03-14" in printed
     assert all(table.name in printed for table in TABLES)
     expected = rows_in(alone, TABLES)
-    assert all(rows for name, rows in expected.items() if name != schema.REJECTS.name)
+    assert all(expected.values())
     assert rows_in(tables, TABLES) == expected
