@@ -92,6 +92,7 @@ NEEDS: tuple[Need, ...] = (
     *used("celery.concurrency.thread:TaskPool", ("executor", "the pool's threads")),
     *used(
         "concurrent.futures.thread:ThreadPoolExecutor",
+        ("_shutdown", "whether the pool was stopped"),
         ("_shutdown_lock", "lets a signal stop the pool"),
         ("shutdown", "cancels what has not started", "wait=, cancel_futures="),
     ),

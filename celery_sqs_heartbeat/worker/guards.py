@@ -15,6 +15,7 @@ from celery.worker import state
 
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.worker.ends import ENDS_WORKER, Failure, failure_of, is_for_pool
+from celery_sqs_heartbeat.worker.pools import takes_no_more
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 logger = get_logger(__name__)
@@ -79,6 +80,9 @@ def guard_run(pool: Any) -> None:
 
     def on_apply(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         request = _leased_request(kwargs)
+        if request is not None and takes_no_more(pool):
+            # As with processes: it makes no job, and the worker's end releases the message.
+            return None
         target = _reporting(target)
         if request is not None:
             limit = kwargs.get("timeout") or getattr(pool, "timeout", None)

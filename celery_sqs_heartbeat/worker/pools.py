@@ -18,6 +18,12 @@ def let_signals_stop(pool: Any) -> None:
         executor._shutdown_lock = threading.RLock()
 
 
+def takes_no_more(pool: Any) -> bool:
+    """Return whether a threads pool was stopped: its executor refuses all tasks from then on."""
+    executor = getattr(pool, "executor", None)
+    return executor is not None and executor._shutdown
+
+
 def remember_running_jobs(pool: Any) -> None:
     """Keep the results of a prefork pool's jobs from being lost with a connection.
 

@@ -10,6 +10,7 @@ from typing import Any
 import gevent
 import pytest
 from celery.concurrency.base import apply_target
+from celery.concurrency.thread import TaskPool
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from greenlet import GreenletExit
 
@@ -190,6 +191,18 @@ def test_an_error_around_a_task_in_a_thread_comes_back_as_its_failure() -> None:
     failed, info, _ = pool.on_apply(fails, ("t", "1"))
     assert failed
     assert "the result backend is down, t[1]" in str(info.exception)
+
+
+def test_a_task_that_a_stopped_threads_pool_is_given_waits_for_the_end_of_its_worker() -> None:
+    request = Request()
+    followed: list[object] = []
+    request.follow = followed.append  # type: ignore[method-assign,assignment]
+    pool = TaskPool(1)
+    guard_run(pool)
+    pool.start()
+    pool.stop()
+    assert pool.apply_async(print, accept_callback=request.on_accepted) is None
+    assert (request.told, followed) == ([], [])
 
 
 def test_what_a_thread_returns_is_passed_on() -> None:
