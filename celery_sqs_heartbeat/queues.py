@@ -77,7 +77,7 @@ class QueueDirectory:
                 "timeout is taken to be %d s until they are read",
                 queue_url,
                 _cause_of(error),
-                error,
+                str(error) or type(error).__name__,
                 attributes.visibility_timeout,
             )
         with self._lock:

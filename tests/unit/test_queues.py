@@ -38,6 +38,7 @@ def answer(code: str, operation: str = "GetQueueAttributes", status: int = 400) 
             answer("AccessDenied", "AssumeRoleWithWebIdentity"), "the call failed", id="no role"
         ),
         pytest.param(TimeoutError("timed out"), "did not answer in time", id="a timeout"),
+        pytest.param(TimeoutError(), "did not answer in time (TimeoutError)", id="without a text"),
         pytest.param(
             ReadTimeoutError(endpoint_url=URL), "did not answer in time", id="a read timeout"
         ),
