@@ -229,4 +229,6 @@ def test_a_worker_that_does_not_follow_its_queue_is_found_out(
     # The queues of every fourth seed change.
     _, _, failure = simulate(2_000, 1)
     assert failure is not None
-    assert re.search(r"Violation: (2: .* runs again|4: .* (shortened|capped)|6: |efficiency: )", failure)
+    assert re.search(
+        r"Violation: (2: .* runs again|4: .* (shortened|capped)|6: |efficiency: )", failure
+    )
