@@ -49,7 +49,8 @@ class Soak:
     def run(self) -> Records:
         """Run it and return what was written down; all processes have ended then."""
         records = self.records
-        weather = Weather(random.Random(f"{self.seed} weather"))
+        chances = (random.Random(f"{self.seed} {what}") for what in ("weather", "starts"))
+        weather = Weather(*chances)
         with contextlib.ExitStack() as stack:
             server = stack.enter_context(SimulatedProcess(self.folder / "server.log"))
             server.create(QUEUES.values())

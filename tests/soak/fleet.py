@@ -63,6 +63,9 @@ class Fleet:
     def start(self, pool: str | None = None, queues: list[str] | None = None) -> Member:
         """Start a worker of a random kind, as far as nothing is said."""
         name = f"w{len(self._members) + 1:03}"
+        if seconds := self._weather.begin(name):
+            what = f"stands still for the first {seconds:.1f} s of {name}"
+            self._records.harms.append(Harm(what=what, at=time.monotonic(), worker=""))
         link = Link(name, self._server_url, self._records.calls, self._weather)
         member = start_member(
             name, link, self._folder, self.ledger, self._chance, pool=pool, queues=queues

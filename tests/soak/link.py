@@ -11,7 +11,7 @@ from typing import Any
 from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND, Call, Entry
 from tests.soak.weather import Weather
 from tests.support.answers import Answer, Body
-from tests.support.faults import Effect, Forward
+from tests.support.faults import Effect, Forward, delay
 from tests.support.proxy import FaultProxy
 
 _OPERATIONS = (RECEIVE, SEND, CHANGE, CHANGE + "Batch", DELETE, DELETE + "Batch")
@@ -34,6 +34,8 @@ class Link:
         self.proxy = FaultProxy(server_url)
         for operation in _OPERATIONS:
             self.proxy.rule(operation, functools.partial(self._handle, operation))
+        if weather is not None:
+            self.proxy.rule("GetQueueAttributes", self._hold)
 
     def _handle(self, operation: str, body: Body, forward: Forward) -> Answer:
         operation = operation.removesuffix("Batch")
@@ -59,6 +61,11 @@ class Link:
             call.ended = time.monotonic() + drips_for
             # The proxy's own record would grow for half an hour.
             self.proxy.forget()
+
+    def _hold(self, body: Body, forward: Forward) -> Answer:
+        """Hold a call of which nothing is written down for as long as the server stands still."""
+        assert self._weather is not None
+        return delay(self._weather.still_for(self._worker))(body, forward)
 
     def _watching(self, call: Call, forward: Forward) -> Forward:
         def watched(body: Body) -> Answer:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.soak.audit import Verdict
 from tests.soak.model import RECEIVE, Entry
-from tests.soak.story import Story
+from tests.soak.story import TIMEOUT, Story
 
 
 def lapsed() -> Story:
@@ -306,6 +306,37 @@ def test_a_release_that_a_standstill_has_held_up_is_not() -> None:
     verdict = released_late(paused_until=9.6).verdict()
     assert verdict.faults == []
     assert verdict.causes == ["a release was held up until its lease was over"]
+
+
+def set_aside(*, back: float = 7.2, told: bool = False, again: bool = False) -> Story:
+    """The answer to a's release is lost; a receives the message again, and leaves it alone."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
+    is_lost = back > TIMEOUT and not told
+    for at in (2.1, 3.0, 4.0, 5.0, 6.0, 6.9) if is_lost else (2.1,):
+        story.hide("a", 1, at, 0, fails=is_lost, told=told)
+    for count in (2, 3) if again else (2,):
+        story.receive("a", count, back)
+        back += TIMEOUT + 0.2
+    story.receive("b", count + 1, back).run("b", count + 1, back + 0.1, back + 1)
+    return story.delete("b", count + 1, back + 1.1)
+
+
+def test_a_release_that_may_still_be_done_has_its_worker_set_a_message_aside_once() -> None:
+    verdict = set_aside().verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks[1] == "an older release of it was held up"
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(set_aside(back=2.3), id="it came back by that release"),
+        pytest.param(set_aside(told=True), id="the release was answered"),
+        pytest.param(set_aside(again=True), id="it was set aside twice"),
+    ],
+)
+def test_no_other_release_has(story: Story) -> None:
+    assert "without a cause" in story.verdict().faults[-1]
 
 
 def test_a_worker_may_not_start_what_it_has_released() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 
 from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND
@@ -23,6 +24,8 @@ from tests.support.faults import (
 OPERATIONS = (RECEIVE, CHANGE, DELETE, SEND)
 #: Its answers would be lost for so many seconds at the longest.
 LATEST = 3.0
+#: How often the server stands still when a worker starts, so long at the longest.
+STILL_AT_START = 0.4
 
 
 #: What may happen to a call, each made with a number from 0 to 1.
@@ -59,10 +62,13 @@ class Weather:
 
     Args:
         chance: Of its own: threads race for its numbers.
+        starts: Draws which workers start while the server stands still.
     """
 
-    def __init__(self, chance: random.Random) -> None:
+    def __init__(self, chance: random.Random, starts: random.Random) -> None:
         self._chance = chance
+        self._starts = starts
+        self._still: dict[str, float] = {}
         self._rate = 0.0
         self._operations: tuple[str, ...] = ()
         self._faults: tuple[str, ...] = ()
@@ -87,6 +93,20 @@ class Weather:
         """Have nothing go wrong from now on."""
         self._rate, self._cut_off = 0.0, frozenset()
 
+    def begin(self, worker: str) -> float:
+        """Draw for how long the server stands still from a worker's first call on; 0 for not."""
+        lasts = self._starts.uniform(1, LATEST) if self._starts.random() < STILL_AT_START else 0.0
+        self._still[worker] = -lasts
+        return lasts
+
+    def still_for(self, worker: str) -> float:
+        """Return for how many seconds the server stands still yet for a worker's call."""
+        until = self._still.get(worker, 0.0)
+        if until < 0:
+            # This is its first call.
+            until = self._still[worker] = time.monotonic() - until
+        return max(0.0, until - time.monotonic())
+
     def cut_off(self, worker: str) -> None:
         """Reset every connection of a worker from now on."""
         self._cut_off |= {worker}
@@ -99,6 +119,8 @@ class Weather:
         """Return what happens to a call, with its name, or None for nothing."""
         if worker in self._cut_off:
             return "cut off", reset()
+        if seconds := self.still_for(worker):
+            return "stands still", delay(seconds)
         if operation not in self._operations or self._chance.random() >= self._rate:
             self._refused.discard((worker, operation, queue))
             return None
