@@ -8,8 +8,9 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.journal.layout import open_segments
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
@@ -101,14 +102,16 @@ def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
     (closed,) = one_worker.rglob("*.zst")
     is_open = closed.with_suffix(".open")
     is_open.write_text("half of what it will b")
-    reason_against = module.reason_against
+    looked: list[Path] = []
 
-    def close() -> Column:
-        # Asked when the lines have been read, and before it is known whether all are events.
-        is_open.unlink(missing_ok=True)
-        return reason_against()
+    def look(journal: Path) -> list[Path]:
+        # The second time is after it could not be read.
+        if looked:
+            is_open.unlink(missing_ok=True)
+        looked.append(journal)
+        return open_segments(journal)
 
-    monkeypatch.setattr(module, "reason_against", close)
+    monkeypatch.setattr(module, "open_segments", look)
     monkeypatch.setattr(sys, "executable", "/bin/false")
     build(spark, str(one_worker), str(tmp_path / "w"))
     assert rows_in(tmp_path / "w", [schema.ATTEMPTS])["attempts"]
