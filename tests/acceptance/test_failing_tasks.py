@@ -103,17 +103,22 @@ def test_kombus_backoff_policy_wins_where_it_applies(new_scene: NewScene) -> Non
                     scene.name: {
                         "url": scene.url,
                         "backoff_policy": {"1": 2, "2": 0},
-                        "backoff_tasks": ["tests.acceptance.proj.reject"],
+                        "backoff_tasks": [
+                            "tests.acceptance.proj.reject",
+                            "tests.acceptance.proj.fail",
+                        ],
                     }
                 },
             }
         },
     )
-    scene.send("reject", "a", True)
-    scene.wait_for_notes("start", 3)
-    assert timeouts_asked(scene)[:2] == [2, 0]
-    assert gaps(scene, "a")[0] >= 2
-    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 1)
+    for key, task in (("a", ["reject", "a", True]), ("b", ["fail", "b"])):
+        before = len(timeouts_asked(scene))
+        scene.send(*task)
+        scene.wait_until(lambda: scene.keys("start").count(key) == 3)  # noqa: B023
+        assert timeouts_asked(scene)[before : before + 2] == [2, 0]
+        assert gaps(scene, key)[0] >= 2
+        scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == "ab".index(key) + 1)  # noqa: B023
     scene.send("work", "still alive")
     scene.wait_until(lambda: "still alive" in scene.keys("end"))
     assert "KeyError" not in worker.logs()

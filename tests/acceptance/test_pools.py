@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.acceptance.record import CHANGE, extensions, receives, released, wait_for_extensions
-from tests.acceptance.scene import LONG, OFTEN, STEADY, VISIBILITY_TIMEOUT, Scene
+from tests.acceptance.scene import LONG, OFTEN, STEADY, Scene
 
 NewScene = Callable[..., Scene]
 GREEN_POOLS = pytest.mark.parametrize("pool", ["gevent", "eventlet"])
@@ -21,8 +21,9 @@ def test_a_task_that_never_yields_is_extended_while_it_runs(new_scene: NewScene,
     scene = new_scene(attributes={"VisibilityTimeout": "20"})
     # Extended every two seconds.
     scene.worker("-c", "10", "-P", pool, conf={"sqs_heartbeat_threshold": 18})
-    # One that yields shares its hub and is kept all the same.
-    scene.send("work", "yields", 1.5 * VISIBILITY_TIMEOUT)
+    # One that yields shares its hub and is kept all the same, before it and beside it.
+    scene.send("hold", "yields")
+    wait_for_extensions(scene, 2, since=0.0)
     scene.send("spin", "spins")
     scene.wait_until(lambda: "spins" in scene.keys("start"))
     began = next(note.at for note in scene.notes("start") if note.key == "spins")
@@ -30,9 +31,11 @@ def test_a_task_that_never_yields_is_extended_while_it_runs(new_scene: NewScene,
     scene.proxy.wait_for(CHANGE, count=2, where=lambda call: call.started_at > began)
     assert "spins" not in scene.keys("end")
     scene.let_end("spins")
+    scene.let_end("yields")
     scene.wait_for_notes("end", 2)
     scene.wait_until_empty()
     assert scene.keys("start") == ["spins", "yields"]
+    assert scene.late_extensions() == []
 
 
 @pytest.mark.parametrize("pool", ["gevent", pytest.param("eventlet", marks=pytest.mark.oldest)])

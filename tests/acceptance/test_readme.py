@@ -145,8 +145,22 @@ def test_the_commands_of_the_readme_read_its_journal(
     wait_until(lambda: any(line["ev"] == "message-deleted" for line in read_journal(journal)))
     run_command(REPORT)
     assert "proj.add" in (tmp_path / "report.html").read_text()
-    # Spark would compute for half a minute: what is printed then, the tests of the pipeline show.
-    assert "Recommend settings for each queue" in run_command(f"{TUNE} --help")
+
+
+@pytest.mark.thorough
+def test_tune_of_the_readme_recommends_settings_by_its_journal(
+    start_proj: Start,
+    run_command: Callable[[str], str],
+    proxy: FaultProxy,
+    tmp_path: Path,
+) -> None:
+    start_proj(PROJ, OPERATE)
+    Celery("sender", broker=proxy.broker_url).signature("proj.add", (2, 2)).apply_async()
+    journal = tmp_path / "journal"
+    wait_until(lambda: any(line["ev"] == "message-deleted" for line in read_journal(journal)))
+    shown = run_command(TUNE)
+    assert "celery" in shown
+    assert "sqs_heartbeat_queues" in shown
 
 
 def test_the_worker_shows_the_flag_in_its_help(

@@ -138,17 +138,29 @@ def test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_batch
     assert scene.keys("end") == []
 
 
-def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(new_scene: NewScene) -> None:
+@pytest.mark.parametrize(
+    ("env", "signal"),
+    [
+        pytest.param({}, "SIGQUIT", id="SIGQUIT"),
+        # Celery reads it while it is imported.
+        pytest.param(
+            {"REMAP_SIGTERM": "SIGQUIT"}, "SIGTERM", id="SIGTERM remapped", marks=pytest.mark.fresh
+        ),
+    ],
+)
+def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(
+    new_scene: NewScene, env: dict[str, str], signal: str
+) -> None:
     scene = new_scene(attributes=LONG)
     # The short one is to end in that time, on a slow machine too.
     conf: dict[str, Any] = {"worker_soft_shutdown_timeout": 20}
-    worker = scene.worker("-c", "2", conf=conf)
+    worker = scene.worker("-c", "2", conf=conf, env=env)
     scene.send("hold", "short")
     scene.send("work", "long", 200)
     scene.wait_for_notes("start", 2)
     scene.send("work", "waiting", 200)
     scene.wait_until(lambda: len(receives(scene)) == 3)
-    worker.kill("SIGQUIT")
+    worker.kill(signal)
     worker.wait_for_log("Initiating Soft Shutdown")
     scene.let_end("short")
     scene.wait_for_notes("end", 1)

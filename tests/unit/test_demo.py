@@ -1,12 +1,15 @@
-"""What the demo counts of its executions."""
+"""What the demo counts of its executions, and shows of its two kinds of worker."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 
 import pytest
 
+from demo import report
 from demo.ledger import Event, duplicates, executions, mean_delay, succeeded
+from demo.phase import Result
 
 #: A run's key says its task: "a1" and "a2" are two runs of "a".
 NOTES = {
@@ -47,6 +50,22 @@ def test_duplicates_losses_and_the_time_to_the_next_try_are_told(
     assert succeeded(runs) == done
     assert mean_delay(runs, Event.FAILED) == failed
     assert mean_delay(runs, Event.KILLED) == killed
+
+
+def test_both_kinds_of_worker_stand_side_by_side() -> None:
+    stock = Result(
+        executions=executions(lines("a1 started 0, a1 failed 1, a2 started 31")), calls=Counter()
+    )
+    calls = Counter({"DeleteMessageBatch": 2, "DeleteMessage": 1})
+    heartbeat = Result(
+        executions=executions(lines("a1 started 0, a1 failed 1, a2 started 1.5")), calls=calls
+    )
+    table = report.table(stock, heartbeat)
+    titles, *columns = (list(column.cells) for column in table.columns)
+    rows = dict(zip(titles, zip(*columns, strict=True), strict=True))
+    assert [column.header for column in table.columns[1:]] == ["stock worker", "--heartbeat-sqs"]
+    assert rows["seconds from failure to next try"] == ("30.0", "0.5")
+    assert rows["SQS calls: delete"] == ("0", "3")
 
 
 def test_a_line_that_is_still_being_written_is_left_out() -> None:

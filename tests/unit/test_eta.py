@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from celery_sqs_heartbeat.core.policy import receives_until
+from celery_sqs_heartbeat.transport.delays import is_too_far
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
+from tests.support.leases import lease_of
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=timezone.utc)
 HOUR = 3600
@@ -50,3 +54,43 @@ def test_a_far_eta_takes_a_receive_for_each_twelve_hours(
     hours: float, lasts_hours: float, receives: int
 ) -> None:
     assert receives_until(hours * HOUR, lasts=lasts_hours * HOUR) == receives
+
+
+class Queue:
+    """What the heartbeat knows of a queue, and what it has said of it already."""
+
+    def __init__(self, most: int | None) -> None:
+        self.queues = {"https://q": SimpleNamespace(max_receive_count=most)}
+        self.keeper = SimpleNamespace(now=lambda: 0.0)
+        self._said: set[str] = set()
+
+    def first_time(self, said: str) -> bool:
+        is_first = said not in self._said
+        self._said.add(said)
+        return is_first
+
+
+@pytest.mark.parametrize(
+    ("most", "warnings"),
+    [
+        pytest.param(None, 0, id="no dead-letter queue"),
+        pytest.param(3, 0, id="just enough"),
+        pytest.param(2, 1, id="one too few"),
+    ],
+)
+def test_a_queue_that_allows_too_few_receives_for_a_far_eta_is_warned_of_once(
+    most: int | None, warnings: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    heartbeat: Any = Queue(most)
+    for handle in ("a", "b"):
+        assert is_too_far(heartbeat, lease_of(handle), 30 * HOUR)
+    levels = [record.levelno for record in caplog.records]
+    assert levels.count(logging.WARNING) == warnings
+    assert sum("will be at receive 3" in message for message in caplog.messages) == 2
+    assert sum("takes 3 receives" in message for message in caplog.messages) == warnings
+
+
+def test_an_eta_within_the_lease_is_not_too_far() -> None:
+    heartbeat: Any = Queue(1)
+    assert not is_too_far(heartbeat, lease_of("a"), 11 * HOUR)

@@ -253,8 +253,9 @@ class Unstartable(LeasedRequest, CelerysRequest):
 
     name = "t"
 
-    def __init__(self, key: str, breakage: Breakage) -> None:
+    def __init__(self, key: str, breakage: Breakage, lease: Any = None) -> None:
         self.id = key
+        self._lease = lease
         self._heartbeat: Any = SimpleNamespace(breakage=breakage, is_ending=False)
 
     def is_not_ours(self) -> bool:
@@ -308,6 +309,19 @@ def test_a_pool_that_takes_no_task_any_more_ends_the_worker() -> None:
     worker.process_task(Unstartable("e", breakage))
     (error,) = ended
     assert str(error) == "the pool is broken"
+
+
+def test_one_message_that_always_fails_ends_no_worker() -> None:
+    def start(request: Any) -> None:
+        raise RuntimeError("a time limit that is none")
+
+    breakage, ended = Breakage(), []
+    breakage.end = ended.append
+    worker = worker_of(start)
+    # Each receive makes a request of its own, and a retry another task id.
+    for key in "abcdef":
+        worker.process_task(Unstartable(key, breakage, SimpleNamespace(key=("q", "m"))))
+    assert ended == []
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError("no backend"), Lost("no channel")])

@@ -40,7 +40,10 @@ def test_a_queue_goes_over_all_and_a_task_over_its_queue() -> None:
         visibility_timeout=60,
         threshold=25,
         max_lease=3600,
-        queues={"slow": {"visibility_timeout": 300}, "hasty": {"threshold": 50}},
+        queues={
+            "slow": {"visibility_timeout": 300, "on_lost": "revoke"},
+            "hasty": {"threshold": 50},
+        },
         tasks={"report": {"max_lease": 600}, "quick": False},
     )
     assert settings.for_queue("q").terms(30).threshold == 25
@@ -50,6 +53,8 @@ def test_a_queue_goes_over_all_and_a_task_over_its_queue() -> None:
     )
     assert settings.for_queue("hasty").terms(30).threshold == 50
     assert settings.for_task("slow", "report").terms(30).max_lease == 600
+    assert settings.for_task("slow", "report").on_lost == "revoke"
+    assert settings.for_queue("hasty").on_lost is None
     assert not settings.for_task("slow", "quick").terms(30).extend
     assert settings.for_task("slow", "other").terms(30).extend
 
