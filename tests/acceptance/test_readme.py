@@ -133,31 +133,29 @@ def test_the_commands_of_the_readme_look_at_its_worker(
     assert "sqs:ChangeMessageVisibility" in json.loads(run_command(iam))["Statement"][0]["Action"]
 
 
-def test_the_commands_of_the_readme_read_its_journal(
-    start_proj: Start,
-    run_command: Callable[[str], str],
-    proxy: FaultProxy,
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+def journal(start_proj: Start, proxy: FaultProxy, tmp_path: Path) -> Path:
+    """The journal of the README's worker when it has run a task."""
     start_proj(PROJ, OPERATE)
     Celery("sender", broker=proxy.broker_url).signature("proj.add", (2, 2)).apply_async()
     journal = tmp_path / "journal"
     wait_until(lambda: any(line["ev"] == "message-deleted" for line in read_journal(journal)))
+    return journal
+
+
+@pytest.mark.usefixtures("journal")
+def test_the_commands_of_the_readme_read_its_journal(
+    run_command: Callable[[str], str], tmp_path: Path
+) -> None:
     run_command(REPORT)
     assert "proj.add" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("journal")
 def test_tune_of_the_readme_recommends_settings_by_its_journal(
-    start_proj: Start,
     run_command: Callable[[str], str],
-    proxy: FaultProxy,
-    tmp_path: Path,
 ) -> None:
-    start_proj(PROJ, OPERATE)
-    Celery("sender", broker=proxy.broker_url).signature("proj.add", (2, 2)).apply_async()
-    journal = tmp_path / "journal"
-    wait_until(lambda: any(line["ev"] == "message-deleted" for line in read_journal(journal)))
     shown = run_command(TUNE)
     assert "celery" in shown
     assert "sqs_heartbeat_queues" in shown
