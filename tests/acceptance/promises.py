@@ -32,7 +32,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_shutdown.py::test_a_warm_shutdown_gives_back_at_once_what_no_process_has_started[prefork]",
         "test_shutdown.py::test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_"
         "batches",
-        "test_shutdown.py::test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest",
+        "test_shutdown.py::test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest[SIGQUIT]",
         "test_unusual_ends.py::test_however_a_task_ends_its_message_is_settled_and_its_slot_is_free"
         "[prefork]",
     ],
