@@ -88,11 +88,11 @@ test: $(VENV)/test.stamp  ## Check and test what the README promises (five minut
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory --jobs $(words $(GROUPS)) --output-sync=target $(GROUPS)
 	@$(BIN)/python -m tests.running costs $(GROUPS)
-	@echo 'All passed. Next: make test-all, for what this leaves out (ten minutes), or make demo.'
+	@echo 'All passed. Next: make test-all, for what this leaves out (twelve minutes), or make demo.'
 
-test-all: $(VENV)/test.stamp  ## Run what `make test` leaves out (ten minutes)
+test-all: $(VENV)/test.stamp  ## Run what `make test` leaves out (twelve minutes)
 	@echo 'The rest, side by side: more of real workers, a soak, the oldest Celery, every Python here,'
-	@echo 'other servers, Sail, Spark on a cluster, and the suites of Celery and kombu. About ten minutes on two cores.'
+	@echo 'other servers, Sail, Spark on a cluster, and the suites of Celery and kombu. About twelve minutes on two cores.'
 	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(MORE_GROUPS)
 	@$(BIN)/python -m tests.running costs $(MORE_GROUPS)
 	@echo 'All passed. Next: make soak and make simulate, for as long as you like, with random seeds; make test-deep.'
