@@ -28,7 +28,7 @@ def test_a_failing_task_is_received_again_within_a_second_and_ends_in_the_dead_l
     for key in ("a", "b"):
         scene.send("fail", key)
     scene.send("work", "good")
-    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 2)
+    wait_for_dead_letters(scene, 2)
     scene.wait_until_empty()
     assert scene.keys("start") == [*"aaaa", *"bbbb", "good"]
     # A poll lasts a second. A busy machine may hold up each of them, but hardly all.
@@ -58,7 +58,7 @@ def test_whatever_leaves_its_message_in_the_queue_releases_it_at_once(new_scene:
     scene.send("overrun", "hard time limit")
     scene.send("reject", "requeued", True)
     scene.wait_for_notes("end", 1)
-    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == 2)
+    wait_for_dead_letters(scene, 2)
     scene.wait_until_empty()
     keys = ["hard time limit", "its process is lost", "requeued"]
     assert scene.keys("start") == sorted(2 * keys)
@@ -87,6 +87,11 @@ def test_an_explicit_reject_is_left_to_kombu(new_scene: NewScene) -> None:
     assert timeouts_asked(scene) == []
 
 
+def wait_for_dead_letters(scene: Scene, count: int) -> None:
+    """Return once so many messages are in the dead-letter queue."""
+    scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == count)
+
+
 def test_kombus_backoff_policy_wins_where_it_applies(new_scene: NewScene) -> None:
     scene = new_scene(max_receive_count=3, attributes=LONG)
     worker = scene.worker(
@@ -112,13 +117,13 @@ def test_kombus_backoff_policy_wins_where_it_applies(new_scene: NewScene) -> Non
             }
         },
     )
-    for key, task in (("a", ["reject", "a", True]), ("b", ["fail", "b"])):
+    for number, (task, key, *more) in enumerate([("reject", "a", True), ("fail", "b")], 1):
         before = len(timeouts_asked(scene))
-        scene.send(*task)
-        scene.wait_until(lambda: scene.keys("start").count(key) == 3)  # noqa: B023
+        scene.send(task, key, *more)
+        scene.wait_for_notes("start", 3 * number)
         assert timeouts_asked(scene)[before : before + 2] == [2, 0]
         assert gaps(scene, key)[0] >= 2
-        scene.wait_until(lambda: sum(scene.counts(scene.dead_letters)) == "ab".index(key) + 1)  # noqa: B023
+        wait_for_dead_letters(scene, number)
     scene.send("work", "still alive")
     scene.wait_until(lambda: "still alive" in scene.keys("end"))
     assert "KeyError" not in worker.logs()

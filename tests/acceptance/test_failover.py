@@ -56,7 +56,7 @@ def test_leases_are_kept_by_the_next_broker_url_when_the_one_before_is_gone(
     scene.wait_until(lambda: leases(scene) == 2)
     first.wait_for(CHANGE)
     first.stop()
-    # The server does not know that nobody waits for its answer: it would take what is given back.
+    # The server still answers a poll whose client has gone: it would take what is given back.
     scene.wait_until(
         lambda: all(call.answered_at is not None for call in first.calls("ReceiveMessage"))
     )

@@ -110,7 +110,7 @@ def test_what_is_no_event_is_counted_by_segment_and_reason(
     assert path["file"].startswith("dt=2026-03-14/worker=w1/seg-")
 
 
-#: What a further segment holds, and what is told of it.
+#: What a further segment holds, and what progress is reported.
 HARMED: dict[str, tuple[bytes | None, list[str]]] = {
     "none": (None, []),
     "a line": (frame(b"what}\n"), ["corrupt line"]),
