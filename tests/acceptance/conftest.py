@@ -28,22 +28,6 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         item.add_marker("thorough")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Refuse a promise whose test is gone, in each file that is collected whole.
-
-    Raises:
-        pytest.UsageError: `promises.py` names a test that its file does not have.
-    """
-    if any("::" in argument for argument in config.args):
-        return
-    found = {item.nodeid.removeprefix(HERE) for item in items}
-    files = {name.partition("::")[0] for name in found}
-    gone = [name for name in promised() if name.partition("::")[0] in files and name not in found]
-    if gone:
-        raise pytest.UsageError(f"tests/acceptance/promises.py names tests that are gone: {gone}")
-
-
 @pytest.fixture
 def start_worker(
     request: pytest.FixtureRequest, tmp_path: Path, proxy: FaultProxy
