@@ -17,8 +17,8 @@ BEHIND := nice -n 5
 
 # Each group has servers, ports and files of its own.
 GROUPS := test-core test-servers test-workers test-pipeline
-# What those leave out. Together they cover tests/, whatever is added to it.
-MORE_GROUPS := test-peers test-more test-pythons test-oldest test-spark test-soak test-conformance test-sail test-batches
+# What those leave out, the longest first. Together they cover tests/, whatever is added to it.
+MORE_GROUPS := test-spark test-more test-pythons test-peers test-oldest test-sail test-conformance test-batches test-soak
 SERVERS := tests/integration tests/operating
 CONFORMANCE := tests/conformance/servers
 SOAK := tests/soak/test_soak.py
@@ -88,12 +88,12 @@ test: $(VENV)/test.stamp  ## Check and test what the README promises (five minut
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory --jobs $(words $(GROUPS)) --output-sync=target $(GROUPS)
 	@$(BIN)/python -m tests.running costs $(GROUPS)
-	@echo 'All passed. Next: make test-all, for what this leaves out (twelve minutes), or make demo.'
+	@echo 'All passed. Next: make test-all, for what this leaves out (eleven minutes), or make demo.'
 
-test-all: $(VENV)/test.stamp  ## Run what `make test` leaves out (twelve minutes)
+test-all: $(VENV)/test.stamp  ## Run what `make test` leaves out (eleven minutes)
 	@echo 'The rest, side by side: more of real workers, a soak, the oldest Celery, every Python here,'
-	@echo 'other servers, Sail, Spark on a cluster, and the suites of Celery and kombu. About twelve minutes on two cores.'
-	@$(MAKE) --no-print-directory --jobs 3 --output-sync=target $(MORE_GROUPS)
+	@echo 'other servers, Sail, Spark on a cluster, and the suites of Celery and kombu. About eleven minutes on two cores.'
+	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(MORE_GROUPS)
 	@$(BIN)/python -m tests.running costs $(MORE_GROUPS)
 	@echo 'All passed. Next: make soak and make simulate, for as long as you like, with random seeds; make test-deep.'
 
@@ -121,7 +121,7 @@ test-soak: $(VENV)/test.stamp
 	SOAK_SEED=$${SOAK_SEED:-1} $(RUN) $(PYTEST) $(REPORT) $(SOAK)
 
 test-oldest: $(OLDEST_VENV)/test.stamp
-	$(RUN) $(OLDEST_VENV)/bin/python -m pytest $(REPORT) -m oldest tests/integration $(WORKERS)
+	$(RUN) $(OLDEST_VENV)/bin/python -m pytest $(REPORT) $(SPREAD) 2 -m oldest tests/integration $(WORKERS)
 
 test-batches: $(BATCHES_VENV)/test.stamp
 	$(RUN) $(BATCHES_VENV)/bin/python -m pytest $(REPORT) $(SPREAD) 2 -m 'batches or between' $(WORKERS)
