@@ -1,9 +1,10 @@
-"""Whether a worker set a message aside, for a release of it that might still be done."""
+"""What a worker did not do with a message, for a release of it that might still be done."""
 
 from __future__ import annotations
 
 from tests.soak.belief import belief_of
 from tests.soak.lives import Life
+from tests.soak.releases import why_released
 from tests.soak.table import HELD_UP, Cause
 from tests.soak.tenure import Tenure
 
@@ -14,23 +15,49 @@ _ANSWERED = {"throttled", "503", "refused", "hidden", "entries refused"}
 def why_set_aside(tenure: Tenure, life: Life) -> Cause | None:
     """Return whether it was not run as an older release by its worker was not answered yet.
 
-    Only the first time: one that hangs must not keep a message for good. And not where it came
-    back before its lease was over: then that release was done.
+    Only the first time: one that hangs must not keep a message for good.
     """
     was_read = tenure.run is not None and tenure.run.count == tenure.count
     calls = [*tenure.changes, *tenure.deletes]
     earlier = next((each for each in tenure.before() if each.worker == tenure.worker), None)
     if was_read or earlier is None or any(call.worker == tenure.worker for call, _ in calls):
         return None
-    received_at = tenure.receive.ended
-    is_open = any(
-        call.worker == tenure.worker
-        and entry.timeout < tenure.queue.shortest
-        and call.started < received_at
-        and call.fault not in _ANSWERED
-        and not (earlier.is_known(call, entry) and call.ended < received_at)
-        for call, entry in earlier.changes
-    )
-    if not is_open or received_at < belief_of(earlier, life).ends:
+    if not _is_open(earlier, tenure.receive.ended, tenure.receive.ended, life):
         return None
     return Cause(HELD_UP, "an older release of it was held up")
+
+
+def why_left_to_its_timeout(tenure: Tenure, life: Life) -> Cause | None:
+    """Return why it was given back, where its worker could not be certain of its lease.
+
+    A release that an older one may have overtaken could break the lease of another worker. One
+    that was answered while the receive was under way may have been done after that.
+    """
+    why = why_released(tenure, life, min(tenure.visible_at, life.info.ended))
+    came_back = tenure.receive.ended
+    for earlier in tenure.before():
+        if earlier.worker != tenure.worker:
+            continue
+        if why and _is_open(earlier, tenure.receive.started, came_back, life):
+            return why.but("as an older release of it may still be done")
+        came_back = earlier.receive.ended
+    return None
+
+
+def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) -> bool:
+    """Return whether a release of an earlier receive may still be done.
+
+    Not where the message came back before its lease was over: then that release was done.
+
+    Args:
+        answered_by: An answer later than this does not count.
+        came_back: When its worker received the message again.
+    """
+    return came_back >= belief_of(earlier, life).ends and any(
+        call.worker == earlier.worker
+        and entry.timeout < earlier.queue.shortest
+        and call.started < came_back
+        and call.fault not in _ANSWERED
+        and not (earlier.is_known(call, entry) and call.ended < answered_by)
+        for call, entry in earlier.changes
+    )

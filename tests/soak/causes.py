@@ -7,7 +7,7 @@ then the worker must have been unable to prevent it when it had to.
 
 from __future__ import annotations
 
-from tests.soak.aside import why_set_aside
+from tests.soak.aside import why_left_to_its_timeout, why_set_aside
 from tests.soak.belief import belief_of, why_not_released
 from tests.soak.blocks import Block, foremost, free
 from tests.soak.delays import PAUSE_PART, failure_delay
@@ -56,7 +56,7 @@ def _why_lapsed(tenure: Tenure, life: Life) -> Cause | None:
         return why
     if why := why_unread(tenure, life):
         return why
-    if why := why_set_aside(tenure, life):
+    if why := why_set_aside(tenure, life) or why_left_to_its_timeout(tenure, life):
         return why
     if life.info.breaks and (tenure.run is None or tenure.run.count != tenure.count):
         # Left in the queue, as it may have been started for all that is known.

@@ -339,6 +339,35 @@ def test_no_other_release_has(story: Story) -> None:
     assert "without a cause" in story.verdict().faults[-1]
 
 
+def left_to_its_timeout(*, back: float = 7.2, told: bool = False) -> Story:
+    """The answer to a's release is lost; later a's task fails again, and nothing releases it."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
+    story.hide("a", 1, 2.1, 0, fails=back > TIMEOUT and not told, told=told)
+    story.receive("a", 2, back).run("a", 2, back + 0.5, back + 0.6, "fail")
+    back += TIMEOUT + 0.2
+    story.receive("b", 3, back).run("b", 3, back + 0.1, back + 1)
+    return story.delete("b", 3, back + 1.1)
+
+
+def test_a_worker_may_not_release_what_an_older_release_may_have_given_to_another() -> None:
+    verdict = left_to_its_timeout().verdict()
+    assert verdict.faults == []
+    assert (
+        verdict.comebacks[1] == "it failed by design, as an older release of it may still be done"
+    )
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(left_to_its_timeout(back=2.3), id="it came back by that release"),
+        pytest.param(left_to_its_timeout(back=2.3, told=True), id="the release was answered"),
+    ],
+)
+def test_it_releases_it_where_no_older_release_may_be_done(story: Story) -> None:
+    assert story.verdict().faults == ["came back after receive 2 without a cause"]
+
+
 def test_a_worker_may_not_start_what_it_has_released() -> None:
     story = Story().receive("a", 1, 1.0).hide("a", 1, 2.0, 0).run("a", 1, 2.3, 3.0)
     story.receive("b", 2, 2.2).run("b", 2, 2.5, 4.0).delete("b", 2, 4.1)
