@@ -37,10 +37,11 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
 
 
 def _cut(call: Call, life: Life) -> Iterator[Block]:
-    """Yield the time after the connection was lost, where a receive was under way then."""
+    """Yield the time after the connection was lost, where a receive was not yet read then."""
+    read_at = after(call.ended, [*life.blocks, *life.deaf])
     for at in life.disconnects:
         lost = at - LOOK_SECONDS
-        if call.started < at + HASTE and call.ended > lost:
+        if call.started < at + HASTE and read_at > lost:
             why = Cause(DISCONNECTED, "its worker lost the connection")
             yield Block(why=why, start=lost, end=math.inf)
 

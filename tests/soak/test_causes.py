@@ -339,6 +339,24 @@ def test_no_other_release_has(story: Story) -> None:
     assert "without a cause" in story.verdict().faults[-1]
 
 
+def cut_off(*, busy_until: float) -> Story:
+    """a's connection is lost at 3.1, after it received the message in a task."""
+    story = Story(pool="solo").busy("a", 0.5, busy_until).receive("a", 1, 1.0)
+    story.harm("break", "a", 3.1).receive("b", 2, 7.2)
+    return story.run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
+
+
+def test_an_answer_that_waits_behind_a_task_is_lost_with_the_connection() -> None:
+    verdict = cut_off(busy_until=3.0).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks[0] == "it was not read in time: its worker lost the connection"
+
+
+def test_an_answer_that_could_be_read_before_that_is_not() -> None:
+    faults = cut_off(busy_until=1.5).verdict().faults
+    assert faults == ["came back after receive 1 without a cause"]
+
+
 def left_to_its_timeout(*, back: float = 7.2, told: bool = False) -> Story:
     """The answer to a's release is lost; later a's task fails again, and nothing releases it."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
