@@ -7,7 +7,6 @@ from collections.abc import Iterator
 
 from tests.soak.blocks import Block, after, foremost, free
 from tests.soak.lives import LOOK_SECONDS, Life
-from tests.soak.model import Call
 from tests.soak.releases import GRACE
 from tests.soak.table import DISCONNECTED, UNREAD, Cause
 from tests.soak.tenure import HASTE, Tenure
@@ -21,7 +20,7 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
     if was_read or any(each.worker == tenure.worker for each, _ in calls):
         return None
     ends = [life.end] if life.was_killed else []
-    blocks = [*life.blocks, *life.deaf, *_cut(call, life), *ends]
+    blocks = [*life.blocks, *life.deaf, *_cut(tenure, life), *ends]
     read_at = after(call.ended, life.blocks)
     # It may have asked before it stood still, and sent that when it went on.
     stood_still = [block for block in life.blocks if 0 <= call.started - block.end < HASTE]
@@ -36,9 +35,11 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
     return Cause(UNREAD, f"it was not read in time: {block.why}") if block else None
 
 
-def _cut(call: Call, life: Life) -> Iterator[Block]:
+def _cut(tenure: Tenure, life: Life) -> Iterator[Block]:
     """Yield the time after the connection was lost, where a receive was not yet read then."""
-    read_at = after(call.ended, [*life.blocks, *life.deaf])
+    call = tenure.receive
+    row = _row(tenure, life)
+    read_at = row[-1].end if row else after(call.ended, life.blocks)
     for at in life.disconnects:
         lost = at - LOOK_SECONDS
         if call.started < at + HASTE and read_at > lost:
@@ -76,9 +77,7 @@ def _on_the_way(tenure: Tenure) -> Block:
 def _waiting(tenure: Tenure, life: Life) -> list[Block]:
     """Return when the answer to its receive waited for the tasks that its worker was in.
 
-    The messages of one answer are run in a row. The row ends at the first gap, and at a task whose
-    message came in the same answer as this one. The answer had been read by the first call for
-    this message, and by its start.
+    The answer had been read by the first call for this message, and by its start.
     """
     answered, run = tenure.receive.ended, tenure.run
     signs = [
@@ -88,6 +87,20 @@ def _waiting(tenure: Tenure, life: Life) -> list[Block]:
     ]
     if run is not None and run.count == tenure.count:
         signs.append(run.start)
+    row = _row(tenure, life)
+    if not signs or not row:
+        return []
+    why = Cause(UNREAD, f"it was read late: {row[0].why}")
+    return [Block(why=why, start=answered, end=min(row[-1].end, *signs))]
+
+
+def _row(tenure: Tenure, life: Life) -> list[Block]:
+    """Return the tasks that its worker was in before it could read the answer to its receive.
+
+    The messages of one answer are run in a row. The row ends at the first gap, and at a task whose
+    message came in the same answer as this one.
+    """
+    answered = tenure.receive.ended
     own = {entry.message_id for entry in tenure.receive.entries}
     row: list[Block] = []
     rest = [task for task in life.tasks if task.end > answered]
@@ -96,7 +109,4 @@ def _waiting(tenure: Tenure, life: Life) -> list[Block]:
         if not (task.start <= answered or follows):
             break
         row.append(task)
-    if not signs or not row:
-        return []
-    why = Cause(UNREAD, f"it was read late: {row[0].why}")
-    return [Block(why=why, start=answered, end=min(row[-1].end, *signs))]
+    return row
