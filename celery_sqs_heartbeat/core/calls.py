@@ -48,7 +48,9 @@ class Outcome(enum.Enum):
     NO_QUEUE = "no-queue"
     #: SQS can't make sense of it; sending it again will not help.
     MALFORMED = "malformed"
-    #: No usable answer: it may or may not have been done.
+    #: SQS answered that it failed within: it was done before that answer, or not at all.
+    UNSURE = "unsure"
+    #: No usable answer: it may or may not have been done, and may still be.
     UNKNOWN = "unknown"
 
 

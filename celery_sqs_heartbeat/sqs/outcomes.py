@@ -165,7 +165,10 @@ def of_exception(error: BaseException, operation: str) -> Outcome:
         if status == 429 or status == 503:
             return Outcome.THROTTLED
         # A server in trouble may have done the work before it failed to say so.
-        return Outcome.UNKNOWN if status >= 500 else outcome
+        if status == 500:
+            return Outcome.UNSURE
+        # These come from what stands before the server, which may still be at work.
+        return Outcome.UNKNOWN if status > 500 else outcome
     if isinstance(error, ParamValidationError):
         return Outcome.MALFORMED
     if isinstance(error, _NOT_SENT):

@@ -29,7 +29,7 @@ MANY_STUCK = 72
 #: How long a call is waited for, by the smallest threshold in it, both in seconds.
 PATIENCE = {0.3: 0.6, 10: 6.0, 29.9: 29.9 / 3, 14_400: 20.0}
 REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
-RETRIED = (Outcome.THROTTLED, Outcome.FAILED, Outcome.UNKNOWN)
+RETRIED = (Outcome.THROTTLED, Outcome.FAILED, Outcome.UNSURE, Outcome.UNKNOWN)
 
 
 @dataclass(eq=False)

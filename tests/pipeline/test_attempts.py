@@ -61,7 +61,7 @@ CASES: list[tuple[str, float | None, list[Event]]] = [
 
 ERRORS = [each.value for each in Outcome if each is not Outcome.DONE]
 #: By the error that is told of the same message.
-GIVEN_AS = dict(zip(ERRORS, [*GIVEN_BACK[1:], "a new one"], strict=True))
+GIVEN_AS = dict(zip(ERRORS, [*GIVEN_BACK[1:], "a new one", "one more"], strict=True))
 A_THOUSAND = [received(at, dlv=f"d{at}", rc=at, wid=f"w{at % 3}") for at in range(1, 1001)]
 random.Random(1).shuffle(A_THOUSAND)
 

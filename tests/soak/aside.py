@@ -10,6 +10,8 @@ from tests.soak.tenure import Tenure
 
 #: After these a worker knows that its call was not done.
 _ANSWERED = {"throttled", "503", "refused", "hidden", "entries refused"}
+#: After this it knows that it was done before the answer, or not at all.
+_FAILED_WITHIN = "500"
 
 
 def why_set_aside(tenure: Tenure, life: Life) -> Cause | None:
@@ -58,6 +60,9 @@ def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) 
         and entry.timeout < earlier.queue.shortest
         and call.started < came_back
         and call.fault not in _ANSWERED
-        and not (earlier.is_known(call, entry) and call.ended < answered_by)
+        and not (
+            (call.fault == _FAILED_WITHIN or earlier.is_known(call, entry))
+            and call.ended < answered_by
+        )
         for call, entry in earlier.changes
     )

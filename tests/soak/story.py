@@ -68,11 +68,12 @@ class Story:
         *,
         fails: bool = False,
         told: bool = True,
+        fault: str = "500",
     ) -> Story:
         """A worker extends its lease, or releases it; the answer may be lost."""
         is_told = told and not fails
         entry = Entry(handle=f"h{count}", timeout=seconds, done=not fails, told=is_told)
-        return self._call(CHANGE, worker, at, entry)
+        return self._call(CHANGE, worker, at, entry, fault)
 
     def delete(self, worker: str, count: int, at: float, *, fails: bool = False) -> Story:
         """A worker deletes the message."""
@@ -167,7 +168,9 @@ class Story:
         entry = Entry(message_id=message_id, headers=headers, done=True, told=True)
         self._call(SEND, "soak", 0.0, entry)
 
-    def _call(self, operation: str, worker: str, at: float, entry: Entry) -> Story:
+    def _call(
+        self, operation: str, worker: str, at: float, entry: Entry, fault: str = "500"
+    ) -> Story:
         self._know(worker)
         self.records.calls.append(
             Call(
@@ -178,7 +181,7 @@ class Story:
                 forwarded=at if entry.done else math.inf,
                 done=at + CALL if entry.done else math.inf,
                 ended=at + CALL,
-                fault="" if entry.done and entry.told else "500",
+                fault="" if entry.done and entry.told else fault,
                 entries=[entry],
             )
         )

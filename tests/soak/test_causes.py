@@ -308,12 +308,14 @@ def test_a_release_that_a_standstill_has_held_up_is_not() -> None:
     assert verdict.causes == ["a release was held up until its lease was over"]
 
 
-def set_aside(*, back: float = 7.2, told: bool = False, again: bool = False) -> Story:
+def set_aside(
+    *, back: float = 7.2, told: bool = False, again: bool = False, fault: str = "reset"
+) -> Story:
     """The answer to a's release is lost; a receives the message again, and leaves it alone."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
     is_lost = back > TIMEOUT and not told
     for at in (2.1, 3.0, 4.0, 5.0, 6.0, 6.9) if is_lost else (2.1,):
-        story.hide("a", 1, at, 0, fails=is_lost, told=told)
+        story.hide("a", 1, at, 0, fails=is_lost, told=told, fault=fault)
     for count in (2, 3) if again else (2,):
         story.receive("a", count, back)
         back += TIMEOUT + 0.2
@@ -332,6 +334,7 @@ def test_a_release_that_may_still_be_done_has_its_worker_set_a_message_aside_onc
     [
         pytest.param(set_aside(back=2.3), id="it came back by that release"),
         pytest.param(set_aside(told=True), id="the release was answered"),
+        pytest.param(set_aside(fault="500"), id="the release failed within SQS"),
         pytest.param(set_aside(again=True), id="it was set aside twice"),
     ],
 )
@@ -340,8 +343,9 @@ def test_no_other_release_has(story: Story) -> None:
 
 
 def cut_off(*, busy_until: float) -> Story:
-    """a's connection is lost at 3.1, after it received the message in a task."""
-    story = Story(pool="solo").busy("a", 0.5, busy_until).receive("a", 1, 1.0)
+    """a's connection is lost at 3.1, after it received the message in the first of two tasks."""
+    story = Story(pool="solo").busy("a", 0.5, 1.4).receive("a", 1, 1.0)
+    story.busy("a", 1.45, busy_until)
     story.harm("break", "a", 3.1).receive("b", 2, 7.2)
     return story.run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
 
@@ -357,10 +361,11 @@ def test_an_answer_that_could_be_read_before_that_is_not() -> None:
     assert faults == ["came back after receive 1 without a cause"]
 
 
-def left_to_its_timeout(*, back: float = 7.2, told: bool = False) -> Story:
+def left_to_its_timeout(*, back: float = 7.2, told: bool = False, fault: str = "reset") -> Story:
     """The answer to a's release is lost; later a's task fails again, and nothing releases it."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
-    story.hide("a", 1, 2.1, 0, fails=back > TIMEOUT and not told, told=told)
+    is_lost = back > TIMEOUT and not told
+    story.hide("a", 1, 2.1, 0, fails=is_lost, told=told, fault=fault)
     story.receive("a", 2, back).run("a", 2, back + 0.5, back + 0.6, "fail")
     back += TIMEOUT + 0.2
     story.receive("b", 3, back).run("b", 3, back + 0.1, back + 1)
@@ -380,6 +385,7 @@ def test_a_worker_may_not_release_what_an_older_release_may_have_given_to_anothe
     [
         pytest.param(left_to_its_timeout(back=2.3), id="it came back by that release"),
         pytest.param(left_to_its_timeout(back=2.3, told=True), id="the release was answered"),
+        pytest.param(left_to_its_timeout(fault="500"), id="the release failed within SQS"),
     ],
 )
 def test_it_releases_it_where_no_older_release_may_be_done(story: Story) -> None:

@@ -83,7 +83,9 @@ def client_error(code: str, status: int, operation: str = CHANGE + "Batch") -> C
 @pytest.mark.parametrize(
     ("error", "expected"),
     [
-        (client_error("InternalError", 500), Outcome.UNKNOWN),
+        (client_error("InternalError", 500), Outcome.UNSURE),
+        (client_error("BadGateway", 502), Outcome.UNKNOWN),
+        (client_error("GatewayTimeout", 504), Outcome.UNKNOWN),
         (client_error("ServiceUnavailable", 503), Outcome.THROTTLED),
         (client_error("TooManyRequestsException", 429), Outcome.THROTTLED),
         (client_error("AccessDenied", 403), Outcome.DENIED),

@@ -136,11 +136,12 @@ def test_a_message_that_comes_before_its_lease_was_over_shows_that_it_was_releas
     assert lease.limit == math.inf
 
 
-def test_a_release_that_sqs_refused_changes_nothing_any_more() -> None:
+@pytest.mark.parametrize("answer", [Outcome.FAILED, Outcome.UNSURE])
+def test_a_release_that_sqs_answered_changes_nothing_any_more(answer: Outcome) -> None:
     booking = Booking()
     booking.receive("m", handle="old")
     booking.book.release("old", 0, booking.now)
-    booking.settle(booking.one_call(), Outcome.FAILED)
+    booking.settle(booking.one_call(), answer)
     booking.now += 31
     booking.plan()
     assert booking.receive("m", handle="new") is Receipt.NEW

@@ -19,6 +19,7 @@ from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 
 _SECOND = 1_000_000
 _REFUSED = (Outcome.THROTTLED.value, Outcome.FAILED.value)
+_UNKNOWN = (Outcome.UNKNOWN.value, Outcome.UNSURE.value)
 
 #: Leases that are broadcast, at the most: some 200 bytes of each. Of more, the events are shuffled.
 MOST_BROADCAST = 250_000
@@ -89,7 +90,7 @@ def _since(leases: DataFrame, calls: DataFrame) -> DataFrame:
     good_at = F.coalesce("good_at", F.lit(0))
     is_since = (F.col("planned") >= good_at) & (F.col("planned") < F.col("next_received"))
     is_cap = (F.col("ev") == Kind.LEASE_CAPPED.value) & (ts <= F.col("next_received"))
-    refused, unknown = is_since & err.isin(*_REFUSED), is_since & (err == Outcome.UNKNOWN.value)
+    refused, unknown = is_since & err.isin(*_REFUSED), is_since & err.isin(*_UNKNOWN)
     is_slow = is_since & (F.col("lat_us") > F.col("vt_us") * SLOW_PART)
     late = is_since & (F.col("ev") == Kind.LEASE_EXTENDED.value) & (F.col("slack_us") <= 0)
     return (

@@ -101,7 +101,7 @@ def test_errors_are_told_with_each_try_and_the_expiry_once() -> None:
     bench.run(until=30)
     tries = [event for event in bench.events if event.kind is EventKind.EXTENSION_FAILED]
     assert len(tries) >= 5
-    assert {event.outcome for event in tries} == {Outcome.UNKNOWN}
+    assert {event.outcome for event in tries} == {Outcome.UNSURE}
     assert [kind for _, kind, _ in bench.told(*BAD_NEWS)] == [
         EventKind.LEASE_EXPIRED,
         EventKind.LEASE_LOST,

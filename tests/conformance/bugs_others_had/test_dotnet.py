@@ -29,7 +29,7 @@ def test_a_failed_extension_does_not_count_as_a_success() -> None:
     bench.run(until=25.01)
     lease = bench.lease("a")
     assert lease is not None
-    assert bench.calls[0].outcomes == (Outcome.UNKNOWN,)
+    assert bench.calls[0].outcomes == (Outcome.UNSURE,)
     assert (lease.expires_at, lease.extensions) == (30.0, 0)
     bench.run(until=27)
     assert 26 <= lease.expires_at - 30 < 27
