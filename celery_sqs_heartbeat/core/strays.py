@@ -14,9 +14,9 @@ knows what it has sent, and so how early such a call can end the lease:
   that, and where the answer came while the receive was under way, the lease is not certain.
 - A message that comes back before its lease had run out shows that the release was done.
 
-A call whose answer was lost stays open: SQS may do it however late. One that SQS answered with HTTP
-500 does not: it was done by then, if at all. It costs nothing as long as the
-timeouts are the same. FIFO queues refuse an old handle; they are treated alike, as it is rare.
+A call whose answer was lost stays open: SQS may do it however late. It costs nothing as long as the
+timeouts are the same. A call that SQS answered with HTTP 500 is not open: it was done before that
+answer, or not at all. FIFO queues refuse an old handle; they are treated alike, as it is rare.
 """
 
 from __future__ import annotations

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.promises import promised
+from tests.acceptance.promises import FOLDER, promised
 from tests.acceptance.scene import Scene, StartWorker
 from tests.support.describing import describe_calls, rerun_command
 from tests.support.proxy import FaultProxy
 from tests.support.stalls import Stall, StallWatch
 from tests.support.workers import ProcessWorker, launch, tail
 
-HERE = "tests/acceptance/"
 _WORKERS = pytest.StashKey[list[ProcessWorker]]()
 
 Report = pytest.TestReport | pytest.CollectReport
@@ -24,7 +23,7 @@ Report = pytest.TestReport | pytest.CollectReport
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Leave to `make test-all` what shows no promise of the README."""
-    if item.nodeid.removeprefix(HERE) not in promised():
+    if item.nodeid.removeprefix(FOLDER) not in promised():
         item.add_marker("thorough")
 
 

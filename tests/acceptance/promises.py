@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+#: How the ids of these tests begin.
+FOLDER = "tests/acceptance/"
 #: Words of the README, and ids of tests below this folder.
 PROMISES: Mapping[str, Sequence[str]] = {
     "short timeouts, and nothing runs twice": [

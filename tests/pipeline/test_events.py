@@ -160,7 +160,7 @@ def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
     spark: SparkSession, tmp_path: Path, closed: int, reads_again: int
 ) -> None:
     """Only where one is closed at each read, the job goes on without it."""
-    journal, days, told = tmp_path / "journal", Days.of(FIRST), []
+    journal, days, steps = tmp_path / "journal", Days.of(FIRST), []
     for number, line in enumerate(lines(3)):
         put(journal, f"seg-{number}.jsonl.open", encoded([line]))
     open_ones = sorted(journal.rglob("*.open"))[:closed]
@@ -174,10 +174,10 @@ def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
         return frame_of_lines
 
     warehouse = Warehouse(spark, str(tmp_path / "tables"))
-    write_lines(warehouse, read_while_one_is_closed, days, told.append)
+    write_lines(warehouse, read_while_one_is_closed, days, steps.append)
     written = warehouse.read(EVENTS)
     assert sorted(row["seq"] for row in written.collect()) == [1, 2, 3]
-    assert told.count("events again, as a worker closed a segment meanwhile") == reads_again
+    assert steps.count("events again, as a worker closed a segment meanwhile") == reads_again
     assert warehouse.read(REJECTS).isEmpty()
 
 

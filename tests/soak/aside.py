@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from tests.soak.belief import belief_of
 from tests.soak.lives import Life
+from tests.soak.model import Call, Entry
 from tests.soak.releases import why_released
 from tests.soak.table import HELD_UP, Cause
 from tests.soak.tenure import Tenure
 
 #: After these a worker knows that its call was not done.
-_ANSWERED = {"throttled", "503", "refused", "hidden", "entries refused"}
+_NOT_DONE = {"throttled", "503", "refused", "hidden", "entries refused"}
 #: After this it knows that it was done before the answer, or not at all.
 _FAILED_WITHIN = "500"
 
@@ -30,10 +31,11 @@ def why_set_aside(tenure: Tenure, life: Life) -> Cause | None:
 
 
 def why_left_to_its_timeout(tenure: Tenure, life: Life) -> Cause | None:
-    """Return why it was given back, where its worker could not be certain of its lease.
+    """Return why it was to be given back, where its worker could not be certain of its lease.
 
-    A release that an older one may have overtaken could break the lease of another worker. One
-    that was answered while the receive was under way may have been done after that.
+    If the older release is done meanwhile, another worker may have received the message, and a
+    release by the stale handle would end that lease. An older release that was answered while the
+    receive was under way may have been done after it.
     """
     why = why_released(tenure, life, min(tenure.visible_at, life.info.ended))
     came_back = tenure.receive.ended
@@ -59,10 +61,11 @@ def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) 
         call.worker == earlier.worker
         and entry.timeout < earlier.queue.shortest
         and call.started < came_back
-        and call.fault not in _ANSWERED
-        and not (
-            (call.fault == _FAILED_WITHIN or earlier.is_known(call, entry))
-            and call.ended < answered_by
-        )
+        and call.fault not in _NOT_DONE
+        and not (_is_answered(earlier, call, entry) and call.ended < answered_by)
         for call, entry in earlier.changes
     )
+
+
+def _is_answered(tenure: Tenure, call: Call, entry: Entry) -> bool:
+    return call.fault == _FAILED_WITHIN or tenure.is_known(call, entry)

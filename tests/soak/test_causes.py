@@ -309,13 +309,13 @@ def test_a_release_that_a_standstill_has_held_up_is_not() -> None:
 
 
 def set_aside(
-    *, back: float = 7.2, told: bool = False, again: bool = False, fault: str = "reset"
+    *, back: float = 7.2, answered: bool = False, again: bool = False, fault: str = "reset"
 ) -> Story:
     """The answer to a's release is lost; a receives the message again, and leaves it alone."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
-    is_lost = back > TIMEOUT and not told
+    is_lost = back > TIMEOUT and not answered
     for at in (2.1, 3.0, 4.0, 5.0, 6.0, 6.9) if is_lost else (2.1,):
-        story.hide("a", 1, at, 0, fails=is_lost, told=told, fault=fault)
+        story.hide("a", 1, at, 0, fails=is_lost, told=answered, fault=fault)
     for count in (2, 3) if again else (2,):
         story.receive("a", count, back)
         back += TIMEOUT + 0.2
@@ -333,7 +333,7 @@ def test_a_release_that_may_still_be_done_has_its_worker_set_a_message_aside_onc
     "story",
     [
         pytest.param(set_aside(back=2.3), id="it came back by that release"),
-        pytest.param(set_aside(told=True), id="the release was answered"),
+        pytest.param(set_aside(answered=True), id="the release was answered"),
         pytest.param(set_aside(fault="500"), id="the release failed within SQS"),
         pytest.param(set_aside(again=True), id="it was set aside twice"),
     ],
@@ -361,11 +361,13 @@ def test_an_answer_that_could_be_read_before_that_is_not() -> None:
     assert faults == ["came back after receive 1 without a cause"]
 
 
-def left_to_its_timeout(*, back: float = 7.2, told: bool = False, fault: str = "reset") -> Story:
+def left_to_its_timeout(
+    *, back: float = 7.2, answered: bool = False, fault: str = "reset"
+) -> Story:
     """The answer to a's release is lost; later a's task fails again, and nothing releases it."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
-    is_lost = back > TIMEOUT and not told
-    story.hide("a", 1, 2.1, 0, fails=is_lost, told=told, fault=fault)
+    is_lost = back > TIMEOUT and not answered
+    story.hide("a", 1, 2.1, 0, fails=is_lost, told=answered, fault=fault)
     story.receive("a", 2, back).run("a", 2, back + 0.5, back + 0.6, "fail")
     back += TIMEOUT + 0.2
     story.receive("b", 3, back).run("b", 3, back + 0.1, back + 1)
@@ -375,16 +377,15 @@ def left_to_its_timeout(*, back: float = 7.2, told: bool = False, fault: str = "
 def test_a_worker_may_not_release_what_an_older_release_may_have_given_to_another() -> None:
     verdict = left_to_its_timeout().verdict()
     assert verdict.faults == []
-    assert (
-        verdict.comebacks[1] == "it failed by design, as an older release of it may still be done"
-    )
+    why = "it failed by design, as an older release of it may still be done"
+    assert verdict.comebacks[1] == why
 
 
 @pytest.mark.parametrize(
     "story",
     [
         pytest.param(left_to_its_timeout(back=2.3), id="it came back by that release"),
-        pytest.param(left_to_its_timeout(back=2.3, told=True), id="the release was answered"),
+        pytest.param(left_to_its_timeout(back=2.3, answered=True), id="the release was answered"),
         pytest.param(left_to_its_timeout(fault="500"), id="the release failed within SQS"),
     ],
 )

@@ -7,10 +7,8 @@ import sys
 
 import pytest
 
-from tests.acceptance.promises import PROMISES, promised
+from tests.acceptance.promises import FOLDER, PROMISES, promised
 from tests.support.markdown import ROOT
-
-FOLDER = "tests/acceptance/"
 
 
 @pytest.mark.parametrize("words", PROMISES)
