@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from celery_sqs_heartbeat.cli.common import queues_option, split
+from celery_sqs_heartbeat.exits import DONE, FOUND, REFUSED
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.checks.finding import Finding
@@ -46,5 +47,5 @@ def exit_status(findings: Sequence[Finding], *, strict: bool) -> int:
     """Return 2 where there are errors, 1 where there are warnings that count, else 0."""
     found = {finding.severity.value for finding in findings}
     if "error" in found:
-        return 2
-    return 1 if strict and "warning" in found else 0
+        return REFUSED
+    return FOUND if strict and "warning" in found else DONE

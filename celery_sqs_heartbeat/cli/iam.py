@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from celery_sqs_heartbeat.cli.common import queues_option, split
+from celery_sqs_heartbeat.exits import Refusal
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.facts import QueueFacts
@@ -42,9 +43,7 @@ def iam(
     app = context.obj.app
     facts = read_app(app)
     if facts.broken_broker or not facts.is_sqs:
-        raise click.ClickException(
-            f"the broker is not SQS: {facts.broken_broker or facts.transport}"
-        )
+        raise Refusal(f"the broker is not SQS: {facts.broken_broker or facts.transport}")
     broker = Broker.of_app(app)
     asker = Asker(broker)
     try:

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
+from celery_sqs_heartbeat.exits import refusing
 from celery_sqs_heartbeat.pipeline.options import engine_option, require_pyspark
 
 
@@ -38,12 +39,9 @@ def report(
     check_days(first, last)
     require_pyspark()
     # Not at the top: every `celery` command imports this module.
-    from celery_sqs_heartbeat.errors import SqsHeartbeatError
     from celery_sqs_heartbeat.pipeline.report.making import page_of
 
-    try:
+    with refusing():
         page = page_of(journal, warehouse, first, last, engine)
-    except SqsHeartbeatError as error:
-        raise click.ClickException(str(error)) from None
     out.write_text(page, encoding="utf-8")
     click.echo(f"Wrote {out}, {len(page.encode()) // 1000:,} kB.")

@@ -8,9 +8,9 @@ from json import dumps
 
 import click
 
+from celery_sqs_heartbeat.exits import FOUND, Refusal
+
 DEFAULT_URL = "http://127.0.0.1:9808"
-#: Nothing answered.
-NO_ANSWER = 1
 #: Between two looks, in seconds.
 WATCH_SECONDS = 1.0
 
@@ -50,7 +50,7 @@ def status(
     if watch and as_json:
         raise click.UsageError("--watch draws a table: leave out --json")
     if not as_json and find_spec("rich") is None:
-        raise click.ClickException(
+        raise Refusal(
             "the table needs rich: pip install 'celery-sqs-heartbeat[cli]', or ask with --json"
         )
     if watch:
@@ -74,4 +74,4 @@ def status(
             "its log tells the address.",
             err=True,
         )
-        context.exit(NO_ANSWER)
+        context.exit(FOUND)

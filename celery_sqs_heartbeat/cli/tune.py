@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from celery_sqs_heartbeat.exits import DONE, FOUND, NothingFound, Refusal, refusing
 from celery_sqs_heartbeat.pipeline.options import engine_option, progress_line, require_pyspark
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.core.lease import LeaseTerms
-
-#: A running setting is worse than the recommended one.
-WORSE = 1
 
 
 @click.command()
@@ -37,7 +35,6 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
         raise click.BadParameter(f"there is no folder {source}", param_hint="WAREHOUSE_OR_JOURNAL")
     # Not at the top: every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.pasting import as_settings, as_text
-    from celery_sqs_heartbeat.errors import SqsHeartbeatError
     from celery_sqs_heartbeat.pipeline import tuning
     from celery_sqs_heartbeat.pipeline.engines import engine_of
     from celery_sqs_heartbeat.pipeline.recommending import RECOMMENDED, RUNNING, recommend
@@ -46,14 +43,12 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     names, terms_of = _of_app(context.obj.app)
     progress = progress_line()
     progress(f"measuring what {source} tells")
-    try:
+    with refusing():
         found = tuning.survey_source(engine_of(engine), source)
-        progress("")
-    except SqsHeartbeatError as error:
-        raise click.ClickException(str(error)) from None
+    progress("")
     rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
     if not rows:
-        raise click.ClickException(
+        raise NothingFound(
             f"{source} tells of no message yet: let workers run with sqs_heartbeat_journal"
         )
     verdicts = list(tuning.check(found, terms_of, Worth())) if check else []
@@ -67,7 +62,7 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
         click.echo(as_settings(rows, names))
         if check:
             click.echo(as_text(verdicts))
-    context.exit(WORSE if any(each.fault for each in verdicts) else 0)
+    context.exit(FOUND if any(each.fault for each in verdicts) else DONE)
 
 
 def _of_app(app: Any) -> tuple[dict[str, str], Callable[[str, str | None, int], LeaseTerms]]:
@@ -76,7 +71,7 @@ def _of_app(app: Any) -> tuple[dict[str, str], Callable[[str, str | None, int], 
 
     facts = read_app(app)
     if facts.faults:
-        raise click.ClickException("the app's settings are faulty: " + "; ".join(facts.faults))
+        raise Refusal("the app's settings are faulty: " + "; ".join(facts.faults))
     names = {}
     if facts.is_sqs and not facts.broken_broker:
         broker = Broker.of_app(app)

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.exits import refusing
 from celery_sqs_heartbeat.journal.fetching import fetched
 from celery_sqs_heartbeat.journal.layout import day_of
 from celery_sqs_heartbeat.journal.packing import require_zstandard
@@ -55,12 +55,10 @@ def main(
             and days[0] <= day_of(fields["ts"]) <= days[1]
         )
 
-    try:
+    with refusing():
         require_zstandard()
         with _folder_of(journal, first, last) as folder:
             lines = sorted(filter(is_wanted, read_journal(folder)), key=itemgetter("ts", "seq"))
-    except SqsHeartbeatError as error:
-        raise click.ClickException(str(error)) from None
     for fields in lines:
         click.echo(text_of(fields))
 

@@ -7,7 +7,7 @@ import datetime
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.exits import refusing
 from celery_sqs_heartbeat.pipeline.options import (
     SPARK,
     engine_option,
@@ -58,7 +58,7 @@ def run(
     from celery_sqs_heartbeat.pipeline.written import text_of, written
 
     progress = progress_line()
-    try:
+    with refusing():
         by = engine_of(engine)
         spark = by.start("sqs-heartbeat run")
         days = by.build(
@@ -71,8 +71,6 @@ def run(
         click.echo(f"Read the journal from {days.first} to {days.last}. The tables now hold:")
         around = days.grown(1 + lookback, lookback)
         click.echo(text_of(written(by.warehouse(spark, warehouse), around)))
-    except SqsHeartbeatError as error:
-        raise click.ClickException(str(error)) from None
 
 
 @main.command()
@@ -89,12 +87,10 @@ def events(
     from celery_sqs_heartbeat.pipeline.engines import engine_of
 
     progress = progress_line()
-    try:
+    with refusing():
         by = engine_of(SPARK)
         spark = by.start("sqs-heartbeat events", source=journal)
         days = by.read_journal(spark, journal, warehouse, first, last, progress=progress)
-    except SqsHeartbeatError as error:
-        raise click.ClickException(str(error)) from None
     progress("")
     read = f"from {days.first} to {days.last}" if days else "no segments of these days"
     click.echo(f"Read the journal: {read}.")
@@ -131,7 +127,7 @@ def stream(
     from celery_sqs_heartbeat.pipeline.session import new_session
     from celery_sqs_heartbeat.pipeline.stream import start
 
-    try:
+    with refusing():
         query = start(
             new_session("sqs-heartbeat stream"),
             journal,
@@ -143,8 +139,6 @@ def stream(
             late=late,
         )
         query.awaitTermination()
-    except SqsHeartbeatError as error:
-        raise click.ClickException(str(error)) from None
 
 
 if __name__ == "__main__":

@@ -8,6 +8,8 @@ from importlib.util import find_spec
 
 import click
 
+from celery_sqs_heartbeat.exits import Refusal
+
 INSTALL = "pip install 'celery-sqs-heartbeat[pipeline]'"
 
 SPARK, SAIL = "spark", "sail"
@@ -24,10 +26,10 @@ def require_pyspark() -> None:
     """Refuse to go on without PySpark.
 
     Raises:
-        click.ClickException: It is not installed.
+        Refusal: It is not installed.
     """
     if find_spec("pyspark") is None:
-        raise click.ClickException(f"this needs PySpark: {INSTALL}")
+        raise Refusal(f"this needs PySpark: {INSTALL}")
 
 
 def progress_line() -> Callable[[str], None]:

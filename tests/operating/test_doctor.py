@@ -327,7 +327,7 @@ def test_without_sqs_the_policy_is_made_from_urls_or_from_what_is_told(run: Run)
 @pytest.mark.parametrize("args", [("iam",), ("iam", "--producer")])
 def test_another_broker_needs_no_policy(run: Run, args: tuple[str, ...]) -> None:
     ended = run(*args, broker="memory://")
-    assert ended.returncode == 1
+    assert ended.returncode == 2
     assert "Error: the broker is not SQS: memory" in ended.stderr
 
 

@@ -183,5 +183,5 @@ def test_a_journal_on_s3_is_printed_as_if_it_were_a_folder(s3: Any, tmp_path: Pa
 
 def test_s3_that_gives_nothing_out_ends_the_command_with_its_error(s3: Any) -> None:
     result = CliRunner().invoke(main, ["s3://nobody/prod"])
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "s3:ListBucket" in result.output

@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.pipeline.sail.kept import ends_of
 def test_sail_that_is_not_installed_is_told_with_how_to_install_it() -> None:
     arguments = ["run", "--engine", "sail", "--journal", "j", "--warehouse", "w"]
     result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "pip install 'celery-sqs-heartbeat[sail]'" in result.output
 
 

@@ -172,7 +172,7 @@ def test_a_folder_that_is_not_there_is_an_error() -> None:
 def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(options, "find_spec", lambda name: None)
     result = _tune(_app(), ".")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert "celery-sqs-heartbeat[pipeline]" in result.output
 
 

@@ -119,7 +119,7 @@ def test_a_journal_that_s3_does_not_give_out_is_told(
 ) -> None:
     with serving(monkeypatch):
         done = run(*TUNE, "s3://nobody/prod", env=by_boto3())
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "Error: the journal 's3://nobody/prod' can't be read" in done.stderr
     assert "Traceback" not in done.stderr
 
@@ -127,6 +127,6 @@ def test_a_journal_that_s3_does_not_give_out_is_told(
 def test_a_url_is_refused_with_the_way_out(run: Run) -> None:
     arguments = ("run", "--engine", "sail", "--journal", "j", "--warehouse", "s3://b/w")
     done = run("celery_sqs_heartbeat.pipeline", *arguments)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "give a folder, or take the engine spark" in done.stderr
     assert "Traceback" not in done.stderr
