@@ -45,7 +45,7 @@ $(VENV_PYTHONS): %/bin/python:
 	$@ -m pip install --quiet --upgrade 'pip>=25.1'
 
 $(VENV)/demo.stamp: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --no-compile --editable '.[demo,journal,pipeline]'
+	$(BIN)/python -m pip install --quiet --no-compile --editable '.[demo,pipeline]'
 	touch $@
 
 $(VENV)/test.stamp: pyproject.toml | $(BIN)/python

@@ -16,7 +16,6 @@ from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
 from celery_sqs_heartbeat.exits import refusing
 from celery_sqs_heartbeat.journal.fetching import fetched
 from celery_sqs_heartbeat.journal.layout import day_of
-from celery_sqs_heartbeat.journal.packing import require_zstandard
 from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.journal.reading import read_journal
 from celery_sqs_heartbeat.settings.target import S3
@@ -55,10 +54,8 @@ def main(
             and days[0] <= day_of(fields["ts"]) <= days[1]
         )
 
-    with refusing():
-        require_zstandard()
-        with _folder_of(journal, first, last) as folder:
-            lines = sorted(filter(is_wanted, read_journal(folder)), key=itemgetter("ts", "seq"))
+    with refusing(), _folder_of(journal, first, last) as folder:
+        lines = sorted(filter(is_wanted, read_journal(folder)), key=itemgetter("ts", "seq"))
     for fields in lines:
         click.echo(text_of(fields))
 

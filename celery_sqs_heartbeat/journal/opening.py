@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.journal.backlog import Backlog
 from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.journal import Journal
 from celery_sqs_heartbeat.journal.mapping import Origin
-from celery_sqs_heartbeat.journal.packing import Opener, require_zstandard
+from celery_sqs_heartbeat.journal.packing import Opener
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.scribe import Scribe, wall_clock
@@ -56,13 +56,12 @@ def open_journal(
         new_client: Returns a boto3 client for S3. Called on a thread of the journal's.
 
     Raises:
-        ConfigurationError: The target is none, or the zstandard library is missing.
+        ConfigurationError: The target is none.
     """
     try:
         place = parse_target(target)
     except ValueError as error:
         raise ConfigurationError([f"sqs_heartbeat_journal={target!r}: {error}"]) from None
-    require_zstandard()
     shipper = None
     if isinstance(place, Destination):
         root = Root(spool, is_private=True) if spool else own_spool(place.bucket, place.prefix)

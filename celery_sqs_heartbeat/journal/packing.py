@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from io import FileIO
 from pathlib import Path
 
-from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal.folders import Folder
 from celery_sqs_heartbeat.journal.layout import hidden
 from celery_sqs_heartbeat.journal.lines import is_whole
@@ -19,23 +18,6 @@ FRAME_BYTES = 1 << 20
 #: Makes a file of a descriptor, as `FileIO` does: whatever is written must not wait in a buffer,
 #: which a forked child would write once more.
 Opener = Callable[[int, str], FileIO]
-
-
-def require_zstandard() -> None:
-    """See that segments can be compressed.
-
-    Raises:
-        ConfigurationError: The library is missing.
-    """
-    try:
-        import zstandard  # noqa: F401
-    except ImportError:
-        raise ConfigurationError(
-            [
-                "sqs_heartbeat_journal needs the zstandard library: "
-                "pip install 'celery-sqs-heartbeat[journal]', or unset it"
-            ]
-        ) from None
 
 
 def pack(source: FileIO, folder: Folder, name: str, opener: Opener = FileIO) -> int:

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus. Needs `prometheus_client`, the extra "metrics"."""
+"""Metrics for Prometheus."""
 
 from __future__ import annotations
 

@@ -102,9 +102,8 @@ class Operating:
         return headers.get("traceparent") if isinstance(headers, dict) else None
 
 
-def _new_metrics() -> Metrics | None:
-    if find_spec("prometheus_client") is None:
-        return None
+def _new_metrics() -> Metrics:
+    # Not at the top: a worker without a status page needs no prometheus_client.
     from celery_sqs_heartbeat.observe.metrics import Metrics
 
     return Metrics()

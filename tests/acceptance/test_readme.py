@@ -29,6 +29,7 @@ from tests.support.workers import SAFE_ENV, ProcessWorker
 
 README = "README.md"
 INSTALL = "pip install celery-sqs-heartbeat"
+PIPELINE = "pip install 'celery-sqs-heartbeat[pipeline]'"
 WORKER = "celery -A proj worker --heartbeat-sqs"
 LOOK = [f"celery -A proj sqs-heartbeat {command}" for command in ("doctor", "status", "iam")]
 REPORT, TUNE = (
@@ -65,7 +66,7 @@ def start_proj(tmp_path: Path, start_worker: StartWorker, proxy: FaultProxy) -> 
 
 def test_nothing_in_the_readme_goes_untested() -> None:
     told = [command.split("  #")[0].rstrip() for command in commands(README)]
-    assert told == [INSTALL, WORKER, *LOOK, REPORT, TUNE]
+    assert told == [INSTALL, WORKER, *LOOK, PIPELINE, REPORT, TUNE]
     assert languages(README) == {"console", "python", "json"}
     assert len(blocks(README, "python")) == 3
     assert len(blocks(README, "json")) == 1

@@ -23,10 +23,6 @@ _FILES = {
     "/page.js": ("page.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
-_NO_METRICS = (
-    "Metrics need the package prometheus_client where the worker runs: "
-    "pip install 'celery-sqs-heartbeat[metrics]'."
-)
 
 
 class Exposer(Protocol):
@@ -57,13 +53,15 @@ class Pages:
     ) -> None:
         self._keeper = keeper
         self._polled = polled
-        self._metrics = metrics
-        self._paths: Mapping[str, Callable[[], Response]] = {
+        self._paths: dict[str, Callable[[], Response]] = {
             "/healthz": self._health,
-            "/metrics": self._exposition,
             "/leases": lambda: _json(leases_payload(keeper, recorder, name, polled)),
             "/events": lambda: _json(events_payload(keeper, recorder)),
         }
+        if metrics is not None:
+            self._paths["/metrics"] = lambda: Response(
+                body=metrics.exposition(), content_type=metrics.content_type
+            )
         # Read now: later there may be no file descriptor left for it.
         assets = files(__package__) / "assets"
         self._files = {
@@ -87,11 +85,6 @@ class Pages:
     def _health(self) -> Response:
         health = health_payload(self._keeper, self._polled)
         return _json(health, status=200 if health["status"] == "ok" else 503)
-
-    def _exposition(self) -> Response:
-        if self._metrics is None:
-            raise RefusedError(501, _NO_METRICS)
-        return Response(body=self._metrics.exposition(), content_type=self._metrics.content_type)
 
 
 def _json(payload: Mapping[str, Any], *, status: int = 200) -> Response:

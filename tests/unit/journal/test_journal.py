@@ -6,7 +6,6 @@ import errno
 import logging
 import os
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -340,14 +339,6 @@ def test_a_target_is_a_folder_or_a_prefix(target: str, place: object) -> None:
 def test_any_other_target_is_wrong(target: str) -> None:
     with pytest.raises(ConfigurationError, match="must be a folder, or s3://BUCKET/PREFIX"):
         open_journal(target)
-
-
-def test_without_the_library_the_setting_is_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "zstandard", None)
-    with pytest.raises(ConfigurationError, match=r"pip install 'celery-sqs-heartbeat\[journal\]'"):
-        open_journal(str(tmp_path))
 
 
 def test_every_kind_of_event_is_taken(tmp_path: Path, idle: list[Any]) -> None:

@@ -78,7 +78,7 @@ def test_every_field_is_documented(payloads: dict[str, Any]) -> None:
 def test_every_path_is_documented() -> None:
     scene = Observed()
     with pytest.raises(RefusedError) as refused:
-        Pages(scene.keeper, scene.recorder, None, "").answer(
+        Pages(scene.keeper, scene.recorder, scene.metrics, "").answer(
             Request(method="GET", path="/nothing", headers={})
         )
     known = set(re.findall(r"/\w*", refused.value.response.body.decode()))
