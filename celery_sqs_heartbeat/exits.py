@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import click
@@ -15,6 +15,32 @@ DONE = 0
 FOUND = 1
 #: It could not do what it was asked to. click ends so, too, for options that it refuses.
 REFUSED = 2
+
+#: What each status means, for all commands.
+STATUSES: Mapping[int, str] = {
+    DONE: "done; there is nothing to act on",
+    FOUND: "done; there is something to act on, or nothing to show",
+    REFUSED: "not done: an option, a path, a setting or an answer does not allow it; "
+    "one line on standard error names it and the way out",
+}
+#: When a command that ran ends with `FOUND`.
+FOUND_WHEN: Mapping[str, str] = {
+    "doctor": "there are warnings, and --strict is given",
+    "events": "the journal has no events of these days",
+    "report": "there are no events of these days",
+    "run": "the journal has no events of these days",
+    "status": "no worker answers",
+    "tune": "there are no messages yet, or --check finds settings that are worse",
+}
+#: What a command ends with `REFUSED` for, besides what it is given.
+REFUSED_WHEN: Mapping[str, str] = {"doctor": "there are errors"}
+
+
+def epilog(command: str) -> str:
+    """Return the end of a command's help: the exit statuses that are its own."""
+    own = ((FOUND, FOUND_WHEN.get(command)), (REFUSED, REFUSED_WHEN.get(command)))
+    told = " and ".join(f"with {status} when {when}" for status, when in own if when)
+    return f"Exits {told}." if told else ""
 
 
 class Refusal(click.ClickException):

@@ -15,10 +15,23 @@ def _day(
 
 
 _DAY = click.DateTime(["%Y-%m-%d"])
+_METAVAR = "YYYY-MM-DD"
 from_option = click.option(
-    "--from", "first", type=_DAY, callback=_day, help="First day of the journal, in UTC."
+    "--from",
+    "first",
+    type=_DAY,
+    callback=_day,
+    metavar=_METAVAR,
+    help="First day of the journal, in UTC; without it, the journal's first.",
 )
-to_option = click.option("--to", "last", type=_DAY, callback=_day, help="Last day of the journal.")
+to_option = click.option(
+    "--to",
+    "last",
+    type=_DAY,
+    callback=_day,
+    metavar=_METAVAR,
+    help="Last day of the journal; without it, the journal's last.",
+)
 
 
 def check_days(first: datetime.date | None, last: datetime.date | None) -> None:

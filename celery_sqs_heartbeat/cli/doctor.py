@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING
 import click
 
 from celery_sqs_heartbeat.cli.common import queues_option, split
-from celery_sqs_heartbeat.exits import DONE, FOUND, REFUSED
+from celery_sqs_heartbeat.exits import DONE, FOUND, REFUSED, epilog
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.checks.finding import Finding
 
 
-@click.command()
+@click.command(epilog=epilog("doctor"))
 @queues_option
-@click.option("-P", "--pool", help="The worker's pool, where it is started with another.")
-@click.option("-c", "--concurrency", type=int, help="The worker's concurrency, likewise.")
+@click.option(
+    "-P",
+    "--pool",
+    metavar="POOL",
+    help="The worker's pool, where its command line names another than the app.",
+)
+@click.option(
+    "-c", "--concurrency", type=int, metavar="N", help="The worker's concurrency, likewise."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON list.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when there are warnings.")
 @click.pass_context
@@ -31,7 +38,7 @@ def doctor(
 ) -> None:
     """Check what a worker will meet: settings, queues, permissions, this machine.
 
-    It changes nothing and takes no message away. Exits with 2 when there are errors.
+    It changes nothing and takes no message away.
     """
     # Not at the top: every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.examining import examine

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @queues_option
 @click.option("--producer", is_flag=True, help="For those who only send tasks.")
 @click.option("--account", metavar="ID", help="The AWS account, where SQS can't be asked.")
-@click.option("--region", help="The region, likewise.")
+@click.option("--region", metavar="NAME", help="The AWS region, where SQS can't be asked.")
 @click.pass_context
 def iam(
     context: click.Context,

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import refusing
+from celery_sqs_heartbeat.exits import epilog, refusing
 from celery_sqs_heartbeat.pipeline.options import engine_option, require_pyspark
 
 
-@click.command()
+@click.command(epilog=epilog("report"))
 @click.argument("journal", required=False)
 @click.option(
     "--out",
@@ -21,7 +21,9 @@ from celery_sqs_heartbeat.pipeline.options import engine_option, require_pyspark
     show_default=True,
     help="File to write the page to.",
 )
-@click.option("--warehouse", help="Tables that are there already, instead of a journal.")
+@click.option(
+    "--warehouse", metavar="PATH", help="Tables that are there already, instead of a journal."
+)
 @from_option
 @to_option
 @engine_option

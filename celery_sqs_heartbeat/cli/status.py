@@ -8,21 +8,22 @@ from json import dumps
 
 import click
 
-from celery_sqs_heartbeat.exits import FOUND, Refusal
+from celery_sqs_heartbeat.exits import FOUND, Refusal, epilog
 
 DEFAULT_URL = "http://127.0.0.1:9808"
 #: Between two looks, in seconds.
 WATCH_SECONDS = 1.0
 
 
-@click.command()
+@click.command(epilog=epilog("status"))
 @click.option(
     "--url",
     "urls",
     multiple=True,
     default=(DEFAULT_URL,),
     show_default=True,
-    help="A worker's status page; may be given more than once.",
+    metavar="URL",
+    help="A worker's status page.",
 )
 @click.option(
     "--token",
@@ -36,10 +37,7 @@ WATCH_SECONDS = 1.0
 def status(
     context: click.Context, urls: Sequence[str], token: str | None, watch: bool, as_json: bool
 ) -> None:
-    """Show the leases of workers that have a status page (sqs_heartbeat_status).
-
-    Exits with 1 when none of them answers.
-    """
+    """Show the leases of workers that have a status page (sqs_heartbeat_status)."""
     # Not at the top: every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.pages import ask_all, check_url
     from celery_sqs_heartbeat.escaping import escaped

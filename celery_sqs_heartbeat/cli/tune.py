@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from celery_sqs_heartbeat.exits import DONE, FOUND, NothingFound, Refusal, refusing
+from celery_sqs_heartbeat.exits import DONE, FOUND, NothingFound, Refusal, epilog, refusing
 from celery_sqs_heartbeat.pipeline.options import engine_option, progress_line, require_pyspark
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.core.lease import LeaseTerms
 
 
-@click.command()
+@click.command(epilog=epilog("tune"))
 @click.argument("source", metavar="WAREHOUSE_OR_JOURNAL")
 @click.option("--check", is_flag=True, help="Exit with 1 when the app's settings are worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print the recommendations as JSON.")

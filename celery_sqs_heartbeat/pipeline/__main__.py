@@ -7,7 +7,7 @@ import datetime
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import refusing
+from celery_sqs_heartbeat.exits import epilog, refusing
 from celery_sqs_heartbeat.pipeline.options import (
     SPARK,
     engine_option,
@@ -18,15 +18,21 @@ from celery_sqs_heartbeat.pipeline.options import (
 _PROG = "python -m celery_sqs_heartbeat.pipeline"
 
 _journal = click.option(
-    "--journal", required=True, help="Folder or URL that sqs_heartbeat_journal names."
+    "--journal",
+    required=True,
+    metavar="PATH",
+    help="Folder or URL that sqs_heartbeat_journal names.",
 )
-_warehouse = click.option("--warehouse", required=True, help="Folder or URL of the tables.")
+_warehouse = click.option(
+    "--warehouse", required=True, metavar="PATH", help="Folder or URL of the tables."
+)
 _lookback = click.option(
     "--lookback",
     type=click.IntRange(1, 30),
+    metavar="DAYS",
     default=4,
     show_default=True,
-    help="Days before and after a day that a message's other receives are looked for in.",
+    help="1 to 30: days before and after a day that a message's other receives are looked for in.",
 )
 
 
@@ -36,7 +42,7 @@ def main() -> None:
     require_pyspark()
 
 
-@main.command()
+@main.command(epilog=epilog("run"))
 @_journal
 @_warehouse
 @from_option
@@ -73,7 +79,7 @@ def run(
         click.echo(text_of(written(by.warehouse(spark, warehouse), around)))
 
 
-@main.command()
+@main.command(epilog=epilog("events"))
 @_journal
 @_warehouse
 @from_option
@@ -99,15 +105,25 @@ def events(
 @main.command()
 @_journal
 @_warehouse
-@click.option("--checkpoint", required=True, help="Folder or URL of what was done already.")
+@click.option(
+    "--checkpoint", required=True, metavar="PATH", help="Folder or URL of what was done already."
+)
 @click.option("--once", is_flag=True, help="Take in what there is, then end.")
-@click.option("--every", type=click.FloatRange(1), default=60.0, show_default=True, help="Seconds.")
+@click.option(
+    "--every",
+    type=click.FloatRange(1),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Look for new segments so often; at least 1.",
+)
 @click.option(
     "--late",
     type=click.IntRange(1, 365),
+    metavar="DAYS",
     default=30,
     show_default=True,
-    help="Days: segments closed longer than that before the newest are left to the daily job.",
+    help="1 to 365: segments closed longer than that before the newest are left to the daily job.",
 )
 @_lookback
 def stream(

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import signal
-import sys
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import click
+
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.exits import Refusal
 from celery_sqs_heartbeat.testing.faultsfile import FaultsFile
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 
@@ -30,15 +30,17 @@ class QueueArgument:
 
     @classmethod
     def parse(cls, text: str) -> QueueArgument:
-        """Return what an argument says."""
+        """Return what an argument says.
+
+        Raises:
+            click.BadParameter: It is not such an argument.
+        """
         name, *numbers = text.split(":")
         if not name or len(numbers) > 2 or not all(each.isdecimal() for each in numbers):
-            raise argparse.ArgumentTypeError(
-                f"{text!r} must be NAME[:VT[:maxReceiveCount]], as work:30:5"
-            )
+            raise click.BadParameter(f"{text!r} must be NAME[:VT[:maxReceiveCount]], as work:30:5")
         parsed = cls(name, *map(int, numbers))
         if parsed.visibility_timeout > MAX_VISIBILITY_SECONDS or parsed.max_receive_count == 0:
-            raise argparse.ArgumentTypeError(
+            raise click.BadParameter(
                 f"{text!r}: VT must be 0 to {MAX_VISIBILITY_SECONDS}, maxReceiveCount at least 1"
             )
         return parsed
@@ -57,30 +59,64 @@ class QueueArgument:
         client.create_queue(QueueName=self.name, Attributes={**attributes, **kind})
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit status."""
-    parser = _parser()
-    arguments = parser.parse_args(argv)
-    file = FaultsFile(arguments.faults) if arguments.faults else None
+def _queues(
+    context: click.Context, parameter: click.Parameter, texts: tuple[str, ...]
+) -> list[QueueArgument]:
+    del context, parameter
+    return [QueueArgument.parse(text) for text in texts]
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Port to listen on; 0 takes a free one.",
+)
+@click.option("--seed", default=0, show_default=True, help="Makes chance repeatable.")
+@click.option(
+    "--faults",
+    "faults_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE.json",
+    help="Faults, read now and whenever the file changes.",
+)
+@click.option(
+    "--queue",
+    "queues",
+    multiple=True,
+    callback=_queues,
+    metavar="NAME[:VT[:maxReceiveCount]]",
+    help="A queue to begin with; with a maxReceiveCount it gets a dead-letter queue NAME-dead.",
+)
+def main(
+    host: str, port: int, seed: int, faults_file: Path | None, queues: list[QueueArgument]
+) -> None:
+    """Serve a simulated SQS until SIGTERM or SIGINT.
+
+    GET and PUT /_faults, GET /_calls and POST /_advance read and change how it behaves.
+    """
+    file = FaultsFile(faults_file) if faults_file else None
     try:
         faults = file.read() if file else None
-        server = SimulatedServer(arguments.host, arguments.port, seed=arguments.seed, faults=faults)
     except ValueError as error:
-        parser.error(f"--faults: {error}")
+        raise click.BadParameter(str(error), param_hint="--faults") from None
+    try:
+        server = SimulatedServer(host, port, seed=seed, faults=faults)
     except OSError as error:
-        parser.error(f"--host {arguments.host} --port {arguments.port}: {error}")
-    for queue in arguments.queue:
+        raise Refusal(f"--host {host} --port {port}: {error}") from None
+    for queue in queues:
         queue.create(server.sqs)
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *ignored: asked_to_end.set())
     with server:
-        sys.stdout.write(f"{server.url}\n")
-        sys.stdout.flush()
+        click.echo(server.url)
         while not asked_to_end.wait(_LOOK_SECONDS if file else None):
             if file:
                 _read_again(file, server)
-    return 0
 
 
 def _read_again(file: FaultsFile, server: SimulatedServer) -> None:
@@ -89,31 +125,8 @@ def _read_again(file: FaultsFile, server: SimulatedServer) -> None:
         if faults := file.read():
             server.faults = faults
     except ValueError as error:
-        sys.stderr.write(f"the faults stay as they were: {error}\n")
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m celery_sqs_heartbeat.testing.server",
-        description="Serve a simulated SQS. GET and PUT /_faults, GET /_calls and "
-        "POST /_advance read and change how it behaves.",
-    )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on [%(default)s]")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one [%(default)s]")
-    parser.add_argument("--seed", type=int, default=0, help="makes chance repeatable [0]")
-    parser.add_argument(
-        "--faults", type=Path, metavar="FILE.json", help="read now and whenever it changes"
-    )
-    parser.add_argument(
-        "--queue",
-        type=QueueArgument.parse,
-        action="append",
-        default=[],
-        metavar="NAME[:VT[:maxReceiveCount]]",
-        help="a queue to begin with; with a maxReceiveCount it gets a dead-letter queue NAME-dead",
-    )
-    return parser
+        click.echo(f"the faults stay as they were: {error}", err=True)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(prog_name="python -m celery_sqs_heartbeat.testing.server")

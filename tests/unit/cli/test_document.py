@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import runpy
+
+import click
+import pytest
+from click.testing import CliRunner
+
 from celery_sqs_heartbeat.cli.checks import KINDS
-from celery_sqs_heartbeat.cli.group import sqs_heartbeat
+from celery_sqs_heartbeat.exits import FOUND_WHEN, REFUSED_WHEN
 from tests.support.markdown import ROOT
+
+MAKE = runpy.run_path(str(ROOT / "docs" / "make_commands.py"))
 
 
 def test_the_table_of_findings_is_that_of_the_code() -> None:
@@ -16,9 +24,29 @@ def test_the_table_of_findings_is_that_of_the_code() -> None:
     ]
 
 
-def test_every_option_is_in_the_document() -> None:
+def test_the_tables_of_options_and_exit_statuses_are_those_of_the_code() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    for name in ("doctor", "iam"):
-        assert f"\n## {name}\n" in text
-        for option in sqs_heartbeat.commands[name].params:
-            assert any(f"`{flag}" in text for flag in option.opts), option.opts
+    assert MAKE["with_tables"](text) == text, "run python docs/make_commands.py"
+
+
+def test_every_option_has_a_help() -> None:
+    options = [
+        option
+        for command in MAKE["commands"]().values()
+        for option in command.params
+        if isinstance(option, click.Option)
+    ]
+    assert len(options) > 20
+    assert [option.opts for option in options if not option.help] == []
+
+
+def test_exit_statuses_are_of_commands_that_exist() -> None:
+    names = {start.split()[-1] for start in MAKE["commands"]()}
+    assert {*FOUND_WHEN, *REFUSED_WHEN} <= names
+
+
+@pytest.mark.parametrize("name", sorted(FOUND_WHEN))
+def test_a_commands_help_says_when_it_ends_with_another_status(name: str) -> None:
+    (command,) = (it for start, it in MAKE["commands"]().items() if start.split()[-1] == name)
+    shown = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+    assert f"Exits with 1 when {FOUND_WHEN[name]}" in shown

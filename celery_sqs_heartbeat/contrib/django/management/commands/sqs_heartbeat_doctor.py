@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import click
 from django.core.management.base import BaseCommand  # type: ignore[import-untyped]
 
 from celery_sqs_heartbeat.cli.checks.broker import NO_APP
 from celery_sqs_heartbeat.cli.common import split
-from celery_sqs_heartbeat.cli.doctor import exit_status
+from celery_sqs_heartbeat.cli.doctor import doctor, exit_status
 from celery_sqs_heartbeat.cli.examining import examine
 from celery_sqs_heartbeat.cli.printing import print_findings
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
@@ -24,11 +25,14 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: Any) -> None:
         """Add the options of the doctor."""
-        parser.add_argument("-Q", "--queues", metavar="A,B", help="look at these queues only")
-        parser.add_argument("-P", "--pool", help="the worker's pool, where it is another")
-        parser.add_argument("-c", "--concurrency", type=int, help="the worker's concurrency")
-        parser.add_argument("--json", action="store_true", help="print a JSON list")
-        parser.add_argument("--strict", action="store_true", help="exit with 1 on warnings")
+        for option in doctor.params:
+            assert isinstance(option, click.Option)
+            own: dict[str, Any] = (
+                {"action": "store_true"} if option.is_flag else {"metavar": option.metavar}
+            )
+            if option.name == "concurrency":
+                own["type"] = int
+            parser.add_argument(*option.opts, help=option.help, **own)
 
     def handle(self, **options: Any) -> None:
         """Print the findings and exit as the doctor does."""
