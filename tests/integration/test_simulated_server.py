@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -204,7 +205,8 @@ def test_the_tests_of_the_document_pass_with_the_fixtures(tmp_path: Path) -> Non
     )
     snippets = blocks("docs/testing.md", "python")
     for number, snippet in enumerate(snippets):
-        (tmp_path / f"test_{number}.py").write_text(snippet)
+        named = re.match(r"# (\w+\.py)\n", snippet)
+        (tmp_path / (named[1] if named else f"test_{number}.py")).write_text(snippet)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-W", "error"],
         cwd=tmp_path,
@@ -212,7 +214,9 @@ def test_the_tests_of_the_document_pass_with_the_fixtures(tmp_path: Path) -> Non
         text=True,
         check=False,
     )
-    assert f"{len(snippets)} passed" in done.stdout, done.stdout
+    tests = len(re.findall(r"^def test_", "\n".join(snippets), re.MULTILINE))
+    assert tests == 5
+    assert f"{tests} passed" in done.stdout, done.stdout
 
 
 def test_the_command_of_the_document_serves(command: Any, tmp_path: Path) -> None:
