@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakSet, WeakValueDictionary
 
-from celery_sqs_heartbeat.breakage import Breakage
+from celery_sqs_heartbeat.breakage import Breakage, raise_error
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.recent import RecentKeys
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.queues import QueueDirectory
@@ -70,6 +71,8 @@ class Heartbeat:
         open_polls: Polls without an answer so far, of every channel.
         http_client: kombu's client for them, where there is an event loop.
         breakage: Finds out whether the worker is broken.
+        start_queues: Returns the names of the queues that the worker starts with.
+        refuse: Ends the worker, as its settings do not fit its queues.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
         unsettled: Gives up messages whose request has gone without settling them.
@@ -86,6 +89,8 @@ class Heartbeat:
     open_polls: WeakSet[Any] = field(default_factory=WeakSet)
     http_client: Any = None
     breakage: Breakage = field(default_factory=Breakage)
+    start_queues: Callable[[], Iterable[str]] = tuple
+    refuse: Callable[[ConfigurationError], object] = raise_error
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary
@@ -104,16 +109,32 @@ class Heartbeat:
         self.terms = QueueTerms(self.settings, self.queues, self.leases)
         self.unsettled = Unsettled(self.keeper)
 
+    def check_queues(self, urls: Mapping[str, str], config: BrokerConfig) -> None:
+        """Check the queues that a worker starts with. Blocks on SQS once per queue.
+
+        Args:
+            urls: The queues' URLs by name.
+
+        Raises:
+            ConfigurationError: The settings do not fit them; it lists the faults of all.
+        """
+        faults = []
+        for queue, queue_url in urls.items():
+            self._reach(queue, queue_url, config)
+            faults += self.terms.faults(queue, queue_url)
+        if faults:
+            raise ConfigurationError(faults)
+
     def prepare(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
         """Make a queue ready to be consumed from. Blocks on SQS once per queue.
 
         Raises:
-            ConfigurationError: The settings do not fit the visibility timeout of a queue
-                that the worker has not consumed from before.
+            ConfigurationError: The settings do not fit the queue's visibility timeout, and
+                the worker has not received anything yet.
         """
         self._names[queue_url] = queue
         rules = self.settings.for_queue(queue)
-        self.clients.use(config, queue_url, rules.terms(DEFAULT_VISIBILITY_TIMEOUT).threshold)
+        self._reach(queue, queue_url, config)
         terms = self.terms.admit(queue, queue_url)
         arn = self.queues.get(queue_url).arn
         lease_url = self._first_urls.setdefault(arn or queue_url, queue_url)
@@ -140,6 +161,10 @@ class Heartbeat:
                 self.terms.most_leases(),
             )
 
+    def _reach(self, queue: str, queue_url: str, config: BrokerConfig) -> None:
+        threshold = self.settings.for_queue(queue).terms(DEFAULT_VISIBILITY_TIMEOUT).threshold
+        self.clients.use(config, queue_url, threshold)
+
     def is_full(self) -> bool:
         """Return whether a worker without a prefetch limit holds all that it can keep extended."""
         return not self.leases and len(self.keeper) >= self.terms.most_leases()
@@ -157,6 +182,7 @@ class Heartbeat:
 
         Where the queue's own is another now, calls are made in the haste that this takes.
         """
+        self.terms.has_begun = True
         has_changed = self.terms.follow(queue, queue_url)
         timeout = self.terms.asked(queue, queue_url)
         if has_changed:

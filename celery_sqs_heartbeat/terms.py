@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from celery_sqs_heartbeat.core import policy
 from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.settings.checks import CALLS_PER_SECOND
@@ -23,37 +24,48 @@ LEAST_TIMEOUT = 1
 class QueueTerms:
     """Works out the terms of leases from the settings and from what the queues say.
 
-    A worker starts on no queue that the settings do not fit. Once it consumes from a queue it
-    goes on, whatever becomes of the queue's timeout: it keeps its leases by terms that do fit.
+    A worker does not start with a queue that the settings do not fit. Once it has begun to
+    receive, it goes on, whatever queue is added and whatever becomes of a queue's timeout: it
+    keeps its leases by terms that do fit.
 
     Args:
         leases: The most messages the worker holds at once; 0 for no bound.
 
     Attributes:
         can_stop_tasks: Whether the pool can stop a task that runs.
+        has_begun: Whether the worker has received from any queue: it is not to end any more
+            because of its settings.
     """
 
     def __init__(self, settings: Settings, queues: QueueDirectory, leases: int = 0) -> None:
         self.can_stop_tasks = False
+        self.has_begun = False
         self._settings = settings
         self._queues = queues
         self._leases = leases
         self._timeouts: dict[str, int] = {}
         self._terms: dict[tuple[str, str | None, int | None], LeaseTerms] = {}
 
+    def faults(self, queue: str, queue_url: str) -> list[str]:
+        """Return how the settings do not fit a queue that is new to the worker."""
+        attributes = self._queues.get(queue_url)
+        # One that is only assumed proves nothing against the settings: `of` has them fit it.
+        if queue in self._timeouts or not (attributes.is_known or self._is_set(queue)):
+            return []
+        return self._settings.faults_with(queue, attributes.visibility_timeout, self._leases)
+
     def admit(self, queue: str, queue_url: str) -> LeaseTerms:
         """Check a queue that is to be consumed from; return the terms of leases on it.
 
         Raises:
-            ConfigurationError: The worker is new to the queue, and the settings do not fit it.
+            ConfigurationError: The settings do not fit it, and the worker has not begun.
         """
-        attributes = self._queues.get(queue_url)
-        timeout = attributes.visibility_timeout
-        if queue not in self._timeouts:
-            # One that is only assumed proves nothing against the settings: `of` has them fit it.
-            if attributes.is_known or self._is_set(queue):
-                self._settings.check_queue(queue, timeout, self._leases)
-            self._timeouts[queue] = timeout
+        faults = self.faults(queue, queue_url)
+        if faults and not self.has_begun:
+            raise ConfigurationError(faults)
+        timeout = self._timeouts.setdefault(queue, self._queues.get(queue_url).visibility_timeout)
+        if faults:
+            self._log_misfit(f"queue {queue} was added", queue, timeout, faults)
         # After a reconnect or a failover the queue may be another one.
         self.follow(queue, queue_url)
         return self.of(queue, self.asked(queue, queue_url))
@@ -143,14 +155,17 @@ class QueueTerms:
                 terms.threshold,
             )
             return
+        event = f"the visibility timeout of queue {queue} is {timeout} s now, and was {before} s"
+        self._log_misfit(event, queue, timeout, faults)
+
+    def _log_misfit(self, event: str, queue: str, timeout: int, faults: list[str]) -> None:
+        terms = self.of(queue, max(timeout, LEAST_TIMEOUT))
         logger.warning(
-            "sqs-heartbeat: the visibility timeout of queue %s is %d s now, and was %d s, which "
-            "the settings do not fit: %s. What is received from now on is kept with a visibility "
-            "timeout of %d s, a threshold of %.3g s and a max_lease of %g s. Change the setting, "
-            "or the queue's visibility timeout: a worker that starts now will not consume from it",
-            queue,
-            timeout,
-            before,
+            "sqs-heartbeat: %s, which the settings do not fit: %s. What is received from now on "
+            "is kept with a visibility timeout of %d s, a threshold of %.3g s and a max_lease of "
+            "%g s. Change the setting, or the queue's visibility timeout: a worker that starts "
+            "with this queue now will refuse to",
+            event,
             "; ".join(faults),
             terms.visibility_timeout,
             terms.threshold,

@@ -8,6 +8,7 @@ from typing import Any
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.core.policy import implied_calls_per_second
 from celery_sqs_heartbeat.settings.address import parse_address
+from celery_sqs_heartbeat.settings.delay import call_fault
 from celery_sqs_heartbeat.settings.target import parse_target
 
 #: Batches a second that extend the leases of one queue without strain: four calls in
@@ -46,7 +47,7 @@ def _seconds(value: Any) -> str | None:
 
 def _delay(value: Any) -> str | None:
     if callable(value):
-        return None
+        return call_fault(value)
     if isinstance(value, Sequence) and not isinstance(value, str):
         if not value:
             return "must have at least one delay: the first receive's"
@@ -124,20 +125,29 @@ TASK_CHECKS = {k: v for k, v in QUEUE_CHECKS.items() if k != "ack"}
 def order_faults(scope: str, terms: LeaseTerms, interval: float | None) -> Iterator[str]:
     """Check 0 < interval < threshold < visibility timeout <= max_lease."""
     timeout, threshold = terms.visibility_timeout, terms.threshold
+    if timeout < 1:
+        yield (
+            f"{scope}: visibility_timeout={timeout} must be at least 1: what is received is "
+            "visible again at once; set sqs_heartbeat_visibility_timeout, or the queue's own"
+        )
+        return
     if threshold >= timeout:
         yield (
             f"{scope}: threshold={threshold:g} must be below visibility_timeout={timeout}: "
-            "an extension is due when less than the threshold is left"
+            "an extension is due when less than the threshold is left; lower the threshold, or "
+            "raise the visibility timeout"
         )
     if interval is not None and interval >= threshold:
         yield (
             f"{scope}: interval={interval:g} must be below threshold={threshold:g}: "
-            "the keeper would sleep through the time it has for an extension"
+            "the keeper would sleep through the time it has for an extension; lower "
+            "sqs_heartbeat_interval, or raise the threshold or the visibility timeout"
         )
     if terms.max_lease < timeout:
         yield (
             f"{scope}: max_lease={terms.max_lease:g} must be at least "
-            f"visibility_timeout={timeout}: the first receive alone lasts that long"
+            f"visibility_timeout={timeout}: the first receive alone lasts that long; raise "
+            "max_lease, or lower the visibility timeout"
         )
 
 

@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.core.lease import (
     LeaseTerms,
 )
 from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.settings.checks import load_faults, number_fault, order_faults
 
 #: Common beginning of every setting's name.
@@ -22,6 +22,10 @@ DEFAULT_INTERVAL = 1.0
 
 #: Seconds; one for each receive (the last repeats); or a function of the receive count.
 ReleaseDelay = float | Sequence[float] | Callable[[int], float]
+
+
+class UnusableDelay(SqsHeartbeatError, ValueError):
+    """What the function set as `release_delay` returned is no visibility timeout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +87,7 @@ class Rules:
         """Return the release delay after a failure, in seconds.
 
         Raises:
-            ValueError: The configured function returned no visibility timeout.
+            UnusableDelay: The configured function returned no visibility timeout.
             Exception: Whatever the configured function raised.
         """
         delay: Any = self.release_delay or 0
@@ -92,7 +96,9 @@ class Rules:
         elif isinstance(delay, Sequence):
             delay = delay[min(max(receive_count, 1), len(delay)) - 1]
         if fault := number_fault(delay):
-            raise ValueError(f"{PREFIX}release_delay({receive_count}) returned {delay!r}: {fault}")
+            raise UnusableDelay(
+                f"{PREFIX}release_delay({receive_count}) returned {delay!r}: {fault}"
+            )
         return float(delay)
 
 
@@ -153,12 +159,3 @@ class Settings:
             found = order_faults(of_task, terms, self.interval)
             faults += (fault for fault in found if fault.removeprefix(of_task) not in inherited)
         return faults
-
-    def check_queue(self, queue: str, own_timeout: int, leases: int) -> None:
-        """Refuse rules that do not fit a queue; see `faults_with`.
-
-        Raises:
-            ConfigurationError: Lists every fault.
-        """
-        if faults := self.faults_with(queue, own_timeout, leases):
-            raise ConfigurationError(faults)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+
 from celery_sqs_heartbeat.binding import Heartbeat
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.policy import lease_end, poison_delay, receives_until
 from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.settings.rules import UnusableDelay
 
 logger = get_logger(__name__)
 
@@ -14,12 +17,16 @@ def failure_delay(heartbeat: Heartbeat, lease: Lease) -> float:
     """Return the release delay after the lease's task failed, in seconds."""
     try:
         delay = heartbeat.release_delay(lease)
-    except Exception:
-        logger.exception(
+    except Exception as error:
+        logger.log(
+            logging.ERROR,
             "sqs-heartbeat: sqs_heartbeat_release_delay failed for message %s of task %s; "
-            "it is released without a delay",
+            "it is released without a delay: %s",
             lease.message_id,
             lease.task,
+            error,
+            # Only an error of the user's own function needs its place in the code.
+            exc_info=not isinstance(error, UnusableDelay),
         )
         delay = 0.0
     attributes = heartbeat.queues.get(lease.queue_url)

@@ -10,6 +10,8 @@ from typing import Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from celery_sqs_heartbeat import clock
+from celery_sqs_heartbeat.binding import Heartbeat
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.sqs.clients import TIMEOUTS, BrokerConfig
 from celery_sqs_heartbeat.transport.base import Poll
@@ -55,9 +57,19 @@ class ReceivingChannel(LeasingChannel):
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
         """Consume from a queue; its attributes are read and checked first."""
         if self._heartbeat is not None and not no_ack:
-            url = self._new_queue(queue)
-            self._heartbeat.prepare(queue, url, BrokerConfig.of_channel(self))
+            try:
+                self._prepare(self._heartbeat, queue)
+            except ConfigurationError as error:
+                self._heartbeat.refuse(error)
         return super().basic_consume(queue, no_ack, *args, **kwargs)
+
+    def _prepare(self, heartbeat: Heartbeat, queue: str) -> None:
+        config = BrokerConfig.of_channel(self)
+        if not heartbeat.terms.has_begun:
+            # All of them now: once the first one is consumed from, the event loop polls it.
+            names = heartbeat.start_queues()
+            heartbeat.check_queues({name: self._new_queue(name) for name in names}, config)
+        heartbeat.prepare(queue, self._new_queue(queue), config)
 
     def _new_poll(self, queue: str, url: str, count: int = 0) -> Poll:
         heartbeat = self._heartbeat

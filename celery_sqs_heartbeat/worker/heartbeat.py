@@ -44,7 +44,12 @@ from celery_sqs_heartbeat.worker.losses import Losses
 from celery_sqs_heartbeat.worker.operating import Operating
 from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
-from celery_sqs_heartbeat.worker.settings import WorkerConfigurationError, read_app_settings
+from celery_sqs_heartbeat.worker.settings import (
+    WorkerConfigurationError,
+    names_to_lease,
+    read_app_settings,
+    refuse_start,
+)
 
 
 class WorkerHeartbeat:
@@ -81,6 +86,8 @@ class WorkerHeartbeat:
     def start(self, parent: Any) -> None:
         """Start the keeper and have it ended with the worker."""
         self._heartbeat.hub = parent.hub
+        self._heartbeat.start_queues = partial(names_to_lease, parent.app)
+        self._heartbeat.refuse = refuse_start
         self._heartbeat.breakage.end = partial(self._end_broken, parent)
         self._operating.start(self._heartbeat, parent)
         self._heartbeat.keeper.start()

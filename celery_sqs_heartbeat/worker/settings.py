@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import Any, NoReturn
 
 import click
-from celery.exceptions import ImproperlyConfigured
+from celery.exceptions import ImproperlyConfigured, WorkerShutdown
+from celery.platforms import EX_FAILURE
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings, read_settings
+
+logger = logging.getLogger(__name__)
 
 
 class WorkerConfigurationError(ConfigurationError, ImproperlyConfigured, click.ClickException):
@@ -37,3 +41,20 @@ def read_app_settings(app: Any, leases: int) -> Settings:
         return read_settings(app.conf.get, names=names, tasks=tasks, leases=leases)
     except ConfigurationError as error:
         raise WorkerConfigurationError(error.faults) from None
+
+
+def refuse_start(error: ConfigurationError) -> NoReturn:
+    """End a worker whose settings turn out to be wrong once its queues are known.
+
+    As a shutdown: any other exception ends the worker with a traceback.
+
+    Raises:
+        WorkerShutdown: With the exit status of a `WorkerConfigurationError`.
+    """
+    logger.critical("%s", error)
+    raise WorkerShutdown(EX_FAILURE)
+
+
+def names_to_lease(app: Any) -> list[str]:
+    """Return the names of the queues that a worker starts with and whose messages are leased."""
+    return [queue.name for queue in app.amqp.queues.consume_from.values() if not queue.no_ack]

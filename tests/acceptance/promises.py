@@ -54,6 +54,8 @@ PROMISES: Mapping[str, Sequence[str]] = {
     "Nothing needs to be set": [
         "test_readme.py::test_the_settings_of_the_readme_are_taken",
         "test_settings.py::test_bad_settings_are_listed_in_one_error_and_the_worker_exits",
+        "test_settings.py::test_settings_that_do_not_fit_the_queues_own_timeouts_are_listed_in_one_"
+        "error[prefork]",
         "test_settings.py::test_the_visibility_timeout_that_is_set_goes_with_receive_and_extension",
         "test_failing_tasks.py::test_a_release_delay_can_be_set_by_receive_count",
         "test_queues.py::test_each_of_several_queues_is_kept_by_its_own_visibility_timeout",

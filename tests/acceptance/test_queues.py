@@ -81,6 +81,34 @@ def test_a_queue_added_at_run_time_is_kept_and_its_running_task_also_after_it_is
     assert scene.keys("start") == ["a", "b", "c"]
 
 
+def test_a_queue_added_to_a_running_worker_is_kept_though_the_settings_do_not_fit_it(
+    new_scene: NewScene, tmp_path: Path
+) -> None:
+    scene, added = new_scene(attributes=STEADY), new_scene()
+    break_connection = tmp_path / "break"
+    worker = scene.worker(
+        "-c",
+        "2",
+        conf={"imports": [MODULE], **OFTEN},
+        env={"PROJ_BREAK": str(break_connection)},
+    )
+    scene.proxy.wait_for("ReceiveMessage")
+    order(scene, "add_queue", added.name)
+    worker.wait_for_log(f"queue {added.name} was added, which the settings do not fit: ")
+    added.send("hold", "a")
+    scene.wait_for_notes("start", 1)
+    break_connection.touch()
+    worker.wait_for_log("lost on purpose")
+    added.send("work", "b")
+    scene.wait_for_notes("end", 1)
+    added.wait_until(lambda: extensions(added))
+    scene.let_end("a")
+    added.wait_until_empty()
+    assert scene.keys("start") == ["a", "b"]
+    assert "Traceback" not in worker.logs()
+    assert worker.logs().count("which the settings do not fit") == 1
+
+
 @pytest.mark.oldest
 def test_tasks_run_once_though_the_queues_timeout_is_lowered_below_their_run_time(
     new_scene: NewScene,

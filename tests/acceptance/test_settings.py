@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.record import CHANGE, extensions, handles, timeouts_asked
-from tests.acceptance.scene import Scene, StartWorker
+from tests.acceptance.scene import STEADY, Scene, StartWorker
 
 NewScene = Callable[..., Scene]
 #: Extended after a second, with a minute to spare.
@@ -29,7 +29,7 @@ def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: Ne
         },
         wait=False,
     )
-    assert worker.wait_for_exit() != 0
+    assert worker.wait_for_exit() == 1
     log = worker.logs()
     assert "Error: sqs-heartbeat: 3 settings are wrong:" in log
     assert "sqs_heartbeat_visibility_timeout=-1: must be 1 to 43200 seconds" in log
@@ -39,15 +39,36 @@ def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: Ne
     assert scene.proxy.calls("ReceiveMessage") == []
 
 
-def test_settings_that_do_not_fit_the_queues_own_timeout_end_the_worker(
-    new_scene: NewScene,
+@pytest.mark.parametrize("pool", ["prefork", "solo", "threads", "gevent", "eventlet"])
+def test_settings_that_do_not_fit_the_queues_own_timeouts_are_listed_in_one_error(
+    new_scene: NewScene, pool: str
 ) -> None:
-    scene = new_scene()
-    scene.send("work", "a")
-    worker = scene.worker("-c", "1", conf={"sqs_heartbeat_threshold": 5}, wait=False)
-    assert worker.wait_for_exit() != 0
-    assert "threshold=5 must be below visibility_timeout=4" in worker.logs()
+    scene, fitting, short = new_scene(attributes=STEADY), new_scene(), new_scene()
+    names = f"{fitting.name},{scene.name},{short.name}"
+    fitting.send("work", "a")
+    conf = {
+        "sqs_heartbeat_queues": {
+            scene.name: {"threshold": 30},
+            short.name: {"max_lease": 3},
+        },
+        "task_annotations": {
+            "tests.acceptance.proj.hold": {"sqs_heartbeat": {"threshold": 15}},
+        },
+    }
+    worker = scene.worker("-c", "1", "-P", pool, "-Q", names, conf=conf, wait=False)
+    assert worker.wait_for_exit() == 1
+    log = worker.logs()
+    task = "task 'tests.acceptance.proj.hold' on queue"
+    assert "sqs-heartbeat: 4 settings are wrong:" in log
+    assert f"queue '{scene.name}': threshold=30 must be below visibility_timeout=20" in log
+    assert f"queue '{short.name}': max_lease=3 must be at least visibility_timeout=4" in log
+    for queue in (fitting, short):
+        assert f"{task} '{queue.name}': threshold=15 must be below visibility_timeout=4" in log
+    assert "lower the threshold, or raise the visibility timeout" in log
+    assert "Traceback" not in log
+    assert "Unrecoverable" not in log
     assert scene.proxy.calls("ReceiveMessage") == []
+    assert fitting.counts() == (1, 0)
 
 
 def test_on_another_broker_the_flag_does_nothing_and_says_so_once(

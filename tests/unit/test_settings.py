@@ -9,6 +9,7 @@ import pytest
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings, read_settings
+from celery_sqs_heartbeat.settings.rules import UnusableDelay
 
 
 def read(tasks: dict[str, Any] | None = None, leases: int = 0, **values: Any) -> Settings:
@@ -76,8 +77,43 @@ def test_release_delay(setting: Any, count: int, expected: float) -> None:
 
 @pytest.mark.parametrize("answer", [-1, 43_201, None, "soon", True])
 def test_a_release_delay_function_must_return_a_visibility_timeout(answer: Any) -> None:
-    with pytest.raises(ValueError, match="release_delay"):
+    with pytest.raises(UnusableDelay, match="release_delay"):
         read(release_delay=lambda count: answer).for_queue("q").delay_after(1)
+
+
+async def _later(receive_count: int) -> int:
+    return receive_count
+
+
+@pytest.mark.parametrize(
+    ("function", "said"),
+    [
+        (lambda: 3, "too many positional arguments"),
+        (lambda receive_count, task: 3, "missing a required argument: 'task'"),
+        (lambda *, receive_count: 3, "too many positional arguments"),
+        (_later, "must be a plain function, not a coroutine function"),
+    ],
+)
+def test_a_release_delay_function_that_cannot_take_the_receive_count_is_one_fault(
+    function: Any, said: str
+) -> None:
+    for scope in (
+        {"release_delay": function},
+        {"queues": {"q": {"release_delay": function}}},
+        {"tasks": {"t": {"release_delay": function}}},
+    ):
+        (fault,) = faults(**scope)
+        assert f"{function!r}: " in fault
+        assert said in fault
+
+
+@pytest.mark.parametrize(
+    "function", [lambda count, extra=1: 3, lambda *counts: 3, float, max, [0, 10].__getitem__]
+)
+def test_a_release_delay_function_that_can_be_called_or_has_no_signature_is_taken(
+    function: Any,
+) -> None:
+    assert read(release_delay=function).rules.release_delay is function
 
 
 @pytest.mark.parametrize(
@@ -148,6 +184,8 @@ def test_a_fault_that_a_queue_inherits_is_told_once() -> None:
         ({"threshold": 40}, 30, 8, "queue 'q': threshold=40 must be below visibility_timeout=30"),
         ({"interval": 2}, 3, 8, "queue 'q': interval=2 must be below threshold=1"),
         ({}, 2, 100_000, "calls a second"),
+        ({}, 0, 8, "queue 'q': visibility_timeout=0 must be at least 1"),
+        ({"max_lease": 20}, 30, 8, "queue 'q': max_lease=20 must be at least visibility_timeout"),
         ({"tasks": {"t": {"threshold": 35}}}, 30, 8, "task 't' on queue 'q': threshold=35"),
     ],
 )
@@ -155,14 +193,11 @@ def test_what_depends_on_the_queues_own_timeout_is_checked_once_that_is_known(
     values: dict[str, Any], own_timeout: int, leases: int, said: str
 ) -> None:
     settings = read(**values)
-    settings.check_queue("q", 600, 8)
-    with pytest.raises(ConfigurationError) as caught:
-        settings.check_queue("q", own_timeout, leases)
-    assert said in caught.value.faults[0]
+    assert said in settings.faults_with("q", own_timeout, leases)[0]
 
 
 def test_the_longest_visibility_timeout_needs_no_max_lease() -> None:
-    read(visibility_timeout=43_200).check_queue("q", 30, 8)
+    assert read(visibility_timeout=43_200).faults_with("q", 30, 8) == []
 
 
 @pytest.mark.parametrize(

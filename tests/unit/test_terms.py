@@ -146,6 +146,20 @@ def test_a_worker_starts_on_no_queue_that_the_settings_do_not_fit() -> None:
         Terms(15, threshold=20).admit("q", URL)
 
 
+def test_a_queue_that_is_added_once_the_worker_receives_is_kept_by_terms_that_fit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    terms = Terms(15, threshold=20)
+    terms.has_begun = True
+    assert terms.admit("q", URL).threshold == 5
+    assert terms.admit("q", URL).threshold == 5
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert "queue q was added, which the settings do not fit: queue 'q': threshold=20 must be " in (
+        record.getMessage()
+    )
+
+
 def test_what_can_not_be_read_any_more_stays_as_it_was() -> None:
     terms = Terms(60)
     terms.admit("q", URL)

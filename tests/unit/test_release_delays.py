@@ -1,0 +1,46 @@
+"""What is logged of a function for the release delay that fails."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from celery_sqs_heartbeat.binding import Heartbeat
+from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.transport.delays import failure_delay
+from tests.support.leases import lease_of
+
+
+def _fail(receive_count: int) -> float:
+    raise KeyError("tenant")
+
+
+@pytest.mark.parametrize(
+    ("function", "said", "has_traceback"),
+    [
+        (lambda receive_count: "soon", "release_delay(1) returned 'soon': must be a number", False),
+        (lambda receive_count: -1, "release_delay(1) returned -1: must be 0 to 43200", False),
+        (_fail, "'tenant'", True),
+    ],
+)
+def test_only_an_error_of_the_function_itself_is_logged_with_a_traceback(
+    caplog: pytest.LogCaptureFixture,
+    function: Callable[[int], Any],
+    said: str,
+    has_traceback: bool,
+) -> None:
+    settings = read_settings({"sqs_heartbeat_release_delay": function}.get)
+    heartbeat = SimpleNamespace(
+        release_delay=lambda lease: settings.rules.delay_after(lease.receive_count),
+        queues=SimpleNamespace(get=lambda url: QueueAttributes(30, max_receive_count=5)),
+    )
+    assert failure_delay(cast("Heartbeat", heartbeat), lease_of("h")) == 0
+    (record,) = caplog.records
+    assert record.levelno == logging.ERROR
+    assert said in record.getMessage()
+    assert bool(record.exc_info) is has_traceback
