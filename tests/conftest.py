@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.support.described import share_descriptions
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer, SqsServer
+from tests.support.shell import Shell
 
 share_descriptions()
 
@@ -25,3 +27,11 @@ def proxy(sqs_server: SqsServer) -> Iterator[FaultProxy]:
     """A proxy without rules, in front of the server."""
     with FaultProxy(sqs_server.url) as running:
         yield running
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[Shell]:
+    """A shell in a folder of its own, whose jobs end with the test."""
+    shell = Shell(tmp_path)
+    yield shell
+    shell.end()

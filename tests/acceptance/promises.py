@@ -45,6 +45,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
     "pip install celery-sqs-heartbeat": [
         "test_readme.py::test_nothing_in_the_readme_goes_untested",
         "test_readme.py::test_the_package_is_installed_by_pip",
+        "test_readme.py::test_without_an_aws_account_the_readmes_lines_run_its_task",
     ],
     "celery -A proj worker --heartbeat-sqs": [
         "test_readme.py::test_the_worker_of_the_readme_runs_its_task_with_the_permissions_of_the_readme",

@@ -22,8 +22,9 @@ from tests.acceptance.scene import StartWorker
 from tests.support.clients import sqs_client
 from tests.support.markdown import ROOT, blocks, commands, languages
 from tests.support.proxy import FaultProxy
+from tests.support.shell import Shell
 from tests.support.stalls import Stall, stood_still
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 from tests.support.warm.client import run_forked
 from tests.support.workers import SAFE_ENV, ProcessWorker
 
@@ -31,6 +32,11 @@ README = "README.md"
 INSTALL = "pip install celery-sqs-heartbeat"
 PIPELINE = "pip install 'celery-sqs-heartbeat[pipeline]'"
 WORKER = "celery -A proj worker --heartbeat-sqs"
+SERVE = "python -m celery_sqs_heartbeat.testing.server --port 9324 --queue celery:30:5"
+TRY = [
+    "export CELERY_BROKER_URL=sqs://any:thing@127.0.0.1:9324",
+    'python -c "from proj import add; add.delay(2, 2)"',
+]
 LOOK = [f"celery -A proj sqs-heartbeat {command}" for command in ("doctor", "status", "iam")]
 REPORT, TUNE = (
     f"celery -A proj sqs-heartbeat {name} /var/log/proj/sqs" for name in ("report", "tune")
@@ -66,7 +72,7 @@ def start_proj(tmp_path: Path, start_worker: StartWorker, proxy: FaultProxy) -> 
 
 def test_nothing_in_the_readme_goes_untested() -> None:
     told = [command.split("  #")[0].rstrip() for command in commands(README)]
-    assert told == [INSTALL, WORKER, *LOOK, PIPELINE, REPORT, TUNE]
+    assert told == [INSTALL, WORKER, SERVE, *TRY, *LOOK, PIPELINE, REPORT, TUNE]
     assert languages(README) == {"console", "python", "json"}
     assert len(blocks(README, "python")) == 3
     assert len(blocks(README, "json")) == 1
@@ -99,6 +105,20 @@ def test_the_worker_of_the_readme_runs_its_task_with_the_permissions_of_the_read
     }
     used = {call.operation.removesuffix("Batch") for call in proxy.calls()}
     assert used <= allowed
+
+
+def test_without_an_aws_account_the_readmes_lines_run_its_task(shell: Shell) -> None:
+    (shell.folder / "proj.py").write_text(blocks(README, "python")[PROJ])
+    shell.start(SERVE.replace("9324", "0"))
+    address = re.findall(r"http://(\S+)", shell.wait_for("http://"))[0]
+    export, send = TRY
+    shell.export(export.replace("127.0.0.1:9324", address))
+    shell.run(send)
+    worker = shell.start(f"{WORKER} --concurrency 1 --loglevel INFO")
+    log = shell.wait_for("succeeded in")
+    assert "Traceback" not in log
+    worker.terminate()
+    assert worker.wait(PATIENCE) == 0
 
 
 def test_the_settings_of_the_readme_are_taken(start_proj: Start) -> None:

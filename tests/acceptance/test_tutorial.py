@@ -6,84 +6,19 @@ a slow machine changes nothing.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.support.markdown import blocks, commands
+from tests.support.shell import Shell
 from tests.support.waiting import PATIENCE, wait_until
 from tests.support.web import advance
-from tests.support.workers import SAFE_ENV
 
 TUTORIAL = "docs/tutorial.md"
 #: Longer than anybody's patience: only the test's moving of the clock ends it.
 TIMEOUT = 600
-
-
-class Shell:
-    """A reader's terminals, in one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.log = folder / "log"
-        self._jobs: list[subprocess.Popen[bytes]] = []
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        self._env = {**os.environ, **SAFE_ENV, "PATH": path}
-
-    def run(self, command: str) -> str:
-        """Run a command to its end; return what it wrote."""
-        return subprocess.run(
-            command,
-            shell=True,
-            executable="/bin/bash",
-            cwd=self.folder,
-            env=self._env,
-            check=True,
-            text=True,
-            stdout=subprocess.PIPE,
-        ).stdout
-
-    def start(self, command: str) -> subprocess.Popen[bytes]:
-        """Start what goes on, as a terminal does: in a process group of its own."""
-        with self.log.open("ab") as log:
-            job = subprocess.Popen(
-                ["bash", "-c", f"exec {command}"],
-                cwd=self.folder,
-                env=self._env,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        self._jobs.append(job)
-        return job
-
-    def wait_for(self, text: str, count: int = 1) -> str:
-        """Return the log once the text is in it so often."""
-        wait_until(lambda: self.log.read_text().count(text) >= count, tell=self.log.read_text)
-        return self.log.read_text()
-
-    def end(self) -> None:
-        """End all that still runs."""
-        for job in self._jobs:
-            with suppress(ProcessLookupError):
-                os.killpg(job.pid, signal.SIGKILL)
-            job.wait()
-
-
-@pytest.fixture
-def shell(tmp_path: Path) -> Iterator[Shell]:
-    shell = Shell(tmp_path)
-    yield shell
-    shell.end()
 
 
 def test_the_tutorial_is_true(shell: Shell) -> None:

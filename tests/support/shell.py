@@ -1,0 +1,71 @@
+"""A shell that follows a document's commands, as its reader would."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support.waiting import wait_until
+from tests.support.workers import SAFE_ENV
+
+
+class Shell:
+    """A reader's terminals, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "log"
+        self._jobs: list[subprocess.Popen[bytes]] = []
+        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        self._env = {**os.environ, **SAFE_ENV, "PATH": path}
+
+    def export(self, command: str) -> None:
+        """Set variables for the commands to come."""
+        words = shlex.split(command)
+        assert words[0] == "export", command
+        self._env.update(word.split("=", 1) for word in words[1:])
+
+    def run(self, command: str) -> str:
+        """Run a command to its end; return what it wrote."""
+        return subprocess.run(
+            command,
+            shell=True,
+            executable="/bin/bash",
+            cwd=self.folder,
+            env=self._env,
+            check=True,
+            text=True,
+            stdout=subprocess.PIPE,
+        ).stdout
+
+    def start(self, command: str) -> subprocess.Popen[bytes]:
+        """Start what goes on, as a terminal does: in a process group of its own."""
+        with self.log.open("ab") as log:
+            job = subprocess.Popen(
+                ["bash", "-c", f"exec {command}"],
+                cwd=self.folder,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        self._jobs.append(job)
+        return job
+
+    def wait_for(self, text: str, count: int = 1) -> str:
+        """Return the log once the text is in it so often."""
+        wait_until(lambda: self.log.read_text().count(text) >= count, tell=self.log.read_text)
+        return self.log.read_text()
+
+    def end(self) -> None:
+        """End all that is still running."""
+        for job in self._jobs:
+            with suppress(ProcessLookupError):
+                os.killpg(job.pid, signal.SIGKILL)
+            job.wait()
