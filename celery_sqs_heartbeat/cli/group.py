@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from celery_sqs_heartbeat.cli.doctor import doctor
+from celery_sqs_heartbeat.cli.grafana import grafana
 from celery_sqs_heartbeat.cli.iam import iam
 from celery_sqs_heartbeat.cli.report import report
 from celery_sqs_heartbeat.cli.status import status
@@ -16,5 +17,5 @@ def sqs_heartbeat() -> None:
     """Look into the SQS heartbeat."""
 
 
-for _command in (doctor, iam, report, status, tune):
+for _command in (doctor, grafana, iam, report, status, tune):
     sqs_heartbeat.add_command(_command)

@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +16,12 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from celery_sqs_heartbeat.observe.catalogue import METRICS, PREFIX
-from tests.support.markdown import ROOT
+from tests.support.markdown import ROOT, blocks
 from tests.support.observed import Observed
 from tests.unit.observe.happening import one_of_each
 
-FOLDER = ROOT / "contrib" / "grafana"
+FOLDER = ROOT / "celery_sqs_heartbeat" / "observe" / "grafana"
+CASES = Path(__file__).parent / "alerts_test.yml"
 _SELECTOR = re.compile(rf"\b({PREFIX}_\w+)(?:{{([^}}]*)}})?")
 _LABEL = re.compile(r'(\w+)(?:=~|!~|!=|=)"')
 _BY = re.compile(r"by \(([^)]*)\)")
@@ -119,7 +121,7 @@ def test_every_rule_is_named_rated_and_explained() -> None:
 
 
 def test_every_rule_has_a_case_in_which_it_fires() -> None:
-    tests = yaml.safe_load((FOLDER / "alerts_test.yml").read_text(encoding="utf-8"))["tests"]
+    tests = yaml.safe_load(CASES.read_text(encoding="utf-8"))["tests"]
     fired = {
         sample["labels"]
         for test in tests
@@ -131,12 +133,29 @@ def test_every_rule_has_a_case_in_which_it_fires() -> None:
 
 
 def test_every_rule_fires_when_it_should_and_not_before() -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
+    promtool("check", "rules", FOLDER / "alerts.yml")
+    promtool("test", "rules", CASES)
+
+
+def test_the_documented_scrape_configuration_is_one_that_prometheus_takes(tmp_path: Path) -> None:
+    (text,) = blocks("docs/metrics.md", "yaml")
+    config = yaml.safe_load(text)
+    (scrape,) = config["scrape_configs"]
+    assert config["rule_files"] == ["/etc/prometheus/sqs-heartbeat/alerts.yml"]
+    # promtool wants both files to exist.
+    (tmp_path / "token").write_text("0123456789abcdef\n")
+    config["rule_files"] = [str(FOLDER / "alerts.yml")]
+    scrape["authorization"]["credentials_file"] = str(tmp_path / "token")
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(config))
+    promtool("check", "config", tmp_path / "prometheus.yml")
+
+
+def promtool(*arguments: object) -> None:
+    program = shutil.which("promtool")
+    if program is None:
         assert not os.environ.get("CI"), "promtool is missing, and .ci/run should install it"
         pytest.skip("promtool is missing: install Debian's prometheus")
-    for command in (["check", "rules", "alerts.yml"], ["test", "rules", "alerts_test.yml"]):
-        done = subprocess.run(
-            [promtool, *command], cwd=FOLDER, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
+    done = subprocess.run(
+        [program, *map(str, arguments)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

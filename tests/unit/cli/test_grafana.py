@@ -1,0 +1,93 @@
+"""`celery sqs-heartbeat grafana`: the files it writes, and what it refuses."""
+
+from __future__ import annotations
+
+import errno
+import os
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from celery_sqs_heartbeat.cli.grafana import FILES, grafana
+from celery_sqs_heartbeat.cli.group import sqs_heartbeat
+from celery_sqs_heartbeat.exits import DONE, REFUSED
+
+SOURCE = files("celery_sqs_heartbeat.observe") / "grafana"
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(grafana, [str(each) for each in arguments])
+
+
+def assert_refused(result: Result, *words: object) -> None:
+    assert (result.exit_code, result.stdout) == (REFUSED, "")
+    (line,) = result.stderr.splitlines()
+    for word in words:
+        assert str(word) in line
+
+
+def test_it_is_one_of_the_package_s_commands() -> None:
+    assert sqs_heartbeat.commands["grafana"] is grafana
+
+
+def test_it_writes_all_files_that_the_package_has_into_a_folder_that_it_makes(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "new" / "folder"
+    result = run("--out", out)
+    assert result.exit_code == DONE, result.output
+    assert result.stdout.splitlines() == [f"Wrote {out / name}" for name in FILES]
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {
+        each.name: each.read_bytes() for each in SOURCE.iterdir()
+    }
+
+
+def test_it_writes_to_the_current_folder_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run().stdout.splitlines() == [f"Wrote {name}" for name in FILES]
+    assert sorted(os.listdir(tmp_path)) == sorted(FILES)
+
+
+def test_it_replaces_files_only_with_force(tmp_path: Path) -> None:
+    alerts = tmp_path / "alerts.yml"
+    alerts.write_text("mine")
+    assert_refused(run("--out", tmp_path), alerts, "--force")
+    assert os.listdir(tmp_path) == ["alerts.yml"]
+    assert alerts.read_text() == "mine"
+    assert run("--out", tmp_path, "--force").exit_code == DONE
+    assert alerts.read_bytes() == (SOURCE / "alerts.yml").read_bytes()
+
+
+def test_a_wrong_path_ends_in_one_line_that_names_it(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    assert_refused(run("--out", file), file, "is a file")
+    assert_refused(run("--out", file / "below"), file / "below", "Not a directory", "--out")
+    (tmp_path / "dashboard.json").mkdir()
+    dashboard = tmp_path / "dashboard.json"
+    assert_refused(run("--out", tmp_path, "--force"), dashboard, "Is a directory", "--out")
+
+
+def test_a_full_disk_ends_in_one_line_that_names_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, _: bytes) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", write)
+    result = run("--out", tmp_path)
+    assert_refused(result, tmp_path / "dashboard.json", "No space left on device")
+
+
+def test_a_folder_that_may_not_be_made_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mkdir(path: Path, **_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(Path, "mkdir", mkdir)
+    assert_refused(run("--out", tmp_path / "new"), tmp_path / "new", "Permission denied")
