@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -18,9 +19,23 @@ from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS
 from celery_sqs_heartbeat.settings import PREFIX, Settings
 from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
 from celery_sqs_heartbeat.settings.reference import REFERENCE
-from tests.support.markdown import ROOT, blocks
+from tests.support.browser import chromium, complaints, require_chromium
+from tests.support.markdown import ROOT, blocks, typed
+from tests.support.waiting import wait_until
 
 DOCS = ROOT / "docs"
+WITH_COMMANDS = sorted(page for page in DOCS.rglob("*.md") if "```console\n" in page.read_text())
+DOCUMENTS = [
+    *(str(page.relative_to(ROOT)) for page in WITH_COMMANDS),
+    "README.md",
+    "CONTRIBUTING.md",
+    "example_project/README.md",
+]
+BUTTON = "button[data-clipboard-target]"
+#: What keeps its terminal until it is stopped.
+GOES_ON = re.compile(
+    r"celery .*\bworker\b|runserver|flask .*\brun\b|testing\.server|--watch|pipeline stream"
+)
 
 
 class Page(HTMLParser):
@@ -85,6 +100,43 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
     for path in site.rglob("*.html"):
         elsewhere = [url for url in Page(path).loaded if urlsplit(url).netloc]
         assert elsewhere == [], path
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Any]:
+    require_chromium()
+    with chromium(tmp_path / "profile") as driver:
+        yield driver
+
+
+def test_the_copy_button_takes_commands_without_prompts_and_output(
+    site: Path, browser: Any
+) -> None:
+    # Not at the top: the oldest environment has no selenium.
+    from selenium.webdriver import ActionChains
+
+    for page in WITH_COMMANDS:
+        browser.get((site / page.relative_to(DOCS)).with_suffix(".html").as_uri())
+        browser.execute_script(
+            "addEventListener('copy', () => { window.copied = document.activeElement.value })"
+        )
+        expected = [typed(block) for block in blocks(str(page.relative_to(ROOT)), "console")]
+        copied = []
+        for block in browser.find_elements("css selector", ".language-console"):
+            browser.execute_script("arguments[0].scrollIntoView({block: 'center'})", block)
+            wait_until(lambda block=block: block.find_elements("css selector", BUTTON))
+            ActionChains(browser).move_to_element(block).perform()
+            block.find_element("css selector", BUTTON).click()
+            copied.append(browser.execute_script("return window.copied"))
+        assert copied == expected, page
+        assert complaints(browser) == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_no_block_has_a_command_after_one_that_keeps_the_terminal(document: str) -> None:
+    for block in blocks(document, "console"):
+        *before, _ = typed(block).replace("\\\n", "").splitlines()
+        assert [line for line in before if GOES_ON.search(line)] == []
 
 
 @pytest.mark.parametrize("document", ["README.md", "CHANGELOG.md", "example_project/README.md"])

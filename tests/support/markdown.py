@@ -20,6 +20,15 @@ def commands(document: str) -> list[str]:
     return [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
 
 
+def typed(block: str) -> str:
+    """Return what a reader types of a console block: no prompts, no output."""
+    lines: list[str] = []
+    for line in block.splitlines():
+        if line.startswith("$ ") or (lines and lines[-1].endswith("\\")):
+            lines.append(line.removeprefix("$ "))
+    return "\n".join(lines)
+
+
 def languages(document: str) -> set[str]:
     """Return the languages of all fenced code blocks."""
     text = (ROOT / document).read_text(encoding="utf-8")
