@@ -139,7 +139,9 @@ def test_no_block_has_a_command_after_one_that_keeps_the_terminal(document: str)
         assert [line for line in before if GOES_ON.search(line)] == []
 
 
-@pytest.mark.parametrize("document", ["README.md", "CHANGELOG.md", "example_project/README.md"])
+@pytest.mark.parametrize(
+    "document", ["README.md", "CHANGELOG.md", "SECURITY.md", "example_project/README.md"]
+)
 def test_the_links_of_documents_outside_the_site_lead_somewhere(document: str) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     for link in re.findall(r"\]\(([^)\s]+)\)", text):

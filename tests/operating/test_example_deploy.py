@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import threading
+import venv
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -68,13 +69,21 @@ def test_all_start_the_same_worker_and_end_it_the_same_way(
 def test_the_image_has_all_that_it_copies_and_does_not_run_as_root(
     dockerfile: dict[str, str],
 ) -> None:
-    copied = re.findall(r"^COPY (\S+) ", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
-    assert all((FOLDER / name).exists() for name in copied)
-    packages = {path.parent.name for path in FOLDER.glob("*/__init__.py")}
-    assert packages <= set(copied)
+    lines = re.findall(r"^COPY (.+) \S+$", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    copied = {name for line in lines for name in line.split()}
+    assert all((ROOT / name).exists() for name in copied)
+    packages = {str(path.parent.relative_to(ROOT)) for path in FOLDER.glob("*/__init__.py")}
+    assert {*packages, *read_by_the_build()} <= copied
     assert dockerfile["USER"] == "10001"
     for name in ("worker.yaml", "site.yaml"):
         assert pod(name)["securityContext"]["runAsUser"] == 10001
+
+
+def read_by_the_build() -> set[str]:
+    """Return what `pip install .` reads in the root of a clone."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    named = re.findall(r'^(?:readme|license-files|packages) = \[?"([^"]+)"', text, re.MULTILINE)
+    return {"pyproject.toml", *named}
 
 
 @pytest.mark.parametrize("name", ["worker.yaml", "site.yaml"])
@@ -157,10 +166,42 @@ def test_a_worker_is_allowed_what_the_readme_says_and_a_site_less() -> None:
 
 
 def test_the_example_is_tested_with_what_it_asks_for() -> None:
-    asked = (FOLDER / "requirements.txt").read_text().splitlines()
+    lines = (FOLDER / "requirements.txt").read_text().splitlines()
+    comments = [line for line in lines if line.startswith("# ")]
     text = (ROOT / "pyproject.toml").read_text()
     (group,) = re.findall(r"^example = \[\n(.*?)^\]", text, re.MULTILINE | re.DOTALL)
-    assert {"celery-sqs-heartbeat", *re.findall(r'"(.+)"', group)} == set(asked)
+    # pip takes the dot for the folder that it runs in: the root of the clone.
+    assert {".", *re.findall(r'"(.+)"', group)} == set(lines) - set(comments)
+    assert readme_command("pip install -r example_project/requirements.txt")
+    assert "pip install -r example_project/requirements.txt" in comments[0]
+
+
+@pytest.mark.thorough
+def test_the_requirements_install_from_the_root_of_a_clone(tmp_path: Path) -> None:
+    venv.create(tmp_path, with_pip=True)
+    python = tmp_path / "bin" / "python"
+    command = readme_command("pip install -r example_project/requirements.txt")
+    done = subprocess.run(
+        [python, "-m", *command, "--no-deps", "--no-compile", "--quiet"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    code = """
+from importlib import metadata, resources
+folder = resources.files("celery_sqs_heartbeat.observe") / "grafana"
+print(*sorted(path.name for path in folder.iterdir()))
+print(*metadata.metadata("celery-sqs-heartbeat").get_all("Project-URL"), sep="\\n")
+"""
+    shown = subprocess.run(
+        [python, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert shown.returncode == 0, shown.stderr
+    files, *urls = shown.stdout.splitlines()
+    assert files == "alerts.yml dashboard.json"
+    assert "Repository" in {url.partition(",")[0] for url in urls}
 
 
 def test_the_sites_server_takes_its_arguments() -> None:
