@@ -7,6 +7,7 @@ SAIL_VENV ?= .venv-sail
 PEERS_VENV ?= .venv-peers
 HOURS ?= 1000
 FLEET ?= build/fleet
+DIST ?= build/dist
 # Some machines forbid caches of bytecode. Here each of hundreds of processes would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
@@ -33,7 +34,7 @@ SPREAD := --dist worksteal --numprocesses
 RUN = $(BIN)/python -m tests.running run $@
 REPORT = --junitxml build/costs/$@.xml
 
-.PHONY: help demo fleet test $(GROUPS) test-all $(MORE_GROUPS) test-quick test-deep lint docs soak simulate benchmark clean
+.PHONY: help demo fleet test $(GROUPS) test-all $(MORE_GROUPS) test-quick test-deep lint docs dist soak simulate benchmark clean
 
 help:  ## Show this
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
@@ -142,6 +143,10 @@ test-peers: $(PEERS_VENV)/test.stamp  ## Run Celery's and kombu's own tests with
 docs: $(VENV)/test.stamp  ## Build the documents as a site, in build/docs
 	$(BIN)/mkdocs build --strict --quiet
 
+dist: $(VENV)/test.stamp  ## Build the wheel and the sdist in DIST, and check them
+	$(BIN)/python -m build --no-isolation --outdir $(DIST) .
+	$(BIN)/twine check --strict $(DIST)/*
+
 soak: $(VENV)/test.stamp  ## Harm real workers for SOAK_SECONDS (60) and account for every message
 	$(PYTEST) $(SOAK)
 
@@ -155,4 +160,4 @@ benchmark: $(VENV)/test.stamp  ## Compare throughput with a stock worker, side b
 	$(BIN)/python -m benchmarks.throughput
 
 clean:  ## Remove what the other targets made
-	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV) .venv-3.* build/costs build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV) .venv-3.* build/costs build/dist build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -17,11 +17,12 @@ from tests.support.workers import SAFE_ENV
 class Shell:
     """A reader's terminals, in one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: Path = Path(sys.executable).parent) -> None:
+        """Begin in a folder, with the programs of a virtual environment."""
         self.folder = folder
         self.log = folder / "log"
         self._jobs: list[subprocess.Popen[bytes]] = []
-        path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         self._env = {**os.environ, **SAFE_ENV, "PATH": path}
 
     def export(self, command: str) -> None:
@@ -62,6 +63,13 @@ class Shell:
         """Return the log once the text is in it so often."""
         wait_until(lambda: self.log.read_text().count(text) >= count, tell=self.log.read_text)
         return self.log.read_text()
+
+    def interrupt(self) -> None:
+        """End all that is still running as the reader would, the last first, and wait for it."""
+        while self._jobs:
+            job = self._jobs.pop()
+            job.terminate()
+            job.wait()
 
     def end(self) -> None:
         """End all that is still running."""
