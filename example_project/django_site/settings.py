@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+# Nothing that imports tasks: they would read settings that are not there yet.
 from studio import broker
 
 DEBUG = os.environ.get("DJANGO_DEBUG") == "1"
@@ -23,13 +24,14 @@ WSGI_APPLICATION = "django_site.wsgi.application"
 TEMPLATES = [
     {
         "BACKEND": "django.template.backends.django.DjangoTemplates",
-        "DIRS": [Path(__file__).parent / "templates"],
+        "DIRS": [Path(__file__).parents[1] / "studio" / "templates"],
         "OPTIONS": {"context_processors": ["django.template.context_processors.request"]},
     }
 ]
 DATABASES: dict[str, dict[str, str]] = {}
 STATIC_URL = "static/"
 USE_TZ = True
+TIME_ZONE = "UTC"  # of log lines; the page shows times in the reader's own zone
 
 CELERY_BROKER_URL = broker.URL
 CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options()

@@ -9,34 +9,48 @@ from django.http import (
     Http404,
     HttpRequest,
     HttpResponse,
-    HttpResponseBadRequest,
     HttpResponseRedirect,
 )
 from django.shortcuts import render
 from django.views.decorators.http import require_POST, require_safe
 
-from studio import jobs, orders
+from studio import jobs, orders, pages
 
 
 @require_safe
 def index(request: HttpRequest) -> HttpResponse:
-    """Show the form and all jobs."""
-    return render(request, "jobs.html", {"jobs": jobs.newest_first(), "kinds": list(orders.TASKS)})
+    """Show the form and the jobs."""
+    return render(request, "jobs.html", pages.index(request.GET.get("page")))
+
+
+@require_safe
+def table(request: HttpRequest) -> HttpResponse:
+    """Show the jobs alone, for the page to refresh itself."""
+    return render(request, "table.html", pages.table(request.GET.get("page")))
 
 
 @require_POST
 def create(request: HttpRequest) -> HttpResponse:
     """Take an order."""
+    kind, size = request.POST.get("kind", ""), request.POST.get("size", "")
     upload = request.FILES.get("upload")
+    content = upload.read(orders.MAX_UPLOAD_BYTES + 1) if upload else b""
     try:
-        job = orders.place(
-            request.POST.get("kind", ""),
-            request.POST.get("size", ""),
-            upload.read(orders.MAX_UPLOAD_BYTES + 1) if upload else b"",
-        )
+        job = orders.place(kind, size, content)
     except ValueError as error:
-        return HttpResponseBadRequest(str(error), content_type="text/plain")
+        terms = pages.index(error=str(error), kind=kind, size=size)
+        return render(request, "jobs.html", terms, status=400)
     return HttpResponseRedirect(f"/#{job.id}")
+
+
+@require_safe
+def job(request: HttpRequest, job_id: uuid.UUID) -> HttpResponse:
+    """Show all that a job made."""
+    try:
+        terms = pages.job(str(job_id), request.GET.get("page"))
+    except KeyError:
+        raise Http404 from None
+    return render(request, "job.html", terms)
 
 
 @require_safe

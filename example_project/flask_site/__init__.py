@@ -28,6 +28,6 @@ def create_app() -> Flask:
             "sqs_heartbeat_status": os.environ.get("STUDIO_STATUS"),  # HOST:PORT of a status page
         },
     )
-    app.register_blueprint(views.pages)
+    app.register_blueprint(views.site)
     celery_init_app(app)
     return app

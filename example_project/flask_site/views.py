@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
 
 from flask import Blueprint, Response, abort, redirect, render_template, request, send_file
 from werkzeug.wrappers import Response as AnyResponse
 
-from studio import jobs, orders
+from studio import jobs, orders, pages
 
-pages = Blueprint("pages", __name__)
+site = Blueprint("site", __name__, template_folder=Path(pages.__file__).parent / "templates")
 
 
-@pages.get("/")
+@site.get("/")
 def index() -> str:
-    """Show the form and all jobs."""
-    return render_template("jobs.html", jobs=jobs.newest_first(), kinds=list(orders.TASKS))
+    """Show the form and the jobs."""
+    return render_template("jobs.html", **pages.index(request.args.get("page")))
 
 
-@pages.post("/jobs")
+@site.get("/table")
+def table() -> str:
+    """Show the jobs alone, for the page to refresh itself."""
+    return render_template("table.html", **pages.table(request.args.get("page")))
+
+
+@site.post("/jobs")
 def create() -> AnyResponse:
     """Take an order."""
+    kind, size = request.form.get("kind", ""), request.form.get("size", "")
     upload = request.files.get("upload")
+    content = upload.read(orders.MAX_UPLOAD_BYTES + 1) if upload else b""
     try:
-        job = orders.place(
-            request.form.get("kind", ""),
-            request.form.get("size", ""),
-            upload.read(orders.MAX_UPLOAD_BYTES + 1) if upload else b"",
-        )
+        job = orders.place(kind, size, content)
     except ValueError as error:
-        return Response(str(error), status=400, content_type="text/plain")
+        terms = pages.index(error=str(error), kind=kind, size=size)
+        return Response(render_template("jobs.html", **terms), status=400)
     return redirect(f"/#{job.id}")
 
 
-@pages.get("/jobs/<uuid:job_id>/<name>")
+@site.get("/jobs/<uuid:job_id>")
+def job(job_id: uuid.UUID) -> str:
+    """Show all that a job made."""
+    try:
+        terms = pages.job(str(job_id), request.args.get("page"))
+    except KeyError:
+        abort(404)
+    return render_template("job.html", **terms)
+
+
+@site.get("/jobs/<uuid:job_id>/<name>")
 def download(job_id: uuid.UUID, name: str) -> Response:
     """Send a file that a job made."""
     try:

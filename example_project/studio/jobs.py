@@ -13,9 +13,13 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
+
+from studio import tries
+from studio.tries import Try
 
 ROOT = Path(os.environ.get("STUDIO_FOLDER", "outputs")).absolute()
 
@@ -46,10 +50,14 @@ class Job:
         return self.folder / "upload"
 
     @property
-    def tries(self) -> list[str]:
-        """One line for each time that a worker began it."""
-        path = self.folder / "tries"
-        return path.read_text().splitlines() if path.exists() else []
+    def ordered(self) -> str:
+        """When it was ordered, as ISO 8601 in UTC."""
+        return f"{datetime.fromtimestamp(self.ordered_at, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+    @property
+    def tries(self) -> list[Try]:
+        """Each time that a worker began it, the first one first."""
+        return tries.of(self.folder / "tries")
 
     @property
     def files(self) -> list[str]:
@@ -59,15 +67,25 @@ class Job:
 
     @property
     def state(self) -> str:
-        """`waiting`, `started` or `done`."""
+        """`waiting`, `started`, `done`, `retrying` or `failed`.
+
+        After its last try SQS moves its message to the dead-letter queue: then it has failed,
+        whether its task raised an error or its worker was killed.
+        """
         if self.files:
             return "done"
-        return "started" if self.tries else "waiting"
+        begun = self.tries
+        if not begun:
+            return "waiting"
+        if any(each.is_running for each in begun):
+            return "started"
+        return "failed" if begun[-1].is_last else "retrying"
 
-    def note_try(self, text: str) -> None:
-        """Write down that a worker begins it."""
-        with (self.folder / "tries").open("a") as tries:
-            tries.write(text + "\n")
+    def trying(
+        self, receive_count: int | None, max_receives: int | None
+    ) -> AbstractContextManager[None]:
+        """Keep for the page that a worker is at it, while the block runs."""
+        return tries.noted(self.folder / "tries", receive_count, max_receives)
 
     @contextmanager
     def draft(self) -> Iterator[Path]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from celery import shared_task
 from celery_sqs_heartbeat import current_lease
 
-from studio import jobs, pictures, report, totals
+from studio import broker, jobs, pictures, report, totals
 
 
 @shared_task
@@ -37,8 +37,8 @@ def csv_totals(job_id: str) -> None:
 def _result(job_id: str) -> Iterator[tuple[jobs.Job, Path]]:
     """Lend a job and a folder for what it makes."""
     job = jobs.get(job_id)
-    job.note_try(f"receive {current_lease.receive_count}" if current_lease else "no lease")
-    with job.draft() as folder:
+    receive_count = current_lease.receive_count if current_lease else None
+    with job.trying(receive_count, broker.max_receives()), job.draft() as folder:
         yield job, folder
         if current_lease:
             # Another worker may have the message by now. Then this try shows nothing.

@@ -15,7 +15,7 @@ def add_up(source: Path, target: Path) -> None:
         source: A CSV file with the columns `region` and `amount`.
 
     Raises:
-        ValueError: A line has no region, or no amount that is a number.
+        ValueError: There is no order, or a line has no region, or no amount that is a number.
     """
     amounts: dict[str, list[Decimal]] = defaultdict(list)
     with source.open(newline="", encoding="utf-8") as lines:
@@ -24,7 +24,9 @@ def add_up(source: Path, target: Path) -> None:
             try:
                 amounts[row["region"]].append(Decimal(row["amount"]))
             except (KeyError, TypeError, InvalidOperation):
-                raise ValueError(f"line {reader.line_num} is no order: {row}") from None
+                raise ValueError(f"line {reader.line_num} is not an order: {row}") from None
+    if not amounts:
+        raise ValueError("the file has no orders: it needs lines with region and amount")
     with target.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out)
         writer.writerow(["region", "orders", "amount"])

@@ -19,6 +19,7 @@ import pytest
 import requests
 
 from tests.acceptance.scene import StartWorker
+from tests.support.browser import chromium, complaints, require_chromium
 from tests.support.clients import sqs_client
 from tests.support.example import FOLDER, allowed, probe, readme_command
 from tests.support.process import ProcessContainer
@@ -69,14 +70,14 @@ class Site:
     """A browser on one of the sites."""
 
     def __init__(self, url: str) -> None:
-        self._url = url
+        self.url = url
         self._session = direct_session()
 
     def post(self, kind: str, size: object, upload: bytes | None = None) -> requests.Response:
         """Send the form as a browser does, with Django's token where the page has one."""
         token = re.findall(r'name="(csrfmiddlewaretoken)" value="(\w+)"', self.page())
         return self._session.post(
-            f"{self._url}/jobs",
+            f"{self.url}/jobs",
             data={**dict(token), "kind": kind, "size": str(size)},
             files={"upload": ("orders.csv", upload)} if upload else None,
             timeout=PATIENCE,
@@ -90,7 +91,7 @@ class Site:
 
     def page(self) -> str:
         """Return the list of jobs."""
-        answer = self._session.get(self._url, timeout=PATIENCE)
+        answer = self._session.get(self.url, timeout=PATIENCE)
         assert answer.status_code == 200, answer.text
         return answer.text
 
@@ -108,7 +109,7 @@ class Site:
 
     def get(self, path: str) -> requests.Response:
         """Return the answer for a path."""
-        return self._session.get(self._url + path, timeout=PATIENCE)
+        return self._session.get(self.url + path, timeout=PATIENCE)
 
     def close(self) -> None:
         """Close its connections."""
@@ -206,6 +207,7 @@ def test_what_is_ordered_on_a_site_is_made_by_its_worker(
         pictures = site.order("thumbnails", 2)
         report = site.order("pdf_report", 4)
         are_pictures(site.files(pictures))
+        lists_all_that_it_made(site, pictures)
         has_pages(site.files(report), 4)
         are_totals(site.files(totals))
         for job in (pictures, report, totals):
@@ -223,16 +225,26 @@ def refuses_what_it_does_not_make(site: Site) -> None:
         (("sculptures", 1), "kind must be one of thumbnails, pdf_report, csv_totals"),
         (("thumbnails", 501), "size must be 1 to 500"),
         (("thumbnails", "many"), "size must be 1 to 500"),
+        (("csv_totals", 1), "csv_totals needs a CSV file with the columns region and amount"),
+        (("csv_totals", 1, b""), "csv_totals needs a CSV file with the columns region and amount"),
         (("csv_totals", 1, b"x" * 10_000_001), "upload must have at most 10000000 bytes"),
     ]:
         answer = site.post(*order)
-        assert (answer.status_code, answer.text) == (400, told)
+        assert answer.status_code == 400
+        assert f'role="alert">{told}<' in answer.text
 
 
 def shows_no_other_files(site: Site, job: str) -> None:
     for path in (job, "0" * 36, "../settings.py"):
         for name in ("upload", "order.json", "..%2forder.json"):
             assert site.get(f"/jobs/{path}/{name}").status_code == 404
+
+
+def lists_all_that_it_made(site: Site, job: str) -> None:
+    answer = site.get(f"/jobs/{job}")
+    assert answer.status_code == 200
+    assert answer.text.count(f'href="/jobs/{job}/') == 4
+    assert site.get("/jobs/00000000-0000-0000-0000-000000000000").status_code == 404
 
 
 def are_pictures(made: dict[str, bytes]) -> None:
@@ -284,9 +296,32 @@ def test_a_job_that_always_fails_becomes_a_dead_letter_and_shows_nothing(
                 advance(queue.server_url, release.left())
         wait_until(lambda: queue.count("studio-dead") == 1)
     assert queue.count() == 0
-    row = site.wait_until(job, "started")
+    row = site.wait_until(job, "failed")
     assert tries(row) == [f"receive {count}" for count in range(1, 6)]
+    assert row.count("is not an order") == 5
     assert "href" not in row
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_the_page_refreshes_its_table_and_leaves_the_form_alone(
+    kind: str, start_site: StartSite, tmp_path: Path
+) -> None:
+    require_chromium()
+    site = start_site(kind)
+    with chromium(tmp_path / "profile") as browser:
+        browser.execute_cdp_cmd("Emulation.setTimezoneOverride", {"timezoneId": "Asia/Tokyo"})
+        browser.get(site.url)
+        size = browser.find_element("name", "size")
+        size.clear()
+        size.send_keys("77")
+        job = site.order("thumbnails", 2)
+        wait_until(lambda: browser.find_elements("id", job))
+        assert size.get_attribute("value") == "77"
+        ordered = browser.find_element("css selector", "time")
+        shown, sent = ordered.text, ordered.get_attribute("title")
+        in_zone = "return new Date(arguments[0]).toLocaleString([], {timeZone: 'Asia/Tokyo'})"
+        assert shown == browser.execute_script(in_zone, sent)
+        assert complaints(browser) == []
 
 
 def through(proxy: FaultProxy) -> dict[str, str]:

@@ -1,0 +1,106 @@
+"""What both sites show: the values for the templates, which Django's and Jinja's engines share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from studio import jobs, orders
+
+#: How many jobs, or files of a job, are on one page.
+PAGE_LENGTH = 50
+#: How many files of a job are in the list of jobs.
+FEW = 4
+#: Between two looks at the list of jobs.
+REFRESH_SECONDS = 5
+HINTS = {
+    "retrying": "SQS hands it out again when its delay or timeout is over",
+    "failed": "its message goes to the dead-letter queue",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A part of something long. Pages count from 1; 0 stands for none."""
+
+    items: Sequence[Any]
+    number: int
+    count: int
+
+    @classmethod
+    def of(cls, everything: Sequence[Any], asked: str | None) -> Page:
+        """Return the page that a request asks for, or the nearest one."""
+        count = max(1, -(-len(everything) // PAGE_LENGTH))
+        number = int(asked) if asked and asked.isdecimal() and len(asked) < 9 else 1
+        number = min(max(number, 1), count)
+        return cls(everything[(number - 1) * PAGE_LENGTH :][:PAGE_LENGTH], number, count)
+
+    @property
+    def previous(self) -> int:
+        """The page before."""
+        return self.number - 1
+
+    @property
+    def next(self) -> int:
+        """The page after."""
+        return self.number + 1 if self.number < self.count else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A job in the list."""
+
+    job: jobs.Job
+
+    @property
+    def title(self) -> str:
+        """What was ordered."""
+        job = self.job
+        return job.kind if job.kind in orders.WITH_UPLOAD else f"{job.kind}, {job.size}"
+
+    @property
+    def hint(self) -> str:
+        """What its state means, where that needs a word."""
+        return HINTS.get(self.job.state, "")
+
+    @property
+    def files(self) -> list[str]:
+        """The first of what it made."""
+        return self.job.files[:FEW]
+
+    @property
+    def more(self) -> int:
+        """How many files those are not."""
+        return max(0, len(self.job.files) - FEW)
+
+
+def table(asked: str | None) -> dict[str, Any]:
+    """Return what table.html shows."""
+    page = Page.of(jobs.newest_first(), asked)
+    return {"page": Page([Row(job) for job in page.items], page.number, page.count)}
+
+
+def index(
+    asked: str | None = None, *, error: str = "", kind: str = "", size: str = ""
+) -> dict[str, Any]:
+    """Return what jobs.html shows: the form, with what was wrong about it, and the jobs."""
+    return {
+        **table(asked),
+        "error": error,
+        "kind": kind,
+        "size": size or "10",
+        "kinds": list(orders.TASKS),
+        "max_size": orders.MAX_SIZE,
+        "refresh_seconds": REFRESH_SECONDS,
+    }
+
+
+def job(job_id: str, asked: str | None) -> dict[str, Any]:
+    """Return what job.html shows: all that a job made.
+
+    Raises:
+        KeyError: There is no such job.
+    """
+    found = jobs.get(job_id)
+    return {"row": Row(found), "page": Page.of(found.files, asked)}

@@ -1,0 +1,90 @@
+"""Tries: what is known of each time that a worker began a job.
+
+A try is a file, which its worker keeps locked. The system ends the lock with the process, even
+one that is killed; so a try that has neither ended nor a lock was cut short.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Try:
+    """One try of a job.
+
+    Attributes:
+        receive_count: How often SQS had delivered the message by then; None without a lease.
+        max_receives: After how many receives SQS moves it to the dead-letter queue; None if
+            that is not known.
+        fault: Why it failed, once it has.
+        is_running: Whether a worker is at it.
+    """
+
+    receive_count: int | None
+    max_receives: int | None
+    fault: str
+    is_running: bool
+
+    @property
+    def is_last(self) -> bool:
+        """Whether SQS gives the message to no worker after it."""
+        known = self.receive_count is not None and self.max_receives is not None
+        return known and self.receive_count >= self.max_receives
+
+    @property
+    def text(self) -> str:
+        """What the page shows of it; one that ended well says no more than its receive."""
+        begun = "no lease" if self.receive_count is None else f"receive {self.receive_count}"
+        return f"{begun}: {self.fault}" if self.fault else begun
+
+
+@contextmanager
+def noted(folder: Path, receive_count: int | None, max_receives: int | None) -> Iterator[None]:
+    """Keep a try in a folder while the block runs, and how it ended."""
+    folder.mkdir(exist_ok=True)
+    # In the order of their names; another worker may begin at the same time.
+    path = folder / f"{time.time_ns():020}-{os.getpid()}.json"
+    terms = {"receive_count": receive_count, "max_receives": max_receives}
+    draft = path.with_suffix(".draft")
+    with draft.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        json.dump(terms, file)
+        file.flush()
+        draft.rename(path)  # It has its lock before anyone can see it.
+        try:
+            yield
+        except BaseException as error:
+            path.with_suffix(".fault").write_text(str(error) or type(error).__name__)
+            raise
+        path.with_suffix(".fault").write_text("")
+
+
+def of(folder: Path) -> list[Try]:
+    """Return the tries in a folder, the first one first."""
+    return [_read(path) for path in sorted(folder.glob("*.json"))]
+
+
+def _read(path: Path) -> Try:
+    # Before the fault, which is there when the lock goes.
+    is_running = _is_locked(path)
+    end = path.with_suffix(".fault")
+    fault = "" if is_running else end.read_text() if end.exists() else "cut short"
+    return Try(**json.loads(path.read_text()), fault=fault, is_running=is_running)
+
+
+def _is_locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            # Shared, so that no two pages take each other for a worker.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
