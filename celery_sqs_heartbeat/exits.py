@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 
@@ -25,6 +27,7 @@ STATUSES: Mapping[int, str] = {
 }
 #: When a command that ran ends with `FOUND`.
 FOUND_WHEN: Mapping[str, str] = {
+    "celery_sqs_heartbeat.journal": "the journal has no such lines",
     "doctor": "there are warnings, and --strict is given",
     "events": "the journal has no events of these days",
     "report": "there are no events of these days",
@@ -62,3 +65,18 @@ def refusing() -> Iterator[None]:
         yield
     except SqsHeartbeatError as error:
         raise Refusal(str(error)) from None
+
+
+@contextmanager
+def printing() -> Iterator[None]:
+    """End the command with one line where its output can't be written, as on a full disk."""
+    try:
+        yield
+    except BrokenPipeError:
+        # click ends quietly where the reader of a pipe has gone.
+        raise
+    except OSError as error:
+        with suppress(OSError):
+            # Python tries once more when it ends, and would report that, too.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise Refusal(f"the output can't be written: {error.strerror}") from None

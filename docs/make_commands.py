@@ -83,8 +83,11 @@ def _row(option: click.Option, context: click.Context) -> str:
 
 
 def _metavar(option: click.Option, context: click.Context) -> str:
+    metavar = option.make_metavar(context)
+    if metavar.startswith("["):
+        metavar = metavar[1:-1]
     # A bar in a table ends the cell.
-    return option.make_metavar(context).strip("[]").replace("|", "\\|")
+    return metavar.replace("|", "\\|")
 
 
 def _statuses() -> str:

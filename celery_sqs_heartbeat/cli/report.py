@@ -8,42 +8,53 @@ from pathlib import Path
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import epilog, refusing
-from celery_sqs_heartbeat.pipeline.options import engine_option, require_pyspark
+from celery_sqs_heartbeat.exits import epilog, printing, refusing
+from celery_sqs_heartbeat.pipeline.options import SAIL, engine_option, require_pyspark
 
 
 @click.command(epilog=epilog("report"))
-@click.argument("journal", required=False)
+@click.argument("source", metavar="JOURNAL_OR_WAREHOUSE")
 @click.option(
     "--out",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    type=click.Path(path_type=Path),
     default=Path("report.html"),
     show_default=True,
     help="File to write the page to.",
-)
-@click.option(
-    "--warehouse", metavar="PATH", help="Tables that are there already, instead of a journal."
 )
 @from_option
 @to_option
 @engine_option
 def report(
-    journal: str | None,
+    source: str,
     out: Path,
-    warehouse: str | None,
     first: datetime.date | None,
     last: datetime.date | None,
     engine: str,
 ) -> None:
-    """Write a page on what happened, from JOURNAL: a folder or URL of the workers' journals."""
-    if (journal is None) is (warehouse is None):
-        raise click.UsageError("give either JOURNAL or --warehouse")
+    """Write a page on what happened to the messages.
+
+    JOURNAL_OR_WAREHOUSE is what sqs_heartbeat_journal names, a folder or URL of the workers'
+    journals, or the tables that the pipeline's run has made of them. The page says first what it
+    covers. Exits with 1, without a page, when there are no messages of these days, and with 2 when
+    it is neither a journal nor a warehouse.
+    """
     check_days(first, last)
     require_pyspark()
     # Not at the top: every `celery` command imports this module.
-    from celery_sqs_heartbeat.pipeline.report.making import page_of
+    from celery_sqs_heartbeat.cli.writing import check_page, write_page
+    from celery_sqs_heartbeat.pipeline.checking import check_source
+    from celery_sqs_heartbeat.pipeline.days import Span
+    from celery_sqs_heartbeat.pipeline.faults import engine_faults
+    from celery_sqs_heartbeat.pipeline.schema import REPORTED
 
+    check_page(out)
     with refusing():
-        page = page_of(journal, warehouse, first, last, engine)
-    out.write_text(page, encoding="utf-8")
-    click.echo(f"Wrote {out}, {len(page.encode()) // 1000:,} kB.")
+        span = Span(first, last)
+        is_journal = check_source(source, span, REPORTED, is_here=engine == SAIL or None)
+        from celery_sqs_heartbeat.pipeline.report.making import page_of
+
+        with engine_faults(f"report on {source!r}"):
+            page = page_of(source, span, engine, is_journal=is_journal)
+    write_page(out, page)
+    with printing():
+        click.echo(f"Wrote {out}, {len(page.encode()) // 1000:,} kB.")

@@ -5,20 +5,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import asdict
 from json import dumps
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from celery_sqs_heartbeat.exits import DONE, FOUND, NothingFound, Refusal, epilog, refusing
-from celery_sqs_heartbeat.pipeline.options import engine_option, progress_line, require_pyspark
+from celery_sqs_heartbeat.exits import (
+    DONE,
+    FOUND,
+    NothingFound,
+    Refusal,
+    epilog,
+    printing,
+    refusing,
+)
+from celery_sqs_heartbeat.pipeline.options import (
+    SAIL,
+    engine_option,
+    progress_line,
+    require_pyspark,
+)
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.core.lease import LeaseTerms
 
 
 @click.command(epilog=epilog("tune"))
-@click.argument("source", metavar="WAREHOUSE_OR_JOURNAL")
+@click.argument("source", metavar="JOURNAL_OR_WAREHOUSE")
 @click.option("--check", is_flag=True, help="Exit with 1 when the app's settings are worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print the recommendations as JSON.")
 @engine_option
@@ -26,14 +38,22 @@ if TYPE_CHECKING:
 def tune(context: click.Context, source: str, check: bool, as_json: bool, engine: str) -> None:
     """Recommend settings for each queue, from what the workers' journals measured.
 
+    JOURNAL_OR_WAREHOUSE is what sqs_heartbeat_journal names, a folder or URL of the workers'
+    journals, or the tables that the pipeline's run has made of them.
+
     Settings are worse when they lose more leases than one in 10,000 messages, when they cost
     1.5 times what the recommended ones do, or when max_lease is too short. Where data is thin,
     that is said, and nothing counts as worse.
     """
     require_pyspark()
-    if "://" not in source and not Path(source).is_dir():
-        raise click.BadParameter(f"there is no folder {source}", param_hint="WAREHOUSE_OR_JOURNAL")
     # Not at the top: every `celery` command imports this module.
+    from celery_sqs_heartbeat.pipeline.checking import check_source
+    from celery_sqs_heartbeat.pipeline.days import Span
+    from celery_sqs_heartbeat.pipeline.faults import engine_faults
+    from celery_sqs_heartbeat.pipeline.schema import SURVEYED
+
+    with refusing():
+        is_journal = check_source(source, Span(), SURVEYED, is_here=engine == SAIL or None)
     from celery_sqs_heartbeat.cli.pasting import as_settings, as_text
     from celery_sqs_heartbeat.pipeline import tuning
     from celery_sqs_heartbeat.pipeline.engines import engine_of
@@ -43,25 +63,25 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     names, terms_of = _of_app(context.obj.app)
     progress = progress_line()
     progress(f"measuring what {source} tells")
-    with refusing():
-        found = tuning.survey_source(engine_of(engine), source)
-    progress("")
+    with refusing(), engine_faults(f"measure {source!r}"):
+        found = tuning.survey_source(engine_of(engine), source, is_journal=is_journal)
     rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
     if not rows:
         raise NothingFound(
-            f"{source} tells of no message yet: let workers run with sqs_heartbeat_journal"
+            f"{source!r} has no message yet: let workers run with sqs_heartbeat_journal"
         )
     verdicts = list(tuning.check(found, terms_of, Worth())) if check else []
-    if as_json:
-        told = {
-            "recommendations": [asdict(row) for row in rows],
-            **({"checks": [asdict(each) for each in verdicts]} if check else {}),
-        }
-        click.echo(dumps(told, indent=2))
-    else:
-        click.echo(as_settings(rows, names))
-        if check:
-            click.echo(as_text(verdicts))
+    with printing():
+        if as_json:
+            told = {
+                "recommendations": [asdict(row) for row in rows],
+                **({"checks": [asdict(each) for each in verdicts]} if check else {}),
+            }
+            click.echo(dumps(told, indent=2))
+        else:
+            click.echo(as_settings(rows, names))
+            if check:
+                click.echo(as_text(verdicts))
     context.exit(FOUND if any(each.fault for each in verdicts) else DONE)
 
 

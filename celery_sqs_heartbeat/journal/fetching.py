@@ -85,7 +85,7 @@ def fetch(
         if not keys and not _is_there(s3, source):
             raise FetchError(
                 f"there is no journal at {journal!r}: no key there begins with dt=. Give what "
-                "sqs_heartbeat_journal names"
+                "sqs_heartbeat_journal names; a worker ships its first segment after five minutes"
             )
         with ThreadPoolExecutor(_THREADS) as threads:
             for _ in threads.map(lambda key: _copy(s3, source, key, folder), keys):

@@ -7,8 +7,12 @@ import datetime
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import epilog, refusing
+from celery_sqs_heartbeat.exits import NothingFound, epilog, printing, refusing
+from celery_sqs_heartbeat.pipeline.checking import check_checkpoint, check_journal, check_target
+from celery_sqs_heartbeat.pipeline.days import Span
+from celery_sqs_heartbeat.pipeline.faults import engine_faults
 from celery_sqs_heartbeat.pipeline.options import (
+    SAIL,
     SPARK,
     engine_option,
     progress_line,
@@ -59,24 +63,33 @@ def run(
 ) -> None:
     """Build the tables from the journal's days, all of them if not told otherwise."""
     check_days(first, last)
+    span = Span(first, last)
+    with refusing():
+        is_here = engine == SAIL or None
+        check_journal(journal, span, is_here=is_here)
+        check_target(warehouse, span.grown(2 + lookback), is_here=is_here)
     # Not at the top: the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engines import engine_of
-    from celery_sqs_heartbeat.pipeline.written import text_of, written
+    from celery_sqs_heartbeat.pipeline.written import has_events, text_of, written
 
     progress = progress_line()
-    with refusing():
+    with refusing(), engine_faults(f"make tables of {journal!r} in {warehouse!r}"):
         by = engine_of(engine)
         spark = by.start("sqs-heartbeat run")
         days = by.build(
             spark, journal, warehouse, first, last, lookback=lookback, progress=progress
         )
-        progress("")
         if days is None:
-            click.echo(f"The journal at {journal} has no segments of these days.")
-            return
+            raise _no_segments(journal, span)
+        rows = written(by.warehouse(spark, warehouse), days.grown(1 + lookback, lookback))
+    with printing():
         click.echo(f"Read the journal from {days.first} to {days.last}. The tables now hold:")
-        around = days.grown(1 + lookback, lookback)
-        click.echo(text_of(written(by.warehouse(spark, warehouse), around)))
+        click.echo(text_of(rows))
+    if not has_events(rows, days):
+        raise NothingFound(
+            f"no line of the journal {journal!r} from {days.first} to {days.last} is an event: "
+            "the table rejects has the reasons"
+        )
 
 
 @main.command(epilog=epilog("events"))
@@ -89,17 +102,22 @@ def events(
 ) -> None:
     """Write `events` and `rejects` alone, by Spark."""
     check_days(first, last)
+    span = Span(first, last)
+    with refusing():
+        check_journal(journal, span)
+        check_target(warehouse, span.grown(1))
     # Not at the top: the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engines import engine_of
 
     progress = progress_line()
-    with refusing():
+    with refusing(), engine_faults(f"make events of {journal!r} in {warehouse!r}"):
         by = engine_of(SPARK)
         spark = by.start("sqs-heartbeat events", source=journal)
         days = by.read_journal(spark, journal, warehouse, first, last, progress=progress)
-    progress("")
-    read = f"from {days.first} to {days.last}" if days else "no segments of these days"
-    click.echo(f"Read the journal: {read}.")
+        if days is None:
+            raise _no_segments(journal, span)
+    with printing():
+        click.echo(f"Read the journal from {days.first} to {days.last}.")
 
 
 @main.command()
@@ -139,11 +157,20 @@ def stream(
 
     Prints each new duplicate as a line of JSON.
     """
+    with refusing():
+        try:
+            check_journal(journal, Span(), closed=once)
+        except NothingFound:
+            # A journal that was just begun can be followed.
+            if once:
+                raise
+        check_target(warehouse, Span())
+        check_checkpoint(checkpoint)
     # Not at the top: the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.session import new_session
     from celery_sqs_heartbeat.pipeline.stream import start
 
-    with refusing():
+    with refusing(), engine_faults(f"keep the tables of {journal!r} in {warehouse!r} fresh"):
         query = start(
             new_session("sqs-heartbeat stream"),
             journal,
@@ -155,6 +182,10 @@ def stream(
             late=late,
         )
         query.awaitTermination()
+
+
+def _no_segments(journal: str, span: Span) -> NothingFound:
+    return NothingFound(f"the journal {journal!r} has no segments {span}".rstrip())
 
 
 if __name__ == "__main__":

@@ -35,6 +35,35 @@ class Days:
             yield self.first + datetime.timedelta(days=offset)
 
 
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The days that a command was asked for. None stands for no limit on that side."""
+
+    first: datetime.date | None = None
+    last: datetime.date | None = None
+
+    def __contains__(self, day: datetime.date) -> bool:
+        after = self.first is None or self.first <= day
+        return after and (self.last is None or day <= self.last)
+
+    def grown(self, by: int) -> Span:
+        """Return it with so many days more on either side."""
+        return Span(_moved(self.first, -by), _moved(self.last, by))
+
+    def __str__(self) -> str:
+        if self.first == self.last and self.first is not None:
+            return f"of {self.first}"
+        limits = (("from", self.first), ("to", self.last))
+        return " ".join(f"{word} {day}" for word, day in limits if day is not None)
+
+
+def _moved(day: datetime.date | None, by: int) -> datetime.date | None:
+    try:
+        return day and day + by * _ONE_DAY
+    except OverflowError:
+        return None
+
+
 def day_of_file(path: str) -> datetime.date | None:
     """Return the day whose folder a file is in; None where it is in none.
 

@@ -13,11 +13,11 @@ from celery_sqs_heartbeat.pipeline import jobs, session
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.making import MAKERS
 from celery_sqs_heartbeat.pipeline.options import SAIL, SPARK
-from celery_sqs_heartbeat.pipeline.places import within_reach
+from celery_sqs_heartbeat.pipeline.places import is_out_of_reach, within_reach
 from celery_sqs_heartbeat.pipeline.sail import journal as sail_journal
 from celery_sqs_heartbeat.pipeline.sail import session as sail_session
 from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse
-from celery_sqs_heartbeat.pipeline.schema import Table
+from celery_sqs_heartbeat.pipeline.schema import DURATIONS, WORKERS, Table
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 #: Is told what the time is spent on, in a few words.
@@ -43,6 +43,13 @@ class Engine:
     start: Start
     warehouse: Callable[[SparkSession, str], Warehouse]
     take_in: TakeIn
+
+    def has_tables(self, spark: SparkSession, source: str) -> bool:
+        """Return whether there are tables at a path that may be a journal's, too."""
+        if is_out_of_reach(spark, source):
+            return False
+        warehouse = self.warehouse(spark, source)
+        return any(warehouse.read(table).inputFiles() for table in (WORKERS, DURATIONS))
 
     def read_journal(
         self,

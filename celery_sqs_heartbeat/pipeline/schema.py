@@ -303,3 +303,7 @@ TABLES = {
         RECOMMENDATIONS,
     )
 }
+
+#: The tables that `report` and `tune` read of a warehouse.
+REPORTED = tuple(table for table in TABLES.values() if table is not EVENTS)
+SURVEYED = (DURATIONS, ATTEMPTS, EVENTS, WORKERS)

@@ -7,9 +7,11 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
-from celery_sqs_heartbeat.pipeline.days import Days, day_of_file
+from celery_sqs_heartbeat.journal.layout import all_segments
+from celery_sqs_heartbeat.pipeline.days import Days, Span, day_of_file
+from celery_sqs_heartbeat.pipeline.kinds import local_folder
 from celery_sqs_heartbeat.pipeline.places import spark_path
-from celery_sqs_heartbeat.pipeline.tables.lines import ANY_SEGMENT, faults_told
+from celery_sqs_heartbeat.pipeline.tables.lines import ANY_SEGMENT, faults_told, missing_journal
 
 #: Of Spark's format `binaryFile`, and of the journal's folders. The content is never asked for.
 SCHEMA = (
@@ -31,8 +33,24 @@ def journal_days(
     # The list of files is there, and to ask Spark for a column of it would be a job over them.
     with faults_told(journal):
         files = _segments(spark, journal).inputFiles()
+    if not files and local_folder(journal) is None:
+        # What is behind a URL no one has looked at before.
+        raise missing_journal(journal)
     days = {day for file in files if (day := day_of_file(file))}
     return days_between(days, first, last)
+
+
+def count_segments(spark: SparkSession, journal: str, span: Span) -> int:
+    """Return how many segments a journal has in the folders of these days."""
+    folder = local_folder(journal)
+    files = (
+        _segments(spark, journal).inputFiles()
+        if folder is None
+        # Each once, also one that is closed just now.
+        else map(str, all_segments(folder.absolute()))
+    )
+    days = (day_of_file(file) for file in files)
+    return sum(day is not None and day in span for day in days)
 
 
 def _segments(spark: SparkSession, journal: str) -> DataFrame:

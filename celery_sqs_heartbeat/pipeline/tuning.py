@@ -10,34 +10,36 @@ from celery_sqs_heartbeat.pipeline.choosing import choose, needs_its_own
 from celery_sqs_heartbeat.pipeline.comparing import Verdict, compare
 from celery_sqs_heartbeat.pipeline.engines import Engine
 from celery_sqs_heartbeat.pipeline.measuring import Survey, survey
-from celery_sqs_heartbeat.pipeline.places import is_out_of_reach
 from celery_sqs_heartbeat.pipeline.replay import Worth
-from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, EVENTS, WORKERS
+from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, SURVEYED, WORKERS
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 #: Returns the terms of a queue's or a task's leases, given the queue's own visibility timeout.
 TermsOf = Callable[[str, str | None, int], LeaseTerms]
 
 
-def survey_source(by: Engine, source: str) -> Survey:
-    """Measure the fleet from a warehouse's tables, or else from a journal's lines.
+def survey_source(by: Engine, source: str, *, is_journal: bool | None = None) -> Survey:
+    """Measure the fleet from a warehouse's tables, or from a journal's lines.
+
+    Args:
+        is_journal: None for what is not on this machine: it is looked for tables then.
 
     Raises:
         PipelineError: There is neither, or the engine can't run.
         FetchError: It is on S3, and can't be copied.
     """
     spark = by.start("sqs-heartbeat tune", source=source)
-    if not is_out_of_reach(spark, source):
-        warehouse = by.warehouse(spark, source)
-        if not warehouse.read(DURATIONS).isEmpty():
-            return _survey(warehouse)
+    if is_journal is None:
+        is_journal = not by.has_tables(spark, source)
+    if not is_journal:
+        return _survey(by.warehouse(spark, source))
     with TemporaryDirectory(prefix="sqs-heartbeat-tune-") as folder:
         by.build(spark, source, folder, tables=(WORKERS, ATTEMPTS, DURATIONS))
         return _survey(by.warehouse(spark, folder))
 
 
 def _survey(warehouse: Warehouse) -> Survey:
-    return survey(*(warehouse.read(each) for each in (DURATIONS, ATTEMPTS, EVENTS, WORKERS)))
+    return survey(*(warehouse.read(each) for each in SURVEYED))
 
 
 def check(found: Survey, terms_of: TermsOf, worth: Worth) -> Iterator[Verdict]:

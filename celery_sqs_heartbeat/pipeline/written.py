@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.days import Days
-from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES
+from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 Rows = Mapping[tuple[str, datetime.date], int]
@@ -22,6 +22,11 @@ def written(warehouse: Warehouse, days: Days) -> Rows:
         for row in frame.groupBy(PARTITION).agg(F.count("*").alias("rows")).collect():
             counts[table.name, row[PARTITION]] = row["rows"]
     return counts
+
+
+def has_events(rows: Rows, days: Days) -> bool:
+    """Return whether there is an event of these days, or of those beside them."""
+    return any(rows.get((EVENTS.name, day)) for day in days.grown(1, 1))
 
 
 def text_of(rows: Rows) -> str:

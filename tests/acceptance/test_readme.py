@@ -169,7 +169,9 @@ def test_the_commands_of_the_readme_read_its_journal(
     run_command: Callable[[str], str], tmp_path: Path
 ) -> None:
     run_command(REPORT)
-    assert "proj.add" in (tmp_path / "report.html").read_text()
+    page = (tmp_path / "report.html").read_text()
+    assert "Covers 1 worker, 1 segment of their journal, " in page
+    assert "proj.add" in page
 
 
 @pytest.mark.thorough

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from click.testing import CliRunner
 
 from celery_sqs_heartbeat.pipeline.__main__ import main
 from celery_sqs_heartbeat.pipeline.sail.kept import ends_of
+from tests.pipeline.builders import DAY
+from tests.pipeline.journals import Worker, write_all
 
 
-def test_sail_that_is_not_installed_is_told_with_how_to_install_it() -> None:
-    arguments = ["run", "--engine", "sail", "--journal", "j", "--warehouse", "w"]
-    result = CliRunner().invoke(main, arguments)
+def test_sail_that_is_not_installed_is_told_with_how_to_install_it(tmp_path: Path) -> None:
+    journal = write_all(tmp_path / "j", [Worker("w1", DAY)])
+    places = ["--journal", str(journal), "--warehouse", str(tmp_path / "w")]
+    result = CliRunner().invoke(main, ["run", "--engine", "sail", *places])
     assert result.exit_code == 2
     assert "pip install 'celery-sqs-heartbeat[sail]'" in result.output
 

@@ -131,12 +131,5 @@ def test_wrong_options_are_told_before_spark_starts(arguments: list[str], fault:
     assert fault in result.output
 
 
-def test_a_missing_journal_is_told(spark: SparkSession, tmp_path: Path) -> None:
-    arguments = ["run", "--journal", str(tmp_path / "no"), "--warehouse", str(tmp_path)]
-    result = CliRunner().invoke(main, arguments)
-    assert result.exit_code == 2
-    assert "there is no journal at" in result.output
-
-
 def test_the_documents_show_the_tables_as_they_are() -> None:
     assert markdown() in (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from datetime import date
 from html.parser import HTMLParser
 
 import pytest
@@ -10,7 +12,9 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.cli.report import report
-from celery_sqs_heartbeat.pipeline.report import markup
+from celery_sqs_heartbeat.pipeline.days import Span
+from celery_sqs_heartbeat.pipeline.report import failures, markup
+from celery_sqs_heartbeat.pipeline.report.coverage import Coverage, covered
 from celery_sqs_heartbeat.pipeline.report.page import render
 from tests.pipeline.report_tables import findings, named, no_findings
 
@@ -105,15 +109,17 @@ def test_empty_tables_give_a_page_that_says_so(spark: SparkSession) -> None:
     said = words(render(no_findings(spark)))
     for each in (
         "No message was received",
-        "No message was executed twice",
+        "nothing can be said about duplicates",
         "nothing to recover",
         "No task was run",
         "No message was in flight",
         "No call to SQS",
         "too little in these days",
-        "Every line could be read",
+        "There are no lines",
     ):
         assert each in said
+    assert "No message was executed twice" not in said
+    assert "Every line could be read" not in said
 
 
 @pytest.mark.parametrize(
@@ -130,11 +136,71 @@ def test_spans_are_told_with_a_unit(microseconds: float | None, said: str) -> No
     assert markup.span(microseconds) == said
 
 
+#: By what the tables lack: the sums that say so, the days, and the page's first line.
+COVERED = {
+    "nothing": ({}, Span(), [13, 14], ["2 days with events, 2026-03-13 to 2026-03-14", "No gaps"]),
+    "a day between": ({}, Span(), [13, 15], ["Gaps: no events of 2026-03-14."]),
+    "days that were asked for": (
+        {},
+        Span(date(2026, 3, 10), date(2026, 3, 14)),
+        [13],
+        ["2026-03-10 to 2026-03-14", "no events of 2026-03-10 to 2026-03-12, 2026-03-14."],
+    ),
+    "many days": (
+        {},
+        Span(),
+        range(1, 30, 2),
+        ["no events of 2026-03-02, 2026-03-04,", "2026-03-10, 9 more stretches."],
+    ),
+    "lines": ({"missing": 3}, Span(), [14], ["Gaps: 3 lines missing from the workers' numbering."]),
+    "first lines": ({"before": 1}, Span(), [14], ["Gaps: 1 line missing before the first that"]),
+}
+
+
+@pytest.mark.parametrize("lack", COVERED)
+def test_the_first_line_says_what_the_page_covers(spark: SparkSession, lack: str) -> None:
+    sums, span, days, said = COVERED[lack]
+    found = replace(
+        findings(spark),
+        days=[date(2026, 3, day) for day in days],
+        workers={"starts": 2, "missing": 0, "before": 0, **sums},
+        rejects=[],
+    )
+    line = words(covered(found, Coverage(span=span, segments=7)))
+    assert line.strip().startswith("Covers 2 workers, 7 segments of their journal, ")
+    assert all(each in line.replace(" .", ".") for each in said)
+    assert ("No gaps" in line) is (lack == "nothing")
+
+
+def test_it_is_above_all_sections_and_counts_what_could_not_be_read(page: str) -> None:
+    first = page.index("Covers 1 worker, tables made before, 1 day with events")
+    assert first < page.index("<section")
+    line = words(page[first : page.index("<section")])
+    assert "3 lines missing from the workers' numbering" in line
+    assert "2 lines or torn segments that can't be read" in line
+
+
+@pytest.mark.parametrize(
+    ("sums", "basis"),
+    [
+        ({}, "3 workers: 10 messages, received 10 times."),
+        ({"missing": 3}, "10 times; what the missing lines would say is unknown"),
+    ],
+)
+def test_an_all_clear_says_what_it_is_based_on(
+    spark: SparkSession, sums: dict[str, int], basis: str
+) -> None:
+    about = {"missing": 0, "before": 0, **sums}
+    found = replace(findings(spark), causes=[], duplicates=[], workers=about, rejects=[])
+    said = words(failures.duplicates(found))
+    assert said.startswith(" No message was executed twice, by what was read of ")
+    assert basis in said
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
-        ([], "give either JOURNAL or --warehouse"),
-        (["j", "--warehouse", "w"], "give either JOURNAL or --warehouse"),
+        ([], "Missing argument 'JOURNAL_OR_WAREHOUSE'"),
         (["j", "--from", "2026-03-02", "--to", "2026-03-01"], "is after --to"),
         (["j", "--from", "yesterday"], "does not match the format"),
     ],

@@ -10,6 +10,7 @@ from tests.pipeline.builders import DAY, SECOND, events_frame, message, rows_of,
 
 NEXT_DAY = DAY + 24 * 3600 * SECOND
 TODAY, TOMORROW = datetime.date(2026, 3, 14), datetime.date(2026, 3, 15)
+YESTERDAY = datetime.date(2026, 3, 13)
 
 
 def test_a_worker_is_told_by_its_first_and_last_lines_of_the_day(spark: SparkSession) -> None:
@@ -74,7 +75,7 @@ def test_what_a_worker_told_at_its_start_is_known_on_later_days(spark: SparkSess
     }
 
 
-def test_lines_are_missing_within_days_and_between_them_but_not_before_the_first(
+def test_lines_are_missing_within_days_and_between_them_and_before_only_where_all_was_read(
     spark: SparkSession,
 ) -> None:
     days = workers_frame(
@@ -89,5 +90,7 @@ def test_lines_are_missing_within_days_and_between_them_but_not_before_the_first
         },
         {"wid": "w2", "first_seq": 1, "last_seq": 5, "lines": 5, "late_count": 2},
     )
-    (sums,) = worker_sums(days).collect()
-    assert sums.asDict() == {"starts": 2, "stopped": 1, "missing": 5, "late_count": 2}
+    counted = {"starts": 2, "stopped": 1, "missing": 5, "late_count": 2}
+    for first, before in ((None, 99), (YESTERDAY, 99), (TODAY, None)):
+        (sums,) = worker_sums(days, first).collect()
+        assert sums.asDict() == {**counted, "before": before}

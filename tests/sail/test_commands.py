@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -88,13 +90,40 @@ def test_report_writes_the_page_of_a_journal(run: Run, journal: Path, tmp_path: 
     assert "<svg" in page
 
 
-def test_report_on_nothing_is_a_page_that_says_so(run: Run, tmp_path: Path) -> None:
+def test_report_of_the_tables_is_the_journals_but_for_its_first_line(
+    run: Run, journal: Path, tables: Path, tmp_path: Path
+) -> None:
+    for source, name in ((journal, "journal.html"), (tables, "tables.html")):
+        done = run(*REPORT, str(source), "--out", name)
+        assert done.returncode == 0, done.stderr
+    pages = [(tmp_path / name).read_text() for name in ("journal.html", "tables.html")]
+    firsts = [re.findall('<p class="covers">.*', page)[0] for page in pages]
+    assert re.search(r"Covers \d+ workers, \d+ segments of their journal, ", firsts[0])
+    assert "tables made before" in firsts[1]
+    assert pages[0].replace(firsts[0], firsts[1]) == pages[1]
+
+
+def test_report_on_nothing_is_an_error_and_no_page(run: Run, tmp_path: Path) -> None:
     (tmp_path / "journal").mkdir()
     done = run(
         "celery", "-b", "memory://", "sqs-heartbeat", "report", "journal", "--engine", "sail"
     )
-    assert done.returncode == 0, done.stderr
-    assert "nothing" in (tmp_path / "report.html").read_text().lower()
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: 'journal' is an empty folder")
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_a_fault_of_sails_is_one_line(run: Run, tables: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(tables, tmp_path / "copy")
+    for file in (copy / "duplicates").rglob("*.parquet"):
+        data = file.read_bytes()
+        footer = int.from_bytes(data[-8:-4], "little") + 8
+        file.write_bytes(b"PAR1" + b"\xff" * (len(data) - footer - 4) + data[-footer:])
+    done = run(*REPORT, str(copy))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"Error: can't report on {str(copy)!r}: ")
+    assert not (tmp_path / "report.html").exists()
 
 
 def test_tune_prints_settings_from_a_journal_and_the_same_from_its_tables(
@@ -124,8 +153,8 @@ def test_a_journal_that_s3_does_not_give_out_is_told(
     assert "Traceback" not in done.stderr
 
 
-def test_a_url_is_refused_with_the_way_out(run: Run) -> None:
-    arguments = ("run", "--engine", "sail", "--journal", "j", "--warehouse", "s3://b/w")
+def test_a_url_is_refused_with_the_way_out(run: Run, journal: Path) -> None:
+    arguments = ("run", "--engine", "sail", "--journal", str(journal), "--warehouse", "s3://b/w")
     done = run("celery_sqs_heartbeat.pipeline", *arguments)
     assert done.returncode == 2
     assert "give a folder, or take the engine spark" in done.stderr

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 class Findings:
     """The report's rows by section. Columns are named as in the tables that they are from."""
 
+    days: Sequence[datetime.date]
     overview: Mapping[str, Any]
     ends: Rows
     workers: Mapping[str, Any]
@@ -57,7 +58,8 @@ def collect(
 
     attempts = table(schema.ATTEMPTS)
     overview, ends = _one(queries.overview(attempts)), _rows(queries.ends(attempts))
-    workers = _one(queries.worker_sums(table(schema.WORKERS)))
+    seen = table(schema.WORKERS)
+    days, workers = queries.days(seen), _one(queries.worker_sums(seen, first))
     duplicates = table(schema.DUPLICATES)
     causes = _rows(queries.causes(duplicates))
     recoveries = table(schema.RECOVERIES)
@@ -65,6 +67,7 @@ def collect(
     tasks = _rows(queries.tasks(durations))
     shown = queries.of(durations, tasks)
     return Findings(
+        days=days,
         overview=overview,
         ends=ends,
         workers=workers,

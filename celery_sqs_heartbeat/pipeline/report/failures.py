@@ -37,7 +37,7 @@ _CAUSES = {
 def duplicates(found: Findings) -> Html:
     """Return the duplicates by cause, and the worst of them with the evidence."""
     if not found.causes:
-        return note("No message was executed twice.")
+        return note(_no_duplicates(found))
     most = max(row["pairs"] for row in found.causes)
     by_cause = table(
         "Duplicates by root cause",
@@ -83,6 +83,19 @@ def duplicates(found: Findings) -> Html:
         else f"The first {SHOWN} of {plural(pairs, 'pair')} with evidence"
     )
     return join((by_cause, folded(summary, shown)))
+
+
+def _no_duplicates(found: Findings) -> Html:
+    """Return the all-clear, with what it is based on."""
+    seen, workers = found.overview, found.workers
+    if not seen["attempts"]:
+        return Html("No message was received: nothing can be said about duplicates.")
+    has_gaps = workers["missing"] or workers["before"] or found.rejects
+    return Html(
+        f"No message was executed twice, by what was read of {plural(seen['workers'], 'worker')}: "
+        f"{plural(seen['messages'], 'message')}, received {plural(seen['attempts'], 'time')}"
+        + ("; what the missing lines would say is unknown." if has_gaps else ".")
+    )
 
 
 def recoveries(found: Findings) -> Html:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from importlib.resources import files
 
+from celery_sqs_heartbeat.pipeline.days import Span
 from celery_sqs_heartbeat.pipeline.report import failures, flight, money, sections, spans
+from celery_sqs_heartbeat.pipeline.report.coverage import Coverage, covered
 from celery_sqs_heartbeat.pipeline.report.data import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import Html, join
 
@@ -19,12 +21,15 @@ _SECTIONS = (
     ("recommendations", "Recommended settings", money.recommendations),
     ("losses", "What the journal lacks", sections.losses),
 )
+#: Of tables, all days of them.
+_UNKNOWN = Coverage(span=Span(), segments=None)
 
 
-def render(findings: Findings) -> str:
+def render(findings: Findings, coverage: Coverage = _UNKNOWN) -> str:
     """Return the page. It loads nothing and runs no script, and says so to the browser."""
     contents = join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in _SECTIONS)
-    body = join(_section(name, title, make(findings)) for name, title, make in _SECTIONS)
+    sections = (_section(name, title, make(findings)) for name, title, make in _SECTIONS)
+    body = join((covered(findings, coverage), *sections))
     page = _asset("report.html")
     for mark, inner in (("style", _asset("report.css")), ("contents", contents), ("body", body)):
         page = page.replace(f"<!--{mark}-->", inner, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,17 +48,31 @@ def ends(attempts: DataFrame) -> DataFrame:
     return attempts.groupBy("ended_as").agg(F.count("*").alias("attempts"))
 
 
-def worker_sums(workers: DataFrame) -> DataFrame:
-    """Return what the workers tell of themselves."""
+def days(workers: DataFrame) -> list[datetime.date]:
+    """Return the days on which any worker wrote, in order."""
+    return sorted(row[PARTITION] for row in workers.select(PARTITION).distinct().collect())
+
+
+def worker_sums(workers: DataFrame, first: datetime.date | None) -> DataFrame:
+    """Return what the workers tell of themselves.
+
+    Args:
+        first: The first day that was read; None for all. What a worker wrote before is not
+            missing.
+    """
     lives = workers.groupBy("wid").agg(
         F.max("stopped").alias("stopped"),
         missing().alias("missing"),
         F.sum("late_count").alias("late_count"),
+        (F.min("first_seq") - 1).alias("before"),
+        F.min(PARTITION).alias("begun"),
     )
+    is_begun = F.lit(True) if first is None else F.col("begun") > F.lit(first)
     return lives.agg(
         F.count("*").alias("starts"),
         F.count("stopped").alias("stopped"),
         F.sum("missing").alias("missing"),
+        F.sum(F.when(is_begun, F.col("before"))).alias("before"),
         F.sum("late_count").alias("late_count"),
     )
 

@@ -41,7 +41,11 @@ def overview(found: Findings) -> Html:
         f"{moment(seen['end'])} UTC, {plural(seen['workers'], 'worker')} received "
         f"{messages} {plural(attempts, 'time')}, from {plural(seen['queues'], 'queue')} for "
         f"{plural(seen['tasks'], 'task')}. "
-        + (f"{plural(pairs, 'execution')} came twice." if pairs else "Nothing was executed twice.")
+        + (
+            f"{plural(pairs, 'execution')} came twice."
+            if pairs
+            else "None of them was executed twice."
+        )
     )
     figures = (
         ("Messages", number(seen["messages"])),
@@ -94,7 +98,8 @@ def losses(found: Findings) -> Html:
             "or killed."
         )
     if not found.rejects:
-        return note(f"Every line could be read. {told}")
+        read = "Every line could be read." if found.workers["starts"] else "There are no lines."
+        return note(f"{read} {told}")
     listed = table(
         "What could not be read",
         ("file", "reason", "lines"),

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.faults import cause_of
 
 #: What makes a process of PySpark's a client.
 _REMOTE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
@@ -38,7 +39,8 @@ def read_by_spark(journal: Path, warehouse: str, run: Days, before: Exception) -
         check=False,
     )
     if done.returncode:
+        last = (done.stderr.strip().splitlines() or [""])[-1]
         raise PipelineError(
-            f"neither Sail nor Spark could make events of {journal}. Sail: {before}\n"
-            f"Spark ended with {done.returncode}: {done.stderr[-2000:].strip()}"
+            f"neither Sail nor Spark could make events of {journal}. Sail: {cause_of(before)}. "
+            f"Spark ended with {done.returncode}: {last}"
         )

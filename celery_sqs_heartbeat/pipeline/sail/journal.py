@@ -19,6 +19,7 @@ from celery_sqs_heartbeat.journal.layout import all_segments, open_segments
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.days import Days, day_of_file
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.faults import cause_of
 from celery_sqs_heartbeat.pipeline.sail.fallback import read_by_spark
 from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse, folder_of, sweep
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
@@ -111,7 +112,8 @@ def write_lines(
             # One that is closed while it is read is not there any more, under that name.
             if not is_last and set(before) - set(open_segments(journal)):
                 continue
-            _log.warning("Sail can't make events of all of %s, so Spark does: %s", journal, error)
+            cause = cause_of(error)
+            _log.warning("Sail can't make events of all of %s, so Spark does: %s", journal, cause)
             progress("events and rejects, by Spark")
             read_by_spark(journal, warehouse.path, run, error)
         return

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.pipeline.days import day_of_file
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.kinds import local_folder
 from celery_sqs_heartbeat.pipeline.sail.kept import SailKept, write_parquet
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, between
@@ -22,9 +22,6 @@ from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, between
 _MAKING = ".making-"
 #: In there: the days that were replaced, by table, and those that have no rows any more.
 _GONE, _EMPTIED = "gone", "emptied"
-_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):/", re.IGNORECASE)
-#: A folder of this machine, as a URL: `file:/F`, `file:///F` or `file://localhost/F`.
-_FILE_URL = re.compile(r"file:(?://(?:localhost)?)?(?=/(?!/))", re.IGNORECASE)
 
 
 class SailWarehouse(Warehouse):
@@ -141,14 +138,14 @@ def folder_of(path: str, what: str) -> Path:
     Raises:
         PipelineError: It is a URL, or Sail would take it for a pattern.
     """
-    here = _FILE_URL.sub("", path, count=1)
-    if _SCHEME.match(here):
+    here = local_folder(path)
+    if here is None:
         raise PipelineError(
             f"the engine sail works on folders of this machine, and the {what} is {path!r}: "
             "give a folder, or take the engine spark"
         )
     # Without `..`, which Sail takes out of a path without looking where it leads.
-    folder = Path(here).resolve()
+    folder = here.resolve()
     if found := sorted(set(str(folder)) & set("*?[]{}")):
         raise PipelineError(
             f"the engine sail takes {' '.join(found)} for a pattern, and the {what} is "

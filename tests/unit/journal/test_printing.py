@@ -9,6 +9,7 @@ from click.testing import CliRunner
 
 from celery_sqs_heartbeat.core.calls import Action, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.exits import DONE, FOUND
 from celery_sqs_heartbeat.journal.__main__ import main
 from celery_sqs_heartbeat.journal.events import WORKER_STARTED, WorkerStarted
 from celery_sqs_heartbeat.journal.lines import line_of
@@ -47,8 +48,8 @@ def folder(tmp_path: Path) -> Path:
 
 def printed(*arguments: object) -> list[str]:
     result = CliRunner().invoke(main, [str(each) for each in arguments], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.output.splitlines()
+    assert result.exit_code == (DONE if result.stdout else FOUND)
+    return result.stdout.splitlines()
 
 
 def test_it_is_one_line_an_event_by_time(folder: Path) -> None:
@@ -88,4 +89,4 @@ def test_it_can_be_narrowed_down(folder: Path, options: list[str], events: list[
 def test_a_folder_that_is_not_there_is_told() -> None:
     result = CliRunner().invoke(main, ["/nowhere"])
     assert result.exit_code == 2
-    assert "can't be read: No such file" in result.output
+    assert "'/nowhere' does not exist" in result.output

@@ -1,0 +1,86 @@
+"""Turns what an engine says when it fails, hundreds of lines at times, into one line."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.options import progress_line
+
+_log = logging.getLogger(__name__)
+#: Packages whose exceptions are an engine's.
+_ENGINES = ("pyspark", "py4j", "grpc")
+_CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
+#: What Java puts before a message: the exception's class.
+_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+#: Of a cause that is shown.
+_MOST = 300
+#: Ways out, by what a cause has in it.
+_WAYS_OUT = {
+    r"No space left|Disk quota|File too large": (
+        "make room where the warehouse is and in the folder for temporary files (TMPDIR)"
+    ),
+    r"usable temporary directory": "set TMPDIR to a folder that this user may write to",
+    r"Permission denied|Mkdirs failed|Read-only|os error 13|AccessDenied": (
+        "give places that this user may write to"
+    ),
+    r"FAILED_READ_FILE|[Pp]arquet": (
+        "remove what is damaged, and build its days again with the pipeline's run"
+    ),
+    r"Answer from Java side|Connection refused|OutOfMemory": (
+        "the engine has ended, mostly for lack of memory: give it fewer days at a time"
+    ),
+}
+_ANY_WAY_OUT = "the whole error is logged at level DEBUG"
+
+
+@contextmanager
+def engine_faults(what: str) -> Iterator[None]:
+    """Raise an engine's error, or the system's, as one of ours; in any case end the progress.
+
+    Args:
+        what: The engine was to do.
+
+    Raises:
+        PipelineError: In place of it.
+    """
+    try:
+        yield
+    except PipelineError:
+        raise
+    except Exception as error:
+        if not isinstance(error, OSError) and not _is_of_engine(error):
+            raise
+        _log.debug("%s failed", what, exc_info=True)
+        cause = cause_of(error)
+        raise PipelineError(f"can't {what}: {cause}; {_way_out(cause)}") from None
+    finally:
+        # What is printed next begins a line of its own.
+        progress_line()("")
+
+
+def cause_of(error: BaseException) -> str:
+    """Return what an error's first cause says, in one line."""
+    java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    texts = [str(error)]
+    while java is not None:
+        texts.append(java.toString())
+        java = java.getCause()
+    text = texts[-1]
+    if causes := [cause for each in texts for cause in _CAUSE.findall(each)]:
+        text = causes[-1]
+    line = _CLASS.sub("", " ".join(text.split("\n\tat ", 1)[0].split()))
+    return line if len(line) <= _MOST else f"{line[:_MOST]}…"
+
+
+def _is_of_engine(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in _ENGINES
+
+
+def _way_out(cause: str) -> str:
+    found = (way_out for pattern, way_out in _WAYS_OUT.items() if re.search(pattern, cause))
+    return next(found, _ANY_WAY_OUT)

@@ -1,0 +1,123 @@
+"""Decides what a folder of this machine is: a journal, a warehouse, or neither.
+
+It goes by names alone, and reads no file: `NAME/dt=YYYY-MM-DD` is a table's folder, and
+`dt=YYYY-MM-DD/worker=WID` a journal's.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.schema import TABLES
+
+_SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):/", re.IGNORECASE)
+#: A folder of this machine, as a URL: `file:/F`, `file:///F` or `file://localhost/F`.
+_FILE_URL = re.compile(r"file:(?://(?:localhost)?)?(?=/(?!/))", re.IGNORECASE)
+_DAY, _WORKER, _PARQUET = "dt=", "worker=", ".parquet"
+#: What Spark, Sail and file systems put beside tables and days.
+_ASIDE = (".", "_", "lost+found")
+
+
+class Kind(Enum):
+    """What is at a path, as an error message describes it."""
+
+    MISSING = "does not exist"
+    FILE = "is a file"
+    EMPTY = "is an empty folder"
+    JOURNAL = "is a journal"
+    WAREHOUSE = "is a warehouse"
+    BOTH = "holds a journal and a warehouse"
+    TABLE = "is one table of a warehouse"
+    DAY = "is one day of a journal"
+    OTHER = "is a folder that holds neither a journal nor a warehouse"
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether a journal can be read there."""
+        return self in (Kind.JOURNAL, Kind.BOTH)
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether a warehouse can be read there."""
+        return self in (Kind.WAREHOUSE, Kind.BOTH)
+
+
+def local_folder(path: str) -> Path | None:
+    """Return a path, or a `file:` URL, as a folder of this machine; None for any other URL."""
+    here = _FILE_URL.sub("", path, count=1)
+    return None if _SCHEME.match(here) else Path(here)
+
+
+def kind_of(folder: Path) -> Kind:
+    """Return what is there.
+
+    Raises:
+        PipelineError: It can't be read.
+    """
+    try:
+        names = list(entries(folder))
+    except FileNotFoundError:
+        return Kind.MISSING
+    except NotADirectoryError:
+        return Kind.FILE
+    except OSError as error:
+        raise unreadable(folder, error) from None
+    days = _kind_of_days([folder / name for name in names if name.startswith(_DAY)])
+    if any(_is_table(folder / name) for name in names if name in TABLES):
+        return Kind.BOTH if days is Kind.JOURNAL else Kind.WAREHOUSE
+    if days is not None:
+        return days
+    if any(name.startswith(_WORKER) for name in names):
+        return Kind.DAY
+    return Kind.OTHER if names else Kind.EMPTY
+
+
+def entries(folder: Path) -> Iterator[str]:
+    """Yield the names of what is in a folder, without what is only put beside.
+
+    Raises:
+        OSError: It can't be read.
+    """
+    with os.scandir(folder) as found:
+        yield from (each.name for each in found if not each.name.startswith(_ASIDE))
+
+
+def unreadable(path: Path, error: OSError) -> PipelineError:
+    """Return the error about a file or folder that can't be read."""
+    way_out = (
+        ": run this as the workers' user, or as a user of their group"
+        if isinstance(error, PermissionError)
+        else ""
+    )
+    return PipelineError(f"{str(path)!r} can't be read: {error.strerror}{way_out}")
+
+
+def _kind_of_days(days: list[Path]) -> Kind | None:
+    """Return what folders of days make up: a journal, or a table; None without any."""
+    for day in days:
+        for name in _entries_if_any(day):
+            if name.startswith(_WORKER):
+                return Kind.JOURNAL
+            if name.endswith(_PARQUET):
+                return Kind.TABLE
+    # What was in them was moved away, or not written yet.
+    return Kind.JOURNAL if days else None
+
+
+def _is_table(folder: Path) -> bool:
+    # One without a day has no rows.
+    return folder.is_dir() and all(name.startswith(_DAY) for name in _entries_if_any(folder))
+
+
+def _entries_if_any(folder: Path) -> Iterator[str]:
+    try:
+        yield from entries(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise unreadable(folder, error) from None

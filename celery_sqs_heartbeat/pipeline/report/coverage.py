@@ -1,0 +1,85 @@
+"""The first line of the report: which part of the truth it is made of, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from celery_sqs_heartbeat.pipeline.days import Days, Span, stretches
+from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.markup import Html, join, plural, text
+from celery_sqs_heartbeat.pipeline.report.queries import SHOWN
+
+#: Gaps between days that are listed.
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coverage:
+    """What the report was made of.
+
+    Attributes:
+        span: The days that were asked for.
+        segments: Of a journal; None for a warehouse, which does not know.
+    """
+
+    span: Span
+    segments: int | None
+
+
+def covered(found: Findings, coverage: Coverage) -> Html:
+    """Return the sentences that say what the report covers."""
+    days = _days(found, coverage.span)
+    source = (
+        "tables made before"
+        if coverage.segments is None
+        else plural(coverage.segments, "segment") + " of their journal"
+    )
+    within = f", {days.first} to {days.last}" if days else ""
+    head = (
+        f"Covers {plural(found.workers['starts'] or 0, 'worker')}, {source}, "
+        f"{plural(len(found.days), 'day')} with events{within} (UTC)."
+    )
+    gaps = list(_gaps(found, days))
+    if not gaps:
+        return Html(
+            f'<p class="covers">{head} No gaps: every day has events, and every numbered line '
+            "was read.</p>\n"
+        )
+    return join((f'<p class="covers">{head} <strong>Gaps:</strong> ', "; ".join(gaps), ".</p>\n"))
+
+
+def _days(found: Findings, span: Span) -> Days | None:
+    """Return the days that were asked for; where there is no limit, those that were found."""
+    if not found.days:
+        return None
+    return Days(span.first or found.days[0], span.last or found.days[-1])
+
+
+def _gaps(found: Findings, days: Days | None) -> Sequence[Html]:
+    gaps = []
+    if days and (lacking := _without(found.days, days)):
+        shown = [_stretch(each) for each in lacking[:_SHOWN]]
+        if more := len(lacking) - len(shown):
+            shown.append(plural(more, "more stretch", "more stretches"))
+        gaps.append(Html(f"no events of {', '.join(shown)}"))
+    if before := found.workers["before"]:
+        gaps.append(
+            Html(f"{plural(before, 'line')} missing before the first that was read of a worker")
+        )
+    if missing := found.workers["missing"]:
+        gaps.append(Html(f"{plural(missing, 'line')} missing from the workers' numbering"))
+    if found.rejects:
+        least = "at least " if len(found.rejects) == SHOWN else ""
+        lines = sum(row["lines"] for row in found.rejects)
+        gaps.append(Html(f"{least}{plural(lines, 'line')} or torn segments that can't be read"))
+    return gaps
+
+
+def _without(found: Sequence[date], days: Days) -> Sequence[Days]:
+    return stretches(set(days) - set(found))
+
+
+def _stretch(days: Days) -> Html:
+    return text(days.first if days.first == days.last else f"{days.first} to {days.last}")

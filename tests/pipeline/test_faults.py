@@ -1,0 +1,176 @@
+"""What an engine says when it fails is one line."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.errors import PySparkException
+
+from celery_sqs_heartbeat.exits import FOUND, NothingFound
+from celery_sqs_heartbeat.pipeline import engines, written
+from celery_sqs_heartbeat.pipeline.__main__ import main
+from celery_sqs_heartbeat.pipeline.days import Days, Span
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.faults import cause_of, engine_faults
+from celery_sqs_heartbeat.pipeline.report import making
+from celery_sqs_heartbeat.pipeline.segments import count_segments
+from tests.pipeline.builders import DAY
+from tests.pipeline.cheap import JAVA_VARIABLE
+from tests.pipeline.journals import Worker, write_all
+from tests.pipeline.report_tables import DT, no_findings
+from tests.support.markdown import ROOT
+from tests.support.waiting import SPARK_PATIENCE
+
+STACK = """An error occurred while calling o173.parquet.
+: org.apache.spark.SparkException: [TASK_WRITE_FAILED] Task failed while writing rows to file:/w.
+\tat org.apache.spark.sql.errors.QueryExecutionErrors$.taskFailedWhileWritingRowsError(Q.scala:7)
+Caused by: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 3.0
+\tat org.apache.spark.scheduler.DAGScheduler.abortStage(DAGScheduler.scala:2935)
+Caused by: java.io.IOException: {}
+\tat java.base/java.io.FileOutputStream.writeBytes(Native Method)
+\t... 17 more
+"""
+
+
+class Java:
+    """A Java exception and its causes, as py4j shows them."""
+
+    def __init__(self, *texts: str) -> None:
+        self._texts = texts
+
+    def toString(self) -> str:
+        return self._texts[0]
+
+    def getCause(self) -> Java | None:
+        return Java(*self._texts[1:]) if self._texts[1:] else None
+
+
+def of_java(*texts: str) -> PySparkException:
+    error = PySparkException("Job aborted.")
+    error._origin = Java(*texts)  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (PySparkException("a\n  b"), "a b"),
+        (PySparkException(STACK.format("No space left on device")), "No space left on device"),
+        (of_java("o.a.Exception: a", "java.io.IOException: Disk quota exceeded"), "Disk quota exc"),
+        (of_java(STACK.format("Permission denied")), "Permission denied"),
+        (PySparkException("x" * 900), "x" * 300 + "…"),
+        (OSError(28, "No space left on device", "/t"), "[Errno 28] No space left on device: '/t'"),
+    ],
+)
+def test_the_first_cause_is_told_in_one_line(error: Exception, cause: str) -> None:
+    assert cause_of(error).startswith(cause)
+    assert "\n" not in cause_of(error)
+
+
+@pytest.mark.parametrize(
+    ("cause", "way_out"),
+    [
+        ("No space left on device", "make room"),
+        ("No space left on device (os error 28)", "make room"),
+        ("Mkdirs failed to create file:/w/events", "may write to"),
+        ("[FAILED_READ_FILE.NO_HINT] Error while reading file:/w/x", "build its days again"),
+        ("Answer from Java side is empty", "lack of memory"),
+        ("No usable temporary directory found in ['/tmp']", "set TMPDIR"),
+        ("[SOMETHING_ELSE]", "level DEBUG"),
+    ],
+)
+def test_the_line_names_what_failed_and_the_way_out(
+    cause: str, way_out: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        caplog.at_level(logging.DEBUG),
+        pytest.raises(PipelineError) as raised,
+        engine_faults("report on 'w'"),
+    ):
+        raise PySparkException(STACK.format(cause))
+    told = str(raised.value)
+    assert told.startswith(f"can't report on 'w': {cause}; ")
+    assert way_out in told
+    # All of it is to be had.
+    assert "DAGScheduler" in caplog.text
+
+
+@pytest.mark.parametrize("error", [PipelineError("told before"), KeyError("a bug")])
+def test_other_errors_are_left_alone(error: Exception) -> None:
+    with pytest.raises(type(error)) as raised, engine_faults("run"):
+        raise error
+    assert raised.value is error
+
+
+def test_a_journal_without_an_event_is_status_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: Any = SimpleNamespace(
+        start=lambda *_, **__: None,
+        build=lambda *_, **__: Days.of(DT),
+        warehouse=lambda *_: None,
+    )
+    monkeypatch.setattr(engines, "engine_of", lambda _: engine)
+    monkeypatch.setattr(written, "written", lambda *_: {("rejects", DT): 7})
+    journal = write_all(tmp_path / "j", [Worker("w1", DAY)])
+    places = ["--journal", str(journal), "--warehouse", str(tmp_path / "w")]
+    result = CliRunner().invoke(main, ["run", *places])
+    assert result.exit_code == FOUND
+    assert "no line of the journal" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("span", "said"),
+    [(Span(), "received: there"), (Span(DT, DT), "received of 2026-03-14: there")],
+)
+def test_no_message_is_status_1_and_no_page(spark: Any, span: Span, said: str) -> None:
+    with pytest.raises(NothingFound, match=f"^'j' has no message that was {said} is nothing"):
+        making._refuse_nothing("j", span, no_findings(spark))
+
+
+def test_segments_are_counted_once_by_the_days_of_their_folders(tmp_path: Path) -> None:
+    workers = [Worker("w1", DAY), Worker("w2", DAY)]
+    journal = write_all(tmp_path, workers)
+    closed = next(journal.rglob("*.zst"))
+    closed.with_name("seg-1.jsonl.open").touch()
+    counted: list[int] = [
+        count_segments(None, str(journal), span)  # type: ignore[arg-type]
+        for span in (Span(), Span(DT, DT), Span(first=DT.replace(day=15)))
+    ]
+    assert counted == [2, 2, 0]
+
+
+@pytest.mark.thorough
+def test_a_fault_of_sparks_is_one_line_for_users(built: tuple[Path, Path], tmp_path: Path) -> None:
+    """Its log would be hundreds; only Java's own word on its modules is beside it."""
+    tables = shutil.copytree(built[1], tmp_path / "tables")
+    for file in (tables / "duplicates").rglob("*.parquet"):
+        data = file.read_bytes()
+        footer = int.from_bytes(data[-8:-4], "little") + 8
+        file.write_bytes(b"PAR1" + b"\xff" * (len(data) - footer - 4) + data[-footer:])
+    done = subprocess.run(
+        [sys.executable, "-m", "celery", "-b", "memory://", "sqs-heartbeat", "report", str(tables)],
+        cwd=tmp_path,
+        # Without what the tests' own Spark starts with.
+        env={k: v for k, v in os.environ.items() if k not in ("PYSPARK_SUBMIT_ARGS", JAVA_VARIABLE)}
+        | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SPARK_PATIENCE,
+    )
+    assert done.returncode == 2, done.stderr
+    lines = [line for line in done.stderr.splitlines() if "incubator modules" not in line]
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith(f"Error: can't report on {str(tables)!r}: ")
+    assert "/duplicates/" in lines[0]
+    assert not (tmp_path / "report.html").exists()

@@ -1,0 +1,496 @@
+"""Each command x each kind of wrong path: one line, the exit status, and no engine started."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import click
+import pyarrow
+import pyarrow.parquet
+import pytest
+from celery import Celery
+from click.testing import CliRunner, Result
+
+from celery_sqs_heartbeat.cli import sqs_heartbeat, writing
+from celery_sqs_heartbeat.exits import FOUND, REFUSED
+from celery_sqs_heartbeat.journal.__main__ import main as journal_command
+from celery_sqs_heartbeat.journal.layout import closed_path
+from celery_sqs_heartbeat.pipeline import engines, session
+from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
+from celery_sqs_heartbeat.pipeline.report import making
+from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES
+from tests.pipeline.builders import DAY
+from tests.pipeline.journals import Worker, write_all
+from tests.support.waiting import PATIENCE
+
+#: Another user of the machine, where the tests run as root.
+OTHER = 65_534
+DT = "dt=2026-03-14"
+LATER = ("--from", "2027-01-01")
+#: What is given for the paths that are not wrong.
+JOURNAL, TABLES_OF_JOURNAL, NEW = "journal", "warehouse", "new"
+
+
+class StartedError(Exception):
+    """An engine was started."""
+
+
+def start(*_: object, **__: object) -> None:
+    raise StartedError
+
+
+#: The command and its arguments, by what in them is the path. `{}` stands for it.
+COMMANDS: dict[str, tuple[click.Command, str]] = {
+    **{
+        f"{name}{option}": (sqs_heartbeat, f"{name} {{}}{option}")
+        for name in ("report", "tune")
+        for option in ("", " --engine sail")
+    },
+    **{
+        f"{name}, its journal": (pipeline, f"{name} --journal {{}} --warehouse {NEW}{more}")
+        for name, more in (
+            ("run", ""),
+            ("run --engine sail", ""),
+            ("events", ""),
+            ("stream", f" --checkpoint {NEW}"),
+            ("stream --once", f" --checkpoint {NEW}"),
+        )
+    },
+    **{
+        f"{name}, its warehouse": (pipeline, f"{name} --journal {JOURNAL} --warehouse {{}}{more}")
+        for name, more in (
+            ("run", ""),
+            ("run --engine sail", ""),
+            ("events", ""),
+            ("stream", f" --checkpoint {NEW}"),
+        )
+    },
+    "stream, its checkpoint": (
+        pipeline,
+        f"stream --journal {JOURNAL} --warehouse {NEW} --checkpoint {{}}",
+    ),
+    "journal": (journal_command, "{}"),
+}
+SOURCE = "report", "report --engine sail", "tune", "tune --engine sail"
+READS = (*(name for name in COMMANDS if "its journal" in name), "journal")
+WRITES = tuple(name for name in COMMANDS if "its warehouse" in name)
+CHECKPOINT = ("stream, its checkpoint",)
+LOOKS = (*SOURCE, *READS)
+
+
+def build_journal(folder: Path) -> None:
+    worker = Worker("w1", DAY)
+    worker.attempt("m1", 1, DAY, 20, "message-deleted")
+    write_all(folder, [worker])
+
+
+def build_warehouse(folder: Path) -> None:
+    for table in TABLES.values():
+        day = folder / table.name / DT
+        day.mkdir(parents=True)
+        columns = {name: ["x"] for name in table.names if name != PARTITION}
+        pyarrow.parquet.write_table(pyarrow.table(columns), day / "part-0.parquet")
+
+
+def build_documents(folder: Path) -> None:
+    folder.mkdir()
+    (folder / "letter.txt").write_text("Dear")
+    # A table's name alone makes no table.
+    (folder / "events").mkdir()
+    (folder / "events" / "party.txt").write_text("Come")
+
+
+def just_begun(folder: Path) -> None:
+    build_journal(folder)
+    (closed,) = folder.rglob("*.zst")
+    closed.with_name("seg-1.jsonl.open").touch()
+    closed.unlink()
+
+
+def without(name: str) -> Callable[[Path], None]:
+    def build(folder: Path) -> None:
+        build_warehouse(folder)
+        for path in sorted((folder / name).rglob("*"), reverse=True):
+            path.unlink() if path.is_file() else path.rmdir()
+        (folder / name).rmdir()
+
+    return build
+
+
+def spoilt(folder: Path) -> None:
+    build_warehouse(folder)
+    file = folder / "workers" / DT / "part-0.parquet"
+    file.write_bytes(file.read_bytes()[:-20])
+
+
+def of_another_version(folder: Path) -> None:
+    build_warehouse(folder)
+    file = folder / "durations" / DT / "part-0.parquet"
+    kept = pyarrow.parquet.ParquetFile(file).read().drop_columns(["censored"])
+    pyarrow.parquet.write_table(kept, file)
+
+
+def locked(build: Callable[[Path], None], *parts: str) -> Callable[[Path], None]:
+    """Return what builds the same, of which a part may be read by its owner alone."""
+
+    def build_locked(folder: Path) -> None:
+        build(folder)
+        folder.joinpath(*parts).chmod(0)
+
+    return build_locked
+
+
+def read_only(build: Callable[[Path], None]) -> Callable[[Path], None]:
+    def build_read_only(folder: Path) -> None:
+        build(folder)
+        folder.chmod(stat.S_IRUSR | stat.S_IXUSR | stat.S_IROTH | stat.S_IXOTH)
+
+    return build_read_only
+
+
+def nothing(folder: Path) -> None:
+    """Leave it out."""
+
+
+SEGMENT = f"{DT}/worker=w1/seg-1.jsonl.zst"
+#: By kind: what builds it, the path in it, and what is said by which commands.
+CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]] = {
+    "missing": (nothing, "", {LOOKS: "does not exist"}),
+    "a file": (Path.touch, "", {LOOKS: "is a file", WRITES: "is a file", CHECKPOINT: "is a file"}),
+    "below a file": (Path.touch, "below", {WRITES: "is a file", CHECKPOINT: "is a file"}),
+    "an empty folder": (Path.mkdir, "", {LOOKS: "is an empty folder"}),
+    "a folder of documents": (
+        build_documents,
+        "",
+        {
+            LOOKS: "holds neither a journal nor a warehouse",
+            WRITES: "a folder of its own",
+            CHECKPOINT: "a folder of its own",
+        },
+    ),
+    "a journal": (
+        build_journal,
+        "",
+        {WRITES: "is a journal, where a warehouse", CHECKPOINT: "is a journal"},
+    ),
+    "a warehouse": (
+        build_warehouse,
+        "",
+        {READS: "is a warehouse, where a journal", CHECKPOINT: "is a warehouse"},
+    ),
+    "a day of a journal": (
+        build_journal,
+        DT,
+        {LOOKS: "one day of a journal", WRITES: "one day of a journal"},
+    ),
+    "a table": (
+        build_warehouse,
+        "attempts",
+        {LOOKS: "one table of a warehouse", WRITES: "one table of a warehouse"},
+    ),
+    "a locked folder": (
+        locked(build_journal),
+        "",
+        {
+            LOOKS: "Permission denied: run this as",
+            WRITES: "Permission denied",
+            CHECKPOINT: "Permission denied",
+        },
+    ),
+    "a locked worker": (locked(build_journal, DT, "worker=w1"), "", {LOOKS: "Permission denied"}),
+    "a locked segment": (locked(build_journal, SEGMENT), "", {LOOKS: "Permission denied"}),
+    "a locked table": (
+        locked(build_warehouse, "workers", DT),
+        "",
+        {SOURCE: "Permission denied", WRITES: "Permission denied"},
+    ),
+    "a read-only warehouse": (read_only(build_warehouse), "", {WRITES: "not writable"}),
+    "a read-only folder": (
+        read_only(Path.mkdir),
+        "new",
+        {WRITES: "not writable", CHECKPOINT: "not writable"},
+    ),
+    "a warehouse without a table": (
+        without("durations"),
+        "",
+        {SOURCE: "has no table durations"},
+    ),
+    "a cut table": (spoilt, "", {SOURCE: "is no whole Parquet file", WRITES: "no whole Parquet"}),
+    "a warehouse of another version": (
+        of_another_version,
+        "",
+        {SOURCE: "has no column censored: another version", WRITES: "another version"},
+    ),
+    "a day that is none": (
+        lambda folder: (folder / "dt=2026-13-45" / "worker=w1").mkdir(parents=True),
+        "",
+        {LOOKS: "dt=2026-13-45, which is no day"},
+    ),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported() -> None:
+    """Import what the commands do as they run: another user might not be able to."""
+    for command, arguments in COMMANDS.values():
+        call(command, arguments.format("nowhere"))
+
+
+@pytest.fixture
+def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder that others may enter, with a journal; an engine that starts fails the test."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o777)
+        monkeypatch.chdir(folder)
+        monkeypatch.setattr(engines, "engine_of", start)
+        monkeypatch.setattr(making, "engine_of", start)
+        monkeypatch.setattr(session, "new_session", start)
+        build_journal(folder / JOURNAL)
+        yield folder
+
+
+@contextmanager
+def as_another_user() -> Iterator[None]:
+    """Drop root's rights for a while: it may read and write everything."""
+    if os.geteuid():
+        yield
+        return
+    for path in Path().rglob("*"):
+        os.chown(path, OTHER, OTHER)
+    os.seteuid(OTHER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def call(command: click.Command, arguments: str | list[str]) -> Result:
+    app = Celery("proj", broker="sqs://")
+    return CliRunner().invoke(command, arguments, obj=SimpleNamespace(app=app, no_color=True))
+
+
+def assert_one_line(result: Result, status: int, said: str) -> None:
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == status, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert said in line
+    assert result.stdout == ""
+
+
+TABLE = [
+    pytest.param(kind, name, said, id=f"{name}: {kind}")
+    for kind, (_, _, cases) in CASES.items()
+    for names, said in cases.items()
+    for name in names
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "said"), TABLE)
+def test_a_wrong_path_is_one_line_and_status_2(home: Path, kind: str, name: str, said: str) -> None:
+    build, below, _ = CASES[kind]
+    build(home / "given")
+    path = Path("given", below)
+    command, arguments = COMMANDS[name]
+    with as_another_user():
+        result = call(command, arguments.format(path))
+    assert_one_line(result, REFUSED, said)
+    assert "given" in result.stderr
+    assert not (home / NEW).exists()
+
+
+def test_each_kind_of_wrong_path_is_tried_with_each_command() -> None:
+    tried = {name for _, _, cases in CASES.values() for names in cases for name in names}
+    assert tried == set(COMMANDS)
+    for kind in (
+        "missing",
+        "a file",
+        "an empty folder",
+        "a folder of documents",
+        "a locked folder",
+    ):
+        assert {name for names in CASES[kind][2] for name in names} >= set(LOOKS)
+
+
+#: Right places: a command goes on with them.
+RIGHT = [
+    *((name, build) for name in SOURCE for build in (build_journal, build_warehouse)),
+    *((name, build_journal) for name in READS if name != "journal"),
+    *((name, build) for name in WRITES for build in (nothing, Path.mkdir, build_warehouse)),
+    *(("stream, its checkpoint", build) for build in (nothing, Path.mkdir)),
+]
+
+
+@pytest.mark.parametrize(("name", "build"), RIGHT)
+def test_a_right_path_starts_the_engine(
+    home: Path, name: str, build: Callable[[Path], None]
+) -> None:
+    build(home / "given")
+    command, arguments = COMMANDS[name]
+    result = call(command, arguments.format("given"))
+    assert isinstance(result.exception, StartedError), result.output
+
+
+@pytest.mark.parametrize("name", [*(each for each in LOOKS if each != "stream, its journal")])
+def test_a_journal_that_was_just_begun_has_no_events_yet(home: Path, name: str) -> None:
+    just_begun(home / "given")
+    command, arguments = COMMANDS[name]
+    lacks = "closed segments" if "--once" in name else "events"
+    assert_one_line(call(command, arguments.format("given")), FOUND, f"has no {lacks} yet")
+
+
+def test_a_stream_follows_a_journal_that_was_just_begun(home: Path) -> None:
+    just_begun(home / "given")
+    command, arguments = COMMANDS["stream, its journal"]
+    result = call(command, arguments.format("given"))
+    assert isinstance(result.exception, StartedError), result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "is_looked_at"),
+    [
+        ("report", "nowhere", False),
+        ("run, its journal", "nowhere", False),
+        ("run, its warehouse", JOURNAL, False),
+        ("report", "file:/nowhere", True),
+        ("run, its journal", "file:///nowhere", True),
+        ("report --engine sail", "nowhere", True),
+        ("run --engine sail, its journal", "nowhere", True),
+        ("journal", "nowhere", True),
+    ],
+)
+@pytest.mark.parametrize("cluster", [("PYSPARK_GATEWAY_PORT", "1"), ("SPARK_REMOTE", "sc://host")])
+def test_on_a_cluster_a_path_without_a_scheme_is_left_to_spark(
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cluster: tuple[str, str],
+    name: str,
+    path: str,
+    is_looked_at: bool,
+) -> None:
+    monkeypatch.setenv(*cluster)
+    command, arguments = COMMANDS[name]
+    result = call(command, arguments.format(path))
+    assert isinstance(result.exception, SystemExit if is_looked_at else StartedError)
+
+
+@pytest.mark.parametrize("name", [*SOURCE, *READS[:-1], *WRITES, *CHECKPOINT])
+def test_what_is_behind_a_url_the_engine_finds_out(home: Path, name: str) -> None:
+    command, arguments = COMMANDS[name]
+    result = call(command, arguments.format("s3a://bucket/prefix"))
+    assert isinstance(result.exception, StartedError), result.output
+
+
+#: Without the days that are asked for.
+OF_DAYS = [name for name in (*SOURCE, *READS) if "tune" not in name and "stream" not in name]
+
+
+@pytest.mark.parametrize("name", OF_DAYS)
+def test_days_without_events_are_status_1(home: Path, name: str) -> None:
+    command, arguments = COMMANDS[name]
+    result = call(command, [*arguments.format(JOURNAL).split(), *LATER])
+    assert_one_line(result, FOUND, "has no ")
+    assert list(home.iterdir()) == [home / JOURNAL]
+
+
+@pytest.mark.parametrize("name", SOURCE[:2])
+def test_days_without_rows_in_a_warehouse_are_status_1(home: Path, name: str) -> None:
+    build_warehouse(home / "given")
+    command, arguments = COMMANDS[name]
+    result = call(command, [*arguments.format("given").split(), *LATER])
+    assert_one_line(result, FOUND, "has no rows from 2027-01-01: its days are 2026-03-14")
+
+
+def test_the_journal_command_names_the_urls_that_it_can_read(home: Path) -> None:
+    result = call(journal_command, "s3a://bucket/journal")
+    assert_one_line(result, REFUSED, "give a folder, or s3://BUCKET/PREFIX")
+
+
+def test_lines_that_lack_what_each_line_has_are_left_out(home: Path) -> None:
+    (segment,) = (home / JOURNAL).rglob("*.zst")
+    segment.with_name("seg-2.jsonl.open").write_text('{"v":1}\n{"v":1,"ts":"x"}\n')
+    result = call(journal_command, JOURNAL)
+    assert result.exit_code == 0, result.output
+    assert len(result.stdout.splitlines()) == 4
+
+
+#: By kind: what `--out` is, and what is said of it before anything is read.
+OUTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
+    "in a missing folder": (nothing, "given/page.html", "there is no folder 'given'"),
+    "in a file": (Path.touch, "given/page.html", "can't be written"),
+    "a folder": (Path.mkdir, "given", "it is a folder"),
+    "in a read-only folder": (read_only(Path.mkdir), "given/page.html", "'given' is not writable"),
+    "a read-only file": (read_only(Path.touch), "given", "it is not writable"),
+    "in a locked folder": (locked(Path.mkdir), "given/page.html", "can't be written"),
+}
+
+
+@pytest.mark.parametrize("kind", OUTS)
+def test_a_page_that_can_not_be_written_is_told_before_anything_is_read(
+    home: Path, kind: str
+) -> None:
+    build, out, said = OUTS[kind]
+    build(home / "given")
+    with as_another_user():
+        # Neither is the journal looked at.
+        result = call(sqs_heartbeat, ["report", "nowhere", "--out", out])
+    assert_one_line(result, REFUSED, said)
+
+
+@pytest.fixture
+def page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A report is made at once."""
+    monkeypatch.setattr(making, "page_of", lambda *_, **__: "the new page")
+
+
+@pytest.mark.usefixtures("page")
+def test_a_full_disk_is_one_line(home: Path) -> None:
+    result = call(sqs_heartbeat, ["report", JOURNAL, "--out", "/dev/full"])
+    assert_one_line(result, REFUSED, "'/dev/full' can't be written: No space left on device")
+
+
+def test_output_to_a_full_disk_is_one_line(home: Path) -> None:
+    command = [sys.executable, "-m", "celery_sqs_heartbeat.journal", JOURNAL]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=PATIENCE
+        )
+    assert done.returncode == REFUSED
+    assert done.stderr == "Error: the output can't be written: No space left on device\n"
+
+
+@pytest.mark.usefixtures("page")
+def test_a_page_that_was_there_outlives_a_full_disk(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = home / "report.html"
+    out.write_text("the old page")
+    out.chmod(0o604)
+
+    def fill(path: Path, text: str, **_: Any) -> None:
+        path.write_bytes(text[:3].encode())
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr(writing.Path, "write_text", fill)
+        result = call(sqs_heartbeat, ["report", JOURNAL])
+    assert_one_line(result, REFUSED, "No space left on device")
+    assert out.read_text() == "the old page"
+    assert call(sqs_heartbeat, ["report", JOURNAL]).exit_code == 0
+    assert out.read_text() == "the new page"
+    assert stat.S_IMODE(out.stat().st_mode) == 0o604
+    assert {path.name for path in home.iterdir()} == {JOURNAL, "report.html"}
+
+
+def test_a_closed_segment_has_the_name_that_these_tests_give_it() -> None:
+    assert closed_path(Path("seg-1.jsonl.open")).name == Path(SEGMENT).name
