@@ -42,7 +42,7 @@ def write_page(out: Path, page: str) -> None:
     is_beside = not out.exists() or (
         out.is_file() and not out.is_symlink() and os.access(out.parent, os.W_OK, **_MODES)
     )
-    draft = out.with_name(f".{out.name}.{os.getpid()}") if is_beside else out
+    draft = out.with_name(f".sqs-heartbeat-{os.getpid()}") if is_beside else out
     try:
         try:
             draft.write_text(page, encoding="utf-8")

@@ -82,10 +82,10 @@ def _folder_of(
         with fetched(journal, first, last, _AROUND) as copy:
             yield copy
         return
-    if (folder := local_folder(journal)) is None:
-        raise Refusal(f"the journal {journal!r} is a URL: give a folder, or s3://BUCKET/PREFIX")
     # All of it is read, whatever days are wanted.
     check_journal(journal, Span(), is_here=True)
+    if (folder := local_folder(journal)) is None:
+        raise Refusal(f"the journal {journal!r} is a URL: give a folder, or s3://BUCKET/PREFIX")
     yield folder
 
 

@@ -122,7 +122,13 @@ def _here(path: str, is_here: bool | None) -> Path | None:
     """Return the folder, if it is one of this machine.
 
     Where Spark runs on a cluster, a path without a scheme is one of the cluster's file system.
+
+    Raises:
+        PipelineError: The path is empty.
     """
+    if not path.strip():
+        # Otherwise it would be the working folder, as where a shell's variable is not set.
+        raise PipelineError(f"the path {path!r} is empty: give a folder or URL")
     remote = os.environ.get("SPARK_REMOTE", "local")
     on_cluster = "PYSPARK_GATEWAY_PORT" in os.environ or not remote.startswith("local")
     if not is_here and on_cluster and not path.startswith("file:"):

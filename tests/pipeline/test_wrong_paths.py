@@ -349,6 +349,13 @@ def test_a_journal_that_was_just_begun_has_no_events_yet(home: Path, name: str) 
     assert_one_line(call(command, arguments.format("given")), FOUND, f"has no {lacks} yet")
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_an_empty_path_is_not_the_working_folder(home: Path, name: str) -> None:
+    command, arguments = COMMANDS[name]
+    result = call(command, [each.format("") for each in arguments.split()])
+    assert_one_line(result, REFUSED, "the path '' is empty")
+
+
 def test_a_stream_follows_a_journal_that_was_just_begun(home: Path) -> None:
     just_begun(home / "given")
     command, arguments = COMMANDS["stream, its journal"]
