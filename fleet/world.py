@@ -54,7 +54,8 @@ class World:
         self._pids = itertools.count(100)
         self._queues = {
             each.name: self.sqs.new_queue(
-                each.name, QueueOptions(visibility_timeout=each.visibility_timeout)
+                each.name,
+                QueueOptions(visibility_timeout=each.visibility_timeout, retention=1_209_600),
             )
             for each in QUEUES
         }

@@ -3,6 +3,13 @@
 No public emulator can show a lost lease or the 12-hour limit truthfully. `SimulatedSqs` can:
 in process on a fake clock, or over HTTP for real workers as a `SimulatedServer`
 (`python -m celery_sqs_heartbeat.testing.server`).
+
+It takes what AWS takes and refuses what AWS refuses, with AWS's error codes: names, attributes and
+their ranges, messages, batches, retention. Not modelled: permissions (`Policy`,
+`RedriveAllowPolicy`), encryption, tags, quotas on calls (`FifoThroughputLimit`),
+`ReceiveRequestAttemptId`, `AWSTraceHeader`, checksums of message attributes, the minutes that AWS
+takes to apply a change, and the operations that are not in `sqs.OPERATIONS`, which answer
+InvalidAction.
 """
 
 from celery_sqs_heartbeat.testing.clock import FakeClock

@@ -98,6 +98,43 @@ def out_of_range(name: str, value: object, text: str) -> SqsError:
     )
 
 
+def unknown_attribute(name: str) -> SqsError:
+    """A queue has no such attribute, or not to be set (LocalStack's AWS snapshots)."""
+    return SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
+
+
+def wrong_attribute(name: str) -> SqsError:
+    """A value that the attribute can't have (LocalStack's AWS snapshots)."""
+    return SqsError("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
+
+
+def other_queue(attribute: str) -> SqsError:
+    """A queue of that name exists with another value (LocalStack's AWS snapshots)."""
+    return SqsError(
+        "QueueAlreadyExists",
+        "A queue already exists with the same name and a different value for attribute "
+        f"{attribute}",
+    )
+
+
+def deleted_recently() -> SqsError:
+    """SQS API reference, CreateQueue, QueueDeletedRecently."""
+    return SqsError(
+        "AWS.SimpleQueueService.QueueDeletedRecently",
+        "You must wait 60 seconds after deleting a queue before you can create another with the "
+        "same name.",
+    )
+
+
+def purge_in_progress(name: str) -> SqsError:
+    """SQS API reference, PurgeQueue, PurgeQueueInProgress."""
+    return SqsError(
+        "AWS.SimpleQueueService.PurgeQueueInProgress",
+        f"Only one PurgeQueue operation on {name} is allowed every 60 seconds.",
+        403,
+    )
+
+
 def no_deduplication() -> SqsError:
     """A FIFO queue can't tell repetitions of the message (LocalStack's AWS snapshots)."""
     return SqsError(

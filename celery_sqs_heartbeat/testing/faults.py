@@ -20,6 +20,7 @@ class Fault:
         throttled: The whole call is refused: RequestThrottled.
         denied: The whole call is refused: AccessDenied.
         failed: The whole call fails with a 500; nothing is done.
+        failed_after: The whole call is done, and answered with a 500 all the same.
         entry_failed: One entry of a batch fails with InternalError, the others are done.
         entry_throttled: One entry of a batch is refused: RequestThrottled.
     """
@@ -31,6 +32,7 @@ class Fault:
     throttled: float = 0.0
     denied: float = 0.0
     failed: float = 0.0
+    failed_after: float = 0.0
     entry_failed: float = 0.0
     entry_throttled: float = 0.0
 

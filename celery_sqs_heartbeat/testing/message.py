@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +16,7 @@ class SimulatedMessage:
         visible_at: From when on it may be received.
         received_at: When it was last received; the 12 hours count from here.
         handle: The receipt handle of its last receive; earlier ones are stale.
+        kept_since: From when on its retention counts, where that is not `sent_at`.
         is_deleted: Kept in mind for as long as its handles are.
     """
 
@@ -32,6 +33,12 @@ class SimulatedMessage:
     received_at: float = 0.0
     handle: str = field(default="", repr=False)
     is_deleted: bool = False
+    kept_since: float | None = None
+
+    @property
+    def retained_from(self) -> float:
+        """From when on the queue's retention period counts."""
+        return self.sent_at if self.kept_since is None else self.kept_since
 
     def is_in_flight(self, now: float) -> bool:
         """Return whether it was received and is hidden still."""
@@ -46,9 +53,10 @@ class SimulatedMessage:
         if self.first_received_at is None:
             self.first_received_at = now
 
-    def as_answer(self, epoch: float) -> dict[str, Any]:
+    def as_answer(self, epoch: float, names: Collection[str] = ()) -> dict[str, Any]:
         """Return it as an item of ReceiveMessage's answer, with all system attributes.
 
+        `names` are those of its own attributes to show; "All" and "prefix.*" count.
         `epoch` is what the clock's zero is in Unix time. After a single receive the
         first-receive time is that receive's own (SQS API reference, ReceiveMessage).
         """
@@ -69,7 +77,17 @@ class SimulatedMessage:
             "Body": self.body,
             "MD5OfBody": md5(self.body),
             "Attributes": system,
-            **({"MessageAttributes": dict(self.attributes)} if self.attributes else {}),
+            **({"MessageAttributes": shown} if (shown := self._chosen(names)) else {}),
+        }
+
+    def _chosen(self, names: Collection[str]) -> dict[str, Any]:
+        if {"All", ".*"} & set(names):
+            return dict(self.attributes)
+        begins = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
+        return {
+            name: value
+            for name, value in self.attributes.items()
+            if name in names or name.startswith(begins)
         }
 
 

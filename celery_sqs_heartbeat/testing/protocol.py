@@ -22,6 +22,7 @@ _SHAPES = {
     "InvalidParameterValue": "InvalidParameterValueException",
     "MissingParameter": "MissingRequiredParameterException",
     "NonExistentQueue": "QueueDoesNotExist",
+    "QueueAlreadyExists": "QueueNameExists",
 }
 
 

@@ -11,13 +11,15 @@ Where each behaviour is known from:
 from __future__ import annotations
 
 import hashlib
+import math
 import random
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.testing import errors
+from celery_sqs_heartbeat.testing.contents import LARGEST
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 
 #: Messages in flight of one queue (G, "Amazon SQS message quotas").
@@ -31,22 +33,34 @@ class QueueOptions:
     """A queue's attributes, and what AWS leaves to chance. Times in seconds.
 
     Attributes:
+        delay: For how long each message is hidden after its send.
+        largest_message: In bytes.
+        retention: After so long a message is gone, in flight or not.
+        wait: For how long a receive waits that does not say.
+        kept: Further attributes, which have no effect.
         max_receive_count: After so many receives a message goes to `dead_letters`.
         late_extension: Whether an expired handle that nobody else has superseded can
             still hide its message. AWS answered 200 and changed nothing (L); its guide
             does not promise that, so both are worth a test.
         content_based_deduplication: Whether a FIFO queue takes messages without an id for
             that, and tells repetitions by their body.
+        deduplicates_by_group: Whether ids for that may repeat in another group.
         duplicate_rate: How often a receive brings a message that is in flight: standard
             queues deliver "at least once" (G).
     """
 
     visibility_timeout: int = 30
+    delay: int = 0
+    largest_message: int = LARGEST
+    retention: int = 345_600
+    wait: int = 0
+    kept: Mapping[str, str] = field(default_factory=dict)
     max_receive_count: int | None = None
     dead_letters: SimulatedQueue | None = None
     in_flight_limit: int = IN_FLIGHT_LIMIT
     late_extension: bool = False
     content_based_deduplication: bool = False
+    deduplicates_by_group: bool = False
     duplicate_rate: float = 0.0
 
 
@@ -70,12 +84,16 @@ class SimulatedQueue:
         self.name = url.rsplit("/", 1)[-1]
         self.is_fifo = url.endswith(".fifo")
         self.options = options
+        self.created_at = self.modified_at = 0.0
+        self.purged_at = -math.inf
         self.messages: dict[str, SimulatedMessage] = {}
         self._random = generator
         self._on_delete = on_delete
         self._by_handle: dict[str, SimulatedMessage] = {}
-        self._seen: dict[str, tuple[float, SimulatedMessage]] = {}
+        self._seen: dict[tuple[str | None, str], tuple[float, SimulatedMessage]] = {}
         self._sequence = 0
+        # No message is older: spares a look at each of them.
+        self._oldest = math.inf
 
     def send(
         self, message: SimulatedMessage, now: float, deduplication_id: str | None = None
@@ -90,15 +108,37 @@ class SimulatedQueue:
                 deduplication_id = hashlib.sha256(message.body.encode()).hexdigest()
             if deduplication_id is None:
                 raise errors.no_deduplication()
-            seen = self._seen.get(deduplication_id)
+            key = (
+                message.group_id if self.options.deduplicates_by_group else None,
+                deduplication_id,
+            )
+            seen = self._seen.get(key)
             if seen is not None and now < seen[0] + DEDUPLICATION_SECONDS:
                 return seen[1]
-            self._seen[deduplication_id] = (now, message)
+            self._seen[key] = (now, message)
         self._sequence += 1
         message.sequence_number = self._sequence
         message.deduplication_id = deduplication_id
-        self.messages[message.message_id] = message
+        self.add(message)
         return message
+
+    def add(self, message: SimulatedMessage) -> None:
+        """Keep a message for what is left of its retention."""
+        self.messages[message.message_id] = message
+        self._oldest = min(self._oldest, message.retained_from)
+
+    def expire(self, now: float) -> None:
+        """Drop the messages whose retention is over, those in flight, too (G)."""
+        if now < self._oldest + self.options.retention:
+            return
+        kept = math.inf
+        for message in list(self.messages.values()):
+            if now >= message.retained_from + self.options.retention:
+                message.is_deleted = True
+                del self.messages[message.message_id]
+            else:
+                kept = min(kept, message.retained_from)
+        self._oldest = kept
 
     def receive(
         self, now: float, *, count: int, timeout: int | None = None, is_long_poll: bool = False
@@ -108,6 +148,7 @@ class SimulatedQueue:
         Raises:
             SqsError: OverLimit, on a short poll; a long poll returns nothing then (A).
         """
+        self.expire(now)
         hidden_for = self.options.visibility_timeout if timeout is None else timeout
         room = self.options.in_flight_limit - self.in_flight(now)
         if room <= 0:
@@ -132,6 +173,7 @@ class SimulatedQueue:
         Raises:
             SqsError: See below for when.
         """
+        self.expire(now)
         message = self._find(handle)
         if not 0 <= timeout <= MAX_VISIBILITY_SECONDS:
             raise errors.out_of_range("VisibilityTimeout", timeout, "Must be between 0 and 43200")
@@ -159,6 +201,7 @@ class SimulatedQueue:
         Raises:
             SqsError: No such handle was ever made, or the queue is FIFO as above.
         """
+        self.expire(now)
         message = self._find(handle)
         if message.is_deleted:
             return
@@ -178,10 +221,12 @@ class SimulatedQueue:
 
     def in_flight(self, now: float) -> int:
         """Return how many messages were received and are hidden still."""
+        self.expire(now)
         return sum(message.is_in_flight(now) for message in self.messages.values())
 
     def visible(self, now: float) -> int:
         """Return how many messages may be received, groups aside."""
+        self.expire(now)
         return sum(message.visible_at <= now for message in self.messages.values())
 
     def _find(self, handle: str) -> SimulatedMessage:
@@ -224,8 +269,10 @@ class SimulatedQueue:
         if message.receive_count < options.max_receive_count:
             return False
         del self.messages[message.message_id]
-        buried = replace(message, visible_at=now, handle="")
-        options.dead_letters.messages[message.message_id] = buried
+        # Only a FIFO queue counts the retention anew (G "Dead-letter queues").
+        since = now if self.is_fifo else message.kept_since
+        buried = replace(message, visible_at=now, handle="", kept_since=since)
+        options.dead_letters.add(buried)
         # Its handles are of this queue and mean nothing in the other.
         message.is_deleted = True
         return True

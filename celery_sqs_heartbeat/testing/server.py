@@ -10,10 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import click
+from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.exits import Refusal
+from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.faultsfile import FaultsFile
+from celery_sqs_heartbeat.testing.names import check_name
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 
 #: How often the faults' file is looked at, in seconds.
@@ -39,6 +42,10 @@ class QueueArgument:
         if not name or len(numbers) > 2 or not all(each.isdecimal() for each in numbers):
             raise click.BadParameter(f"{text!r} must be NAME[:VT[:maxReceiveCount]], as work:30:5")
         parsed = cls(name, *map(int, numbers))
+        try:
+            check_name(name, is_fifo=name.endswith(".fifo"))
+        except SqsError as error:
+            raise click.BadParameter(f"{name!r}: {error.text}") from None
         if parsed.visibility_timeout > MAX_VISIBILITY_SECONDS or parsed.max_receive_count == 0:
             raise click.BadParameter(
                 f"{text!r}: VT must be 0 to {MAX_VISIBILITY_SECONDS}, maxReceiveCount at least 1"
@@ -46,15 +53,24 @@ class QueueArgument:
         return parsed
 
     def create(self, client: Any) -> None:
-        """Create the queue, with a dead-letter queue where it has a maxReceiveCount."""
+        """Create the queue, with a dead-letter queue where it has a maxReceiveCount.
+
+        Raises:
+            ClientError: The dead-letter queue's name is too long, or the queue exists already
+                with other attributes.
+        """
         suffix = ".fifo" if self.name.endswith(".fifo") else ""
         attributes = {"VisibilityTimeout": str(self.visibility_timeout)}
         kind = {"FifoQueue": "true", "ContentBasedDeduplication": "true"} if suffix else {}
         if self.max_receive_count is not None:
             dead = f"{self.name.removesuffix(suffix)}-dead{suffix}"
-            client.create_queue(QueueName=dead, Attributes=kind)
+            url = client.create_queue(QueueName=dead, Attributes=kind)["QueueUrl"]
+            told = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
             attributes["RedrivePolicy"] = json.dumps(
-                {"deadLetterTargetArn": dead, "maxReceiveCount": self.max_receive_count}
+                {
+                    "deadLetterTargetArn": told["Attributes"]["QueueArn"],
+                    "maxReceiveCount": self.max_receive_count,
+                }
             )
         client.create_queue(QueueName=self.name, Attributes={**attributes, **kind})
 
@@ -108,7 +124,10 @@ def main(
     except OSError as error:
         raise Refusal(f"--host {host} --port {port}: {error}") from None
     for queue in queues:
-        queue.create(server.sqs)
+        try:
+            queue.create(server.sqs)
+        except ClientError as error:
+            raise Refusal(f"--queue {queue.name}: {error.response['Error']['Message']}") from None
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *ignored: asked_to_end.set())

@@ -109,7 +109,8 @@ class SharedSqs:
         answer = self.sqs.call("ReceiveMessage", request)
         queue = self.sqs.queue(request["QueueUrl"])
         # On the moved clock, so that a jump over its end ends the poll too.
-        deadline = self._now() + int(request.get("WaitTimeSeconds") or 0)
+        wait = request.get("WaitTimeSeconds")
+        deadline = self._now() + int(queue.options.wait if wait is None else wait)
         while not answer and (now := self._now()) < deadline:
             # Until something happens to a message, or time alone makes one visible.
             ahead = (m.visible_at for m in queue.messages.values() if m.visible_at > now)

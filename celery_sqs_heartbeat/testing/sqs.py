@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import re
 import time
@@ -10,17 +11,30 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from celery_sqs_heartbeat.testing import errors
-from celery_sqs_heartbeat.testing.attributes import ACCOUNT, get_attributes, set_attributes
+from celery_sqs_heartbeat.testing.attributes import (
+    ACCOUNT,
+    check_names,
+    difference,
+    get_attributes,
+    set_attributes,
+)
 from celery_sqs_heartbeat.testing.batches import answer_batch
+from celery_sqs_heartbeat.testing.contents import check_batch_size, check_id, check_message
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.faults import Faults
 from celery_sqs_heartbeat.testing.message import SimulatedMessage, md5
+from celery_sqs_heartbeat.testing.names import check_name
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
 
 Answer = dict[str, Any]
 Request = Mapping[str, Any]
 
 
+#: How long after a queue's deletion its name, and after a purge another one, is refused, in
+#: seconds (SQS API reference, QueueDeletedRecently and PurgeQueueInProgress).
+PAUSE_SECONDS = 60.0
+#: The most queues that one ListQueues shows (SQS API reference).
+LISTED = 1_000
 #: What it can do.
 OPERATIONS = frozenset(
     (
@@ -74,6 +88,7 @@ class SimulatedSqs:
         self.url = url
         self.random = random.Random(seed)
         self.queues: dict[str, SimulatedQueue] = {}
+        self._deleted: dict[str, float] = {}
         #: Told of each message that is deleted.
         self.on_delete: Callable[[SimulatedMessage], None] = lambda message: None
 
@@ -105,7 +120,10 @@ class SimulatedSqs:
             raise errors.throttled()
         if self.faults.happens(fault.failed):
             raise errors.internal()
-        return self.perform(operation, request)
+        answer = self.perform(operation, request)
+        if self.faults.happens(fault.failed_after):
+            raise errors.internal()
+        return answer
 
     def perform(self, operation: str, request: Request) -> Answer:
         """Do an operation that was not refused by the faults; a long poll's next look.
@@ -124,6 +142,7 @@ class SimulatedSqs:
             self.random,
             lambda message: self.on_delete(message),
         )
+        queue.created_at = queue.modified_at = self.clock()
         self.queues[name] = queue
         return queue
 
@@ -143,61 +162,98 @@ class SimulatedSqs:
     def _create_queue(self, request: Request) -> Answer:
         name = request["QueueName"]
         attributes = request.get("Attributes") or {}
-        if name.endswith(".fifo") is not (str(attributes.get("FifoQueue")).lower() == "true"):
-            raise errors.out_of_range(
-                "QueueName", name, "The name of a FIFO queue, and only that, ends in .fifo"
-            )
+        check_name(name, is_fifo=str(attributes.get("FifoQueue")).lower() == "true")
+        now = self.clock()
+        if now < self._deleted.get(name, -math.inf) + PAUSE_SECONDS:
+            raise errors.deleted_recently()
         if name not in self.queues:
-            set_attributes(self, self.new_queue(name), attributes)
+            try:
+                set_attributes(self, self.new_queue(name), attributes)
+            except SqsError:
+                del self.queues[name]
+                raise
+        elif other := difference(self.queues[name], attributes):
+            raise errors.other_queue(other)
         return {"QueueUrl": self.queues[name].url}
 
     def _delete_queue(self, request: Request) -> Answer:
-        del self.queues[self.queue(request["QueueUrl"]).name]
+        name = self.queue(request["QueueUrl"]).name
+        del self.queues[name]
+        self._deleted[name] = self.clock()
         return {}
 
     def _list_queues(self, request: Request) -> Answer:
         prefix = request.get("QueueNamePrefix") or ""
-        urls = [queue.url for name, queue in self.queues.items() if name.startswith(prefix)]
-        return {"QueueUrls": urls} if urls else {}
+        names = [name for name in self.queues if name.startswith(prefix)]
+        begin = int(request.get("NextToken") or 0)
+        limit = _within("MaxResults", request.get("MaxResults"), 1, LISTED)
+        end = begin + (limit or LISTED)
+        answer: Answer = {}
+        if urls := [self.queues[name].url for name in names[begin:end]]:
+            answer["QueueUrls"] = urls
+        if limit and end < len(names):
+            answer["NextToken"] = str(end)
+        return answer
 
     def _get_queue_url(self, request: Request) -> Answer:
         return {"QueueUrl": self.queue(request["QueueName"]).url}
 
     def _get_queue_attributes(self, request: Request) -> Answer:
         queue = self.queue(request["QueueUrl"])
-        attributes = get_attributes(queue, self.clock())
         wanted = request.get("AttributeNames") or []
+        check_names(wanted)
+        attributes = get_attributes(queue, self.clock())
+        for name, at in (
+            ("CreatedTimestamp", queue.created_at),
+            ("LastModifiedTimestamp", queue.modified_at),
+        ):
+            attributes[name] = str(int(self.epoch + at))
         if "All" not in wanted:
             attributes = {name: attributes[name] for name in wanted if name in attributes}
         return {"Attributes": attributes} if attributes else {}
 
     def _set_queue_attributes(self, request: Request) -> Answer:
-        set_attributes(self, self.queue(request["QueueUrl"]), request["Attributes"])
+        queue = self.queue(request["QueueUrl"])
+        set_attributes(self, queue, request["Attributes"])
+        queue.modified_at = self.clock()
         return {}
 
     def _purge_queue(self, request: Request) -> Answer:
-        self.queue(request["QueueUrl"]).purge()
+        queue, now = self.queue(request["QueueUrl"]), self.clock()
+        if now < queue.purged_at + PAUSE_SECONDS:
+            raise errors.purge_in_progress(queue.name)
+        queue.purge()
+        queue.purged_at = now
         return {}
 
     def _send_message(self, request: Request) -> Answer:
         queue = self.queue(request["QueueUrl"])
         now = self.clock()
         group = request.get("MessageGroupId")
-        delay = _within("DelaySeconds", request.get("DelaySeconds"), 0, 900) or 0
+        deduplication_id = request.get("MessageDeduplicationId")
+        body, attributes = request["MessageBody"], request.get("MessageAttributes") or {}
+        delay = _within("DelaySeconds", request.get("DelaySeconds"), 0, 900)
+        check_message(body, attributes, queue.options.largest_message)
+        check_id("MessageGroupId", group)
+        check_id("MessageDeduplicationId", deduplication_id)
         if queue.is_fifo and group is None:
             raise errors.missing("MessageGroupId")
+        text = "The request include parameter that is not valid for this queue type"
         if queue.is_fifo and delay:
-            text = "The request include parameter that is not valid for this queue type"
             raise errors.out_of_range("DelaySeconds", delay, text)
+        if not queue.is_fifo and deduplication_id is not None:
+            raise errors.out_of_range("MessageDeduplicationId", deduplication_id, text)
+        if delay is None or queue.is_fifo:
+            delay = queue.options.delay
         message = SimulatedMessage(
             message_id=str(uuid.UUID(int=self.random.getrandbits(128), version=4)),
-            body=request["MessageBody"],
+            body=body,
             sent_at=now,
             visible_at=now + delay,
-            attributes=request.get("MessageAttributes") or {},
+            attributes=attributes,
             group_id=group,
         )
-        sent = queue.send(message, now, request.get("MessageDeduplicationId"))
+        sent = queue.send(message, now, deduplication_id)
         answer = {"MessageId": sent.message_id, "MD5OfMessageBody": md5(sent.body)}
         if queue.is_fifo:
             answer["SequenceNumber"] = str(sent.sequence_number)
@@ -205,6 +261,7 @@ class SimulatedSqs:
 
     def _send_message_batch(self, request: Request) -> Answer:
         url = request["QueueUrl"]
+        check_batch_size(request.get("Entries"))
         return self._batch(
             "SendMessageBatch", request, lambda e: self._send_message({**e, "QueueUrl": url})
         )
@@ -212,17 +269,19 @@ class SimulatedSqs:
     def _receive_message(self, request: Request) -> Answer:
         queue = self.queue(request["QueueUrl"])
         count = _within("MaxNumberOfMessages", request.get("MaxNumberOfMessages"), 1, 10)
+        wait = _within("WaitTimeSeconds", request.get("WaitTimeSeconds"), 0, 20)
         received = queue.receive(
             self.clock(),
             count=1 if count is None else count,
             timeout=_within("VisibilityTimeout", request.get("VisibilityTimeout"), 0, 43_200),
-            is_long_poll=bool(_within("WaitTimeSeconds", request.get("WaitTimeSeconds"), 0, 20)),
+            is_long_poll=bool(queue.options.wait if wait is None else wait),
         )
         names = {
             *(request.get("MessageSystemAttributeNames") or ()),
             *(request.get("AttributeNames") or ()),
         }
-        messages = [message.as_answer(self.epoch) for message in received]
+        chosen = request.get("MessageAttributeNames") or ()
+        messages = [message.as_answer(self.epoch, chosen) for message in received]
         for message in messages:
             shown = message.pop("Attributes")
             if not names & {"All", "ALL"}:

@@ -76,7 +76,9 @@ def simulated() -> Iterator[SimulatedServer]:
     with SimulatedServer() as server:
         client = server.client()
         client.create_queue(QueueName="dead")
-        policy = json.dumps({"deadLetterTargetArn": "dead", "maxReceiveCount": 5})
+        policy = json.dumps(
+            {"deadLetterTargetArn": "arn:aws:sqs:us-east-1:000000000000:dead", "maxReceiveCount": 5}
+        )
         client.create_queue(QueueName="work", Attributes={"RedrivePolicy": policy})
         yield server
 

@@ -14,6 +14,7 @@ from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
 from celery_sqs_heartbeat.transport.base import Poll
 from tests.simulation import disturbances
+from tests.simulation.afterwards import failing_afterwards, may_fail_afterwards
 from tests.simulation.attributes import Attributes
 from tests.simulation.hangs import Hangs
 from tests.simulation.holding import Holding
@@ -65,6 +66,11 @@ class World:
                 "ReceiveMessage": profile.receiving,
             },
         )
+        if may_fail_afterwards(seed):
+            self.faults.by_operation |= {
+                "ChangeMessageVisibility": failing_afterwards(profile.changing, profile.is_calm),
+                "DeleteMessage": failing_afterwards(profile.deleting, profile.is_calm),
+            }
         self.sqs = SimulatedSqs(self.clock, seed=seed, faults=self.faults, epoch=0.0)
         self.sqs.on_delete = self._on_delete
         self.dead_letters = self.sqs.new_queue("dead")
@@ -346,6 +352,8 @@ class World:
         profile = self.profile
         options = QueueOptions(
             visibility_timeout=profile.terms.visibility_timeout,
+            # The longest worlds outlast the four days that are the default.
+            retention=1_209_600,
             max_receive_count=profile.max_receive_count,
             dead_letters=self.dead_letters,
             late_extension=profile.late_extension,

@@ -43,9 +43,10 @@ class SimulatedProcess(ProcessServer):
         for queue in queues:
             attributes = {"VisibilityTimeout": str(queue.visibility_timeout)}
             if queue.max_receive_count is not None:
-                client.create_queue(QueueName=f"{queue.name}-dead")
+                url = client.create_queue(QueueName=f"{queue.name}-dead")["QueueUrl"]
+                told = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])
                 policy = {
-                    "deadLetterTargetArn": f"{queue.name}-dead",
+                    "deadLetterTargetArn": told["Attributes"]["QueueArn"],
                     "maxReceiveCount": queue.max_receive_count,
                 }
                 attributes["RedrivePolicy"] = json.dumps(policy)

@@ -64,6 +64,15 @@ def test_a_call_whose_answer_is_lost_is_done(simulated: SimulatedServer, queue: 
     assert not simulated.sqs.queue("work").messages
 
 
+def test_a_call_that_fails_afterwards_is_done(simulated: SimulatedServer, queue: Queue) -> None:
+    handle = queue.take()
+    simulated.faults = Faults(by_operation={"DeleteMessage": Fault(failed_after=1.0)})
+    with pytest.raises(ClientError) as failed:
+        queue.delete(handle)
+    assert failed.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
+    assert not simulated.sqs.queue("work").messages
+
+
 @pytest.mark.parametrize(
     ("fault", "code", "is_senders"),
     [("entry_failed", "InternalError", False), ("entry_throttled", "RequestThrottled", True)],
