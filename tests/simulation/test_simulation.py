@@ -15,8 +15,10 @@ from celery_sqs_heartbeat.core.calls import Action, Outcome
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.core.strays import Strays
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.sqs import adapter
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.unsettled import Unsettled
+from tests.simulation.afterwards import may_fail_afterwards
 from tests.simulation.polls import Polls
 from tests.simulation.runner import report, simulate
 from tests.simulation.truth import Violation
@@ -205,6 +207,17 @@ def test_a_broken_book_is_found_out(
     _, _, failure = simulate(2_000)
     assert failure is not None
     assert f"Violation: {said}" in failure
+
+
+def test_a_keeper_that_repeats_a_release_which_may_be_done_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seed = 153
+    assert may_fail_afterwards(seed)
+    World("storm", seed).run()
+    monkeypatch.setattr(adapter, "of_exception", lambda *_: Outcome.FAILED)
+    with pytest.raises(Violation, match=r"^6: "):
+        World("storm", seed).run()
 
 
 @pytest.mark.parametrize(
