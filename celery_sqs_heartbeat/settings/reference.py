@@ -43,8 +43,9 @@ REFERENCE: Mapping[str, Entry] = {
     "on_lost": Entry(
         '`"warn"`',
         'what becomes of a task whose lease is lost, has expired or is capped: `"warn"` (it goes '
-        'on; one that has not started is dropped if its lease is lost); `"revoke"` (not started '
-        'after any of the three); `"terminate"` (stopped, too)',
+        "on, while another worker may run it, too; one that has not started is dropped if its "
+        'lease is lost); `"revoke"` (not started after any of the three); `"terminate"` (stopped, '
+        "too)",
     ),
     "ack": Entry('`"batched"`', 'or `"inline"`: kombu\'s own blocking delete'),
     "queues": Entry(

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 FOLDER = "tests/acceptance/"
 #: Words of the README, and ids of tests below this folder.
 PROMISES: Mapping[str, Sequence[str]] = {
-    "short timeouts, and nothing runs twice": [
+    "short timeouts, and nothing runs twice for being long": [
         "test_long_tasks.py::test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often",
         "test_long_tasks.py::test_a_countdown_longer_than_the_visibility_timeout_runs_once",
         "test_reconnect.py::test_a_task_that_runs_through_a_reconnect_runs_once",

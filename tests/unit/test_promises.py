@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -15,6 +16,24 @@ from tests.support.markdown import ROOT
 def test_each_promise_is_in_the_readme(words: str) -> None:
     readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
     assert words in readme
+
+
+def test_the_limits_name_the_exceptions_to_the_first_promise_that_the_docs_explain() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    claim, _, rest = readme.partition("\n## ")
+    limits = _section(rest, "Limits")
+    explained = _section(
+        (ROOT / "docs" / "motivation.md").read_text(encoding="utf-8"), "What can still run twice"
+    )
+    assert "(#limits)" in claim
+    assert "docs/motivation.md#what-can-still-run-twice" in limits
+    exceptions = re.findall(r"^\| \*\*(.+?)\*\*", explained, re.MULTILINE)
+    assert len(exceptions) == 7
+    assert re.findall(r"\*\*(.+?)\*\*", limits) == exceptions
+
+
+def _section(text: str, heading: str) -> str:
+    return text.partition(f"## {heading}\n")[2].partition("\n## ")[0]
 
 
 def test_each_promise_names_tests_that_exist() -> None:
