@@ -117,6 +117,8 @@ class LeaseBook:
                 lease.certain = False
                 self._let_lapse(lease, arrived_at)
             return Receipt.LAPSED
+        if lease is not None and lease.is_newer_than(receive_count, sent_at):
+            return self._note_older(lease, receipt_handle)
         key = (queue_url, message_id)
         is_released = self._strays.releases(key, receipt_handle, sent_at, arrived_at)
         is_here = lease is not None and lease.state is not State.BACK
@@ -169,6 +171,18 @@ class LeaseBook:
             receipt = Receipt.FINISHED
         self.report(EventKind.MESSAGE_RECEIVED, lease, arrived_at, cause=receipt.value)
         return receipt
+
+    def _note_older(self, lease: Lease, receipt_handle: str) -> Receipt:
+        """Take in that a receive has arrived later than one that SQS made after it.
+
+        The lease keeps its handle: on a standard queue a delete by the older one would be
+        confirmed, and delete nothing.
+        """
+        if lease.state is State.BACK:
+            return Receipt.LAPSED
+        lease.add_handle(receipt_handle)
+        self._by_handle[receipt_handle] = lease
+        return Receipt.FINISHED if lease.state is State.DONE else Receipt.REDELIVERED
 
     def done(self, receipt_handle: str, now: float) -> bool:
         """Want the message deleted: its task has ended well. False when it is unknown."""

@@ -157,8 +157,7 @@ class Lease:
     ) -> None:
         """Go on, or begin, under the handle of the latest receive."""
         self.receipt_handle = receipt_handle
-        if receipt_handle not in self.handles:
-            self.handles.append(receipt_handle)
+        self.add_handle(receipt_handle)
         self.receive_count = receive_count
         self.received_at = sent_at
         self.hidden_until = max(expires_at, hidden_until)
@@ -167,6 +166,19 @@ class Lease:
         self.attempts = self.extensions = 0
         self.alone = False
         self.certain = True
+
+    def add_handle(self, receipt_handle: str) -> None:
+        """Remember a handle that the message was received by."""
+        if receipt_handle not in self.handles:
+            self.handles.append(receipt_handle)
+
+    def is_newer_than(self, receive_count: int, sent_at: float) -> bool:
+        """Return whether its latest receive came after another, which has arrived late.
+
+        By both: counts begin anew when a message comes back from a dead-letter queue, and of
+        two polls that wait at the same time the later one may bring it first.
+        """
+        return receive_count < self.receive_count and sent_at < self.received_at
 
     def lasts_until(self, expires_at: float, counts_for: float) -> None:
         """Count on it until then, and extend it in time.

@@ -78,6 +78,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
             id="a message held up for hours was run",
             marks=pytest.mark.thorough,
         ),
+        pytest.param("storm", 10, id="an older receive gave its handle to the lease"),
         pytest.param("storm", 33, id="an older extension ended the lease of a redelivery"),
         pytest.param(
             "storm",

@@ -268,6 +268,31 @@ def test_a_redelivery_of_a_running_message_gives_its_handle_to_the_lease(
     assert summary(booking.one_call()) == [("h2", "extend", 30)]
 
 
+@pytest.mark.parametrize("hidden_for", [0, 30])
+def test_an_older_receive_that_arrives_late_does_not_give_its_handle_to_the_lease(
+    booking: Booking, hidden_for: int
+) -> None:
+    booking.receive("a", handle="new", count=2)
+    booking.now = 1010.0
+    late = booking.receive("a", handle="old", count=1, hidden_for=hidden_for, poll=15.0)
+    assert late is Receipt.REDELIVERED
+    assert booking.lease("old") is booking.lease("new")
+    assert booking.lease("new").expires_at == 1030.0
+    # On a standard queue a delete by the old handle would be confirmed and delete nothing.
+    booking.book.done("old", booking.now)
+    booking.now += 0.05
+    assert summary(booking.one_call()) == [("new", "delete", 0)]
+
+
+def test_an_older_receive_that_arrives_late_is_not_run_after_the_release(booking: Booking) -> None:
+    booking.receive("a", handle="new", count=2)
+    booking.now = 1010.0
+    booking.book.release("new", 0, booking.now)
+    late = booking.receive("a", handle="old", count=1, hidden_for=0, poll=15.0)
+    assert late is Receipt.LAPSED
+    assert summary(booking.one_call()) == [("new", "release", 0)]
+
+
 def test_a_lost_lease_whose_task_still_runs_here_is_taken_up_again(booking: Booking) -> None:
     booking.receive("a", handle="h1")
     booking.now = 1020.0
