@@ -54,7 +54,7 @@ class QueueOptions:
     largest_message: int = LARGEST
     retention: int = 345_600
     wait: int = 0
-    kept: Mapping[str, str] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_receive_count: int | None = None
     dead_letters: SimulatedQueue | None = None
     in_flight_limit: int = IN_FLIGHT_LIMIT

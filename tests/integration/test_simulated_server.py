@@ -105,6 +105,9 @@ def test_the_faults_file_is_read_again_when_it_changes(command: Any, tmp_path: P
         (["--faults", "{file}.gone"], "", "--faults: the faults can't be read"),
         (["--queue", "work:x"], "", "'work:x' must be NAME[:VT[:maxReceiveCount]]"),
         (["--queue", "work:43201"], "", "VT must be 0 to 43200"),
+        (["--queue", "my.work"], "", "'my.work': Can only include alphanumeric characters"),
+        (["--queue", "work", "--queue", "work:9"], "", "--queue work: A queue already exists"),
+        (["--queue", f"{'x' * 78}:30:3"], "", "Can only include alphanumeric characters"),
         (["--host", "192.0.2.1"], "", "--host 192.0.2.1 --port 0: "),
     ],
 )
