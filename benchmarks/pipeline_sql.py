@@ -81,7 +81,9 @@ promises AS (
     SELECT * EXCLUDE (dt),
         CASE WHEN ended_as = 'abandoned' THEN last_event ELSE coalesce(ended, last_event) END
             AS failed,
-        coalesce(next_received, data_end) - failed AS recovery_us,
+        next_received IS NULL AND coalesce(rc >= max_rc, FALSE) AS is_dead_letter,
+        coalesce(next_received, CASE WHEN NOT is_dead_letter THEN data_end END) - failed
+            AS recovery_us,
         CASE
             WHEN ended_as = 'released' THEN last_vt::BIGINT * 1_000_000
             WHEN last_extended IS NULL THEN greatest(received + vt::BIGINT * 1_000_000 - failed, 0)
@@ -90,7 +92,7 @@ promises AS (
     FROM receives, (SELECT max(last_seen) AS data_end FROM workers)
 )
 SELECT *,
-    next_received IS NULL AS is_censored,
+    next_received IS NULL AND NOT is_dead_letter AS is_censored,
     recovery_us - promised_us AS excess_us,
     day_of(failed) AS dt
 FROM promises

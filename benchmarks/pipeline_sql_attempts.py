@@ -37,6 +37,7 @@ deliveries AS (
     SELECT
         queue, msg, dlv, wid, task, task_id,
         max(rc) AS rc,
+        max(max_rc) AS max_rc,
         max(code_of(cause, received_codes())) FILTER (ev = 'message-received') AS received_code,
         max(sent) AS sent,
         max("first") AS "first",

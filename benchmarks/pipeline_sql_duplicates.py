@@ -106,10 +106,11 @@ confirmed AS (
 ),
 calls AS (
     SELECT first_dlv, second_dlv, good_at, extended_until,
-        max(ts) FILTER (is_bad AND err IN ('throttled', 'failed')) AS refused_at,
-        count(*) FILTER (is_bad AND err IN ('throttled', 'failed')) AS refusals,
-        max(ts) FILTER (is_bad AND err = 'unknown') AS unknown_at,
-        count(*) FILTER (is_bad AND err = 'unknown') AS unknowns,
+        max(ts) FILTER (is_bad AND err IN ('throttled', 'failed', 'unsure')) AS error_at,
+        count(*) FILTER (is_bad AND err IN ('throttled', 'failed', 'unsure')) AS errors,
+        count(*) FILTER (is_bad AND err = 'throttled') AS throttled,
+        max(ts) FILTER (is_bad AND err = 'unknown') AS unanswered_at,
+        count(*) FILTER (is_bad AND err = 'unknown') AS unanswered,
         max(lat_us) FILTER (is_bad AND lat_us > vt_us * (1 / 6)) AS slow_us,
         max(-slack_us) FILTER (is_bad AND is_extended AND slack_us <= 0) AS extended_late_us,
         max(ts) FILTER (ev = 'lease-capped' AND ts <= next_received) AS capped_at
@@ -191,13 +192,16 @@ caused AS (
             'cause': 'keeper-starved',
             'evidence': printf('the keeper stood still for %s s', seconds_of(late_us))
         }
-        WHEN unknown_at > coalesce(refused_at, 0) THEN {
+        WHEN unanswered_at > coalesce(error_at, 0) THEN {
             'cause': 'network',
-            'evidence': printf('%d calls without an answer since the last extension', unknowns)
+            'evidence': printf('SQS did not answer %d calls since the last extension', unanswered)
         }
-        WHEN refused_at IS NOT NULL THEN {
-            'cause': 'sqs-slow',
-            'evidence': printf('%d calls refused since the last extension', refusals)
+        WHEN error_at IS NOT NULL THEN {
+            'cause': 'sqs-errors',
+            'evidence': printf(
+                'SQS answered %d calls with errors since the last extension, %d of them throttled',
+                errors, throttled
+            )
         }
         WHEN slow_us IS NOT NULL THEN {
             'cause': 'sqs-slow',

@@ -47,6 +47,7 @@ class LeaseKeeper(KeeperService):
         terms: LeaseTerms | None = None,
         hidden_for: int | None = None,
         sent_at: float | None = None,
+        max_receive_count: int | None = None,
         task: str | None = None,
         task_id: str | None = None,
     ) -> Receipt:
@@ -62,6 +63,7 @@ class LeaseKeeper(KeeperService):
                 counts the visibility timeout from after it. Without it, from now.
                 A message that is told of when its visibility timeout has passed since then
                 is not leased: so let a receive wait for less than that.
+            max_receive_count: Of the queue's redrive policy, for the journal; None without one.
         """
         if self._is_forked():
             return Receipt.NEW
@@ -80,6 +82,7 @@ class LeaseKeeper(KeeperService):
                 arrived_at=now,
                 task=task,
                 task_id=task_id,
+                max_receive_count=max_receive_count,
                 sent_time=time_of(message, "SentTimestamp"),
                 first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
             )

@@ -18,6 +18,7 @@ from fleet.world import World
 
 JOURNAL = "journal"
 TRUTH = "truth.jsonl"
+DEAD_LETTERS = "dead-letters.jsonl"
 #: Fields of a line, and of a line of the truth, that differ in each copy of the fleet.
 _OWN = ("wid", "msg", "dlv", "task_id", "first_wid", "second_wid")
 
@@ -42,6 +43,9 @@ def make_fleet(out: Path, *, workers: int, hours: float, seed: int, copies: int 
     pairs += [_other(pair, number) for number in range(1, copies) for pair in pairs]
     lines = (json.dumps(pair) + "\n" for pair in pairs)
     (out / TRUTH).write_text("".join(lines), encoding="utf-8")
+    dead = [{"msg": message_id} for message_id in world.dead_letters()]
+    dead += [_other(row, number) for number in range(1, copies) for row in dead]
+    (out / DEAD_LETTERS).write_text("".join(json.dumps(row) + "\n" for row in dead), "utf-8")
     segments = closed_segments(journal)
     for number in range(1, copies):
         for segment in segments:

@@ -54,7 +54,7 @@ class Network:
         if self.trouble is Trouble.SLOW:
             # A release that comes late would take the message from its new owner.
             return all(entry.action is Action.EXTEND for entry in call.entries)
-        return self.trouble in (Trouble.LOST, Trouble.REFUSED)
+        return self.trouble in (Trouble.LOST, Trouble.REFUSED, Trouble.ERRORS)
 
     def carry(self, call: Call, settle: Settle) -> None:
         """Carry one call; `settle` is told what became of it."""
@@ -64,7 +64,8 @@ class Network:
                 self._answer(CALL_TIMEOUT, settle, [Outcome.UNKNOWN] * len(call.entries))
                 return
             if self.trouble is not Trouble.SLOW:
-                self._answer(there + back, settle, [Outcome.THROTTLED] * len(call.entries))
+                answer = Outcome.UNSURE if self.trouble is Trouble.ERRORS else Outcome.THROTTLED
+                self._answer(there + back, settle, [answer] * len(call.entries))
                 return
             there = SLOW_PART * call.entries[0].lease.terms.visibility_timeout
         self._clock.at(self._clock() + there, lambda: self._arrive(call, back, settle))

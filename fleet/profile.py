@@ -24,6 +24,7 @@ class QueueProfile:
         median: Of the run times, which are lognormal.
         sigma: Of their logarithms.
         share: Of the messages.
+        max_receive_count: Of its redrive policy; None without one.
     """
 
     name: str
@@ -33,6 +34,7 @@ class QueueProfile:
     sigma: float
     share: float
     max_lease: float | None = None
+    max_receive_count: int | None = None
 
     @property
     def rules(self) -> Rules:
@@ -56,7 +58,8 @@ class QueueProfile:
 
 QUEUES = (
     QueueProfile(
-        name="mail", task="mail.send", visibility_timeout=30, median=2, sigma=1.0, share=0.70
+        name="mail", task="mail.send", visibility_timeout=30, median=2, sigma=1.0, share=0.70,
+        max_receive_count=6,
     ),
     QueueProfile(
         name="thumbs", task="pictures.shrink", visibility_timeout=60, median=20, sigma=1.1,
@@ -75,6 +78,7 @@ class Trouble(enum.Enum):
     STARVED = "keeper-starved"
     SLOW = "slow calls"
     REFUSED = "refused calls"
+    ERRORS = "calls answered with HTTP 500"
     LOST = "lost calls"
     KILLED = "killed"
     KILLED_AFTER_SUCCESS = "killed after success"
@@ -101,6 +105,8 @@ BARE_EVERY = 20
 SKEW = (0.5, 3.0)
 #: One in so many executions fails and is released.
 FAILING = 0.005
+#: One in so many messages fails in every execution.
+POISONED = 0.002
 
 
 def worker_info() -> WorkerInfo:

@@ -42,10 +42,15 @@ class Receive:
 
 @dataclass(eq=False, slots=True)
 class History:
-    """The receives of one message, in their order."""
+    """The receives of one message, in their order.
+
+    Attributes:
+        is_poisoned: Whether its task always fails.
+    """
 
     message_id: str
     queue: str
+    is_poisoned: bool = False
     receives: list[Receive] = field(default_factory=list)
 
     def deliver(self, wid: str | None, count: int, *, is_second: bool) -> Receive:

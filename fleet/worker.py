@@ -33,7 +33,12 @@ _KILL_POLL = 0.2
 _ANSWER_POLL = 0.2
 #: What a journal can show of calls that went wrong.
 #: A call that is slow enough to cost a lease is given up before it is answered.
-_BLAMED = {Trouble.SLOW: "network", Trouble.REFUSED: "sqs-slow", Trouble.LOST: "network"}
+_BLAMED = {
+    Trouble.SLOW: "network",
+    Trouble.REFUSED: "sqs-errors",
+    Trouble.ERRORS: "sqs-errors",
+    Trouble.LOST: "network",
+}
 
 
 @dataclass(slots=True)
@@ -101,6 +106,7 @@ class Worker:
             message,
             terms=queue.terms,
             sent_at=self.world.clock() - self.network.latency(),
+            max_receive_count=queue.max_receive_count,
             task=queue.task,
             task_id=f"t-{message_id[:13]}",
         )
@@ -254,7 +260,8 @@ class Worker:
         if not self.is_up or execution.is_cut_off:
             return
         held = self._held.pop(message_id)
-        if self.world.random.random() < profile.FAILING:
+        is_poisoned = self.world.histories[message_id].is_poisoned
+        if is_poisoned or self.world.random.random() < profile.FAILING:
             self.keeper.release(held.handle, 5, "failed")
         else:
             execution.succeeded = True

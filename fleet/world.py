@@ -52,10 +52,16 @@ class World:
         self._info = worker_info()
         self._troubles = itertools.cycle(Trouble)
         self._pids = itertools.count(100)
+        self._dead = self.sqs.new_queue("dead")
         self._queues = {
             each.name: self.sqs.new_queue(
                 each.name,
-                QueueOptions(visibility_timeout=each.visibility_timeout, retention=1_209_600),
+                QueueOptions(
+                    visibility_timeout=each.visibility_timeout,
+                    retention=1_209_600,
+                    max_receive_count=each.max_receive_count,
+                    dead_letters=self._dead,
+                ),
             )
             for each in QUEUES
         }
@@ -80,6 +86,14 @@ class World:
             worker.stop()
         while self.workers:
             self.clock.advance(1.0)
+
+    def dead_letters(self) -> list[str]:
+        """Return the ids of the messages in the dead-letter queue that a journal tells of."""
+        return [
+            message_id
+            for message_id in self._dead.messages
+            if self.histories[message_id].receives[-1].wid is not None
+        ]
 
     def is_stale(self, entry: Entry) -> bool:
         """Return whether the entry's message was received again since."""
@@ -119,7 +133,8 @@ class World:
                 return
             url = self.urls[queue.name]
             message_id = self.sqs.call("SendMessage", {"QueueUrl": url, "MessageBody": "{}"})
-            history = History(message_id["MessageId"], queue.name)
+            is_poisoned = bool(queue.max_receive_count) and self.random.random() < profile.POISONED
+            history = History(message_id["MessageId"], queue.name, is_poisoned)
             self.histories[history.message_id] = history
             self._send_next(queue)
 

@@ -97,6 +97,7 @@ class LeaseBook:
         arrived_at: float,
         task: str | None = None,
         task_id: str | None = None,
+        max_receive_count: int | None = None,
         sent_time: float | None = None,
         first_received_time: float | None = None,
     ) -> Receipt:
@@ -160,6 +161,7 @@ class LeaseBook:
             ),
         )
         lease.certain = not is_released
+        lease.max_receive_count = max_receive_count
         lease.sent_time, lease.first_received_time = sent_time, first_received_time
         self._by_handle[receipt_handle] = lease
         if lease.state is State.DONE:

@@ -50,6 +50,8 @@ class Event:
         held_for: Seconds since the first of its receives was asked for.
         ended_for: Seconds since its delete or release was asked for; None while it is held.
         cause: Why the message is given back, or what it was received as.
+        max_receive_count: After how many receives SQS moves the message to the dead-letter queue;
+            None where it does not, or that is not known.
         sent_time: When the message was sent, in Unix seconds of SQS's clock, if SQS said so.
         first_received_time: When it was first received, likewise.
         action: What the call was to do, where a call was made, as all that follows.
@@ -72,6 +74,7 @@ class Event:
     held_for: float = 0.0
     ended_for: float | None = None
     cause: str = ""
+    max_receive_count: int | None = None
     sent_time: float | None = None
     first_received_time: float | None = None
     action: Action | None = None
@@ -104,6 +107,7 @@ class Event:
             held_for=now - lease.held_since,
             ended_for=None if lease.state is State.HELD else now - lease.asked_at,
             cause=cause or lease.cause,
+            max_receive_count=lease.max_receive_count,
             sent_time=lease.sent_time,
             first_received_time=lease.first_received_time,
         )

@@ -101,6 +101,7 @@ class Lease:
         end_at: When the next try of that delete or release is due.
         attempts: Failed tries since the last confirmed success.
         cause: Why the message is given back, in a word or two.
+        max_receive_count: Of its queue's redrive policy; None without one, or where not known.
         sent_time: When it was sent, in Unix seconds of SQS's clock, where SQS said so.
         first_received_time: When it was first received, likewise.
         handles: Every receipt handle by which its owner may name it.
@@ -129,6 +130,7 @@ class Lease:
     end_at: float = 0.0
     release_delay: int = 0
     cause: str = ""
+    max_receive_count: int | None = None
     sent_time: float | None = None
     first_received_time: float | None = None
     attempts: int = 0

@@ -121,6 +121,12 @@ class MessageRecord(Record):
     )
     task: str | None = field(default=None, metadata=_about("string", "", "name of the task"))
     task_id: str | None = field(default=None, metadata=_about("string", "", "Celery's task id"))
+    max_rc: int | None = field(
+        default=None,
+        metadata=_about(
+            "int", "", "maxReceiveCount of the queue's redrive policy, where it has one", RECEIVED
+        ),
+    )
     sent: int | None = field(
         default=None, metadata=_about("bigint", "us", "when it was sent, by SQS's clock", RECEIVED)
     )

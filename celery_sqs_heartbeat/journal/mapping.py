@@ -64,6 +64,7 @@ def record_of(event: Event, seq: int, origin: Origin) -> MessageRecord:
         rc=event.receive_count,
         task=event.task,
         task_id=event.task_id,
+        max_rc=event.max_receive_count if ev in RECEIVED else None,
         sent=microseconds(event.sent_time) if ev in RECEIVED else None,
         first=microseconds(event.first_received_time) if ev in RECEIVED else None,
         vt=event.visibility_timeout if ev in HIDING else None,

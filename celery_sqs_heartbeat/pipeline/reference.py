@@ -1,13 +1,24 @@
-"""The tables of the warehouse for the documents."""
+"""The tables of the warehouse, and the causes of duplicates, for the documents."""
 
 from __future__ import annotations
 
+from celery_sqs_heartbeat.pipeline.causes import CAUSES
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES, Table
 
 
 def markdown() -> str:
     """Return each table's columns as Markdown."""
     return "\n\n".join(_section(table) for table in TABLES.values())
+
+
+def causes() -> str:
+    """Return the causes of duplicates as a Markdown table."""
+    rows = [
+        f"| `{name}` | {cause.meaning} | {cause.sign} | {cause.advice} |\n"
+        for name, cause in CAUSES.items()
+    ]
+    head = "| cause | what it means | what in the journal shows it | what to do |\n"
+    return "".join([head, "|---|---|---|---|\n", *rows])
 
 
 def _section(table: Table) -> str:

@@ -138,6 +138,7 @@ ATTEMPTS = _table(
     last_event bigint: the last event of any kind
     ended_as string: one of ENDS
     cause string: why it was given back or lost, as in the journal
+    max_rc int: maxReceiveCount of the queue at its receive; null where it has no redrive policy
     vt int: visibility timeout that it was received with, seconds
     last_vt int: visibility timeout last asked for, seconds; of a released one its delay
     last_extended bigint: the last confirmed extension, or null
@@ -154,24 +155,9 @@ ATTEMPTS = _table(
     """,
 )
 
-#: Root causes of duplicates.
-CAUSES = (
-    "keeper-starved",
-    "sqs-slow",
-    "network",
-    "died-after-success",
-    "delete-refused",
-    "died-while-running",
-    "capped",
-    "released-while-running",
-    "no-heartbeat",
-    "second-delivery",
-    "unknown",
-)
-
 DUPLICATES = _table(
     "duplicates",
-    "pairs of executions of one message, one after the other, that overlap or both succeed",
+    "executions of one message that began although another one had not failed: see Duplicates",
     "the start of the second",
     """
     queue string: name of the queue
@@ -189,8 +175,8 @@ DUPLICATES = _table(
     second_finished bigint: its end; null where it has none
     second_ended_as string: as in `attempts`
     overlap_us bigint: for how long both ran
-    both_succeeded boolean: whether both were deleted
-    cause string: the root cause
+    both_succeeded boolean: whether both came to their end without failing
+    cause string: the root cause, see Duplicates
     evidence string: what in the journal says so
     """,
 )
@@ -211,7 +197,8 @@ RECOVERIES = _table(
     next_received bigint: the next receive; null where there is none yet
     next_wid string: its worker
     recovery_us bigint: between the two; until the end of the data where it is censored
-    is_censored boolean: whether there is no next receive yet
+    is_censored boolean: whether there is no next receive yet, though there will be one
+    is_dead_letter boolean: whether there will be none: it had been received max_rc times
     promised_us bigint: the delay that its release asked for, or what was left of the lease
     excess_us bigint: by how much it took longer; negative when it was sooner
     """,

@@ -111,6 +111,7 @@ class LeasingChannel(LeasedChannel):
             # Where that is not known it is extended at once, and known after that.
             hidden_for=poll.timeout or 0,
             sent_at=poll.sent_at,
+            max_receive_count=heartbeat.queues.get(poll.url).max_receive_count,
             task=task,
             task_id=task_id,
         )

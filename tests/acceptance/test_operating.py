@@ -43,7 +43,7 @@ def health(worker: ProcessWorker) -> dict[str, Any]:
 
 
 def test_its_journal_tells_the_life_of_a_message(new_scene: NewScene, tmp_path: Path) -> None:
-    scene = new_scene(attributes=LONG)
+    scene = new_scene(attributes=LONG, max_receive_count=5)
     folder = tmp_path / "journal"
     # One extension, eight seconds after the receive.
     conf = {"sqs_heartbeat_journal": str(folder), **MINUTE, "sqs_heartbeat_threshold": 52}
@@ -63,6 +63,7 @@ def test_its_journal_tells_the_life_of_a_message(new_scene: NewScene, tmp_path: 
     assert (kinds[0], kinds[-1]) == ("message-received", "message-deleted")
     assert sorted(kinds[1:-1]) == [*extended, "task-started"]
     assert (lines[0]["ev"], lines[-1]["ev"]) == ("worker-started", "worker-stopped")
+    assert [line["max_rc"] for line in lines if line["ev"] == "message-received"] == [5]
     handles = {
         entry["ReceiptHandle"]
         for call in scene.calls("DeleteMessageBatch")

@@ -72,7 +72,13 @@ def _rows(task: str) -> dict[str, list[dict[str, Any]]]:
         "both_succeeded": True,
         "evidence": f"{task}: keeper 41 s late",
     }
-    failed = {"msg": "m2", "failed": DAY, "is_censored": False, "promised_us": 30 * SECOND}
+    failed = {
+        "msg": "m2",
+        "failed": DAY,
+        "is_censored": False,
+        "is_dead_letter": False,
+        "promised_us": 30 * SECOND,
+    }
     candidate = {
         "task": None,
         "interval": 10.0,
@@ -111,6 +117,14 @@ def _rows(task: str) -> dict[str, list[dict[str, Any]]]:
                 "excess_us": 11 * SECOND,
             },
             {**failed, "ended_as": "released", "recovery_us": 2 * SECOND, "excess_us": -SECOND},
+            {**failed, "ended_as": "released", "is_dead_letter": True},
+            {
+                **failed,
+                "ended_as": "lost",
+                "is_censored": True,
+                "recovery_us": 7 * SECOND,
+                "excess_us": -23 * SECOND,
+            },
         ],
         "durations": [
             {

@@ -61,7 +61,9 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
         [message("lease-extended", 35, vt=30, slack_us=-5 * SECOND, lat_us=20_000)],
     ),
     ("network", {}, {}, [message("extension-failed", 29, lat_us=5 * SECOND, err="unknown")]),
-    ("sqs-slow", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="throttled")]),
+    ("sqs-errors", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="throttled")]),
+    ("sqs-errors", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="failed")]),
+    ("sqs-errors", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="unsure")]),
     (
         "sqs-slow",
         {},
@@ -159,7 +161,10 @@ def test_only_calls_since_the_last_extension_in_time_and_before_the_next_receive
     found: dict[str, list[Row]],
 ) -> None:
     assert [(row.cause, row.evidence) for row in found["calls"]] == [
-        ("sqs-slow", "2 calls refused since the last extension")
+        (
+            "sqs-errors",
+            "SQS answered 2 calls with errors since the last extension, 2 of them throttled",
+        )
     ]
 
 

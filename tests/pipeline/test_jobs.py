@@ -12,13 +12,14 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline import jobs, schema
 from celery_sqs_heartbeat.pipeline.__main__ import main
+from celery_sqs_heartbeat.pipeline.causes import DUPLICATE
 from celery_sqs_heartbeat.pipeline.days import Days, day_of_file, stretches
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.jobs import refresh
 from celery_sqs_heartbeat.pipeline.making import MAKERS, NEEDS
 from celery_sqs_heartbeat.pipeline.options import SPARK
-from celery_sqs_heartbeat.pipeline.reference import markdown
+from celery_sqs_heartbeat.pipeline.reference import causes, markdown
 from celery_sqs_heartbeat.pipeline.segments import journal_days
 from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
@@ -133,3 +134,9 @@ def test_wrong_options_are_told_before_spark_starts(arguments: list[str], fault:
 
 def test_the_documents_show_the_tables_as_they_are() -> None:
     assert markdown() in (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+
+
+def test_the_documents_define_duplicates_and_all_their_causes_as_the_code_does() -> None:
+    text = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    assert DUPLICATE in " ".join(text.split())
+    assert causes() in text

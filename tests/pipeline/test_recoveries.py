@@ -71,6 +71,30 @@ def test_one_that_is_not_received_again_is_censored_at_the_end_of_the_data(
     assert (row.next_received, row.recovery_us, row.is_censored) == (None, 90 * SECOND, True)
 
 
+@pytest.mark.parametrize(
+    ("rc", "max_rc", "is_dead_letter"),
+    [(2, 3, False), (3, 3, True), (4, 3, True), (9, None, False)],
+)
+def test_a_message_received_as_often_as_its_queue_allows_is_a_dead_letter(
+    spark: SparkSession, rc: int, max_rc: int | None, is_dead_letter: bool
+) -> None:
+    """Not one that is late: SQS moves it in place of its next receive."""
+    attempt = {**FIRST, "ended_as": "released", "ended": at(12), "rc": rc, "max_rc": max_rc}
+    workers = workers_frame(spark, {"last_seen": at(100)})
+    (row,) = recoveries_of(attempts_frame(spark, attempt), workers).collect()
+    assert (row.is_dead_letter, row.is_censored) == (is_dead_letter, not is_dead_letter)
+    assert row.recovery_us == (None if is_dead_letter else 88 * SECOND)
+    assert (row.excess_us is None) is is_dead_letter
+
+
+def test_a_message_that_came_again_is_no_dead_letter(spark: SparkSession) -> None:
+    """As after a redrive of the dead-letter queue, or a change of the policy."""
+    first = {**FIRST, "ended_as": "released", "ended": at(12), "rc": 1, "max_rc": 1}
+    workers = workers_frame(spark, {"last_seen": at(100)})
+    (row,) = recoveries_of(attempts_frame(spark, first, NEXT), workers).collect()
+    assert (row.is_dead_letter, row.recovery_us) == (False, 33 * SECOND)
+
+
 def test_a_release_promises_the_delay_that_it_asked_for(spark: SparkSession) -> None:
     """Without one, as in lines of old, it promises that the message is visible at once."""
     ends = {

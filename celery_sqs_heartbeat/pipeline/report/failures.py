@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from celery_sqs_heartbeat.pipeline.causes import CAUSES
 from celery_sqs_heartbeat.pipeline.report.charts import beam
 from celery_sqs_heartbeat.pipeline.report.data import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import (
@@ -18,21 +22,6 @@ from celery_sqs_heartbeat.pipeline.report.markup import (
 )
 from celery_sqs_heartbeat.pipeline.report.queries import SHOWN
 
-#: Root causes of duplicates, for people.
-_CAUSES = {
-    "keeper-starved": "the thread that extends was held up",
-    "sqs-slow": "SQS answered too late",
-    "network": "SQS was out of reach",
-    "died-after-success": "the worker died between the task's success and the delete",
-    "delete-refused": "the task succeeded, and SQS refused the delete",
-    "died-while-running": "the worker died in the middle of the task",
-    "capped": "the task took longer than a message may be kept",
-    "released-while-running": "the message was given back under a running task",
-    "no-heartbeat": "the first worker did not extend",
-    "second-delivery": "SQS delivered it twice by itself",
-    "unknown": "the journal does not tell",
-}
-
 
 def duplicates(found: Findings) -> Html:
     """Return the duplicates by cause, and the worst of them with the evidence."""
@@ -41,11 +30,12 @@ def duplicates(found: Findings) -> Html:
     most = max(row["pairs"] for row in found.causes)
     by_cause = table(
         "Duplicates by root cause",
-        ("cause", "which means", "", "pairs", "both succeeded", "overlap"),
+        ("cause", "which means", "what to do", "", "pairs", "both succeeded", "overlap"),
         [
             (
                 f"<strong>{text(row['cause'])}</strong>",
-                text(_CAUSES.get(row["cause"], "")),
+                text(CAUSES[row["cause"]].meaning),
+                text(CAUSES[row["cause"]].advice),
                 beam(
                     row["pairs"] / most,
                     label=f"{text(row['cause'])}: {plural(row['pairs'], 'pair')}",
@@ -104,12 +94,22 @@ def recoveries(found: Findings) -> Html:
         return note("No attempt ended without its message done: there was nothing to recover.")
     sums = table(
         "Until the next receive, on average",
-        ("queue", "ended", "attempts", "not back yet", "promised", "took", "longest"),
+        (
+            "queue",
+            "ended",
+            "attempts",
+            "dead letters",
+            "not back yet",
+            "promised",
+            "took",
+            "longest",
+        ),
         [
             (
                 text(row["queue"]),
                 text(row["ended_as"]),
                 number(row["attempts"]),
+                number(row["dead_letters"]),
                 number(row["censored"]),
                 span(row["promised_us"]),
                 span(row["recovery_us"]),
@@ -117,7 +117,7 @@ def recoveries(found: Findings) -> Html:
             )
             for row in found.recoveries
         ],
-        numbers=5,
+        numbers=6,
     )
     slowest = table(
         "Attempts, the furthest behind the promise first",
@@ -130,7 +130,7 @@ def recoveries(found: Findings) -> Html:
                 f"<code>{text(row['msg'])}</code>",
                 text(row["ended_as"]),
                 span(row["promised_us"]),
-                span(row["recovery_us"]) + (" and more" if row["is_censored"] else ""),
+                _took(row),
                 span(row["excess_us"]),
             )
             for row in found.slowest
@@ -140,6 +140,14 @@ def recoveries(found: Findings) -> Html:
     words = (
         "From an attempt's end to its message's next receive, against what the settings promise: "
         "the release delay, or what was left of the lease. A full queue adds the wait in it. Below "
-        "zero: another worker had received the message before this one knew that it was lost."
+        "zero: another worker had received the message before this one knew that it was lost. A "
+        "dead letter was received as often as its queue allows: SQS moves it to the dead-letter "
+        "queue."
     )
     return join((note(words), sums, folded("The slowest ones", slowest)))
+
+
+def _took(row: Mapping[str, Any]) -> Html:
+    if row["is_dead_letter"]:
+        return Html("dead letter")
+    return Html(span(row["recovery_us"]) + (" and more" if row["is_censored"] else ""))

@@ -98,6 +98,7 @@ def recovery_sums(recoveries: DataFrame) -> DataFrame:
         .agg(
             F.count("*").alias("attempts"),
             F.count_if("is_censored").alias("censored"),
+            F.count_if("is_dead_letter").alias("dead_letters"),
             F.avg(F.when(is_known, F.col("recovery_us"))).alias("recovery_us"),
             F.max(F.when(is_known, F.col("recovery_us"))).alias("longest_us"),
             F.avg("promised_us").alias("promised_us"),

@@ -84,13 +84,17 @@ def rules() -> tuple[Rule, ...]:
         ),
         Rule(
             "network",
-            F.col("unknown_at") > F.coalesce("refused_at", F.lit(0)),
-            _text("%d calls without an answer since the last extension", F.col("unknowns")),
+            F.col("unanswered_at") > F.coalesce("error_at", F.lit(0)),
+            _text("SQS did not answer %d calls since the last extension", F.col("unanswered")),
         ),
         Rule(
-            "sqs-slow",
-            F.col("refused_at").isNotNull(),
-            _text("%d calls refused since the last extension", F.col("refusals")),
+            "sqs-errors",
+            F.col("error_at").isNotNull(),
+            _text(
+                "SQS answered %d calls with errors since the last extension, %d of them throttled",
+                F.col("errors"),
+                F.col("throttled"),
+            ),
         ),
         Rule(
             "sqs-slow",
@@ -139,8 +143,8 @@ def _told(rule: Rule) -> Column:
     return F.struct(F.lit(rule.cause).alias("cause"), rule.evidence.alias("evidence"))
 
 
-def _text(template: str, value: Column) -> Column:
-    return F.format_string(template, value)
+def _text(template: str, *values: Column) -> Column:
+    return F.format_string(template, *values)
 
 
 def _s(span: Column) -> Column:

@@ -50,6 +50,7 @@ def deliveries_of(events: DataFrame) -> DataFrame:
         .groupBy(*KEY)
         .agg(
             F.max("rc").alias("rc"),
+            F.max("max_rc").alias("max_rc"),
             F.max(F.when(received, _code(F.col("cause"), RECEIVED_AS))).alias("received_code"),
             F.max("sent").alias("sent"),
             F.max("first").alias("first"),

@@ -18,8 +18,10 @@ from celery_sqs_heartbeat.pipeline.tables.keeping import Keep
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 
 _SECOND = 1_000_000
-_REFUSED = (Outcome.THROTTLED.value, Outcome.FAILED.value)
-_UNKNOWN = (Outcome.UNKNOWN.value, Outcome.UNSURE.value)
+#: What SQS answered itself, and did not do, or did not say so of: HTTP 429, 503, 500 and the like.
+_ERRORS = (Outcome.THROTTLED.value, Outcome.FAILED.value, Outcome.UNSURE.value)
+#: No answer of SQS: none at all, or that of a gateway before it, HTTP 502 or 504.
+_UNANSWERED = (Outcome.UNKNOWN.value,)
 
 #: Leases that are broadcast, at the most: some 200 bytes of each. Of more, the events are shuffled.
 MOST_BROADCAST = 250_000
@@ -90,7 +92,9 @@ def _since(leases: DataFrame, calls: DataFrame) -> DataFrame:
     good_at = F.coalesce("good_at", F.lit(0))
     is_since = (F.col("planned") >= good_at) & (F.col("planned") < F.col("next_received"))
     is_cap = (F.col("ev") == Kind.LEASE_CAPPED.value) & (ts <= F.col("next_received"))
-    refused, unknown = is_since & err.isin(*_REFUSED), is_since & err.isin(*_UNKNOWN)
+    answered = is_since & err.isin(*_ERRORS)
+    throttled = answered & (err == Outcome.THROTTLED.value)
+    unanswered = is_since & err.isin(*_UNANSWERED)
     is_slow = is_since & (F.col("lat_us") > F.col("vt_us") * SLOW_PART)
     late = is_since & (F.col("ev") == Kind.LEASE_EXTENDED.value) & (F.col("slack_us") <= 0)
     return (
@@ -100,10 +104,11 @@ def _since(leases: DataFrame, calls: DataFrame) -> DataFrame:
         .groupBy(*_LEASE)
         .agg(
             F.max(F.when(is_cap, ts)).alias("capped_at"),
-            F.max(F.when(refused, ts)).alias("refused_at"),
-            F.count_if(refused).alias("refusals"),
-            F.max(F.when(unknown, ts)).alias("unknown_at"),
-            F.count_if(unknown).alias("unknowns"),
+            F.max(F.when(answered, ts)).alias("error_at"),
+            F.count_if(answered).alias("errors"),
+            F.count_if(throttled).alias("throttled"),
+            F.max(F.when(unanswered, ts)).alias("unanswered_at"),
+            F.count_if(unanswered).alias("unanswered"),
             F.max(F.when(is_slow, F.col("lat_us"))).alias("slow_us"),
             F.max(F.when(late, -F.col("slack_us"))).alias("extended_late_us"),
         )

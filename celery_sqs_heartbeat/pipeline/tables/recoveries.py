@@ -17,6 +17,8 @@ FRUITLESS = ("released", "lapsed", "lost", "capped", "abandoned")
 def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     """Return a row for each attempt that ended without its message done.
 
+    One that SQS has moved to the dead-letter queue, or will, has no recovery.
+
     Promised is the delay that a release asked for, else what the lease had left, by the last
     confirmed timeout.
     """
@@ -37,11 +39,15 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     left = F.greatest(confirmed + us_of(timeout) - F.col("failed"), F.lit(0))
     delay = us_of(F.col("last_vt"))
     promised = F.when(F.col("ended_as") == "released", delay).otherwise(left)
-    recovery = F.coalesce("next_received", "data_end") - F.col("failed")
+    is_last = F.col("next_received").isNull()
+    # SQS moves a message to the dead-letter queue in place of the receive after that.
+    is_dead = is_last & F.coalesce(F.col("rc") >= F.col("max_rc"), F.lit(False))
+    until = F.coalesce("next_received", F.when(~is_dead, F.col("data_end")))
     return shape(
         next_receives.crossJoin(F.broadcast(data_end(workers)))
-        .withColumn("is_censored", F.col("next_received").isNull())
-        .withColumn("recovery_us", recovery)
+        .withColumn("is_censored", is_last & ~is_dead)
+        .withColumn("is_dead_letter", is_dead)
+        .withColumn("recovery_us", until - F.col("failed"))
         .withColumn("promised_us", promised)
         .withColumn("excess_us", F.col("recovery_us") - F.col("promised_us"))
         .withColumn(PARTITION, day_of(F.col("failed"))),

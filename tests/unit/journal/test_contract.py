@@ -54,10 +54,12 @@ GOLDEN: dict[EventKind, tuple[Event, str]] = {
         event_of(
             K.MESSAGE_RECEIVED,
             cause="new",
+            max_receive_count=5,
             sent_time=1_773_500_960.123,
             first_received_time=1_773_500_961.456,
         ),
-        f'{MESSAGE}"sent":1773500960123000,"first":1773500961456000,"vt":30,{LEASE},"cause":"new"',
+        f'{MESSAGE}"max_rc":5,"sent":1773500960123000,"first":1773500961456000,"vt":30,{LEASE},'
+        '"cause":"new"',
     ),
     K.TASK_STARTED: (event_of(K.TASK_STARTED, sent_time=1.0), f"{MESSAGE}{LEASE}"),
     K.LEASE_EXTENDED: (
