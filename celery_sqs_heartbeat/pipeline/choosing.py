@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
-from celery_sqs_heartbeat.pipeline.confidence import ENOUGH, why_not_high
+from celery_sqs_heartbeat.pipeline.confidence import ENOUGH, least_risk, why_not_high
 from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, candidates, replay
 
@@ -78,6 +78,20 @@ def terms_of(each: Expected) -> LeaseTerms:
     return LeaseTerms.of(each.visibility_timeout, each.threshold)
 
 
+def part_of_messages(risk: float, least: float = 0.0) -> str:
+    """Return a chance in words: no figure beyond what the messages that were seen support.
+
+    Args:
+        risk: More than 0, or there is a `least`.
+        least: The smallest that they can show.
+    """
+    if least >= 1:
+        return "an unknown part of the messages"
+    if risk >= least:
+        return f"1 message of {1 / risk:,.0f}"
+    return f"fewer than 1 message of {1 / least:,.0f}, the least that the data can show"
+
+
 def _objective(each: Expected) -> tuple[float, int]:
     return each.objective, each.visibility_timeout
 
@@ -88,15 +102,19 @@ def _risk(each: Expected) -> tuple[float, float]:
 
 def _reason(measured: Measured, best: Expected, max_lease: float, *, is_safe: bool) -> str:
     middle, longest = (measured.held.quantile(part) for part in (0.5, 0.999))
+    whose = "all but one of 1,000" if measured.messages >= ENOUGH else f"all {measured.messages}"
     told = [
-        f"messages are held for {_seconds(middle)}, all but one of 1,000 at most "
+        f"messages are held for {_seconds(middle)}, {whose} at most "
         f"{_seconds(longest)}: {best.calls_per_1000:,.0f} extension calls for 1,000, visible "
-        f"{best.recovery_s:,.0f} s after a crash, a lease lost in {_one_in(best.risk)}"
+        f"{best.recovery_s:,.0f} s after a crash, a lease lost in "
+        f"{part_of_messages(best.risk, least_risk(measured))}"
     ]
     if max_lease < DEFAULT_MAX_LEASE_SECONDS:
         told.append(f"max_lease is {MAX_LEASE_SAFETY:g} times what all but one of 1,000 take")
     if not is_safe:
-        told.append(f"no candidate loses less than {_one_in(RISK_CAP)}: this one loses least")
+        told.append(
+            f"no candidate loses less than {part_of_messages(RISK_CAP)}: this one loses least"
+        )
     if lack := why_not_high(measured):
         told.append(lack)
     return "; ".join(told)
@@ -104,7 +122,3 @@ def _reason(measured: Measured, best: Expected, max_lease: float, *, is_safe: bo
 
 def _seconds(us: float | None) -> str:
     return "an unknown time" if us is None else f"{us / 1e6:,.3g} s"
-
-
-def _one_in(chance: float) -> str:
-    return f"1 message of {1 / chance:,.0f}" if chance > 1e-12 else "none"

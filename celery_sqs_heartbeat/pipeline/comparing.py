@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.lease import LeaseTerms
-from celery_sqs_heartbeat.pipeline.choosing import RISK_CAP, Choice
-from celery_sqs_heartbeat.pipeline.confidence import confidence_of
+from celery_sqs_heartbeat.pipeline.choosing import RISK_CAP, Choice, part_of_messages
+from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk
 from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, replay
 
@@ -47,10 +47,10 @@ def _fault(measured: Measured, terms: LeaseTerms, choice: Choice, expected: Expe
     if confidence_of(measured) == "low":
         return ""
     if expected.risk > RISK_CAP >= best.risk:
-        return (
-            f"1 message of {1 / expected.risk:,.0f} would lose its lease, and "
-            f"1 of {1 / RISK_CAP:,.0f} is the most that is taken"
-        )
+        most = part_of_messages(RISK_CAP)
+        if expected.risk < least_risk(measured):
+            return f"more than {most} may lose its lease, which is the most that is taken"
+        return f"{part_of_messages(expected.risk)} would lose its lease; {most} is the most taken"
     longest = measured.held.quantile(0.999)
     if longest is not None and longest / 1e6 > terms.max_lease:
         return (

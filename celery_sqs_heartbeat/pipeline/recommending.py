@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.pipeline.choosing import Choice, choose, needs_its_own, terms_of
-from celery_sqs_heartbeat.pipeline.confidence import confidence_of
+from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk
 from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.measuring import Survey
 from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, replay
@@ -35,6 +35,7 @@ class Row:
     calls_per_1000: float
     recovery_s: float
     risk: float
+    least_risk: float
     objective: float
     messages: int
     confidence: str
@@ -97,6 +98,7 @@ def row_of(
         calls_per_1000=expected.calls_per_1000,
         recovery_s=expected.recovery_s,
         risk=expected.risk,
+        least_risk=least_risk(measured),
         objective=expected.objective,
         messages=measured.messages,
         confidence=confidence_of(measured),

@@ -268,6 +268,7 @@ RECOMMENDATIONS = _table(
     calls_per_1000 double: extension calls for 1,000 messages
     recovery_s double: expected seconds from a crash until the message is visible again
     risk double: chance that a message's lease is lost, for one message
+    least_risk double: the smallest such chance that so many messages can show
     objective double: what is minimized, in dollars for 1,000 messages
     messages bigint: that the figures are from
     confidence string: `high`, `medium` or `low`

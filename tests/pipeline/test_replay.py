@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,9 +20,10 @@ from celery_sqs_heartbeat.pipeline.choosing import (
     max_lease_of,
     needs_its_own,
     pareto,
+    part_of_messages,
 )
 from celery_sqs_heartbeat.pipeline.comparing import compare
-from celery_sqs_heartbeat.pipeline.confidence import confidence_of
+from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk
 from celery_sqs_heartbeat.pipeline.histogram import Histogram
 from celery_sqs_heartbeat.pipeline.lateness import chance_too_late
 from celery_sqs_heartbeat.pipeline.measured import Fleet, Measured
@@ -211,6 +213,48 @@ def test_confidence_is_by_how_much_was_seen(
     held = _seconds([1.0] * ended, [1.0] * running)
     measured = _measured([], held=held, latency=_seconds([0.1] * calls))
     assert confidence_of(measured) == expected
+
+
+@pytest.mark.parametrize(
+    ("ended", "running", "risk", "said"),
+    [
+        (322, 0, 5e-9, "fewer than 1 message of 107, the least that the data can show"),
+        (322, 0, 0.0, "fewer than 1 message of 107, the least that the data can show"),
+        (322, 0, 0.02, "1 message of 50"),
+        (322, 5_000, 0.001, "fewer than 1 message of 107, the least that the data can show"),
+        (300_000, 0, 1e-4, "1 message of 10,000"),
+        (3, 0, 0.5, "an unknown part of the messages"),
+        (0, 0, 0.0, "an unknown part of the messages"),
+    ],
+)
+def test_no_chance_is_told_beyond_what_the_messages_can_show(
+    ended: int, running: int, risk: float, said: str
+) -> None:
+    measured = _measured([], held=_seconds([1.0] * ended, [1.0] * running))
+    assert part_of_messages(risk, least_risk(measured)) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(322, "all 322 at most 5 s"), (2_000, "all but one of 1,000 at most 5 s")],
+)
+def test_the_longest_is_said_to_be_of_as_many_as_were_seen(number: int, said: str) -> None:
+    reason = choose(_measured([5.0] * number), WORTH).reason
+    assert said in re.sub(r"[45]\.\d+ s", "5 s", reason)
+    assert f"fewer than 1 message of {number / 3:,.0f}" in reason
+
+
+@pytest.mark.parametrize(
+    ("messages", "said"),
+    [(1_000, "more than 1 message of 10,000 may lose"), (300_000, "1 message of ")],
+)
+def test_settings_beyond_the_risk_are_worse_by_no_finer_figure_than_was_seen(
+    messages: int, said: str
+) -> None:
+    one_in_2_000_is_slow = _seconds([0.05] * 1_999 + [15.0])
+    measured = _measured([25.0] * messages, latency=one_in_2_000_is_slow)
+    fault = compare(measured, LeaseTerms.of(30, 10), choose(measured, WORTH), WORTH).fault
+    assert fault.startswith(said)
 
 
 def test_settings_are_worse_only_by_a_margin_and_on_enough_data() -> None:

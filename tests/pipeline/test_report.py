@@ -75,6 +75,7 @@ def words(page: str) -> str:
         "2.2 for each of the 32 slots",
         "179,000 calls cost $0.072",
         "Visibility timeout 60 s",
+        "&lt; 0.0006",
         "3 lines of the journal are missing",
         "corrupt line",
     ],

@@ -103,7 +103,7 @@ def _target(queue: str, task: str | None, rows: Rows) -> Html:
                 f"{number(row['interval'])} s",
                 number(row["calls_per_1000"]),
                 span(row["recovery_s"] * _SECOND),
-                f"{row['risk']:.2g}",
+                _risk(row),
             )
             for row in sorted(rows, key=lambda row: row["calls_per_1000"])
         ],
@@ -112,6 +112,12 @@ def _target(queue: str, task: str | None, rows: Rows) -> Html:
     return join(
         (f"<h3>{name}</h3>", told, _curve(name, rows), folded("The candidates as a table", listed))
     )
+
+
+def _risk(row: Mapping[str, Any]) -> Html:
+    """Return a chance: no figure beyond what so many messages can show."""
+    is_known = row["risk"] >= row["least_risk"]
+    return Html(f"{row['risk']:.2g}" if is_known else f"&lt; {row['least_risk']:.2g}")
 
 
 def _sentence(words: str) -> str:
