@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,8 @@ from typing import Any
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.options import progress_line
 
-_log = logging.getLogger(__name__)
+#: The variable that has an engine's errors shown as they are.
+DEBUG = "SQS_HEARTBEAT_DEBUG"
 #: Packages whose exceptions are an engine's.
 _ENGINES = ("pyspark", "py4j", "grpc")
 _CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
@@ -35,7 +36,7 @@ _WAYS_OUT = {
         "the engine has ended, mostly for lack of memory: give it fewer days at a time"
     ),
 }
-_ANY_WAY_OUT = "the whole error is logged at level DEBUG"
+_ANY_WAY_OUT = f"{DEBUG}=1 shows the whole error"
 
 
 @contextmanager
@@ -53,9 +54,8 @@ def engine_faults(what: str) -> Iterator[None]:
     except PipelineError:
         raise
     except Exception as error:
-        if not isinstance(error, OSError) and not _is_of_engine(error):
+        if os.environ.get(DEBUG) or not (isinstance(error, OSError) or _is_of_engine(error)):
             raise
-        _log.debug("%s failed", what, exc_info=True)
         cause = cause_of(error)
         raise PipelineError(f"can't {what}: {cause}; {_way_out(cause)}") from None
     finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import subprocess
@@ -85,23 +84,21 @@ def test_the_first_cause_is_told_in_one_line(error: Exception, cause: str) -> No
         ("[FAILED_READ_FILE.NO_HINT] Error while reading file:/w/x", "build its days again"),
         ("Answer from Java side is empty", "lack of memory"),
         ("No usable temporary directory found in ['/tmp']", "set TMPDIR"),
-        ("[SOMETHING_ELSE]", "level DEBUG"),
+        ("[SOMETHING_ELSE]", "SQS_HEARTBEAT_DEBUG=1 shows the whole"),
     ],
 )
-def test_the_line_names_what_failed_and_the_way_out(
-    cause: str, way_out: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    with (
-        caplog.at_level(logging.DEBUG),
-        pytest.raises(PipelineError) as raised,
-        engine_faults("report on 'w'"),
-    ):
+def test_the_line_names_what_failed_and_the_way_out(cause: str, way_out: str) -> None:
+    with pytest.raises(PipelineError) as raised, engine_faults("report on 'w'"):
         raise PySparkException(STACK.format(cause))
     told = str(raised.value)
     assert told.startswith(f"can't report on 'w': {cause}; ")
     assert way_out in told
-    # All of it is to be had.
-    assert "DAGScheduler" in caplog.text
+
+
+def test_the_whole_error_is_to_be_had(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SQS_HEARTBEAT_DEBUG", "1")
+    with pytest.raises(PySparkException, match="DAGScheduler"), engine_faults("report on 'w'"):
+        raise PySparkException(STACK.format("Permission denied"))
 
 
 @pytest.mark.parametrize("error", [PipelineError("told before"), KeyError("a bug")])

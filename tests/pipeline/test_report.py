@@ -142,13 +142,16 @@ def test_spans_are_told_with_a_unit(microseconds: float | None, said: str) -> No
 
 #: By what the tables lack: the sums that say so, the days, and the page's first line.
 COVERED = {
-    "nothing": ({}, Span(), [13, 14], ["2 days with events, 2026-03-13 to 2026-03-14", "No gaps"]),
-    "a day between": ({}, Span(), [13, 15], ["Gaps: no events of 2026-03-14."]),
+    "nothing": ({}, Span(), [13, 14], ["2 days with events: 2026-03-13 to 2026-03-14", "No gaps"]),
+    "a day between": ({}, Span(), [13, 15], ["2 of 3 days with", "Gaps: no events of 2026-03-14."]),
     "days that were asked for": (
         {},
         Span(date(2026, 3, 10), date(2026, 3, 14)),
         [13],
-        ["2026-03-10 to 2026-03-14", "no events of 2026-03-10 to 2026-03-12, 2026-03-14."],
+        [
+            "1 of 5 days with events: 2026-03-10 to 2026-03-14",
+            "no events of 2026-03-10 to 2026-03-12, 2026-03-14.",
+        ],
     ),
     "many days": (
         {},
@@ -157,7 +160,12 @@ COVERED = {
         ["no events of 2026-03-02, 2026-03-04,", "2026-03-10, 9 more stretches."],
     ),
     "lines": ({"missing": 3}, Span(), [14], ["Gaps: 3 lines missing from the workers' numbering."]),
-    "first lines": ({"before": 1}, Span(), [14], ["Gaps: 1 line missing before the first that"]),
+    "first lines": (
+        {"before": 1},
+        Span(),
+        [14],
+        ["Gaps: 1 line missing before the first line that"],
+    ),
 }
 
 

@@ -36,11 +36,15 @@ def covered(found: Findings, coverage: Coverage) -> Html:
         if coverage.segments is None
         else plural(coverage.segments, "segment") + " of their journal"
     )
-    within = f", {days.first} to {days.last}" if days else ""
-    head = (
-        f"Covers {plural(found.workers['starts'] or 0, 'worker')}, {source}, "
-        f"{plural(len(found.days), 'day')} with events{within} (UTC)."
-    )
+    when = ""
+    if days:
+        count = (days.last - days.first).days + 1
+        of_all = "" if len(found.days) == count else f" of {count:,}"
+        when = (
+            f", {len(found.days):,}{of_all} {'day' if count == 1 else 'days'} with events: "
+            f"{days.first} to {days.last} (UTC)"
+        )
+    head = f"Covers {plural(found.workers['starts'] or 0, 'worker')}, {source}{when}."
     gaps = list(_gaps(found, days))
     if not gaps:
         return Html(
@@ -66,14 +70,21 @@ def _gaps(found: Findings, days: Days | None) -> Sequence[Html]:
         gaps.append(Html(f"no events of {', '.join(shown)}"))
     if before := found.workers["before"]:
         gaps.append(
-            Html(f"{plural(before, 'line')} missing before the first that was read of a worker")
+            Html(
+                f"{plural(before, 'line')} missing before the first line that was read of a worker"
+            )
         )
     if missing := found.workers["missing"]:
         gaps.append(Html(f"{plural(missing, 'line')} missing from the workers' numbering"))
     if found.rejects:
         least = "at least " if len(found.rejects) == SHOWN else ""
         lines = sum(row["lines"] for row in found.rejects)
-        gaps.append(Html(f"{least}{plural(lines, 'line')} or torn segments that can't be read"))
+        gaps.append(
+            Html(
+                f"{least}{plural(lines, 'line or torn segment', 'lines or torn segments')} "
+                "that can't be read"
+            )
+        )
     return gaps
 
 
