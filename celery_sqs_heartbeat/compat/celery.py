@@ -107,6 +107,7 @@ NEEDS: tuple[Need, ...] = (
     *used(
         "celery.app.base:Celery",
         ("Task", "the class of tasks"),
+        ("amqp", "the queues that a worker starts with"),
         ("conf", "the settings"),
         ("connection_for_read", "which broker it is", ""),
         ("namespace", "the prefix of settings"),
@@ -114,6 +115,8 @@ NEEDS: tuple[Need, ...] = (
         ("tasks", "the tasks"),
         ("user_options", "adds the flag"),
     ),
+    *used("celery.app.amqp:AMQP", ("queues", "the queues that a worker starts with")),
+    *used("celery.app.amqp:Queues", ("consume_from", "the queues that a worker starts with")),
     *used(
         "celery.app.task:Task",
         ("Request", "the class of a task's requests"),
