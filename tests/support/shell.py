@@ -10,8 +10,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
+from tests.support.environment import SAFE_ENV
 from tests.support.waiting import wait_until
-from tests.support.workers import SAFE_ENV
 
 
 class Shell:
