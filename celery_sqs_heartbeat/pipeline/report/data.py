@@ -72,9 +72,9 @@ def collect(
         ends=ends,
         workers=workers,
         causes=causes,
-        duplicates=_top(duplicates, F.desc("overlap_us"), F.asc("second_started")),
+        duplicates=_top(duplicates, F.desc("overlap_us"), "second_started", "second_rc"),
         recoveries=_rows(queries.recovery_sums(recoveries)),
-        slowest=_top(recoveries, F.desc_nulls_last("excess_us"), F.asc("failed")),
+        slowest=_top(recoveries, F.desc_nulls_last("excess_us"), "failed", "rc"),
         tasks=tasks,
         bins=_rows(queries.bins(shown)),
         quantiles=_rows(quantiles_of(shown, parts=PARTS)),
@@ -90,8 +90,9 @@ def _rows(frame: DataFrame) -> Rows:
     return [row.asDict() for row in frame.collect()]
 
 
-def _top(frame: DataFrame, *order: Column) -> Rows:
-    return _rows(frame.orderBy(*order).limit(SHOWN))
+def _top(frame: DataFrame, *order: Column | str) -> Rows:
+    """Return the first rows; the message decides between rows that are the same otherwise."""
+    return _rows(frame.orderBy(*order, "queue", "msg").limit(SHOWN))
 
 
 def _one(frame: DataFrame) -> Mapping[str, Any]:

@@ -162,6 +162,6 @@ def rejects(rejects: DataFrame) -> DataFrame:
     return (
         rejects.groupBy("reason", "file")
         .agg(F.sum("lines").alias("lines"))
-        .orderBy(F.desc("lines"), "file")
+        .orderBy(F.desc("lines"), "file", "reason")
         .limit(SHOWN)
     )
