@@ -198,6 +198,7 @@ class LeaseKeeper(KeeperService):
                 f"message {message['MessageId']} of {queue_url} is {receipt.value}: "
                 "skip it, it is taken care of"
             )
+        self.note_start(handle)
         try:
             yield lease
         except BaseException:

@@ -260,9 +260,10 @@ class LeaseBook:
         )
 
     def note_start(self, receipt_handle: str, now: float) -> bool:
-        """Report that the pool runs the message's task. False when it is unknown."""
+        """Note and report that the message's task begins. False when it is unknown."""
         lease = self._by_handle.get(receipt_handle)
         if lease is not None:
+            lease.started_at = now
             self.report(EventKind.TASK_STARTED, lease, now)
         return lease is not None
 

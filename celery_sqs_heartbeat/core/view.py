@@ -15,6 +15,7 @@ class LeaseView(NamedTuple):
     Attributes:
         held_for: Since the first of its receives was asked for.
         received_ago: Since the latest was.
+        running_for: Since its task began; None while the task waits.
         expires_in: What is left of it; negative after its expiry.
         visibility_timeout: That SQS confirmed last.
         threshold: An extension is due when less than this is left.
@@ -32,6 +33,7 @@ class LeaseView(NamedTuple):
     standing: Standing
     held_for: float
     received_ago: float
+    running_for: float | None
     expires_in: float
     visibility_timeout: int
     threshold: float
@@ -52,6 +54,7 @@ class LeaseView(NamedTuple):
             lease.standing,
             now - lease.held_since,
             now - lease.received_at,
+            None if lease.started_at is None else now - lease.started_at,
             lease.expires_at - now,
             lease.last_timeout,
             lease.terms.threshold,

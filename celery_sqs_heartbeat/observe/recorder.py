@@ -45,6 +45,7 @@ class Recorder:
         self._lock = native.RLock()
         self._count = CallCount()
         self._happenings: deque[Happening] = deque(maxlen=HAPPENINGS)
+        self._happened = 0
         self._marks: OrderedDict[tuple[str, str], deque[float]] = OrderedDict()
         self._calls: OrderedDict[int, dict[CallKind, int]] = OrderedDict()
 
@@ -59,6 +60,7 @@ class Recorder:
                 self._marks.pop(key, None)
             if what:
                 self._happenings.append(Happening(what, event))
+                self._happened += 1
             if event.action and self._count.is_new_call(event):
                 self._add_call(CALL_KIND[event.action], int(event.at // 60))
 
@@ -71,6 +73,11 @@ class Recorder:
         """Return the last releases and losses, the latest first."""
         with self._lock:
             return list(reversed(self._happenings))
+
+    @property
+    def happened(self) -> int:
+        """How many releases and losses there were, also those that are not remembered."""
+        return self._happened
 
     def calls(self, now: float) -> list[MinuteOfCalls]:
         """Return the calls of each of the last minutes, the current one last."""

@@ -109,11 +109,13 @@ def test_the_last_releases_and_losses_are_told_and_the_calls_counted(scene: Obse
     assert sum(minute["change_visibility"] for minute in told["calls_per_minute"]) == 2
 
 
-def test_of_very_many_leases_those_are_shown_that_end_first(scene: Observed) -> None:
+def test_of_very_many_leases_those_are_listed_that_end_first_and_all_are_counted(
+    scene: Observed,
+) -> None:
     for number in range(501):
         scene.receive(f"m{number}", terms=LeaseTerms.of(600 + number))
     told = get(scene, "/leases").json()
-    assert (told["in_flight"], len(told["leases"])) == (501, 500)
+    assert (told["in_flight"], len(told["leases"]), told["leases_left_out"]) == (501, 500, 1)
     assert "m500" not in {lease["message_id"] for lease in told["leases"]}
 
 

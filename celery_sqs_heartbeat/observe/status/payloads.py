@@ -1,21 +1,24 @@
-"""What the status page tells, as plain values. docs/status-page.md names the fields."""
+"""What the status page shows, as plain values. docs/status-page.md names the fields."""
 
 from __future__ import annotations
 
-from collections import Counter
+from heapq import nsmallest
+from itertools import islice
 from typing import Any
 
 from celery_sqs_heartbeat.core.events import Event
-from celery_sqs_heartbeat.core.lease import State
 from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.core.view import LeaseView
 from celery_sqs_heartbeat.health import KeeperHealth
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.observe.recorder import Recorder
+from celery_sqs_heartbeat.observe.status.totals import grouped, rounded, totals
 from celery_sqs_heartbeat.polled import PolledQueue, PolledQueues
 
-#: Leases that are told of at once: those that end first. A page of more is no help.
+#: Leases that are listed: those that expire first. A page of more is no help.
 MAX_LEASES = 500
+#: Tasks whose leases are counted apart: those with the most. Senders choose their names.
+MAX_TASKS = 500
 
 
 def health_payload(keeper: LeaseKeeper, polled: PolledQueues | None = None) -> dict[str, Any]:
@@ -24,13 +27,13 @@ def health_payload(keeper: LeaseKeeper, polled: PolledQueues | None = None) -> d
     queues = polled.view() if polled is not None else []
     return {
         "status": _status(health, queues),
-        "last_round_age": _rounded(health.last_tick_age),
+        "last_round_age": rounded(health.last_tick_age),
         "replaced": health.replaced,
         "standstills": health.standstills,
         "polls": [
             {
                 "queue": each.queue,
-                "last_answered_age": _rounded(each.age),
+                "last_answered_age": rounded(each.age),
                 "unanswered": each.unanswered,
                 "deaf": each.is_deaf,
             }
@@ -50,32 +53,39 @@ def _status(health: KeeperHealth, queues: list[PolledQueue]) -> str:
 def leases_payload(
     keeper: LeaseKeeper, recorder: Recorder, name: str, polled: PolledQueues | None = None
 ) -> dict[str, Any]:
-    """Return the leases, and what they come to."""
+    """Return the totals of all leases, of each queue and task, and a list of those that end first.
+
+    A list that is shortened has beside it how many it leaves out.
+    """
     now, leases = keeper.now(), keeper.snapshot()
     marks = recorder.extended_at()
-    states = Counter(lease.state for lease in leases)
-    shown = sorted(leases, key=lambda lease: lease.expires_in)[:MAX_LEASES]
+    shown = nsmallest(MAX_LEASES, leases, key=lambda lease: lease.expires_in)
+    queues = grouped(leases, lambda lease: lease.queue_url)
+    tasks = grouped(leases, lambda lease: (lease.queue_url, lease.task))
     return {
         "worker": name,
         "health": health_payload(keeper, polled),
-        "in_flight": len(leases),
-        "pending_deletes": states[State.DONE],
-        "pending_releases": states[State.BACK],
-        "oldest": _rounded(max((lease.held_for for lease in leases), default=None)),
+        **totals(leases),
+        "queues": [{**_queue(url), **totals(held)} for url, held in queues.items()],
+        "tasks": [
+            {**_queue(url), "task": task, **totals(held)}
+            for (url, task), held in islice(tasks.items(), MAX_TASKS)
+        ],
+        "tasks_left_out": max(0, len(tasks) - MAX_TASKS),
         "leases": [
             _lease(lease, [now - at for at in marks.get((lease.queue_url, lease.message_id), ())])
             for lease in shown
         ],
+        "leases_left_out": len(leases) - len(shown),
     }
 
 
 def events_payload(keeper: LeaseKeeper, recorder: Recorder) -> dict[str, Any]:
     """Return the last releases and losses, and the calls per minute."""
-    now = keeper.now()
+    now, happenings = keeper.now(), recorder.happenings()
     return {
-        "happenings": [
-            {"what": each.what, **_happening(each.event, now)} for each in recorder.happenings()
-        ],
+        "happenings": [{"what": each.what, **_happening(each.event, now)} for each in happenings],
+        "happenings_left_out": recorder.happened - len(happenings),
         "calls_per_minute": [
             {"change_visibility": each.change_visibility, "delete": each.delete}
             for each in recorder.calls(now)
@@ -83,41 +93,41 @@ def events_payload(keeper: LeaseKeeper, recorder: Recorder) -> dict[str, Any]:
     }
 
 
+def _queue(url: str) -> dict[str, str]:
+    return {"queue": queue_name(url), "queue_url": url}
+
+
 def _lease(lease: LeaseView, extended_ago: list[float]) -> dict[str, Any]:
     return {
-        "queue": queue_name(lease.queue_url),
-        "queue_url": lease.queue_url,
+        **_queue(lease.queue_url),
         "message_id": lease.message_id,
         "task": lease.task,
         "task_id": lease.task_id,
         "receive_count": lease.receive_count,
         "state": lease.state.value,
         "standing": lease.standing.value,
-        "held_for": _rounded(lease.held_for),
-        "received_ago": _rounded(lease.received_ago),
-        "expires_in": _rounded(lease.expires_in),
+        "held_for": rounded(lease.held_for),
+        "received_ago": rounded(lease.received_ago),
+        "running_for": rounded(lease.running_for),
+        "expires_in": rounded(lease.expires_in),
         "visibility_timeout": lease.visibility_timeout,
-        "threshold": _rounded(lease.threshold),
-        "ended_for": _rounded(lease.ended_for),
+        "threshold": rounded(lease.threshold),
+        "ended_for": rounded(lease.ended_for),
         "extensions": lease.extensions,
         "attempts": lease.attempts,
-        "extended_ago": [_rounded(ago) for ago in extended_ago],
+        "extended_ago": [rounded(ago) for ago in extended_ago],
     }
 
 
 def _happening(event: Event, now: float) -> dict[str, Any]:
     return {
-        "ago": _rounded(now - event.at),
+        "ago": rounded(now - event.at),
         "cause": event.cause,
         "queue": queue_name(event.queue_url),
         "message_id": event.message_id,
         "task": event.task,
         "task_id": event.task_id,
         "receive_count": event.receive_count,
-        "held_for": _rounded(event.held_for),
-        "slack": _rounded(event.slack),
+        "held_for": rounded(event.held_for),
+        "slack": rounded(event.slack),
     }
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)

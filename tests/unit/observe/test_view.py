@@ -51,6 +51,7 @@ def test_a_snapshot_tells_everything_but_the_receipt_handle(
         "standing": Standing.OURS,
         "held_for": 15,
         "received_ago": 15,
+        "running_for": None,
         "expires_in": 45,
         "visibility_timeout": 60,
         "threshold": 20,
@@ -65,6 +66,23 @@ def test_a_lease_that_is_to_end_tells_since_when(keeper: LeaseKeeper, clock: Fak
     clock.advance(3)
     (view,) = keeper.snapshot()
     assert (view.state, view.ended_for) == (State.BACK, 3)
+
+
+def test_a_lease_runs_from_the_start_of_its_task(keeper: LeaseKeeper, clock: FakeClock) -> None:
+    clock.advance(5)
+    keeper.note_start("SECRET")
+    clock.advance(7)
+    (view,) = keeper.snapshot()
+    assert (view.running_for, view.held_for) == (7, 12)
+
+
+def test_a_message_in_a_block_of_a_plain_consumer_is_running(
+    keeper: LeaseKeeper, clock: FakeClock
+) -> None:
+    with keeper.hold(QUEUE, {"MessageId": "n", "ReceiptHandle": "SECRET-n"}):
+        clock.advance(2)
+        waiting, running = keeper.snapshot()
+        assert (waiting.running_for, running.running_for) == (None, 2)
 
 
 def test_a_forked_child_sees_none(keeper: LeaseKeeper, held: HeldClock) -> None:

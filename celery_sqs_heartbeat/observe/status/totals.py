@@ -1,0 +1,52 @@
+"""Counts leases, so that a list that is shortened does not have to be counted."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from celery_sqs_heartbeat.core.lease import Standing, State
+from celery_sqs_heartbeat.core.view import LeaseView
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+
+def totals(leases: Sequence[LeaseView]) -> dict[str, Any]:
+    """Return how many leases there are and how they do. Times in seconds.
+
+    Each lease is either running, waiting, or pending for its delete or its release. `not_well`
+    counts those that have expired, are lost, or are not extended (any more).
+    """
+    held = [lease for lease in leases if lease.state is State.HELD]
+    running = sum(lease.running_for is not None for lease in held)
+    return {
+        "in_flight": len(leases),
+        "running": running,
+        "waiting": len(held) - running,
+        "pending_deletes": sum(lease.state is State.DONE for lease in leases),
+        "pending_releases": sum(lease.state is State.BACK for lease in leases),
+        "not_well": sum(_is_not_well(lease) for lease in leases),
+        "oldest": rounded(max((lease.held_for for lease in leases), default=None)),
+        "least_left": rounded(min((lease.expires_in for lease in leases), default=None)),
+    }
+
+
+def grouped(
+    leases: Iterable[LeaseView], key: Callable[[LeaseView], _Key]
+) -> Mapping[_Key, Sequence[LeaseView]]:
+    """Return the leases by a key, the key with the most leases first."""
+    groups: dict[_Key, list[LeaseView]] = defaultdict(list)
+    for lease in leases:
+        groups[key(lease)].append(lease)
+    return dict(sorted(groups.items(), key=lambda group: len(group[1]), reverse=True))
+
+
+def _is_not_well(lease: LeaseView) -> bool:
+    # A keeper that is late or dead has not noted an expiry yet.
+    return lease.standing is not Standing.OURS or lease.expires_in <= 0
+
+
+def rounded(seconds: float | None) -> float | None:
+    """Return seconds to the millisecond, as the page shows them at most."""
+    return None if seconds is None else round(seconds, 3)

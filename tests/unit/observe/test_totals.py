@@ -1,0 +1,131 @@
+"""What the totals of the status page count: all leases, also those that no list shows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.observe.recorder import HAPPENINGS, Recorder
+from celery_sqs_heartbeat.observe.status.payloads import (
+    MAX_LEASES,
+    MAX_TASKS,
+    events_payload,
+    leases_payload,
+)
+from celery_sqs_heartbeat.testing import FakeClock
+from tests.support.observed import QUEUE, Sqs
+from tests.unit.observe.happening import event
+
+OTHER = "https://sqs.eu-west-1.example/123456789012/media"
+
+
+class Worker:
+    """A keeper whose thread does not run, and what its page says of it."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.keeper = LeaseKeeper(Sqs(), terms=LeaseTerms.of(60), clock=self.clock)
+
+    def receive(self, name: str, *, queue: str = QUEUE, task: str | None = "shop.pay") -> None:
+        self.keeper.receive(queue, {"MessageId": name, "ReceiptHandle": name}, task=task)
+
+    def payload(self) -> dict[str, Any]:
+        return leases_payload(self.keeper, Recorder(), "celery@host")
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+def counts(told: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
+    return tuple(told[name] for name in names)
+
+
+PHASES = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases")
+
+
+def test_every_lease_is_in_one_of_four_phases(worker: Worker) -> None:
+    for name in ("waiting", "waiting too", "running", "done", "released", "released at once"):
+        worker.receive(name)
+    for name in ("running", "done", "released"):
+        worker.keeper.note_start(name)
+    worker.keeper.done("done")
+    worker.keeper.release("released")
+    worker.keeper.release("released at once")
+    assert counts(worker.payload(), *PHASES) == (6, 1, 2, 1, 2)
+
+
+def test_the_totals_are_of_all_leases_and_the_list_says_what_it_leaves_out(
+    worker: Worker,
+) -> None:
+    for number in range(2_000):
+        name, is_media = str(number), number % 4 == 0
+        worker.receive(name, queue=OTHER if is_media else QUEUE, task=f"task.{number % 2}")
+        if number < 16:
+            worker.keeper.note_start(name)
+    told = worker.payload()
+    assert counts(told, *PHASES) == (2_000, 16, 1_984, 0, 0)
+    assert (len(told["leases"]), told["leases_left_out"]) == (MAX_LEASES, 1_500)
+    assert [counts(each, "queue", *PHASES[:3]) for each in told["queues"]] == [
+        ("orders", 1_500, 12, 1_488),
+        ("media", 500, 4, 496),
+    ]
+    assert sorted(counts(each, "queue", "task", *PHASES[:3]) for each in told["tasks"]) == [
+        ("media", "task.0", 500, 4, 496),
+        ("orders", "task.0", 500, 4, 496),
+        ("orders", "task.1", 1_000, 8, 992),
+    ]
+    assert told["tasks_left_out"] == 0
+
+
+def test_the_list_of_tasks_says_what_it_leaves_out(worker: Worker) -> None:
+    for number in range(MAX_TASKS + 2):
+        worker.receive(str(number), task=str(number))
+    worker.receive("of the last, too", task=str(MAX_TASKS + 1))
+    told = worker.payload()
+    assert (len(told["tasks"]), told["tasks_left_out"]) == (MAX_TASKS, 2)
+    assert counts(told["tasks"][0], "task", "in_flight") == (str(MAX_TASKS + 1), 2)
+    assert counts(told["queues"][0], "in_flight") == (MAX_TASKS + 3,)
+
+
+def test_the_times_are_those_of_the_oldest_and_of_the_one_that_ends_first(worker: Worker) -> None:
+    worker.receive("a")
+    worker.clock.advance(10)
+    worker.receive("b")
+    assert counts(worker.payload(), "oldest", "least_left", "not_well") == (10, 50, 0)
+
+
+def test_a_lease_that_is_over_is_not_well_also_where_no_keeper_has_noted_it(
+    worker: Worker,
+) -> None:
+    worker.receive("a", task=None)
+    worker.clock.advance(60)
+    worker.receive("b")
+    told = worker.payload()
+    assert told["not_well"] == 1
+    assert [counts(each, "task", "not_well") for each in told["tasks"]] == [
+        (None, 1),
+        ("shop.pay", 0),
+    ]
+
+
+def test_without_leases_there_are_no_times(worker: Worker) -> None:
+    told = worker.payload()
+    assert counts(told, *PHASES) == (0, 0, 0, 0, 0)
+    assert counts(told, "oldest", "least_left", "queues", "tasks") == (None, None, [], [])
+
+
+def test_the_list_of_releases_and_losses_says_what_it_leaves_out(worker: Worker) -> None:
+    recorder = Recorder()
+    for _ in range(HAPPENINGS):
+        recorder(event(EventKind.LEASE_EXPIRED))
+    assert events_payload(worker.keeper, recorder)["happenings_left_out"] == 0
+    for _ in range(3):
+        recorder(event(EventKind.LEASE_EXPIRED))
+    told = events_payload(worker.keeper, recorder)
+    assert (len(told["happenings"]), told["happenings_left_out"]) == (HAPPENINGS, 3)
