@@ -32,17 +32,20 @@ FOUND_WHEN: Mapping[str, str] = {
     "events": "the journal has no events of these days",
     "report": "there are no events of these days",
     "run": "the journal has no events of these days",
-    "status": "no worker answers",
+    "status": "a worker does not answer or is not healthy, or leases are not well",
     "tune": "there are no messages yet, or --check finds settings that are worse",
 }
 #: What a command ends with `REFUSED` for, besides what it is given.
-REFUSED_WHEN: Mapping[str, str] = {"doctor": "there are errors"}
+REFUSED_WHEN: Mapping[str, str] = {
+    "doctor": "there are errors",
+    "status": "no worker answers",
+}
 
 
 def epilog(command: str) -> str:
     """Return the end of a command's help: the exit statuses that are its own."""
     own = ((FOUND, FOUND_WHEN.get(command)), (REFUSED, REFUSED_WHEN.get(command)))
-    told = " and ".join(f"with {status} when {when}" for status, when in own if when)
+    told = ", and ".join(f"with {status} when {when}" for status, when in own if when)
     return f"Exits {told}." if told else ""
 
 

@@ -71,7 +71,9 @@ def _row(option: click.Option, context: click.Context) -> str:
     names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
     value = "" if option.is_flag else f" `{_metavar(option, context)}`"
     default = "must be given" if option.required else ""
-    if option.show_default:
+    if isinstance(option.show_default, str):
+        default = option.show_default
+    elif option.show_default:
         shown = " ".join(option.default) if option.multiple else option.default
         default = f"`{shown}`"
     notes = [option.help or ""]

@@ -1,95 +1,107 @@
-"""Draws the leases of workers on a terminal. Needs rich."""
+"""Shows what workers hold as lines of text: a table of the workers, one of their tasks."""
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
-from rich.console import Console, Group
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+import click
 
+from celery_sqs_heartbeat.cli.columns import Cell, table
 from celery_sqs_heartbeat.cli.pages import PageAnswer
 from celery_sqs_heartbeat.escaping import escaped
 
-_STYLES = {"ok": "green", "late": "bold yellow", "deaf": "bold yellow", "dead": "bold red"}
-_BAD = ("expired", "lost", "capped", "unleased")
+_RED, _YELLOW = {"fg": "red", "bold": True}, {"fg": "yellow", "bold": True}
+_STYLES: Mapping[str, Mapping[str, Any]] = {
+    "ok": {"fg": "green"},
+    "late": _YELLOW,
+    "deaf": _YELLOW,
+    "dead": _RED,
+}
+#: What a worker's health means where it is not ok.
+_MEANINGS = {
+    "late": "its keeper is late: leases are in danger",
+    "deaf": "SQS does not answer its polls: no messages come",
+    "dead": "its keeper is dead: leases run out",
+}
+_WORKERS = ("Worker", "Keeper", "In flight", "Running", "Waiting", "Deletes", "Releases", "Oldest")
+_TASKS = ("Queue", "Task", "Leases", "Running", "Waiting", "Oldest", "Least left", "Not well")
 
 
-def print_tables(answers: Sequence[PageAnswer], console: Console | None = None) -> None:
-    """Print the workers and their leases."""
-    (console or Console()).print(tables(answers))
+def lines_of(answers: Sequence[PageAnswer], width: int | None = None) -> list[str]:
+    """Return the lines that show the workers, their tasks, and what needs a look.
+
+    Args:
+        width: Names are shortened where lines would be longer; None for no limit.
+    """
+    payloads = [answer.payload for answer in answers if answer.payload is not None]
+    workers = [_worker_row(answer) for answer in answers if answer.payload is not None]
+    tasks = [_task_row(*task) for task in sorted(_tasks(payloads).items())]
+    lines = table(_WORKERS, workers, numbers=6, width=width) if workers else []
+    if tasks:
+        lines += ["", *table(_TASKS, tasks, numbers=6, width=width)]
+    notes = list(_notes(answers))
+    return [*lines, *([""] if lines and notes else []), *notes]
 
 
-def watch_tables(ask: Callable[[], Sequence[PageAnswer]], pause: float) -> None:
-    """Draw the tables again and again, with so many seconds between, until interrupted."""
-    try:
-        with Live(tables(ask()), auto_refresh=False, screen=True) as live:
-            while True:
-                time.sleep(pause)
-                live.update(tables(ask()), refresh=True)
-    except KeyboardInterrupt:
-        return
-
-
-def tables(answers: Sequence[PageAnswer]) -> Group:
-    """Return a table of the workers and one of their leases by queue and task."""
-    return Group(_workers(answers), _leases(answers))
-
-
-def _workers(answers: Sequence[PageAnswer]) -> Table:
-    table = _table("Worker", "Keeper", "In flight", "Deletes", "Releases", "Oldest", numbers=4)
+def _notes(answers: Sequence[PageAnswer]) -> Iterator[str]:
     for answer in answers:
         if answer.payload is None:
-            table.add_row(_text(answer.url), _text(answer.fault, "red"))
+            yield click.style(escaped(f"{answer.target}: {answer.fault}"), fg="red")
             continue
-        told = answer.payload
-        health = told["health"]["status"]
-        table.add_row(
-            _text(told["worker"] or answer.url),
-            _text(health, _STYLES.get(health, "")),
-            str(told["in_flight"]),
-            str(told["pending_deletes"]),
-            str(told["pending_releases"]),
-            _seconds(told["oldest"]),
-        )
-    return table
+        name, health = _name(answer), answer.payload["health"]["status"]
+        if meaning := _MEANINGS.get(health):
+            yield click.style(f"{escaped(name)}: {meaning}", **_STYLES[health])
+        if left_out := answer.payload["tasks_left_out"]:
+            shown = len(answer.payload["tasks"])
+            yield escaped(
+                f"{name}: the {shown:,} tasks with the most leases are shown, {left_out:,} are not"
+            )
 
 
-def _leases(answers: Sequence[PageAnswer]) -> Table:
-    table = _table("Queue", "Task", "Leases", "Oldest", "Least left", "Not well", numbers=4)
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = defaultdict(list)
-    for answer in answers:
-        for lease in (answer.payload or {}).get("leases", ()):
-            groups[lease["queue"], lease["task"] or "unknown"].append(lease)
-    for (queue, task), leases in sorted(groups.items()):
-        bad = sum(lease["standing"] in _BAD for lease in leases)
-        table.add_row(
-            _text(queue),
-            _text(task),
-            str(len(leases)),
-            _seconds(max(lease["held_for"] for lease in leases)),
-            _seconds(min(lease["expires_in"] for lease in leases)),
-            Text(str(bad), "bold red" if bad else ""),
-        )
-    return table
+def _name(answer: PageAnswer) -> str:
+    return str((answer.payload or {}).get("worker") or answer.target.url)
 
 
-def _table(*columns: str, numbers: int) -> Table:
-    table = Table(box=SIMPLE_HEAD)
-    for place, column in enumerate(columns):
-        is_number = place >= len(columns) - numbers
-        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number)
-    return table
+def _worker_row(answer: PageAnswer) -> list[Cell]:
+    told = answer.payload or {}
+    health = told["health"]["status"]
+    counts = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases")
+    return [
+        Cell(text=_name(answer)),
+        Cell(text=health, style=_STYLES.get(health, {})),
+        *(_count(told[name]) for name in counts),
+        _seconds(told["oldest"]),
+    ]
 
 
-def _text(text: str, style: str = "") -> Text:
-    return Text(escaped(text), style)
+def _tasks(payloads: Sequence[Mapping[str, Any]]) -> Mapping[tuple[str, str], list[Any]]:
+    """Return the totals of each task of a queue, from each worker that has any."""
+    groups: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for payload in payloads:
+        for task in payload["tasks"]:
+            groups[task["queue"], task["task"] or "unknown"].append(task)
+    return groups
 
 
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.0f} s"
+def _task_row(names: tuple[str, str], told: Sequence[Mapping[str, Any]]) -> list[Cell]:
+    def total(field: str) -> int:
+        return sum(each[field] for each in told)
+
+    bad = total("not_well")
+    return [
+        *(Cell(text=name) for name in names),
+        *(_count(total(name)) for name in ("in_flight", "running", "waiting")),
+        _seconds(max(each["oldest"] for each in told)),
+        _seconds(min(each["least_left"] for each in told)),
+        Cell(text=f"{bad:,}", style=_RED if bad else {}),
+    ]
+
+
+def _count(number: int) -> Cell:
+    return Cell(text=f"{number:,}")
+
+
+def _seconds(value: float | None) -> Cell:
+    return Cell(text="-" if value is None else f"{value:,.0f} s")

@@ -12,6 +12,10 @@ from http.client import HTTPException
 from typing import Any
 from urllib.parse import urlsplit
 
+from celery_sqs_heartbeat.cli.payloads import NO_PAGE, payload_fault
+from celery_sqs_heartbeat.cli.targets import Target
+from celery_sqs_heartbeat.escaping import escaped
+
 #: How long a page may take, in seconds.
 PATIENCE = 5.0
 #: Bytes of an answer at most: several times what the most leases take.
@@ -24,18 +28,24 @@ _THREADS = 8
 class PageAnswer:
     """What a worker's page said of its leases, or why it did not."""
 
-    url: str
+    target: Target
     payload: dict[str, Any] | None = None
     fault: str = ""
 
     def as_plain(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         said = {"error": self.fault} if self.payload is None else self.payload
-        return {"url": self.url, **said}
+        return {"url": self.target.url, **said}
+
+    @property
+    def is_well(self) -> bool:
+        """Whether the worker answers and is healthy, and all its leases are well."""
+        told = self.payload
+        return told is not None and told["health"]["status"] == "ok" and not told["not_well"]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows nobody: the token is for the one who was named."""
+    """Follows no redirection: the token is for the one who was named."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
         """Leave the redirection as the error that it is here."""
@@ -64,33 +74,48 @@ def check_url(url: str) -> str | None:
     return None
 
 
-def ask_all(urls: Sequence[str], token: str | None) -> list[PageAnswer]:
+def ask_all(targets: Sequence[Target], token: str | None) -> list[PageAnswer]:
     """Ask every page for its leases, several at once; raises nothing of the network's."""
     with ThreadPoolExecutor(_THREADS) as threads:
-        return list(threads.map(lambda url: _ask(url, token), urls))
+        return list(threads.map(lambda target: _ask(target, token), targets))
 
 
-def _ask(url: str, token: str | None) -> PageAnswer:
+def _ask(target: Target, token: str | None) -> PageAnswer:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     # Only http and https: the command has checked it.
-    request = urllib.request.Request(f"{url.rstrip('/')}/leases", headers=headers)  # noqa: S310
+    request = urllib.request.Request(f"{target.url.rstrip('/')}/leases", headers=headers)  # noqa: S310
     try:
         with _OPENER.open(request, timeout=PATIENCE) as answer:
             payload = json.loads(answer.read(MAX_ANSWER))
-            if not isinstance(payload, dict) or "leases" not in payload:
-                return PageAnswer(url=url, fault="that is no worker's status page")
-            return PageAnswer(url=url, payload=payload)
     except urllib.error.HTTPError as error:
         with error:
-            return PageAnswer(url=url, fault=_meaning(error.code))
+            return PageAnswer(target=target, fault=_meaning(error.code))
     except (OSError, HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        return PageAnswer(url=url, fault=f"does not answer: {reason}")
-    except ValueError:
-        return PageAnswer(url=url, fault="that is no worker's status page")
+        return PageAnswer(target=target, fault=_silence(error))
+    except (ValueError, RecursionError):
+        return PageAnswer(target=target, fault=NO_PAGE)
+    if fault := payload_fault(payload):
+        return PageAnswer(target=target, fault=fault)
+    return PageAnswer(target=target, payload=payload)
+
+
+def _silence(error: Exception) -> str:
+    reason = getattr(error, "reason", None) or error
+    shown = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
+    return (
+        f"does not answer ({escaped(shown)}): a worker with sqs_heartbeat_status logs its page's "
+        "address when it starts"
+    )
 
 
 def _meaning(code: int) -> str:
     if code == 401:
-        return "wants the right token: give --token, or set SQS_HEARTBEAT_STATUS_TOKEN"
-    return f"answered with HTTP status {code}"
+        return (
+            "asks for the right token: give --token, or set SQS_HEARTBEAT_STATUS_TOKEN or the "
+            "app's sqs_heartbeat_status_token"
+        )
+    if code == 403:
+        return "refuses this name for the machine: give its address, as --url http://127.0.0.1:PORT"
+    if code == 503:
+        return "is too busy to answer: try again"
+    return f"answered with HTTP status {code}: {NO_PAGE}"

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Sequence
-from importlib.util import find_spec
 from json import dumps
+from typing import TYPE_CHECKING
 
 import click
 
-from celery_sqs_heartbeat.exits import FOUND, Refusal, epilog
+from celery_sqs_heartbeat.exits import DONE, FOUND, Refusal, epilog
 
-DEFAULT_URL = "http://127.0.0.1:9808"
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.cli.pages import PageAnswer
+
 #: Between two looks, in seconds.
 WATCH_SECONDS = 1.0
 
@@ -20,8 +24,7 @@ WATCH_SECONDS = 1.0
     "--url",
     "urls",
     multiple=True,
-    default=(DEFAULT_URL,),
-    show_default=True,
+    show_default="the app's sqs_heartbeat_status, else http://127.0.0.1:9808",
     metavar="URL",
     help="A worker's status page.",
 )
@@ -29,7 +32,8 @@ WATCH_SECONDS = 1.0
     "--token",
     envvar="SQS_HEARTBEAT_STATUS_TOKEN",
     show_envvar=True,
-    help="The workers' sqs_heartbeat_status_token.",
+    show_default="the app's sqs_heartbeat_status_token",
+    help="The token of the pages.",
 )
 @click.option("--watch", is_flag=True, help="Look again each second, until interrupted.")
 @click.option("--json", "as_json", is_flag=True, help="Print what the pages say as a JSON list.")
@@ -37,39 +41,42 @@ WATCH_SECONDS = 1.0
 def status(
     context: click.Context, urls: Sequence[str], token: str | None, watch: bool, as_json: bool
 ) -> None:
-    """Show the leases of workers that have a status page (sqs_heartbeat_status)."""
+    """Show what workers with a status page (sqs_heartbeat_status) hold, and how they do."""
     # Not at the top: every `celery` command imports this module.
+    from celery_sqs_heartbeat.cli.leasetable import lines_of
     from celery_sqs_heartbeat.cli.pages import ask_all, check_url
-    from celery_sqs_heartbeat.escaping import escaped
+    from celery_sqs_heartbeat.cli.targets import targets, token_for
+    from celery_sqs_heartbeat.cli.watching import watch as keep_drawing
+    from celery_sqs_heartbeat.settings.checks import token_fault
 
     for url in urls:
         if fault := check_url(url):
             raise click.BadParameter(fault, param_hint="--url")
+    if token is not None and (fault := token_fault(token)):
+        raise click.BadParameter(fault, param_hint="--token or SQS_HEARTBEAT_STATUS_TOKEN")
     if watch and as_json:
         raise click.UsageError("--watch draws a table: leave out --json")
-    if not as_json and find_spec("rich") is None:
-        raise Refusal(
-            "the table needs rich: pip install 'celery-sqs-heartbeat[cli]', or ask with --json"
-        )
+    pages = targets(context.obj.app, urls)
+    token = token_for(context.obj.app, token)
+    color = False if context.obj.no_color else None
     if watch:
-        from celery_sqs_heartbeat.cli.leasetable import watch_tables
-
-        watch_tables(lambda: ask_all(urls, token), WATCH_SECONDS)
+        keep_drawing(lambda: lines_of(ask_all(pages, token), _width()), WATCH_SECONDS, color=color)
         return
-    answers = ask_all(urls, token)
-    has_answer = any(answer.payload for answer in answers)
+    answers = ask_all(pages, token)
     if as_json:
         click.echo(dumps([answer.as_plain() for answer in answers], indent=2))
-    elif has_answer:
-        from celery_sqs_heartbeat.cli.leasetable import print_tables
+    if not any(answer.payload for answer in answers):
+        raise Refusal("; ".join(f"{answer.target}: {answer.fault}" for answer in answers))
+    if not as_json:
+        click.echo("\n".join(lines_of(answers, _width())), color=color)
+    context.exit(exit_status(answers))
 
-        print_tables(answers)
-    if not has_answer:
-        for answer in answers:
-            click.echo(escaped(f"{answer.url}: {answer.fault}"), err=True)
-        click.echo(
-            "No worker answered. A worker has a status page when sqs_heartbeat_status is set; "
-            "its log tells the address.",
-            err=True,
-        )
-        context.exit(FOUND)
+
+def exit_status(answers: Sequence[PageAnswer]) -> int:
+    """Return 1 where a worker does not answer or is not healthy, or leases are not well."""
+    return DONE if all(answer.is_well for answer in answers) else FOUND
+
+
+def _width() -> int | None:
+    """Return the width of the terminal; what goes elsewhere is not shortened."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import ast
-import io
 import logging
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import click
 import pytest
-from rich.console import Console
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.leasetable import print_tables
+from celery_sqs_heartbeat.cli.leasetable import lines_of
 from celery_sqs_heartbeat.cli.pages import PageAnswer
 from celery_sqs_heartbeat.cli.pasting import as_text
+from celery_sqs_heartbeat.cli.targets import Target
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.escaping import escaped, get_logger
 from celery_sqs_heartbeat.eventlog import log_event
@@ -112,15 +112,15 @@ def test_a_printed_journal_has_a_line_an_event() -> None:
 
 
 def test_the_table_of_leases_obeys_no_name() -> None:
-    lease = {"queue": EVIL, "task": EVIL, "standing": "ours", "held_for": 1, "expires_in": 2}
-    told = {"worker": EVIL, "health": {"status": EVIL}, "oldest": 1, "leases": [lease]}
-    told |= {"in_flight": 1, "pending_deletes": 0, "pending_releases": 0}
-    answers = [PageAnswer(url="u", payload=told), PageAnswer(url="u", fault=EVIL)]
-    file = io.StringIO()
-    print_tables(answers, Console(file=file, width=2_000))
-    shown = file.getvalue()
-    assert shown.count(r"\x1b[31m") == 5
-    assert is_harmless(shown.replace("\n", ""))
+    counts = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases", "not_well")
+    sums = {**dict.fromkeys(counts, 1), "oldest": 1.0, "least_left": 2.0}
+    told = {**sums, "worker": EVIL, "health": {"status": EVIL}, "tasks_left_out": 3}
+    told["tasks"] = [{**sums, "queue": EVIL, "task": EVIL}]
+    target = Target(url="u")
+    answers = [PageAnswer(target=target, payload=told), PageAnswer(target=target, fault=EVIL)]
+    shown = [click.unstyle(line) for line in lines_of(answers)]
+    assert "".join(shown).count(r"\x1b[31m") == 6
+    assert is_harmless("".join(shown))
 
 
 def test_settings_to_paste_have_no_line_of_a_name() -> None:

@@ -49,6 +49,10 @@ PLAIN_OF_CLASS = {
     ("QueueFacts", "attributes"),
     # What the status page shows to all who have its token.
     ("PageAnswer", "payload"),
+    ("Cell", "text"),
+    ("Cell", "style"),
+    # An option's or a setting's name.
+    ("Target", "origin"),
     ("Response", "body"),
     ("Response", "headers"),
     ("Reply", "headers"),

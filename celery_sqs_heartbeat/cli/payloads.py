@@ -1,0 +1,49 @@
+"""Checks what a status page sent, which may be of another version or no status page at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+NO_PAGE = "this is not a worker's status page: check the address"
+_COUNTS = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases", "not_well")
+_TIMES = ("oldest", "least_left")
+
+
+def payload_fault(payload: Any) -> str | None:
+    """Return what is wrong with the JSON of `/leases`, or None."""
+    if not isinstance(payload, dict) or not isinstance(payload.get("leases"), list):
+        return NO_PAGE
+    if not _is_known(payload):
+        return (
+            "its worker runs another version of celery-sqs-heartbeat, whose totals are not known "
+            "here: use the same version here and there"
+        )
+    return None
+
+
+def _is_known(payload: Mapping[str, Any]) -> bool:
+    health, tasks = payload.get("health"), payload.get("tasks")
+    return (
+        isinstance(health, dict)
+        and isinstance(health.get("status"), str)
+        and isinstance(payload.get("worker"), str)
+        and _are_counts(payload, (*_COUNTS, "tasks_left_out"))
+        and all(isinstance(payload.get(name), (int, float, type(None))) for name in _TIMES)
+        and isinstance(tasks, list)
+        and all(_is_task(task) for task in tasks)
+    )
+
+
+def _is_task(task: Any) -> bool:
+    return (
+        isinstance(task, dict)
+        and isinstance(task.get("queue"), str)
+        and isinstance(task.get("task"), (str, type(None)))
+        and _are_counts(task, _COUNTS)
+        and all(isinstance(task.get(name), (int, float)) for name in _TIMES)
+    )
+
+
+def _are_counts(told: Mapping[str, Any], names: Iterable[str]) -> bool:
+    return all(isinstance(told.get(name), int) for name in names)

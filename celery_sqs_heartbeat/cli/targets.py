@@ -1,0 +1,97 @@
+"""Which status pages are asked, and with which token: those of the options, else of the app."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from celery_sqs_heartbeat.escaping import escaped
+from celery_sqs_heartbeat.exits import Refusal
+from celery_sqs_heartbeat.settings import checks
+from celery_sqs_heartbeat.settings.address import parse_address
+
+#: Where a page is if neither an option nor the app says so; docs/status-page.md uses it, too.
+DEFAULT_URL = "http://127.0.0.1:9808"
+ADDRESS = "sqs_heartbeat_status"
+TOKEN = "sqs_heartbeat_status_token"  # noqa: S105 - the setting's name.
+_WAY_OUT = "name the page with --url"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """A page to ask.
+
+    Attributes:
+        origin: Where its URL is from, unless an option names it.
+    """
+
+    url: str
+    origin: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.url} ({self.origin})" if self.origin else self.url
+
+
+def targets(app: Any, urls: Sequence[str]) -> list[Target]:
+    """Return the pages to ask: those that options name, else the one of the app's settings.
+
+    Raises:
+        Refusal: The app's settings can't be read, or their address can't be asked.
+    """
+    if urls:
+        return [Target(url=url) for url in urls]
+    address = _setting(app, ADDRESS)
+    if address is None:
+        return [Target(url=DEFAULT_URL, origin=f"the default: the app sets no {ADDRESS}")]
+    return [Target(url=_url_of(address), origin=f"the app's {ADDRESS}")]
+
+
+def token_for(app: Any, token: str | None) -> str | None:
+    """Return the token to show: that of the option or the environment, else the app's.
+
+    Raises:
+        Refusal: The app's settings can't be read, or their token is no token.
+    """
+    if token is not None:
+        return token
+    token = _setting(app, TOKEN)
+    if token is not None and (fault := checks.token_fault(token)):
+        raise Refusal(f"{TOKEN}=...: {fault}; or give another with --token")
+    return token
+
+
+def _setting(app: Any, name: str) -> Any:
+    try:
+        return app.conf.get(name)
+    except Exception as error:
+        # Celery reads the settings now, so this is whatever a module of the user's raises.
+        cause = escaped(f"{type(error).__name__}: {error}")
+        raise Refusal(
+            f"{name}: the app's settings can't be read ({cause}): fix them, or give --url "
+            "and --token, which need no settings"
+        ) from None
+
+
+def _url_of(address: Any) -> str:
+    if fault := checks.GLOBAL_CHECKS["status"](address):
+        raise Refusal(f"{ADDRESS}={escaped(repr(address))}: {fault}; or {_WAY_OUT}")
+    host, port = parse_address(address)
+    if port == 0:
+        raise Refusal(
+            f"{ADDRESS}={address!r}: the worker takes any free port and logs which: {_WAY_OUT}"
+        )
+    host = _reachable(host)
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _reachable(host: str) -> str:
+    """Return the host, or this machine's loopback address where it means all addresses."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if not address.is_unspecified:
+        return host
+    return "127.0.0.1" if address.version == 4 else "::1"
