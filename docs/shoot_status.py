@@ -28,6 +28,8 @@ TERMS = LeaseTerms(visibility_timeout=60, threshold=20)
 HISTORY = 29 * 60
 #: How long before the pictures some leases are lost, or a little later.
 LOSSES_BEHIND = 45
+#: Tasks that run at once; the other messages wait.
+SLOTS = 6
 QUEUES = {
     "orders": ("shop.tasks.charge", "shop.tasks.invoice"),
     "media": ("media.tasks.transcode",),
@@ -97,11 +99,13 @@ class Demo:
             self.keeper, "127.0.0.1:0", None, metrics, recorder=recorder, name="celery@worker-1"
         )
         self.running: dict[str, float] = {}
+        self.started: set[str] = set()
 
     def live(self) -> None:
         """Lead the keeper through the history, a second at a time."""
         while self.clock.behind > 0:
             self._begin_tasks()
+            self._start_tasks()
             self._end_tasks()
             self._lose_some()
             self.keeper.step()
@@ -119,6 +123,12 @@ class Demo:
             task = self.chance.choice(QUEUES[queue])
             self.keeper.receive(url, message, task=task, task_id=name)
             self.running[name] = self.clock() + self.chance.expovariate(1 / 100) + 5
+
+    def _start_tasks(self) -> None:
+        for name in list(self.running)[:SLOTS]:
+            if name not in self.started:
+                self.started.add(name)
+                self.keeper.note_start(name)
 
     def _lose_some(self) -> None:
         """Have two leases be lost late enough to be seen."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,7 +70,11 @@ def text(driver: Any, selector: str) -> str:
 
 def test_leases_are_bars_by_queue_and_task_and_move(page: Any) -> None:
     headings = script(page, "[...document.querySelectorAll('h3')].map(e => e.textContent)")
-    assert sorted(headings) == ["media.encode", "shop.mail", "shop.pay"]
+    assert [each.split()[0] for each in sorted(headings)] == [
+        "media.encode",
+        "shop.mail",
+        "shop.pay",
+    ]
     assert text(page, "#worker") == "celery@host"
     assert text(page, "#in-flight") == "3"
     wait_until(lambda: text(page, "#health-text") == "Keeper is well")
@@ -113,11 +118,63 @@ def test_text_of_a_message_is_never_taken_for_html(page: Any, scene: Observed) -
 
 
 def test_a_dead_keeper_and_a_worker_that_is_gone_are_told(page: Any, scene: Observed) -> None:
+    assert page.title == "SQS leases"
     scene.keeper.stop()
     wait_until(lambda: "dead" in text(page, "#health-text"))
+    assert page.title == "⚠ Keeper dead · SQS leases"
     scene.server.stop()
     wait_until(lambda: "does not answer" in text(page, "#health-text"))
     assert page.find_element("id", "trouble").is_displayed()
+    assert page.title == "⚠ No answer · SQS leases"
+    assert re.search(r"The last answer came at \d.*, [\d.]+ s ago;", text(page, "#trouble"))
+
+
+def test_running_and_waiting_leases_look_different_and_are_counted(
+    page: Any, scene: Observed
+) -> None:
+    scene.keeper.note_start("SECRET-a-1")
+    wait_until(lambda: text(page, "#running") == "1")
+    assert (text(page, "#in-flight"), text(page, "#waiting")) == ("3", "2")
+    assert "2 leases: 1 running, 1 waiting" in text(page, "#queues summary")
+    assert sum(", running for " in label for label in labels(page)) == 1
+    assert sum(", waiting, " in label for label in labels(page)) == 2
+    fills = [
+        style(page, f".lease[data-phase={phase}] .left", "background-color")
+        for phase in ("running", "waiting")
+    ]
+    assert fills[0] != fills[1]
+
+
+def test_all_of_2000_leases_are_counted_though_500_are_listed(page: Any, scene: Observed) -> None:
+    for number in range(1_997):
+        scene.receive(f"m{number}", task="shop.pay")
+    wait_until(lambda: text(page, "#in-flight") == "2,000")
+    wait_until(lambda: len(rows(page)) == 500)
+    assert "The 500 leases that expire first are listed, 1,500 are not." in text(page, "#more")
+    counts = script(page, "[...document.querySelectorAll('h3 .count')].map(e => e.textContent)")
+    assert "1,998 leases: 0 running, 1,998 waiting" in counts
+
+
+@pytest.mark.parametrize("clipboard", ["its own", "none"])
+def test_an_id_is_copied_by_the_keyboard_too(page: Any, clipboard: str) -> None:
+    if clipboard == "none":
+        # As on an address without TLS.
+        script(page, "void Object.defineProperty(navigator, 'clipboard', {value: undefined})")
+    button = page.find_element("css selector", ".lease .id")
+    message = button.text
+    button.send_keys("\n")
+    wait_until(lambda: text(page, "#copied") == f"Copied the message id {message}.")
+    wait_until(lambda: button.text == message)
+    assert script(page, "document.activeElement") == button
+    script(page, "(document.getElementById('token-form').hidden = false)")
+    entry = page.find_element("id", "token")
+    entry.send_keys("\ue009v")
+    assert entry.get_attribute("value") == message
+
+
+def test_what_the_figures_mean_is_said_beside_them(page: Any) -> None:
+    assert "how often it died and" in text(page, "main")
+    assert "how often nothing in the process ran" in text(page, "main")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -171,10 +228,11 @@ def test_the_keyboard_reaches_the_queues_and_folds_them(page: Any, scene: Observ
     scene.keeper.release(scene.receive("d"))
     wait_until(lambda: page.find_element("id", "happenings").is_displayed())
     reached: list[str] = []
-    for _ in range(4):
+    for _ in range(7):
         page.switch_to.active_element.send_keys(Keys.TAB)
         reached.append(script(page, "document.activeElement.tagName + document.activeElement.id"))
-    assert reached == ["A", "SUMMARY", "SUMMARY", "OLhappenings"]
+    # The skip link, two queues with three ids of messages between them, and the last releases.
+    assert sorted(reached) == ["A", *["BUTTON"] * 3, "OLhappenings", *["SUMMARY"] * 2]
     while page.switch_to.active_element.tag_name != "summary":
         page.switch_to.active_element.send_keys(Keys.TAB)
     assert style(page, ":focus", "outlineStyle") == "solid"

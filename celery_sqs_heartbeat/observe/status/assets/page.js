@@ -4,6 +4,7 @@
 
 const POLL_MS = 1000;
 const PATIENCE_MS = 5000;
+const COPIED_MS = 1500;
 const HEALTH = {
   ok: "Keeper is well",
   late: "Keeper is late: leases are in danger",
@@ -11,11 +12,14 @@ const HEALTH = {
   dead: "Keeper is dead: leases run out",
   away: "The worker does not answer",
 };
+const TITLES = { late: "Keeper late", deaf: "Polls unanswered", dead: "Keeper dead", away: "No answer" };
 const STANDINGS = { expired: "expired", lost: "lost", capped: "not extended any more", unleased: "not extended" };
 const STATES = { done: "being deleted", back: "being released" };
 
 let token = takeTokenFromAddress();
+let lastAnswer = null;
 const queues = new Map();
+const happened = new Map();
 
 const find = (id) => document.getElementById(id);
 
@@ -59,25 +63,66 @@ function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-function setHealth(status) {
+function number(value) {
+  return value.toLocaleString("en");
+}
+
+// The tab shows trouble, too: it is mostly behind others.
+function setHealth(status, notWell = 0) {
   find("health").dataset.status = status;
   setText(find("health-text"), HEALTH[status]);
+  const leases = notWell === 1 ? "1 lease not well" : `${number(notWell)} leases not well`;
+  const trouble = TITLES[status] || (notWell ? leases : "");
+  const title = trouble ? `⚠ ${trouble} · SQS leases` : "SQS leases";
+  if (document.title !== title) document.title = title;
+}
+
+// The clipboard's own interface is there on loopback and with TLS only.
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+    return true;
+  } catch {
+    const before = document.activeElement;
+    const field = make("textarea", "", text);
+    document.body.append(field);
+    field.select();
+    const isCopied = document.execCommand("copy");
+    field.remove();
+    if (before) before.focus();
+    return isCopied;
+  }
+}
+
+function newId(what, id) {
+  const button = make("button", "id", id);
+  button.type = "button";
+  button.title = `Copy the ${what} ${id}`;
+  button.setAttribute("aria-label", button.title);
+  button.addEventListener("click", async () => {
+    const isCopied = await copy(id);
+    setText(find("copied"), isCopied ? `Copied the ${what} ${id}.` : `The browser did not copy ${id}.`);
+    setText(button, isCopied ? "✓ copied" : "not copied");
+    setTimeout(() => setText(button, id), COPIED_MS);
+  });
+  return button;
 }
 
 function showFigures(leases) {
-  setHealth(leases.health.status);
+  setHealth(leases.health.status, leases.not_well);
   setText(find("worker"), leases.worker || location.host);
-  setText(find("in-flight"), String(leases.in_flight));
-  setText(find("pending-deletes"), String(leases.pending_deletes));
-  setText(find("pending-releases"), String(leases.pending_releases));
+  setText(find("in-flight"), number(leases.in_flight));
+  setText(find("running"), number(leases.running));
+  setText(find("waiting"), number(leases.waiting));
+  setText(find("pending-deletes"), number(leases.pending_deletes));
+  setText(find("pending-releases"), number(leases.pending_releases));
   setText(find("oldest"), seconds(leases.oldest));
-  const round = leases.health.last_round_age;
-  setText(find("round"), round === null ? "–" : `${seconds(round)} ago`);
+  setText(find("round"), seconds(leases.health.last_round_age));
   setText(find("replaced"), `${leases.health.replaced} ×`);
   setText(find("standstills"), `${leases.health.standstills} ×`);
-  const more = leases.in_flight - leases.leases.length;
-  find("more").hidden = more <= 0;
-  setText(find("more"), `The ${leases.leases.length} that end first; ${more} more are not shown.`);
+  const more = leases.leases_left_out;
+  find("more").hidden = more === 0;
+  setText(find("more"), `The ${number(leases.leases.length)} leases that expire first are listed, ${number(more)} are not. All are counted.`);
   find("no-leases").hidden = leases.in_flight > 0;
 }
 
@@ -118,14 +163,16 @@ function newQueue(name) {
 function newTask(name) {
   const element = make("div");
   const list = make("ul", "leases");
-  element.append(make("h3", "", name || "task unknown"), list);
-  return { element, list, rows: new Map() };
+  const heading = make("h3", "", `${name || "task unknown"} `);
+  const count = make("span", "count");
+  heading.append(count);
+  element.append(heading, list);
+  return { element, count, list, rows: new Map() };
 }
 
 function newRow(lease) {
   const element = make("li", "lease");
-  const id = make("span", "id", lease.message_id);
-  id.title = `message ${lease.message_id}, task ${lease.task_id || "unknown"}`;
+  const id = newId("message id", lease.message_id);
   const track = make("div", "track");
   track.setAttribute("role", "img");
   const text = make("span", "left-text");
@@ -171,6 +218,16 @@ function condition(lease) {
   return STANDINGS[lease.standing] || STATES[lease.state] || "";
 }
 
+function phase(lease) {
+  if (lease.state !== "held") return "ended";
+  return lease.running_for === null ? "waiting" : "running";
+}
+
+function counted(totals) {
+  const all = totals.in_flight === 1 ? "1 lease" : `${number(totals.in_flight)} leases`;
+  return `${all}: ${number(totals.running)} running, ${number(totals.waiting)} waiting`;
+}
+
 function showRow(row, lease) {
   row.element.dataset.standing = lease.standing;
   drawBar(row.track, lease);
@@ -178,27 +235,33 @@ function showRow(row, lease) {
   const time = seconds(Math.abs(lease.expires_in));
   const left = isOver ? `over for ${time}` : `${time} of ${seconds(lease.visibility_timeout)} left`;
   const extended = `${lease.extensions} × extended`;
-  const told = condition(lease) || extended;
-  row.track.setAttribute("aria-label", [left, extended, condition(lease)].filter(Boolean).join(", "));
+  const does = { running: `running for ${seconds(lease.running_for)}`, waiting: "waiting", ended: "" }[phase(lease)];
+  const told = [does, condition(lease) || extended].filter(Boolean).join(", ");
+  row.element.dataset.phase = phase(lease);
+  row.track.setAttribute("aria-label", [left, does, extended, condition(lease)].filter(Boolean).join(", "));
   row.text.replaceChildren(make("strong", "", isOver ? `over for ${time}` : `${time} left`), `, ${told}`);
 }
 
-function showLeases(leases) {
-  const ordered = [...leases].sort(
+function showLeases(told) {
+  const ordered = [...told.leases].sort(
     (one, other) => other.held_for - one.held_for || one.message_id.localeCompare(other.message_id),
   );
-  const counts = new Map();
   for (const lease of ordered) {
-    counts.set(lease.queue_url, (counts.get(lease.queue_url) || 0) + 1);
     const queue = keep(queues, lease.queue_url, find("queues"), () => newQueue(lease.queue));
     const name = lease.task || "";
     const task = keep(queue.tasks, name, queue.element, () => newTask(name));
     const row = keep(task.rows, lease.message_id, task.list, () => newRow(lease));
     showRow(row, lease);
   }
-  for (const [url, queue] of queues) {
-    const count = counts.get(url) || 0;
-    setText(queue.count, count === 1 ? "1 lease" : `${count} leases`);
+  for (const each of told.queues) {
+    const queue = queues.get(each.queue_url);
+    if (queue) setText(queue.count, counted(each));
+  }
+  for (const each of told.tasks) {
+    const task = queues.get(each.queue_url)?.tasks.get(each.task || "");
+    if (task) setText(task.count, counted(each));
+  }
+  for (const queue of queues.values()) {
     for (const task of queue.tasks.values()) sweep(task.rows);
     sweep(queue.tasks);
   }
@@ -233,19 +296,38 @@ function showChart(minutes) {
   setText(find("peak"), `highest: ${peak}`);
 }
 
-function showHappenings(happenings) {
+function newHappening(each) {
+  const element = make("li");
+  const what = make("span", "what", each.what);
+  what.dataset.what = each.what;
+  const when = make("span");
+  const cause = each.cause && each.what !== each.cause ? ` (${each.cause})` : "";
+  const detail = make("span", "detail", `${each.task || "task unknown"} · ${each.queue} · message `);
+  detail.append(newId("message id", each.message_id), ` · receive ${each.receive_count}, held for ${seconds(each.held_for)}`);
+  element.append(what, when, detail);
+  return { element, when, cause };
+}
+
+function showHappenings(events) {
+  const happenings = events.happenings;
+  const list = find("happenings");
   find("no-happenings").hidden = happenings.length > 0;
-  find("happenings").hidden = happenings.length === 0;
-  const items = happenings.map((each) => {
-    const item = make("li");
-    const what = make("span", "what", each.what);
-    what.dataset.what = each.what;
-    const cause = each.cause && each.what !== each.cause ? ` (${each.cause})` : "";
-    item.append(what, `${seconds(each.ago)} ago${cause}`);
-    item.append(make("span", "detail", `${each.task || "task unknown"} · ${each.queue} · message ${each.message_id} · receive ${each.receive_count}, held for ${seconds(each.held_for)}`));
-    return item;
-  });
-  find("happenings").replaceChildren(...items);
+  list.hidden = happenings.length === 0;
+  find("more-happenings").hidden = events.happenings_left_out === 0;
+  setText(find("more-happenings"), `${number(events.happenings_left_out)} before these are not listed.`);
+  // The newest is first in the list, and the last to be put there.
+  for (const each of [...happenings].reverse()) {
+    const key = [each.what, each.message_id, each.receive_count, each.held_for].join();
+    let entry = happened.get(key);
+    if (!entry) {
+      entry = newHappening(each);
+      happened.set(key, entry);
+      list.prepend(entry.element);
+    }
+    entry.seen = true;
+    setText(entry.when, `${seconds(each.ago)} ago${entry.cause}`);
+  }
+  sweep(happened);
 }
 
 function showTrouble(text) {
@@ -264,12 +346,14 @@ async function poll() {
       return false;
     }
     showFigures(leases);
-    showLeases(leases.leases);
+    showLeases(leases);
     showChart(events.calls_per_minute);
-    showHappenings(events.happenings);
+    showHappenings(events);
+    lastAnswer = new Date();
   } catch (error) {
     setHealth("away");
-    showTrouble("What is shown below may be out of date. Asking again each second.");
+    const since = lastAnswer && `${lastAnswer.toLocaleTimeString()}, ${seconds((new Date() - lastAnswer) / 1000)} ago`;
+    showTrouble(`${since ? `The last answer came at ${since}; what is shown below is from then.` : "The worker has not answered yet."} Asking again each second.`);
   }
   return true;
 }
