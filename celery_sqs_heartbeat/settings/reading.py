@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ from celery_sqs_heartbeat.settings.checks import (
     order_faults,
 )
 from celery_sqs_heartbeat.settings.rules import PREFIX, Rules, Settings
+from celery_sqs_heartbeat.settings.suggesting import closest
 
 Checks = Mapping[str, Callable[[Any], "str | None"]]
 
@@ -56,18 +56,19 @@ def read_settings(
         queues=_read_queues({} if queues is None else queues, faults),
         tasks=_read_tasks(tasks or {}, faults),
     )
-    faults += [*_order_faults(settings, leases), *_status_faults(settings)]
+    faults += [*_order_faults(settings, leases), *_status_faults(settings, given)]
     if faults:
         raise ConfigurationError(faults)
     return settings
 
 
 def _unknown(names: Iterable[str]) -> Iterator[str]:
-    known = [PREFIX + name for name in (*GLOBAL_CHECKS, "queues")]
+    known = (*GLOBAL_CHECKS, "queues")
     for name in sorted(set(names)):
-        if name.lower().startswith(PREFIX) and name not in known:
-            close = difflib.get_close_matches(name.lower(), known, 1, cutoff=0.85)
-            hint = f"did you mean {close[0]}?" if close else f"known are {', '.join(known)}"
+        if name.lower().startswith(PREFIX) and name.removeprefix(PREFIX) not in known:
+            close = closest(name[len(PREFIX) :], known)
+            listed = ", ".join(PREFIX + each for each in known)
+            hint = f"known are {listed}" if close is None else f"did you mean {PREFIX}{close}?"
             yield f"{name}: there is no such setting; {hint}"
 
 
@@ -78,7 +79,9 @@ def _checked(
     values = {}
     for name, value in given.items():
         if name not in checks:
-            faults.append(f"{label(str(name))}: can't be set here; known are {', '.join(checks)}")
+            close = closest(str(name), checks)
+            hint = f"did you mean {close!r}?" if close else f"known are {', '.join(checks)}"
+            faults.append(f"{label(str(name))}: can't be set here; {hint}")
         elif value is not None and (fault := checks[name](value)):
             shown = "..." if name in SECRETS else repr(value)
             faults.append(f"{label(name)}={shown}: {fault}")
@@ -121,9 +124,12 @@ def _read_tasks(given: Mapping[str, Any], faults: list[str]) -> dict[str, Rules]
     return rules
 
 
-def _status_faults(settings: Settings) -> Iterator[str]:
-    """Check that nobody reads the status page from elsewhere without a token."""
-    if settings.status is None or settings.status_token is not None:
+def _status_faults(settings: Settings, given: Mapping[str, Any]) -> Iterator[str]:
+    """Check that no one reads the status page from elsewhere without a token.
+
+    A token that is wrong is a fault of its own, and not missing.
+    """
+    if settings.status is None or "status_token" in given:
         return
     host, _ = parse_address(settings.status)
     if not is_loopback(host):

@@ -149,6 +149,11 @@ def test_a_release_delay_function_that_can_be_called_or_has_no_signature_is_take
         ({"queues": {"q": {"interval": 5}}}, "queues['q']['interval']: can't be set here"),
         ({"queues": {"q": {"threshold": 0}}}, "queues['q']['threshold']=0: must be above 0"),
         ({"treshold": 5}, "did you mean sqs_heartbeat_threshold?"),
+        # The closest by what differs, not by the beginning that all names share.
+        ({"token": "x"}, "did you mean sqs_heartbeat_status_token?"),
+        ({"jurnal": "x"}, "did you mean sqs_heartbeat_journal?"),
+        ({"max_leaes": 5}, "did you mean sqs_heartbeat_max_lease?"),
+        ({"queues": {"q": {"treshold": 5}}}, "did you mean 'threshold'?"),
         ({"xyzzy": 5}, "there is no such setting; known are"),
         ({"tasks": {"t": {"ack": "inline"}}}, "task 't'['ack']: can't be set here"),
         ({"tasks": {"t": 5}}, "task 't'=5: must be a dict of settings, or False"),
@@ -234,6 +239,18 @@ def test_a_token_that_others_could_guess_or_not_send_is_told_of_and_not_shown(to
     (fault,) = faults(status_token=token)
     assert fault.startswith("sqs_heartbeat_status_token=...: ")
     assert "at least 16 visible ASCII characters" in fault
+
+
+def test_a_bad_token_is_one_fault_and_not_a_missing_one_too() -> None:
+    (fault,) = faults(status="0.0.0.0:9808", status_token="short")
+    assert fault.startswith("sqs_heartbeat_status_token=...: ")
+
+
+@pytest.mark.parametrize("threshold", [None, 10])
+def test_a_queue_that_hides_nothing_is_blamed_for_its_timeout(threshold: float | None) -> None:
+    (fault,) = read(threshold=threshold).faults_with("q", 0, 8)
+    assert "visibility_timeout=0 must be at least 1" in fault
+    assert "threshold" not in fault
 
 
 def test_a_token_is_not_shown_with_the_settings() -> None:

@@ -1,0 +1,35 @@
+"""Suggests the name that was meant in place of one that there is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+#: A typo changes at most one in so many characters, and one in a short name.
+_CHARACTERS_PER_TYPO = 4
+
+
+def closest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that takes the fewest changes to reach, or None if none is close.
+
+    A name that leaves out whole words of a known one is close, too: "token" is meant to be
+    "status_token". Common beginnings must be cut off before: they make everything look alike.
+    """
+    ranked = sorted((distance(name.lower(), each.lower()), each) for each in set(known))
+    if ranked and ranked[0][0] <= max(1, len(name) // _CHARACTERS_PER_TYPO):
+        return ranked[0][1]
+    words = set(name.lower().split("_"))
+    return next((each for _, each in ranked if words < set(each.lower().split("_"))), None)
+
+
+def distance(one: str, other: str) -> int:
+    """Return how many characters must be added, removed, replaced or swapped with the next."""
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, left in enumerate(one, 1):
+        before, last, row = row, before, [i]
+        for j, right in enumerate(other, 1):
+            cost = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (left != right))
+            if i > 1 and j > 1 and left == other[j - 2] and one[i - 2] == right:
+                cost = min(cost, last[j - 2] + 1)
+            row.append(cost)
+    return row[-1]
