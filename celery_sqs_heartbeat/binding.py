@@ -72,6 +72,8 @@ class Heartbeat:
         http_client: kombu's client for them, where there is an event loop.
         breakage: Finds out whether the worker is broken.
         start_queues: Returns the names of the queues that the worker starts with.
+        check_names: Warns of settings for queues that there are not; is given what says whether
+            SQS has a queue of a name.
         refuse: Ends the worker, as its settings do not fit its queues.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
@@ -90,6 +92,7 @@ class Heartbeat:
     http_client: Any = None
     breakage: Breakage = field(default_factory=Breakage)
     start_queues: Callable[[], Iterable[str]] = tuple
+    check_names: Callable[[Callable[[str], bool]], object] = bool
     refuse: Callable[[ConfigurationError], object] = raise_error
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(

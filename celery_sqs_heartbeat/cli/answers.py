@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -16,6 +17,7 @@ from celery_sqs_heartbeat.cli.facts import Answer, Tried
 from celery_sqs_heartbeat.core.calls import Outcome
 from celery_sqs_heartbeat.sqs import outcomes
 
+_ARN = re.compile(r"arn:aws[\w-]*:sqs:[\w-]*:(\d{12}):")
 #: The codes of SQS's and of AWS's common errors that are about who asks, not what for.
 _OF_CREDENTIALS = frozenset(
     (
@@ -57,7 +59,9 @@ def of_error(
         if not outcomes.is_answer_to(error, operation):
             reason = f"{error.operation_name}: {code}"
             return Answer(tried=Tried.CREDENTIALS, reason=reason, skew=skew)
-        return Answer(tried=_tried(error, operation, code), reason=code, skew=skew)
+        tried = _tried(error, operation, code)
+        payload = _account_of(error) if tried is Tried.DENIED else {}
+        return Answer(tried=tried, reason=code, payload=payload, skew=skew)
     name = type(error).__name__
     if isinstance(error, outcomes.NO_CREDENTIALS):
         return Answer(tried=Tried.CREDENTIALS, reason=name)
@@ -90,6 +94,12 @@ def _tried(error: ClientError, operation: str, code: str) -> Tried:
     if outcome in (Outcome.THROTTLED, Outcome.FAILED) or (status or 0) >= 500:
         return Tried.BUSY
     return Tried.REFUSED
+
+
+def _account_of(error: ClientError) -> Mapping[str, str]:
+    """Return the account in the ARN that a denial names: "on resource: arn:aws:sqs:..."."""
+    found = _ARN.search(str((error.response.get("Error") or {}).get("Message")))
+    return {} if found is None else {"Account": found[1]}
 
 
 def _code(error: Mapping[str, Any]) -> str:

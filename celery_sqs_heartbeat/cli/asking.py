@@ -16,6 +16,8 @@ from celery_sqs_heartbeat.sqs.clients import new_client
 
 #: Gives each call five seconds (`short_config`): nobody's lease depends on them.
 _PATIENT = 10.0
+#: What servers other than AWS have for an account.
+_NO_ACCOUNT = "000000000000"
 #: No queue ever made such a handle.
 _NO_HANDLE = {"Id": "0", "ReceiptHandle": "celery-sqs-heartbeat-doctor"}
 
@@ -55,11 +57,46 @@ class Asker:
         tries = {"sqs:ListQueues": listed}
         urls: Any = listed.payload.get("QueueUrls") or ()
         url = next((each for each in urls if each.rsplit("/", 1)[-1] == sqs_name), None)
+        if url is None and listed.tried is Tried.DENIED:
+            return self._look_unlisted(name, sqs_name, tries)
         if url is not None:
             return self._look_at(name, url, tries)
         missing = Answer(tried=Tried.NO_QUEUE, skew=listed.skew)
         found = missing if listed.tried is Tried.ALLOWED else listed
         return QueueFacts(name=name, is_predefined=False, found=found, tries=tries)
+
+    def _look_unlisted(self, name: str, sqs_name: str, tries: Mapping[str, Answer]) -> QueueFacts:
+        """Look at a queue whose URL may not be listed, so that all that is denied is named."""
+        told = self._call("", "GetQueueUrl", QueueName=sqs_name)
+        if told.tried is Tried.NO_QUEUE:
+            return QueueFacts(name=name, is_predefined=False, found=told, tries=tries)
+        url = told.payload.get("QueueUrl")
+        if url is not None:
+            return self._look_at(name, str(url), tries)
+        listed = tries["sqs:ListQueues"]
+        url = self._likely_url(sqs_name, listed.payload.get("Account"))
+        queue = QueueFacts(name=name, is_predefined=False, found=listed, tries=tries)
+        if url is None:
+            return queue
+        looked = self._look_at(name, url, {})
+        guessed = {**looked.tries, **self._try_harmlessly(url)}
+        # Of a queue that may not be there only a denial says anything.
+        denied = {action: each for action, each in guessed.items() if each.tried is Tried.DENIED}
+        return replace(queue, tries={**tries, **denied})
+
+    def _likely_url(self, sqs_name: str, account: object) -> str | None:
+        """Return the URL that a queue most likely has, if that is known.
+
+        Servers other than AWS name no account in a denial, and have any.
+        """
+        endpoint = self._broker.config.endpoint_url
+        if account is None and endpoint is None:
+            return None
+        try:
+            endpoint = new_client(self._broker.config, "", _PATIENT).meta.endpoint_url
+        except Exception:
+            return None
+        return f"{str(endpoint).rstrip('/')}/{account or _NO_ACCOUNT}/{sqs_name}"
 
     def _look_at(self, name: str, url: str, tries: Mapping[str, Answer]) -> QueueFacts:
         found = self._call(url, "GetQueueAttributes", QueueUrl=url, AttributeNames=["All"])

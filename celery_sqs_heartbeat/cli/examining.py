@@ -6,10 +6,27 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from celery_sqs_heartbeat.cli.asking import Asker
-from celery_sqs_heartbeat.cli.checks import broker, delivery, machine, permissions, polling, queue
+from celery_sqs_heartbeat.cli.checks import (
+    broker,
+    delivery,
+    machine,
+    permissions,
+    places,
+    polling,
+    queue,
+    setup,
+    timing,
+)
 from celery_sqs_heartbeat.cli.checks.finding import Finding, worst_first
 from celery_sqs_heartbeat.cli.facts import AppFacts, QueueFacts
-from celery_sqs_heartbeat.cli.reading import Broker, queue_names, read_app
+from celery_sqs_heartbeat.cli.probing import probe_places
+from celery_sqs_heartbeat.cli.reading import (
+    Broker,
+    import_tasks,
+    queue_names,
+    read_app,
+    unknown_names,
+)
 
 
 def examine(
@@ -28,19 +45,22 @@ def examine(
         pool: The worker's pool, where its command line says another than the app.
         concurrency: Likewise.
     """
-    app.loader.import_default_modules()
-    facts = read_app(app, pool=pool, concurrency=concurrency)
+    broken = import_tasks(app)
+    facts = read_app(app, pool=pool, concurrency=concurrency, broken_tasks=broken)
     findings = [*examine_offline(facts), *machine.check_versions(facts)]
     if facts.is_sqs and facts.broken_broker is None:
         findings += polling.check_polling(facts)
+        findings += places.check_places(facts.settings, probe_places(facts.settings))
         findings += _examine_queues(app, facts, queues)
     return worst_first(findings)
 
 
 def examine_offline(facts: AppFacts) -> list[Finding]:
     """Return what can be found without SQS."""
-    findings = [*broker.check_broker(facts)]
-    return [*findings, *delivery.check_delivery(facts)] if facts.is_sqs else findings
+    findings = [*broker.check_broker(facts), *setup.check_setup(facts)]
+    if facts.is_sqs:
+        findings += [*delivery.check_delivery(facts), *timing.check_set_timeouts(facts)]
+    return findings
 
 
 def _examine_queues(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterator[Finding]:
@@ -51,6 +71,9 @@ def _examine_queues(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterato
         return
     asker = Asker(Broker.of_app(app))
     asked = [asker.ask(name) for name in names]
+    unknown = [asker.look(name) for name in unknown_names(app, facts.settings)]
+    yield from setup.check_names(unknown, app.amqp.queues)
+    yield from permissions.check_complete(asked)
     for each in asked:
         yield from queue.check_queue(facts, each)
         yield from permissions.check_permissions(each)

@@ -45,6 +45,34 @@ class Answer:
         return self.skew is not None or self.tried not in (Tried.UNREACHABLE, Tried.CREDENTIALS)
 
 
+class Place(enum.Enum):
+    """What was found where a worker of this machine would write or listen."""
+
+    USABLE = "usable"
+    UNUSABLE = "unusable"
+    #: A worker's status page is served there.
+    OURS = "ours"
+    #: S3 does not give the bucket.
+    NO_BUCKET = "no bucket"
+    #: As far as can be known without a write.
+    UNTRIED = "untried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlaceFacts:
+    """What is known of the journal's place and the status page's address.
+
+    Attributes:
+        space: Bytes that the journal's file system has left for this user.
+    """
+
+    journal: Place = Place.USABLE
+    journal_why: str = ""
+    space: int | None = None
+    page: Place = Place.USABLE
+    page_why: str = ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
     """How one task is delivered."""
@@ -67,6 +95,9 @@ class AppFacts:
         acks_on_failure: The setting that has messages of failed tasks deleted, if one does.
         keeps_on_worker_lost: A task whose process dies is tried again.
         concurrency: Tasks that the worker runs at a time.
+        pool_fault: Why a worker can't use the pool.
+        broken_tasks: Why the app's tasks can't be imported.
+        has_otel: opentelemetry is installed.
         versions: By the name of the package.
     """
 
@@ -86,6 +117,9 @@ class AppFacts:
     concurrency: int = 2
     eta_task_limit: int | None = 100
     pool: str = "prefork"
+    pool_fault: str | None = None
+    broken_tasks: str | None = None
+    has_otel: bool = True
     wait_time: object = 10
     polling_interval: object = 1
     created_timeout: object = None
@@ -116,6 +150,12 @@ class QueueFacts:
     found: Answer = Answer(tried=Tried.ALLOWED)
     attributes: Mapping[str, str] = field(default_factory=dict)
     tries: Mapping[str, Answer] = field(default_factory=dict)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether SQS said of all that it was asked what is so, even if it denies it."""
+        said = (Tried.ALLOWED, Tried.DENIED, Tried.NO_QUEUE)
+        return all(each.tried in said for each in (self.found, *self.tries.values()))
 
     @property
     def is_fifo(self) -> bool:

@@ -80,6 +80,29 @@ def ask_all(targets: Sequence[Target], token: str | None) -> list[PageAnswer]:
         return list(threads.map(lambda target: _ask(target, token), targets))
 
 
+def serves_health(host: str, port: int) -> bool:
+    """Return whether what listens there is a worker's status page. Shows it no token."""
+    shown = f"[{host}]" if ":" in host else host
+    request = urllib.request.Request(f"http://{shown}:{port}/healthz")
+    try:
+        with _OPENER.open(request, timeout=PATIENCE) as answer:
+            return _is_health(answer.read(MAX_ANSWER))
+    except urllib.error.HTTPError as error:
+        # A keeper in trouble answers with 503.
+        with error:
+            return _is_health(error.read(MAX_ANSWER))
+    except (OSError, HTTPException):
+        return False
+
+
+def _is_health(body: bytes) -> bool:
+    try:
+        payload = json.loads(body)
+    except ValueError:
+        return False
+    return isinstance(payload, dict) and {"status", "last_round_age", "standstills"} <= set(payload)
+
+
 def _ask(target: Target, token: str | None) -> PageAnswer:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     # Only http and https: the command has checked it.

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
+from celery_sqs_heartbeat.cli.grouping import Group, grouped, headline
 
 COLORS = {
     Severity.ERROR: "red",
@@ -66,13 +67,13 @@ def as_json(findings: Sequence[Finding]) -> str:
 def as_text(findings: Sequence[Finding], *, width: int | None = None) -> str:
     """Return the findings as text, with colours; `click.echo` takes them out for a file."""
     width = min(width or shutil.get_terminal_size().columns, MAX_WIDTH)
-    blocks = [_block(finding, width) for finding in findings]
+    blocks = [_block(group, width) for group in grouped(findings)]
     return "\n".join([*blocks, "", summary(findings)])
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Return how many findings of each severity there are."""
-    counts = Counter(finding.severity for finding in findings)
+    """Return how many findings of each severity there are, as they are shown: in groups."""
+    counts = Counter(group.first.severity for group in grouped(findings))
     told = [
         f"{counts[severity]} {one if counts[severity] == 1 else many}"
         for severity, (one, many) in _NOUNS.items()
@@ -80,20 +81,10 @@ def summary(findings: Sequence[Finding]) -> str:
     return f"{', '.join(told)}."
 
 
-def headline(finding: Finding) -> str:
-    """Return what was found, and where, in one line."""
-    where = [] if finding.queue is None else [f"queue {finding.queue}"]
-    value = finding.value
-    if finding.setting is not None:
-        where.append(finding.setting if value is None else f"{finding.setting}={value}")
-        value = None
-    subject = f"{', '.join(where)}: " if where else ""
-    return f"{subject}{finding.title}" + ("" if value is None else f": {value}")
-
-
-def _block(finding: Finding, width: int) -> str:
+def _block(group: Group, width: int) -> str:
+    finding = group.first
     label = click.style(f"{LABELS[finding.severity]:<8}", fg=COLORS[finding.severity], bold=True)
-    head = textwrap.wrap(headline(finding), width - len(_INDENT))
+    head = textwrap.wrap(headline(group), width - len(_INDENT))
     lines = [f"{label} {head[0]}", *(_INDENT + line for line in head[1:])]
     if finding.severity is Severity.OK:
         return "\n".join(lines)

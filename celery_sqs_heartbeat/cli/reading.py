@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.cli.facts import AppFacts, TaskFacts
+from celery_sqs_heartbeat.cli.pools import pool_fault
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
@@ -53,18 +55,25 @@ class Broker:
         return None if url is None else str(url)
 
 
-def read_app(app: Any, *, pool: str | None = None, concurrency: int | None = None) -> AppFacts:
+def read_app(
+    app: Any,
+    *,
+    pool: str | None = None,
+    concurrency: int | None = None,
+    broken_tasks: str | None = None,
+) -> AppFacts:
     """Read what an app and its settings say.
 
     Args:
         pool: The worker's pool, where its command line says another than the app.
         concurrency: Likewise.
+        broken_tasks: What `import_tasks` returned.
     """
     conf = app.conf
     pool = pool or str(conf.worker_pool)
-    concurrency = 1 if pool == "solo" else concurrency or conf.worker_concurrency or os.cpu_count()
+    concurrency = 1 if pool == "solo" else concurrency or _whole(conf.worker_concurrency)
     multiplier = int(conf.worker_prefetch_multiplier or 0)
-    settings, faults = _settings(app, int(concurrency or 1) * multiplier)
+    settings, faults = _settings(app, concurrency * multiplier)
     # Since Celery 5.7 there is one for each; None there stands for the older one.
     of_failure = "task_acks_on_failure"
     if conf.get(of_failure) is None:
@@ -82,9 +91,12 @@ def read_app(app: Any, *, pool: str | None = None, concurrency: int | None = Non
         tasks=_tasks(app),
         time_limit=conf.task_time_limit,
         prefetch_multiplier=multiplier,
-        concurrency=int(concurrency or 1),
+        concurrency=concurrency,
         eta_task_limit=conf.get("worker_eta_task_limit"),
         pool=pool,
+        pool_fault=pool_fault(pool),
+        broken_tasks=broken_tasks,
+        has_otel=find_spec("opentelemetry") is not None,
         versions=running_versions(),
     )
 
@@ -100,6 +112,26 @@ def queue_names(app: Any, chosen: Iterable[str] = ()) -> list[str]:
     """
     queues = app.amqp.queues
     return [queues[name].name for name in chosen] or list(queues.consume_from)
+
+
+def import_tasks(app: Any) -> str | None:
+    """Import the app's tasks as a worker does; return why that failed, or None."""
+    try:
+        app.loader.import_default_modules()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def unknown_names(app: Any, settings: Settings) -> list[str]:
+    """Return the queues of `sqs_heartbeat_queues` that are none of the app's."""
+    return [name for name in settings.queues if name not in app.amqp.queues]
+
+
+def _whole(concurrency: object) -> int:
+    """Return the processes that a worker has: Celery takes "auto" and texts, too."""
+    text = str(concurrency)
+    return int(text) if text.isdecimal() and int(text) else os.cpu_count() or 1
 
 
 def _settings(app: Any, leases: int) -> tuple[Settings, tuple[str, ...]]:

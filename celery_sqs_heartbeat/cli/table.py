@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
-from celery_sqs_heartbeat.cli.printing import COLORS, LABELS, MAX_WIDTH, headline, summary
+from celery_sqs_heartbeat.cli.grouping import Group, grouped, headline
+from celery_sqs_heartbeat.cli.printing import COLORS, LABELS, MAX_WIDTH, summary
 
 
 def print_table(findings: Sequence[Finding], file: Any) -> None:
@@ -21,16 +22,18 @@ def print_table(findings: Sequence[Finding], file: Any) -> None:
     table.add_column("", no_wrap=True)
     table.add_column("What was found")
     table.add_column("Id", no_wrap=True, style="dim")
-    for finding in findings:
+    for group in grouped(findings):
+        finding = group.first
         color = COLORS[finding.severity]
         label = Text(LABELS[finding.severity], style=f"bold {color}")
-        table.add_row(label, _text(finding), finding.id)
+        table.add_row(label, _text(group), finding.id)
     console.print(table)
     console.print(Text(summary(findings)))
 
 
-def _text(finding: Finding) -> Text:
-    text = Text(headline(finding), style="default")
+def _text(group: Group) -> Text:
+    finding = group.first
+    text = Text(headline(group), style="default")
     if finding.severity is Severity.OK:
         return text
     text.stylize("bold")

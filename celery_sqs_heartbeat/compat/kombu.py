@@ -38,6 +38,7 @@ NEEDS: tuple[Need, ...] = (
         ("_active_queues", "the queues that are consumed from"),
         ("_message_to_python", "decodes a message", "message, queue, url"),
         ("_new_queue", "a queue's URL", "queue"),
+        ("_queue_cache", "the queues that SQS listed"),
         ("_noack_queues", "the queues whose messages are deleted on receive"),
         ("_tag_to_queue", "the queue of a consumer"),
         ("asynsqs", "the client of the event loop", "queue="),

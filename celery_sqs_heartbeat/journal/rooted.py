@@ -38,6 +38,11 @@ class Root:
         self._has_refused = False
 
     @property
+    def top(self) -> Path:
+        """The folder that is checked each time, for messages and for who probes it."""
+        return self._path
+
+    @property
     def folder(self) -> Path:
         """Where the days are, for messages."""
         return self._path.joinpath(*self._below)

@@ -19,6 +19,8 @@ from celery_sqs_heartbeat.transport.leasing import LeasingChannel
 
 logger = get_logger(__name__)
 
+#: As many as SQS lists at once at the most.
+_MOST_LISTED = 1_000
 #: System attributes of a message that the keeper reads.
 REPORTED = ("ApproximateReceiveCount", "SentTimestamp", "ApproximateFirstReceiveTimestamp")
 
@@ -68,8 +70,15 @@ class ReceivingChannel(LeasingChannel):
         if not heartbeat.terms.has_begun:
             # All of them now: once the first one is consumed from, the event loop polls it.
             names = heartbeat.start_queues()
+            heartbeat.check_names(self._is_listed)
             heartbeat.check_queues({name: self._new_queue(name) for name in names}, config)
         heartbeat.prepare(queue, self._new_queue(queue), config)
+
+    def _is_listed(self, queue: str) -> bool:
+        """Return whether SQS listed a queue as this channel was made, or may have left it out."""
+        listed = self._queue_cache
+        names = {queue, self.canonical_queue_name(queue)}
+        return len(listed) >= _MOST_LISTED or not listed.keys().isdisjoint(names)
 
     def _new_poll(self, queue: str, url: str, count: int = 0) -> Poll:
         heartbeat = self._heartbeat

@@ -49,6 +49,7 @@ from celery_sqs_heartbeat.worker.settings import (
     names_to_lease,
     read_app_settings,
     refuse_start,
+    warn_of_unknown_queues,
 )
 
 
@@ -87,6 +88,9 @@ class WorkerHeartbeat:
         """Start the keeper and have it ended with the worker."""
         self._heartbeat.hub = parent.hub
         self._heartbeat.start_queues = partial(names_to_lease, parent.app)
+        self._heartbeat.check_names = partial(
+            warn_of_unknown_queues, parent.app, self._heartbeat.settings.queues
+        )
         self._heartbeat.refuse = refuse_start
         self._heartbeat.breakage.end = partial(self._end_broken, parent)
         self._operating.start(self._heartbeat, parent)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import logging
+from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
 import click
@@ -10,9 +10,11 @@ from celery.exceptions import ImproperlyConfigured, WorkerShutdown
 from celery.platforms import EX_FAILURE
 
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.settings import Settings, read_settings
+from celery_sqs_heartbeat.settings.suggesting import closest
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class WorkerConfigurationError(ConfigurationError, ImproperlyConfigured, click.ClickException):
@@ -53,6 +55,24 @@ def refuse_start(error: ConfigurationError) -> NoReturn:
     """
     logger.critical("%s", error)
     raise WorkerShutdown(EX_FAILURE)
+
+
+def warn_of_unknown_queues(
+    app: Any, configured: Iterable[str], is_listed: Callable[[str], bool]
+) -> None:
+    """Log a warning for each queue that has settings, and that neither the app nor SQS has."""
+    known = app.amqp.queues
+    for name in configured:
+        if name in known or is_listed(name):
+            continue
+        close = closest(name, known)
+        hint = "" if close is None else f"; did you mean {close!r}?"
+        logger.warning(
+            "sqs-heartbeat: sqs_heartbeat_queues has settings for %r, but neither task_queues, -Q "
+            "nor SQS has such a queue%s",
+            name,
+            hint,
+        )
 
 
 def names_to_lease(app: Any) -> list[str]:

@@ -107,13 +107,18 @@ def test_the_visibility_timeout_that_is_set_goes_with_receive_and_extension(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "900"})
-    scene.worker("-c", "1", "-P", "threads", conf=EAGER)
+    misspelt = {f"{scene.name}x": {"threshold": 5}}
+    worker = scene.worker(
+        "-c", "1", "-P", "threads", conf={**EAGER, "sqs_heartbeat_queues": misspelt}
+    )
     scene.send("hold", "a")
     scene.proxy.wait_for(CHANGE)
     scene.let_end("a")
     scene.wait_until_empty()
     assert {c.body["VisibilityTimeout"] for c in scene.proxy.calls("ReceiveMessage")} == {60}
     assert set(timeouts_asked(scene)) == {60}
+    assert f"has settings for '{scene.name}x', but neither task_queues, -Q nor" in worker.logs()
+    assert f"did you mean '{scene.name}'?" in worker.logs()
 
 
 def test_leases_are_kept_without_a_prefetch_limit_or_timeouts_and_with_adaptive_retries(

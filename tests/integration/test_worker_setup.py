@@ -12,9 +12,10 @@ from kombu import Connection
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat import ConfigurationError, install
+from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from celery_sqs_heartbeat.transport import Transport, take_over
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, use_leased_requests
-from celery_sqs_heartbeat.worker.settings import read_app_settings
+from celery_sqs_heartbeat.worker.settings import read_app_settings, warn_of_unknown_queues
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 from tests.support.insides import forget_transports
 
@@ -110,3 +111,38 @@ def test_every_task_marks_failures_also_one_with_a_request_of_its_own_or_added_l
     assert issubclass(app.tasks["own"].Request, OwnRequest)
     assert app.tasks["own"].Request.__mro__.count(LeasedRequest) == 1
     assert issubclass(app.tasks["late"].Request, LeasedRequest)
+
+
+@pytest.mark.parametrize(
+    ("name", "warned"),
+    [
+        ("celery", None),
+        ("listed", None),
+        ("celrey", "nor SQS has such a queue; did you mean 'celery'?"),
+        ("unlike", "nor SQS has such a queue"),
+    ],
+)
+def test_settings_of_a_queue_that_neither_the_app_nor_sqs_has_are_warned_of(
+    caplog: pytest.LogCaptureFixture, name: str, warned: str | None
+) -> None:
+    app = Celery("proj", broker="sqs://", set_as_current=False)
+    warn_of_unknown_queues(app, [name], {"listed"}.__contains__)
+    assert [record.message.partition("-Q ")[2] for record in caplog.records] == (
+        [] if warned is None else [warned]
+    )
+
+
+def test_a_queue_is_listed_by_its_name_at_sqs() -> None:
+    with SimulatedServer() as server:
+        server.client().create_queue(QueueName="shop-mail")
+        options = {"region": "us-east-1", "is_secure": False, "queue_name_prefix": "shop-"}
+        with Connection(
+            f"sqs://k:s@{server.url.removeprefix('http://')}",
+            transport=Transport,
+            transport_options=options,
+        ) as connection:
+            channel = connection.channel()
+            assert [channel._is_listed(name) for name in ("mail", "mial")] == [True, False]
+            channel._queue_cache.update({f"q{number}": "" for number in range(1_000)})
+            # SQS lists no more at once.
+            assert channel._is_listed("mial")

@@ -112,10 +112,11 @@ def test_every_fault_of_the_settings_is_an_error(manage: Manage) -> None:
     assert "did you mean sqs_heartbeat_threshold?" in ended.stderr
 
 
-def test_the_faults_of_tasks_are_found_by_the_doctor(manage: Manage) -> None:
-    ended = manage("sqs_heartbeat_doctor", env={"PROJ_TASK": '{"max_lease": "long"}'})
-    assert ended.returncode == 2
-    told = " ".join(ended.stdout.split())
+@pytest.mark.parametrize(("command", "status"), [("sqs_heartbeat_doctor", 2), ("check", 1)])
+def test_the_faults_of_tasks_are_found(manage: Manage, command: str, status: int) -> None:
+    ended = manage(command, env={"PROJ_TASK": '{"max_lease": "long"}'})
+    assert ended.returncode == status
+    told = " ".join((ended.stdout + ended.stderr).split())
     assert "sqs_heartbeat of task 'shop.tasks.sell'['max_lease']='long'" in told
 
 

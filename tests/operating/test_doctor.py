@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -26,6 +27,7 @@ from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.answers import Answer, Body
 from tests.support.faults import Forward, deny, fail, reset, throttle
 from tests.support.insides import hide_shared_tasks
+from tests.support.observed import observed
 from tests.support.proxy import FaultProxy
 from tests.support.servers import SqsServer
 from tests.support.warm.client import run_forked
@@ -178,7 +180,7 @@ def test_a_missing_permission_ends_with_status_2(run: Run, proxy: FaultProxy) ->
     proxy.rule("DeleteMessageBatch", deny())
     ended = run("doctor")
     assert ended.returncode == 2
-    assert "ERROR    queue work: a permission is missing: sqs:DeleteMessage" in ended.stdout
+    assert "ERROR    queue work: permissions are missing: sqs:DeleteMessage" in ended.stdout
 
 
 def test_every_permission_is_tried(proxy: FaultProxy) -> None:
@@ -224,7 +226,124 @@ def test_a_url_that_cant_be_read_is_a_finding_without_its_keys(run: Run) -> None
 )
 def test_why_sqs_did_not_answer(proxy: FaultProxy, effect: Any, id_: str, value: str) -> None:
     proxy.rule("*", effect)
-    assert found(examine(app_at(proxy.broker_url))) == {id_: value}
+    unchecked = {"SQSHB-E308": "1 of 1 (work)"}
+    assert found(examine(app_at(proxy.broker_url))) == {id_: value, **unchecked}
+
+
+@pytest.mark.parametrize("operation", ["*", "GetQueueAttributes", "DeleteMessageBatch"])
+def test_what_could_not_be_checked_is_no_all_clear(
+    run: Run, proxy: FaultProxy, operation: str
+) -> None:
+    proxy.rule(operation, throttle())
+    ended = run("doctor")
+    assert ended.returncode == 2
+    assert "ERROR    queues could not be checked: 1 of 1 (work)" in ended.stdout
+
+
+def test_where_all_is_denied_every_action_is_named(run: Run, proxy: FaultProxy) -> None:
+    proxy.rule("*", deny())
+    ended = run("doctor")
+    assert ended.returncode == 2
+    for action in (
+        "ListQueues",
+        "GetQueueAttributes",
+        "ReceiveMessage",
+        "ChangeMessageVisibility",
+        "DeleteMessage",
+    ):
+        assert f"sqs:{action}" in ended.stdout, action
+
+
+def test_what_ten_queues_have_in_common_is_said_once(run: Run, simulated: SimulatedServer) -> None:
+    names = [f"q{number}" for number in range(10)]
+    for name in names:
+        simulated.client().create_queue(QueueName=name, Attributes={"VisibilityTimeout": "5"})
+    ended = run("doctor", "-Q", ",".join(names))
+    assert len(ended.stdout.splitlines()) < 40
+    assert ended.stdout.count("the visibility timeout is too short") == 1
+    assert all(name in ended.stdout for name in names)
+
+
+@pytest.mark.parametrize(("timeout", "is_short"), [(1, True), (5, True), (11, True), (12, False)])
+def test_a_visibility_timeout_that_is_too_short_is_found(
+    proxy: FaultProxy, simulated: SimulatedServer, timeout: int, is_short: bool
+) -> None:
+    by_setting = app_at(proxy.broker_url, sqs_heartbeat_visibility_timeout=timeout)
+    assert ("SQSHB-W213" in found(examine(by_setting))) is is_short
+    client = simulated.client()
+    url = client.get_queue_url(QueueName="work")["QueueUrl"]
+    client.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(timeout)})
+    assert ("SQSHB-W213" in found(examine(app_at(proxy.broker_url)))) is is_short
+
+
+@pytest.mark.parametrize(
+    ("pool", "said"),
+    [
+        ("nope", "the pools are"),
+        ("preforc", "did you mean prefork?"),
+        ("no.such.module:Pool", "it can't be imported: ModuleNotFoundError"),
+    ],
+)
+def test_a_pool_that_there_is_not_is_found(run: Run, pool: str, said: str) -> None:
+    ended = run("doctor", "-P", pool)
+    assert ended.returncode == 2
+    assert "the pool can't be used" in ended.stdout
+    assert said in " ".join(ended.stdout.split())
+
+
+def test_concurrency_that_is_no_number_is_no_traceback(run: Run) -> None:
+    ended = run("doctor", worker_concurrency="auto")
+    assert ended.returncode == 0
+    assert "Traceback" not in ended.stderr
+
+
+def test_settings_of_a_queue_that_there_is_not_name_the_closest(proxy: FaultProxy) -> None:
+    queues = {"wrok": {"visibility_timeout": 60}}
+    seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_queues=queues)))
+    assert seen == {"SQSHB-W009": "'wrok'; did you mean 'work'?"}
+
+
+def test_settings_of_a_queue_that_another_worker_takes_are_right(proxy: FaultProxy) -> None:
+    queues = {"dead": {"visibility_timeout": 60}}
+    assert found(examine(app_at(proxy.broker_url, sqs_heartbeat_queues=queues))) == {}
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file", "fine", "to be made"])
+def test_a_journal_is_tried_and_nothing_is_left_behind(
+    proxy: FaultProxy, tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "file").write_text("precious")
+    (tmp_path / "fine").mkdir()
+    path = {"below a file": "file/journal", "to be made": "a/b"}.get(kind, kind)
+    before = sorted(tmp_path.rglob("*"))
+    seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_journal=str(tmp_path / path))))
+    assert set(seen) == ({"SQSHB-E506"} if "file" in kind else set())
+    assert all(str(tmp_path / path) in str(value) for value in seen.values())
+    assert sorted(tmp_path.rglob("*")) == before
+    assert (tmp_path / "file").read_text() == "precious"
+
+
+def test_a_port_of_the_status_page_that_is_taken_is_found(proxy: FaultProxy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_status=address)))
+    assert list(seen) == ["SQSHB-E510"]
+    assert address in str(seen["SQSHB-E510"])
+    assert found(examine(app_at(proxy.broker_url, sqs_heartbeat_status=address))) == {}
+
+
+def test_a_page_of_a_worker_with_the_heartbeat_is_no_fault(proxy: FaultProxy) -> None:
+    with observed() as scene:
+        address = scene.url.removeprefix("http://")
+        seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_status=address)))
+    assert seen == {"SQSHB-I511": address}
+
+
+def test_tasks_that_can_not_be_imported_are_a_finding(run: Run) -> None:
+    ended = run("doctor", imports=["there_is_no_such_module"])
+    assert ended.returncode == 2
+    assert "the app's tasks can't be imported" in ended.stdout
+    assert "Traceback" not in ended.stderr
 
 
 def test_an_endpoint_that_is_down_is_tried_once(proxy: FaultProxy) -> None:

@@ -7,16 +7,22 @@ from celery_sqs_heartbeat.cli.checks import (
     delivery,
     machine,
     permissions,
+    places,
     polling,
     queue,
+    setup,
+    timing,
 )
 
 #: Every kind of finding there is, in the order of their numbers.
 KINDS = (
     *broker.KINDS,
+    *setup.KINDS,
     *delivery.KINDS,
     *queue.KINDS,
+    *timing.KINDS,
     *permissions.KINDS,
     *polling.KINDS,
     *machine.KINDS,
+    *places.KINDS,
 )

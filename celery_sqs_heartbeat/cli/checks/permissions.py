@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
 from celery_sqs_heartbeat.cli.facts import Answer, QueueFacts, Tried
@@ -14,9 +14,9 @@ PERMITTED = Kind(
 )
 DENIED = Kind(
     "SQSHB-E301",
-    "a permission is missing",
-    "the worker can't do its work on this queue without it",
-    "permit it to the worker's role: `celery -A proj sqs-heartbeat iam` prints the policy",
+    "permissions are missing",
+    "the worker can't do its work on this queue without them",
+    "permit them to the worker's role: `celery -A proj sqs-heartbeat iam` prints the policy",
 )
 ATTRIBUTES_DENIED = Kind(
     "SQSHB-W302",
@@ -56,6 +56,13 @@ REFUSED = Kind(
     "look the code up in the SQS API reference, under common errors",
 )
 
+INCOMPLETE = Kind(
+    "SQSHB-E308",
+    "queues could not be checked",
+    "SQS did not answer every question about them: what is wrong with them may not be listed here",
+    "correct what keeps SQS from answering, and run the doctor again",
+)
+
 KINDS = (
     PERMITTED,
     DENIED,
@@ -65,6 +72,7 @@ KINDS = (
     CREDENTIALS,
     BUSY,
     REFUSED,
+    INCOMPLETE,
 )
 
 _TROUBLE = {
@@ -78,18 +86,31 @@ _TROUBLE = {
 def check_permissions(queue: QueueFacts) -> Iterator[Finding]:
     """Check the answers to the calls that were tried on a queue."""
     permitted = []
+    denied = []
     told = set()
     for action, answer in queue.tries.items():
         if answer.tried is Tried.ALLOWED:
             permitted.append(action)
         elif answer.tried is Tried.DENIED:
-            kind = ATTRIBUTES_DENIED if action == "sqs:GetQueueAttributes" else DENIED
-            yield kind.found(queue=queue.name, value=action)
+            if action == "sqs:GetQueueAttributes":
+                yield ATTRIBUTES_DENIED.found(queue=queue.name, value=action)
+            else:
+                denied.append(action)
         elif answer.tried in _TROUBLE and answer.tried not in told:
             told.add(answer.tried)
             yield _trouble(answer, queue.name)
+    if denied:
+        yield DENIED.found(queue=queue.name, value=", ".join(denied))
     if permitted:
         yield PERMITTED.found(queue=queue.name, value=", ".join(permitted))
+
+
+def check_complete(queues: Sequence[QueueFacts]) -> Iterator[Finding]:
+    """Say how many queues SQS gave no answer for: that nothing was found there means nothing."""
+    unchecked = [queue.name for queue in queues if not queue.is_answered]
+    if unchecked:
+        count = f"{len(unchecked)} of {len(queues)}"
+        yield INCOMPLETE.found(value=f"{count} ({', '.join(unchecked)})")
 
 
 def check_untried(queues: Iterable[QueueFacts]) -> Iterator[Finding]:

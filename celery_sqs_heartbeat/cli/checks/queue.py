@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
+from celery_sqs_heartbeat.cli.checks.timing import check_own_timeout
 from celery_sqs_heartbeat.cli.facts import AppFacts, QueueFacts, Tried
 from celery_sqs_heartbeat.sqs.adapter import read_attributes
 
@@ -127,7 +128,9 @@ def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     own_timeout = read_attributes(queue.attributes).visibility_timeout
     yield EXISTS.found(queue=queue.name, value=f"visibility timeout {own_timeout} s")
     for fault in app.settings.faults_with(queue.name, own_timeout, app.leases):
-        yield DOES_NOT_FIT.found(queue=queue.name, value=fault)
+        told = fault.removeprefix(f"queue {queue.name!r}: ")
+        yield DOES_NOT_FIT.found(queue=queue.name, value=told)
+    yield from check_own_timeout(app, queue.name, own_timeout)
     timeout = app.settings.for_queue(queue.name).terms(own_timeout).visibility_timeout
     if timeout > LONG_TIMEOUT:
         yield LONG.found(queue=queue.name, value=f"{timeout} s")

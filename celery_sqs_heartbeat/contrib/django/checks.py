@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning  # type: ignore[import-untyped] # noqa: A004
@@ -9,10 +12,12 @@ from django.core.checks import CheckMessage, Error, Warning  # type: ignore[impo
 from celery_sqs_heartbeat.cli.checks.broker import NO_APP, NOT_SQS
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
 from celery_sqs_heartbeat.cli.examining import examine_offline
-from celery_sqs_heartbeat.cli.printing import headline
-from celery_sqs_heartbeat.cli.reading import read_app
+from celery_sqs_heartbeat.cli.grouping import Group, headline
+from celery_sqs_heartbeat.cli.reading import import_tasks, read_app
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
 
+#: What `celery --skip-checks` sets.
+_SKIP = "CELERY_SKIP_CHECKS"
 #: Not errors here: another broker is fine on a developer's machine, and an error would keep
 #: `manage.py` from doing anything.
 _NOT_SO_BAD = (NOT_SQS.id, NO_APP.id)
@@ -21,11 +26,15 @@ _NOT_SO_BAD = (NOT_SQS.id, NO_APP.id)
 def check_heartbeat(**_: Any) -> list[CheckMessage]:
     """Check the settings of the heartbeat, and those of Celery that it goes by.
 
-    Of tasks it sees those that are imported by now. Celery's way to import them all has
-    Django run its checks.
+    Imports the app's tasks, as they have settings, too. Connects to nothing.
     """
     app = find_celery_app()
-    findings = [NO_APP.found()] if app is None else examine_offline(read_app(app))
+    if app is None:
+        findings = [NO_APP.found()]
+    else:
+        with _without_checks():
+            broken = import_tasks(app)
+        findings = examine_offline(read_app(app, broken_tasks=broken))
     return [
         message_of(finding)
         for finding in findings
@@ -33,9 +42,25 @@ def check_heartbeat(**_: Any) -> list[CheckMessage]:
     ]
 
 
+@contextmanager
+def _without_checks() -> Iterator[None]:
+    """Keep Celery from having Django run its checks before tasks are imported: these run."""
+    before = os.environ.get(_SKIP)
+    os.environ[_SKIP] = "true"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_SKIP]
+        else:
+            os.environ[_SKIP] = before
+
+
 def message_of(finding: Finding) -> CheckMessage:
     """Return a finding of the doctor as Django's; the number in its id is the same."""
     is_error = finding.severity is Severity.ERROR and finding.id not in _NOT_SO_BAD
     number = finding.id[-3:]
     kind, letter = (Error, "E") if is_error else (Warning, "W")
-    return kind(headline(finding), hint=finding.fix, id=f"celery_sqs_heartbeat.{letter}{number}")
+    return kind(
+        headline(Group([finding])), hint=finding.fix, id=f"celery_sqs_heartbeat.{letter}{number}"
+    )

@@ -50,7 +50,7 @@ class Listener:
         self._seats = Seats()
         self._is_wanted = True
         self._is_over = False
-        self._socket = _listen(host, port)
+        self._socket = listening_socket(host, port)
         self.port = int(self._socket.getsockname()[1])
         _open.add(self)
         try:
@@ -121,7 +121,12 @@ class Listener:
             raise RefusedError(500, "This failed; the worker's log says why.") from None
 
 
-def _listen(host: str, port: int) -> Socket:
+def listening_socket(host: str, port: int) -> Socket:
+    """Return a socket that listens at an address.
+
+    Raises:
+        OSError: The address can't be used.
+    """
     family, kind, protocol, _, address = _socket.getaddrinfo(
         host, port, 0, _socket.SOCK_STREAM, 0, _socket.AI_PASSIVE
     )[0]

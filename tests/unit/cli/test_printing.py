@@ -15,7 +15,8 @@ from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
 from celery_sqs_heartbeat.cli.checks.permissions import DENIED, PERMITTED
 from celery_sqs_heartbeat.cli.checks.polling import CUT
 from celery_sqs_heartbeat.cli.doctor import exit_status
-from celery_sqs_heartbeat.cli.printing import as_json, as_text, headline, print_findings, summary
+from celery_sqs_heartbeat.cli.grouping import Group, headline
+from celery_sqs_heartbeat.cli.printing import as_json, as_text, print_findings, summary
 
 FINDINGS = [
     DENIED.found(queue="work", value="sqs:DeleteMessage"),
@@ -23,10 +24,10 @@ FINDINGS = [
     PERMITTED.found(queue="work", value="sqs:ReceiveMessage"),
 ]
 TEXT = """\
-ERROR    queue work: a permission is missing: sqs:DeleteMessage
-         Why: the worker can't do its work on this queue without it
-         Fix: permit it to the worker's role: `celery -A proj sqs-heartbeat iam`
-              prints the policy
+ERROR    queue work: permissions are missing: sqs:DeleteMessage
+         Why: the worker can't do its work on this queue without them
+         Fix: permit them to the worker's role: `celery -A proj sqs-heartbeat
+              iam` prints the policy
          SQSHB-E301
 
 WARNING  task_acks_late=False: messages are deleted before their tasks run
@@ -54,7 +55,7 @@ def test_no_colours_get_into_a_file() -> None:
     file = io.StringIO()
     print_findings(FINDINGS, json=False, color=None, file=file)
     assert "\x1b" not in file.getvalue()
-    assert file.getvalue().startswith("ERROR    queue work: a permission is missing")
+    assert file.getvalue().startswith("ERROR    queue work: permissions are missing")
 
 
 def test_a_terminal_gets_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +97,9 @@ def test_json_has_all_fields() -> None:
 @pytest.mark.parametrize(
     ("finding", "line"),
     [
-        (FINDINGS[0], "queue work: a permission is missing: sqs:DeleteMessage"),
+        (FINDINGS[0], "queue work: permissions are missing: sqs:DeleteMessage"),
         (FINDINGS[1], "task_acks_late=False: messages are deleted before their tasks run"),
-        (DENIED.found(), "a permission is missing"),
+        (DENIED.found(), "permissions are missing"),
         (
             CUT.found(queue="q", setting="wait_time_seconds", value="20, cut to 6"),
             "queue q, wait_time_seconds=20, cut to 6: long polls are cut",
@@ -106,7 +107,7 @@ def test_json_has_all_fields() -> None:
     ],
 )
 def test_a_headline_says_where_and_what(finding: Finding, line: str) -> None:
-    assert headline(finding) == line
+    assert headline(Group([finding])) == line
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""Puts findings of one kind on many queues together, for people to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from celery_sqs_heartbeat.cli.checks.finding import Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Findings with the same id and setting, in their order; mostly one alone."""
+
+    findings: Sequence[Finding]
+
+    @property
+    def first(self) -> Finding:
+        """The one that speaks for all."""
+        return self.findings[0]
+
+
+def grouped(findings: Iterable[Finding]) -> list[Group]:
+    """Return the findings, those that differ in their queue and value only as one group."""
+    groups: dict[object, list[Finding]] = {}
+    for number, finding in enumerate(findings):
+        alone = finding.queue is None
+        key = number if alone else (finding.id, finding.setting)
+        groups.setdefault(key, []).append(finding)
+    return [Group(found) for found in groups.values()]
+
+
+def headline(group: Group) -> str:
+    """Return what was found, and where, in one line."""
+    first = group.first
+    values = {finding.value for finding in group.findings}
+    value = first.value if len(values) == 1 else None
+    where = [_queues(group, with_values=len(values) > 1)] if first.queue is not None else []
+    if first.setting is not None:
+        where.append(first.setting if value is None else f"{first.setting}={value}")
+        value = None
+    subject = f"{', '.join(where)}: " if where else ""
+    return f"{subject}{first.title}" + ("" if value is None else f": {value}")
+
+
+def _queues(group: Group, *, with_values: bool) -> str:
+    told = [
+        f"{each.queue} ({each.value})" if with_values and each.value else f"{each.queue}"
+        for each in group.findings
+    ]
+    return f"queue{'s' if len({each.queue for each in group.findings}) > 1 else ''} " + ", ".join(
+        told
+    )
