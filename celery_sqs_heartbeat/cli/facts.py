@@ -67,10 +67,10 @@ class PlaceFacts:
     """
 
     journal: Place = Place.USABLE
-    journal_why: str = ""
+    journal_why: str = field(default="", repr=False)
     space: int | None = None
     page: Place = Place.USABLE
-    page_why: str = ""
+    page_why: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +117,8 @@ class AppFacts:
     concurrency: int = 2
     eta_task_limit: int | None = 100
     pool: str = "prefork"
-    pool_fault: str | None = None
-    broken_tasks: str | None = None
+    pool_fault: str | None = field(default=None, repr=False)
+    broken_tasks: str | None = field(default=None, repr=False)
     has_otel: bool = True
     wait_time: object = 10
     polling_interval: object = 1
