@@ -72,8 +72,8 @@ class Heartbeat:
         http_client: kombu's client for them, where there is an event loop.
         breakage: Finds out whether the worker is broken.
         start_queues: Returns the names of the queues that the worker starts with.
-        check_names: Warns of settings for queues that there are not; is given what says whether
-            SQS has a queue of a name.
+        check_names: Warns of settings for unknown queues; is given a function that returns
+            whether SQS has a queue of a name.
         refuse: Ends the worker, as its settings do not fit its queues.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.

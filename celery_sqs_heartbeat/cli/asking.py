@@ -67,10 +67,10 @@ class Asker:
 
     def _look_unlisted(self, name: str, sqs_name: str, tries: Mapping[str, Answer]) -> QueueFacts:
         """Look at a queue whose URL may not be listed, so that all that is denied is named."""
-        told = self._call("", "GetQueueUrl", QueueName=sqs_name)
-        if told.tried is Tried.NO_QUEUE:
-            return QueueFacts(name=name, is_predefined=False, found=told, tries=tries)
-        url = told.payload.get("QueueUrl")
+        answer = self._call("", "GetQueueUrl", QueueName=sqs_name)
+        if answer.tried is Tried.NO_QUEUE:
+            return QueueFacts(name=name, is_predefined=False, found=answer, tries=tries)
+        url = answer.payload.get("QueueUrl")
         if url is not None:
             return self._look_at(name, str(url), tries)
         listed = tries["sqs:ListQueues"]

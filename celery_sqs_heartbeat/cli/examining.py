@@ -25,8 +25,8 @@ from celery_sqs_heartbeat.cli.reading import (
     import_tasks,
     queue_names,
     read_app,
-    unknown_names,
 )
+from celery_sqs_heartbeat.worker.settings import unknown_queues
 
 
 def examine(
@@ -71,7 +71,7 @@ def _examine_queues(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterato
         return
     asker = Asker(Broker.of_app(app))
     asked = [asker.ask(name) for name in names]
-    unknown = [asker.look(name) for name in unknown_names(app, facts.settings)]
+    unknown = [asker.look(name) for name in unknown_queues(app, facts.settings.queues)]
     yield from setup.check_names(unknown, app.amqp.queues)
     yield from permissions.check_complete(asked)
     for each in asked:

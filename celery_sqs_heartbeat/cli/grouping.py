@@ -44,10 +44,9 @@ def headline(group: Group) -> str:
 
 
 def _queues(group: Group, *, with_values: bool) -> str:
-    told = [
+    names = [
         f"{each.queue} ({each.value})" if with_values and each.value else f"{each.queue}"
         for each in group.findings
     ]
-    return f"queue{'s' if len({each.queue for each in group.findings}) > 1 else ''} " + ", ".join(
-        told
-    )
+    is_one = len({each.queue for each in group.findings}) == 1
+    return f"{'queue' if is_one else 'queues'} {', '.join(names)}"

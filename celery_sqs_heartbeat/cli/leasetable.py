@@ -65,14 +65,14 @@ def _name(answer: PageAnswer) -> str:
 
 
 def _worker_row(answer: PageAnswer) -> list[Cell]:
-    told = answer.payload or {}
-    health = told["health"]["status"]
+    payload = answer.payload or {}
+    health = payload["health"]["status"]
     counts = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases")
     return [
         Cell(text=_name(answer)),
         Cell(text=health, style=_STYLES.get(health, {})),
-        *(_count(told[name]) for name in counts),
-        _seconds(told["oldest"]),
+        *(_count(payload[name]) for name in counts),
+        _seconds(payload["oldest"]),
     ]
 
 
@@ -85,16 +85,16 @@ def _tasks(payloads: Sequence[Mapping[str, Any]]) -> Mapping[tuple[str, str], li
     return groups
 
 
-def _task_row(names: tuple[str, str], told: Sequence[Mapping[str, Any]]) -> list[Cell]:
+def _task_row(names: tuple[str, str], totals: Sequence[Mapping[str, Any]]) -> list[Cell]:
     def total(field: str) -> int:
-        return sum(each[field] for each in told)
+        return sum(each[field] for each in totals)
 
     bad = total("not_well")
     return [
         *(Cell(text=name) for name in names),
         *(_count(total(name)) for name in ("in_flight", "running", "waiting")),
-        _seconds(max(each["oldest"] for each in told)),
-        _seconds(min(each["least_left"] for each in told)),
+        _seconds(max(each["oldest"] for each in totals)),
+        _seconds(min(each["least_left"] for each in totals)),
         Cell(text=f"{bad:,}", style=_RED if bad else {}),
     ]
 

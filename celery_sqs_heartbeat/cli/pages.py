@@ -40,8 +40,9 @@ class PageAnswer:
     @property
     def is_well(self) -> bool:
         """Whether the worker answers and is healthy, and all its leases are well."""
-        told = self.payload
-        return told is not None and told["health"]["status"] == "ok" and not told["not_well"]
+        if self.payload is None:
+            return False
+        return self.payload["health"]["status"] == "ok" and not self.payload["not_well"]
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -80,12 +81,10 @@ def ask_all(targets: Sequence[Target], token: str | None) -> list[PageAnswer]:
         return list(threads.map(lambda target: _ask(target, token), targets))
 
 
-def serves_health(host: str, port: int) -> bool:
-    """Return whether what listens there is a worker's status page. Shows it no token."""
-    shown = f"[{host}]" if ":" in host else host
-    request = urllib.request.Request(f"http://{shown}:{port}/healthz")
+def serves_health(url: str) -> bool:
+    """Return whether what answers at a URL is a worker's status page. Shows it no token."""
     try:
-        with _OPENER.open(request, timeout=PATIENCE) as answer:
+        with _OPENER.open(f"{url}/healthz", timeout=PATIENCE) as answer:
             return _is_health(answer.read(MAX_ANSWER))
     except urllib.error.HTTPError as error:
         # A keeper in trouble answers with 503.

@@ -45,5 +45,5 @@ def _is_task(task: Any) -> bool:
     )
 
 
-def _are_counts(told: Mapping[str, Any], names: Iterable[str]) -> bool:
-    return all(isinstance(told.get(name), int) for name in names)
+def _are_counts(totals: Mapping[str, Any], names: Iterable[str]) -> bool:
+    return all(isinstance(totals.get(name), int) for name in names)

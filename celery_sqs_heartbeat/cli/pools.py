@@ -19,11 +19,11 @@ def pool_fault(pool: str) -> str | None:
     Args:
         pool: One of Celery's names, or "MODULE:CLASS".
     """
-    if pool in get_available_pool_names():
+    names = sorted(get_available_pool_names())
+    if pool in names:
         if pool in _LIBRARIES and find_spec(pool) is None:
             return f"{pool} (the package {pool} is not installed)"
         return None
-    names = sorted(get_available_pool_names())
     if ":" not in pool and "." not in pool:
         close = closest(pool, names)
         hint = f"did you mean {close}? " if close else ""

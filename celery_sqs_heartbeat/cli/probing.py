@@ -14,13 +14,11 @@ from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import own_spool
 from celery_sqs_heartbeat.observe.status.listener import listening_socket
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.settings.address import parse_address
+from celery_sqs_heartbeat.settings.address import parse_address, url_of
 from celery_sqs_heartbeat.settings.target import Destination, parse_target
 
 #: Bytes that are written to see whether the file system takes any.
 _SAMPLE = bytes(65_536)
-#: The hosts of servers that listen at all addresses, and where these are asked.
-_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
 
 
 def probe_places(settings: Settings) -> PlaceFacts:
@@ -98,7 +96,7 @@ def _probe_page(address: str | None) -> tuple[Place, str]:
     try:
         listening_socket(host, port).close()
     except OSError as error:
-        if error.errno == errno.EADDRINUSE and serves_health(_ANY.get(host, host), port):
+        if error.errno == errno.EADDRINUSE and serves_health(url_of(host, port)):
             return Place.OURS, ""
         return Place.UNUSABLE, _reason(error)
     return Place.USABLE, ""

@@ -123,11 +123,6 @@ def import_tasks(app: Any) -> str | None:
     return None
 
 
-def unknown_names(app: Any, settings: Settings) -> list[str]:
-    """Return the queues of `sqs_heartbeat_queues` that are none of the app's."""
-    return [name for name in settings.queues if name not in app.amqp.queues]
-
-
 def _whole(concurrency: object) -> int:
     """Return the processes that a worker has: Celery takes "auto" and texts, too."""
     text = str(concurrency)

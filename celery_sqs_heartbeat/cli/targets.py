@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from celery_sqs_heartbeat.escaping import escaped
 from celery_sqs_heartbeat.exits import Refusal
 from celery_sqs_heartbeat.settings import checks
-from celery_sqs_heartbeat.settings.address import parse_address
+from celery_sqs_heartbeat.settings.address import parse_address, url_of
 
 #: Where a page is if neither an option nor the app says so; docs/status-page.md uses it, too.
 DEFAULT_URL = "http://127.0.0.1:9808"
@@ -82,16 +81,4 @@ def _url_of(address: Any) -> str:
         raise Refusal(
             f"{ADDRESS}={address!r}: the worker takes any free port and logs which: {_WAY_OUT}"
         )
-    host = _reachable(host)
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _reachable(host: str) -> str:
-    """Return the host, or this machine's loopback address where it means all addresses."""
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    if not address.is_unspecified:
-        return host
-    return "127.0.0.1" if address.version == 4 else "::1"
+    return url_of(host, port)

@@ -7,7 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
-from celery_sqs_heartbeat.pipeline.confidence import ENOUGH, least_risk, why_not_high
+from celery_sqs_heartbeat.pipeline.confidence import (
+    ENOUGH,
+    least_risk,
+    part_of_messages,
+    why_not_high,
+)
 from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, candidates, replay
 
@@ -59,7 +64,7 @@ def pareto(tried: Sequence[Expected]) -> list[Expected]:
 def max_lease_of(measured: Measured, visibility_timeout: int) -> float:
     """Return after how many seconds a task is taken to hang: never, where data is thin."""
     longest = measured.held.quantile(0.999)
-    if longest is None or sum(measured.held.spans.values()) < ENOUGH:
+    if longest is None or measured.held.ended < ENOUGH:
         return DEFAULT_MAX_LEASE_SECONDS
     seconds = max(longest / 1e6 * MAX_LEASE_SAFETY, LEAST_MAX_LEASE, visibility_timeout)
     return min(60.0 * math.ceil(seconds / 60), DEFAULT_MAX_LEASE_SECONDS)
@@ -67,7 +72,7 @@ def max_lease_of(measured: Measured, visibility_timeout: int) -> float:
 
 def needs_its_own(task: Measured, queue: Choice) -> bool:
     """Return whether a task's messages take more than twice as long, or less than half."""
-    if sum(task.held.spans.values()) < ENOUGH:
+    if task.held.ended < ENOUGH:
         return False
     own = max_lease_of(task, LEAST_MAX_LEASE)
     return not 0.5 <= own / queue.max_lease <= 2
@@ -76,20 +81,6 @@ def needs_its_own(task: Measured, queue: Choice) -> bool:
 def terms_of(each: Expected) -> LeaseTerms:
     """Return the settings that something is expected of."""
     return LeaseTerms.of(each.visibility_timeout, each.threshold)
-
-
-def part_of_messages(risk: float, least: float = 0.0) -> str:
-    """Return a chance in words: no figure beyond what the messages that were seen support.
-
-    Args:
-        risk: More than 0, or there is a `least`.
-        least: The smallest that they can show.
-    """
-    if least >= 1:
-        return "an unknown part of the messages"
-    if risk >= least:
-        return f"1 message of {1 / risk:,.0f}"
-    return f"fewer than 1 message of {1 / least:,.0f}, the least that the data can show"
 
 
 def _objective(each: Expected) -> tuple[float, int]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.lease import LeaseTerms
-from celery_sqs_heartbeat.pipeline.choosing import RISK_CAP, Choice, part_of_messages
-from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk
+from celery_sqs_heartbeat.pipeline.choosing import RISK_CAP, Choice
+from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk, part_of_messages
 from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, replay
 

@@ -13,7 +13,7 @@ ENOUGH = 1_000
 
 def confidence_of(measured: Measured) -> str:
     """Return `high`, `medium` or `low`: by messages with a known end, and by calls."""
-    ended = sum(measured.held.spans.values())
+    ended = measured.held.ended
     if ended < ENOUGH or ended < measured.messages / 2:
         return "low"
     calls = measured.latency.count
@@ -25,12 +25,26 @@ def least_risk(measured: Measured) -> float:
 
     It is an upper bound that holds in 95 of 100 cases, of messages with a known end.
     """
-    return min(1.0, RULE_OF_THREE / max(1, sum(measured.held.spans.values())))
+    return min(1.0, RULE_OF_THREE / max(1, measured.held.ended))
+
+
+def part_of_messages(risk: float, least: float = 0.0) -> str:
+    """Return a chance in words: no figure beyond what the messages that were seen support.
+
+    Args:
+        risk: More than 0, or there is a `least`.
+        least: The smallest that they can show.
+    """
+    if least >= 1:
+        return "an unknown part of the messages"
+    if risk >= least:
+        return f"1 message of {1 / risk:,.0f}"
+    return f"fewer than 1 message of {1 / least:,.0f}, the least that the data can show"
 
 
 def why_not_high(measured: Measured) -> str:
     """Return what the data lacks for `high`; empty where it lacks nothing."""
-    ended = sum(measured.held.spans.values())
+    ended = measured.held.ended
     calls = measured.latency.count
     if confidence_of(measured) == "high":
         return ""

@@ -24,9 +24,14 @@ class Histogram:
     censored: Mapping[int, int] = field(default_factory=dict)
 
     @property
+    def ended(self) -> int:
+        """How many have a known end."""
+        return sum(self.spans.values())
+
+    @property
     def count(self) -> int:
         """How many there are, censored ones among them."""
-        return sum(self.spans.values()) + sum(self.censored.values())
+        return self.ended + sum(self.censored.values())
 
     def __add__(self, other: Histogram) -> Histogram:
         return Histogram(_sum(self.spans, other.spans), _sum(self.censored, other.censored))

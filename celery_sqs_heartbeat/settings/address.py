@@ -23,6 +23,20 @@ def parse_address(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
+def url_of(host: str, port: int) -> str:
+    """Return the URL at which this machine asks a server that listens at a host and a port.
+
+    A host that means all addresses is asked at its loopback address.
+    """
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return f"http://{host}:{port}"
+    if address.is_unspecified:
+        return f"http://127.0.0.1:{port}" if address.version == 4 else f"http://[::1]:{port}"
+    return f"http://{address}:{port}" if address.version == 4 else f"http://[{address}]:{port}"
+
+
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach a host name or address."""
     if host == "localhost":

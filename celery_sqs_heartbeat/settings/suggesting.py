@@ -1,4 +1,4 @@
-"""Suggests the name that was meant in place of one that there is not."""
+"""Suggests the known name that was meant by an unknown one."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ def closest(name: str, known: Iterable[str]) -> str | None:
         return ranked[0][1]
     words = set(name.lower().split("_"))
     return next((each for _, each in ranked if words < set(each.lower().split("_"))), None)
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return the end of a line that names the closest known name; empty if none is close."""
+    close = closest(name, known)
+    return "" if close is None else f"; did you mean {close!r}?"
 
 
 def distance(one: str, other: str) -> int:

@@ -12,7 +12,7 @@ from celery.platforms import EX_FAILURE
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.settings import Settings, read_settings
-from celery_sqs_heartbeat.settings.suggesting import closest
+from celery_sqs_heartbeat.settings.suggesting import did_you_mean
 
 logger = get_logger(__name__)
 
@@ -61,18 +61,19 @@ def warn_of_unknown_queues(
     app: Any, configured: Iterable[str], is_listed: Callable[[str], bool]
 ) -> None:
     """Log a warning for each queue that has settings, and that neither the app nor SQS has."""
-    known = app.amqp.queues
-    for name in configured:
-        if name in known or is_listed(name):
-            continue
-        close = closest(name, known)
-        hint = "" if close is None else f"; did you mean {close!r}?"
-        logger.warning(
-            "sqs-heartbeat: sqs_heartbeat_queues has settings for %r, but neither task_queues, -Q "
-            "nor SQS has such a queue%s",
-            name,
-            hint,
-        )
+    for name in unknown_queues(app, configured):
+        if not is_listed(name):
+            logger.warning(
+                "sqs-heartbeat: sqs_heartbeat_queues has settings for %r, but neither "
+                "task_queues, -Q nor SQS has such a queue%s",
+                name,
+                did_you_mean(name, app.amqp.queues),
+            )
+
+
+def unknown_queues(app: Any, configured: Iterable[str]) -> list[str]:
+    """Return the names of those queues that have settings and are none of the app's."""
+    return [name for name in configured if name not in app.amqp.queues]
 
 
 def names_to_lease(app: Any) -> list[str]:

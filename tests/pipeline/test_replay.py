@@ -20,10 +20,9 @@ from celery_sqs_heartbeat.pipeline.choosing import (
     max_lease_of,
     needs_its_own,
     pareto,
-    part_of_messages,
 )
 from celery_sqs_heartbeat.pipeline.comparing import compare
-from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk
+from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk, part_of_messages
 from celery_sqs_heartbeat.pipeline.histogram import Histogram
 from celery_sqs_heartbeat.pipeline.lateness import chance_too_late
 from celery_sqs_heartbeat.pipeline.measured import Fleet, Measured
@@ -227,7 +226,7 @@ def test_confidence_is_by_how_much_was_seen(
         (0, 0, 0.0, "an unknown part of the messages"),
     ],
 )
-def test_no_chance_is_told_beyond_what_the_messages_can_show(
+def test_no_chance_is_given_beyond_what_the_messages_can_show(
     ended: int, running: int, risk: float, said: str
 ) -> None:
     measured = _measured([], held=_seconds([1.0] * ended, [1.0] * running))

@@ -128,8 +128,8 @@ def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     own_timeout = read_attributes(queue.attributes).visibility_timeout
     yield EXISTS.found(queue=queue.name, value=f"visibility timeout {own_timeout} s")
     for fault in app.settings.faults_with(queue.name, own_timeout, app.leases):
-        told = fault.removeprefix(f"queue {queue.name!r}: ")
-        yield DOES_NOT_FIT.found(queue=queue.name, value=told)
+        value = fault.removeprefix(f"queue {queue.name!r}: ")
+        yield DOES_NOT_FIT.found(queue=queue.name, value=value)
     yield from check_own_timeout(app, queue.name, own_timeout)
     timeout = app.settings.for_queue(queue.name).terms(own_timeout).visibility_timeout
     if timeout > LONG_TIMEOUT:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
 from celery_sqs_heartbeat.cli.facts import AppFacts, QueueFacts, Tried
 from celery_sqs_heartbeat.settings import PREFIX
-from celery_sqs_heartbeat.settings.suggesting import closest
+from celery_sqs_heartbeat.settings.suggesting import did_you_mean
 
 UNKNOWN_QUEUE = Kind(
     "SQSHB-W009",
@@ -63,11 +63,10 @@ def check_names(asked: Iterable[QueueFacts], known: Iterable[str]) -> Iterator[F
     """
     names = tuple(known)
     for queue in asked:
-        close = closest(queue.name, names)
+        hint = did_you_mean(queue.name, names)
         # An answer that says nothing of the queue leaves only the likeness to go by.
-        if queue.found.tried is Tried.ALLOWED or not (queue.found.tried is Tried.NO_QUEUE or close):
+        if queue.found.tried is Tried.ALLOWED or not (queue.found.tried is Tried.NO_QUEUE or hint):
             continue
-        hint = "" if close is None else f"; did you mean {close!r}?"
         yield UNKNOWN_QUEUE.found(
             queue=queue.name, setting=PREFIX + "queues", value=f"{queue.name!r}{hint}"
         )

@@ -42,8 +42,8 @@ def worker() -> Worker:
     return Worker()
 
 
-def counts(told: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
-    return tuple(told[name] for name in names)
+def counts(payload: Mapping[str, Any], *names: str) -> tuple[Any, ...]:
+    return tuple(payload[name] for name in names)
 
 
 PHASES = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases")
@@ -68,29 +68,29 @@ def test_the_totals_are_of_all_leases_and_the_list_says_what_it_leaves_out(
         worker.receive(name, queue=OTHER if is_media else QUEUE, task=f"task.{number % 2}")
         if number < 16:
             worker.keeper.note_start(name)
-    told = worker.payload()
-    assert counts(told, *PHASES) == (2_000, 16, 1_984, 0, 0)
-    assert (len(told["leases"]), told["leases_left_out"]) == (MAX_LEASES, 1_500)
-    assert [counts(each, "queue", *PHASES[:3]) for each in told["queues"]] == [
+    payload = worker.payload()
+    assert counts(payload, *PHASES) == (2_000, 16, 1_984, 0, 0)
+    assert (len(payload["leases"]), payload["leases_left_out"]) == (MAX_LEASES, 1_500)
+    assert [counts(each, "queue", *PHASES[:3]) for each in payload["queues"]] == [
         ("orders", 1_500, 12, 1_488),
         ("media", 500, 4, 496),
     ]
-    assert sorted(counts(each, "queue", "task", *PHASES[:3]) for each in told["tasks"]) == [
+    assert sorted(counts(each, "queue", "task", *PHASES[:3]) for each in payload["tasks"]) == [
         ("media", "task.0", 500, 4, 496),
         ("orders", "task.0", 500, 4, 496),
         ("orders", "task.1", 1_000, 8, 992),
     ]
-    assert told["tasks_left_out"] == 0
+    assert payload["tasks_left_out"] == 0
 
 
 def test_the_list_of_tasks_says_what_it_leaves_out(worker: Worker) -> None:
     for number in range(MAX_TASKS + 2):
         worker.receive(str(number), task=str(number))
     worker.receive("of the last, too", task=str(MAX_TASKS + 1))
-    told = worker.payload()
-    assert (len(told["tasks"]), told["tasks_left_out"]) == (MAX_TASKS, 2)
-    assert counts(told["tasks"][0], "task", "in_flight") == (str(MAX_TASKS + 1), 2)
-    assert counts(told["queues"][0], "in_flight") == (MAX_TASKS + 3,)
+    payload = worker.payload()
+    assert (len(payload["tasks"]), payload["tasks_left_out"]) == (MAX_TASKS, 2)
+    assert counts(payload["tasks"][0], "task", "in_flight") == (str(MAX_TASKS + 1), 2)
+    assert counts(payload["queues"][0], "in_flight") == (MAX_TASKS + 3,)
 
 
 def test_the_times_are_those_of_the_oldest_and_of_the_one_that_ends_first(worker: Worker) -> None:
@@ -106,18 +106,18 @@ def test_a_lease_that_is_over_is_not_well_also_where_no_keeper_has_noted_it(
     worker.receive("a", task=None)
     worker.clock.advance(60)
     worker.receive("b")
-    told = worker.payload()
-    assert told["not_well"] == 1
-    assert [counts(each, "task", "not_well") for each in told["tasks"]] == [
+    payload = worker.payload()
+    assert payload["not_well"] == 1
+    assert [counts(each, "task", "not_well") for each in payload["tasks"]] == [
         (None, 1),
         ("shop.pay", 0),
     ]
 
 
 def test_without_leases_there_are_no_times(worker: Worker) -> None:
-    told = worker.payload()
-    assert counts(told, *PHASES) == (0, 0, 0, 0, 0)
-    assert counts(told, "oldest", "least_left", "queues", "tasks") == (None, None, [], [])
+    payload = worker.payload()
+    assert counts(payload, *PHASES) == (0, 0, 0, 0, 0)
+    assert counts(payload, "oldest", "least_left", "queues", "tasks") == (None, None, [], [])
 
 
 def test_the_list_of_releases_and_losses_says_what_it_leaves_out(worker: Worker) -> None:
@@ -127,5 +127,5 @@ def test_the_list_of_releases_and_losses_says_what_it_leaves_out(worker: Worker)
     assert events_payload(worker.keeper, recorder)["happenings_left_out"] == 0
     for _ in range(3):
         recorder(event(EventKind.LEASE_EXPIRED))
-    told = events_payload(worker.keeper, recorder)
-    assert (len(told["happenings"]), told["happenings_left_out"]) == (HAPPENINGS, 3)
+    payload = events_payload(worker.keeper, recorder)
+    assert (len(payload["happenings"]), payload["happenings_left_out"]) == (HAPPENINGS, 3)

@@ -236,14 +236,14 @@ function showRow(row, lease) {
   const left = isOver ? `over for ${time}` : `${time} of ${seconds(lease.visibility_timeout)} left`;
   const extended = `${lease.extensions} × extended`;
   const does = { running: `running for ${seconds(lease.running_for)}`, waiting: "waiting", ended: "" }[phase(lease)];
-  const told = [does, condition(lease) || extended].filter(Boolean).join(", ");
+  const shown = [does, condition(lease) || extended].filter(Boolean).join(", ");
   row.element.dataset.phase = phase(lease);
   row.track.setAttribute("aria-label", [left, does, extended, condition(lease)].filter(Boolean).join(", "));
-  row.text.replaceChildren(make("strong", "", isOver ? `over for ${time}` : `${time} left`), `, ${told}`);
+  row.text.replaceChildren(make("strong", "", isOver ? `over for ${time}` : `${time} left`), `, ${shown}`);
 }
 
-function showLeases(told) {
-  const ordered = [...told.leases].sort(
+function showLeases(payload) {
+  const ordered = [...payload.leases].sort(
     (one, other) => other.held_for - one.held_for || one.message_id.localeCompare(other.message_id),
   );
   for (const lease of ordered) {
@@ -253,11 +253,11 @@ function showLeases(told) {
     const row = keep(task.rows, lease.message_id, task.list, () => newRow(lease));
     showRow(row, lease);
   }
-  for (const each of told.queues) {
+  for (const each of payload.queues) {
     const queue = queues.get(each.queue_url);
     if (queue) setText(queue.count, counted(each));
   }
-  for (const each of told.tasks) {
+  for (const each of payload.tasks) {
     const task = queues.get(each.queue_url)?.tasks.get(each.task || "");
     if (task) setText(task.count, counted(each));
   }
