@@ -48,7 +48,7 @@ def examine(
     broken = import_tasks(app)
     facts = read_app(app, pool=pool, concurrency=concurrency, broken_tasks=broken)
     findings = [*examine_offline(facts), *machine.check_versions(facts)]
-    if facts.is_sqs and facts.broken_broker is None:
+    if facts.is_sqs and facts.broken_broker is None and not facts.option_faults:
         findings += polling.check_polling(facts)
         findings += places.check_places(facts.settings, probe_places(facts.settings))
         findings += _examine_queues(app, facts, queues)
@@ -59,7 +59,11 @@ def examine_offline(facts: AppFacts) -> list[Finding]:
     """Return what can be found without SQS."""
     findings = [*broker.check_broker(facts), *setup.check_setup(facts)]
     if facts.is_sqs:
-        findings += [*delivery.check_delivery(facts), *timing.check_set_timeouts(facts)]
+        findings += [
+            *polling.check_options(facts),
+            *delivery.check_delivery(facts),
+            *timing.check_set_timeouts(facts),
+        ]
     return findings
 
 

@@ -91,6 +91,7 @@ class AppFacts:
         is_sqs: The broker is SQS, by kombu's own transport.
         own_transport: A transport that derives from kombu's; the heartbeat lets it be.
         broken_broker: Why kombu can't use the broker's configuration.
+        option_faults: What is wrong with the transport options.
         faults: What is wrong with the settings; `settings` are the defaults then.
         acks_on_failure: The setting that has messages of failed tasks deleted, if one does.
         keeps_on_worker_lost: A task whose process dies is tried again.
@@ -105,6 +106,7 @@ class AppFacts:
     is_sqs: bool = True
     own_transport: str | None = None
     broken_broker: str | None = None
+    option_faults: Sequence[str] = ()
     is_installed: bool = True
     settings: Settings = field(default_factory=lambda: Settings(enabled=True))
     faults: Sequence[str] = ()
@@ -120,8 +122,8 @@ class AppFacts:
     pool_fault: str | None = field(default=None, repr=False)
     broken_tasks: str | None = field(default=None, repr=False)
     has_otel: bool = True
-    wait_time: object = 10
-    polling_interval: object = 1
+    wait_time: int = 10
+    polling_interval: float = 1
     created_timeout: object = None
     is_predefined: bool = True
     versions: Mapping[str, str] = field(

@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.cli.pools import pool_fault
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+from celery_sqs_heartbeat.sqs.options import option_faults
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.versions import running_versions
 from celery_sqs_heartbeat.worker.settings import read_app_settings
@@ -137,9 +138,12 @@ def _settings(app: Any, leases: int) -> tuple[Settings, tuple[str, ...]]:
 
 
 def _broker_facts(app: Any) -> Mapping[str, Any]:
+    faults = tuple(option_faults(app.conf.broker_transport_options))
     try:
         connection = app.connection_for_read()
     except Exception as error:
+        if not isinstance(app.conf.broker_transport_options, Mapping):
+            return {"is_sqs": False, "broken_broker": "; ".join(faults)}
         # Its text may have a part of the URL in it, which has keys.
         name = type(error).__name__
         hint = "broker_url can't be read; keys in it must be quoted as URLs are"
@@ -152,8 +156,12 @@ def _broker_facts(app: Any) -> Mapping[str, Any]:
         return {"is_sqs": False, "transport": f"{connection.transport_cls} (no use here: {name})"}
     if not issubclass(transport, SQS.Transport):
         return {"is_sqs": False, "transport": transport.driver_type}
-    own = None if transport in (SQS.Transport, Transport) else _path(transport)
-    return {"own_transport": own, "broken_broker": _fault_of_queues(app), **_options(connection)}
+    return {
+        "own_transport": None if transport in (SQS.Transport, Transport) else _path(transport),
+        "option_faults": faults,
+        # With wrong options kombu would only say so again, and less clearly.
+        **({} if faults else {"broken_broker": _fault_of_queues(app), **_options(connection)}),
+    }
 
 
 def _fault_of_queues(app: Any) -> str | None:
@@ -166,9 +174,10 @@ def _fault_of_queues(app: Any) -> str | None:
 
 def _options(connection: Any) -> Mapping[str, Any]:
     options = connection.transport_options or {}
+    interval = options.get("polling_interval")
     return {
         "wait_time": options.get("wait_time_seconds", SQS.Channel.default_wait_time_seconds),
-        "polling_interval": options.get("polling_interval", SQS.Transport.polling_interval),
+        "polling_interval": SQS.Transport.polling_interval if interval is None else interval,
         "created_timeout": options.get("visibility_timeout"),
         "is_predefined": bool(options.get("predefined_queues")),
     }

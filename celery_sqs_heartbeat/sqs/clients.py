@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Any
@@ -14,15 +14,13 @@ from botocore.session import get_session
 
 from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.core.calls import MAX_CALLS
-from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 from celery_sqs_heartbeat.sqs.sending import guard
 
 #: Bounds of the connect and read timeouts, in seconds. A call must fail early enough
 #: to be repeated before the leases in it expire.
 MIN_TIMEOUT = 0.5
 MAX_TIMEOUT = 5.0
-#: What of kombu's `client-config` bounds a call, in seconds.
-TIMEOUTS = ("connect_timeout", "read_timeout")
 #: kombu's default for `sts_token_timeout`, in seconds.
 _STS_TOKEN_SECONDS = 900
 #: A role's token is refreshed this long before it ends, in seconds.
@@ -53,17 +51,6 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
     )
 
 
-def _timeout_faults(client_config: Mapping[str, Any]) -> Iterator[str]:
-    for name in TIMEOUTS:
-        value = client_config.get(name)
-        is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if value is not None and not (is_number and value > 0):
-            yield (
-                f"broker_transport_options['client-config'][{name!r}]={value!r}: must be a number "
-                "of seconds above 0, or None for none"
-            )
-
-
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
     """How kombu's SQS channel reaches its queues. What may hold a key is not shown.
@@ -84,22 +71,15 @@ class BrokerConfig:
 
     @classmethod
     def of_channel(cls, channel: Any) -> BrokerConfig:
-        """Read the configuration of a kombu SQS channel.
-
-        Raises:
-            ConfigurationError: Its `client-config` has timeouts that no call can be made with.
-        """
+        """Read the configuration of a kombu SQS channel."""
         options = channel.transport_options
-        client_config = options.get("client-config") or {}
-        if faults := [*_timeout_faults(client_config)]:
-            raise ConfigurationError(faults)
         return cls(
             endpoint_url=channel.endpoint_url,
             region=channel.region,
             use_ssl=True if channel.is_secure is None else bool(channel.is_secure),
             access_key=channel.conninfo.userid,
             secret_key=channel.conninfo.password,
-            client_config=client_config,
+            client_config=options.get("client-config") or {},
             predefined=channel.predefined_queues,
             sts={key: value for key, value in options.items() if key.startswith("sts_")},
         )

@@ -47,7 +47,7 @@ from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.settings import (
     WorkerConfigurationError,
     names_to_lease,
-    read_app_settings,
+    read_worker_settings,
     refuse_start,
     warn_of_unknown_queues,
 )
@@ -63,7 +63,7 @@ class WorkerHeartbeat:
         leases = (parent.max_concurrency or parent.concurrency) * parent.prefetch_multiplier
         self._losses = Losses(parent.app)
         self._last_polls: LastPolls | None = None
-        settings = read_app_settings(parent.app, leases)
+        settings = read_worker_settings(parent.app, leases)
         self._operating = _new_operating(settings)
         board = share_board(leases, in_file=not forks_pool(parent))
         self._heartbeat = _new_heartbeat(

@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.settings import Settings, read_settings
 from celery_sqs_heartbeat.settings.suggesting import did_you_mean
+from celery_sqs_heartbeat.sqs.options import option_faults
 
 logger = get_logger(__name__)
 
@@ -43,6 +44,24 @@ def read_app_settings(app: Any, leases: int) -> Settings:
         return read_settings(app.conf.get, names=names, tasks=tasks, leases=leases)
     except ConfigurationError as error:
         raise WorkerConfigurationError(error.faults) from None
+
+
+def read_worker_settings(app: Any, leases: int) -> Settings:
+    """Return the settings of an app whose worker is about to start, with SQS as its broker.
+
+    Its transport options count, too: with wrong ones, kombu would fail amid the start.
+
+    Raises:
+        WorkerConfigurationError: Some are wrong; it lists them all.
+    """
+    faults = [*option_faults(app.conf.broker_transport_options)]
+    try:
+        settings = read_app_settings(app, leases)
+    except ConfigurationError as error:
+        raise WorkerConfigurationError([*error.faults, *faults]) from None
+    if faults:
+        raise WorkerConfigurationError(faults)
+    return settings
 
 
 def refuse_start(error: ConfigurationError) -> NoReturn:

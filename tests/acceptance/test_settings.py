@@ -26,15 +26,23 @@ def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: Ne
             "sqs_heartbeat_visibility_timeout": -1,
             "sqs_heartbeat_threshold": "x",
             "sqs_heartbeat_treshold": 5,
+            "broker_transport_options": {
+                "is_secure": False,
+                "wait_time_seconds": "1",
+                "client-config": {"read_timeout": 0, "connect_timout": 5},
+            },
         },
         wait=False,
     )
     assert worker.wait_for_exit() == 1
     log = worker.logs()
-    assert "Error: sqs-heartbeat: 3 settings are wrong:" in log
+    assert "Error: sqs-heartbeat: 6 settings are wrong:" in log
     assert "sqs_heartbeat_visibility_timeout=-1: must be 1 to 43200 seconds" in log
     assert "sqs_heartbeat_threshold='x': must be a number of seconds, not str" in log
     assert "sqs_heartbeat_treshold: there is no such setting; did you mean" in log
+    assert "broker_transport_options['wait_time_seconds']='1': must be a whole number" in log
+    assert "['client-config']['read_timeout']=0: must be a number of seconds above 0" in log
+    assert "botocore does not accept it (Got unexpected keyword argument 'connect_timout')" in log
     assert "Traceback" not in log
     assert scene.proxy.calls("ReceiveMessage") == []
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from kombu import Connection
 
-from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool, new_client, short_config
 from tests.support.insides import credentials_of
 
@@ -99,16 +98,6 @@ def test_the_keeper_repeats_its_calls_itself_whatever_the_environment_says(
     channel = channel_of("sqs://k:s@", **options)
     client = new_client(BrokerConfig.of_channel(channel), URL, threshold=10)
     assert client.meta.config.retries == {"total_max_attempts": 1, "mode": "standard"}
-
-
-@pytest.mark.parametrize("name", ["connect_timeout", "read_timeout"])
-@pytest.mark.parametrize("value", [0, -1, "5", True, [5]])
-def test_a_timeout_that_no_call_can_be_made_with_is_told(name: str, value: object) -> None:
-    options: Any = {"predefined_queues": PREDEFINED, "client-config": {name: value}}
-    with pytest.raises(ConfigurationError) as caught:
-        BrokerConfig.of_channel(channel_of("sqs://k:s@", **options))
-    (fault,) = caught.value.faults
-    assert f"['client-config'][{name!r}]={value!r}: must be a number of seconds above 0" in fault
 
 
 def test_a_client_is_reused_until_the_configuration_changes() -> None:

@@ -18,7 +18,7 @@ from celery import Celery
 
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.cli.asking import Asker
-from celery_sqs_heartbeat.cli.checks.finding import Finding
+from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
 from celery_sqs_heartbeat.cli.checks.machine import check_clock
 from celery_sqs_heartbeat.cli.examining import examine
 from celery_sqs_heartbeat.cli.policy import SEND
@@ -377,10 +377,22 @@ def test_a_queue_goes_by_its_prefix(proxy: FaultProxy, simulated: SimulatedServe
     assert [f.queue for f in findings if f.id == "SQSHB-W204"] == ["work"]
 
 
-def test_predefined_queues_that_kombu_refuses_are_a_finding(proxy: FaultProxy) -> None:
-    options = {**OPTIONS, "predefined_queues": {"work": {"url": "https://sqs/1/work.fifo"}}}
-    findings = examine(app_at(proxy.broker_url, broker_transport_options=options))
-    assert "must have a name ending with .fifo" in (found(findings)["SQSHB-E005"] or "")
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ({"predefined_queues": {"work": {"url": "https://sqs/1/work.fifo"}}}, "['work']: its name"),
+        ({"client-config": {"read_timeout": 0}}, "['read_timeout']=0: must be"),
+        ({"client-config": {"nope": 1}}, "unexpected keyword argument 'nope'"),
+        ({"wait_time_seconds": 50}, "['wait_time_seconds']=50: must be"),
+    ],
+)
+def test_a_transport_option_that_a_worker_refuses_is_the_only_error(
+    proxy: FaultProxy, option: dict[str, Any], value: str
+) -> None:
+    findings = examine(app_at(proxy.broker_url, broker_transport_options={**OPTIONS, **option}))
+    (error,) = [finding for finding in findings if finding.severity is Severity.ERROR]
+    assert error.id == "SQSHB-E401"
+    assert value in str(error.value)
 
 
 def test_a_queue_that_the_app_has_not_is_a_finding(proxy: FaultProxy) -> None:

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TypeGuard
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
 from celery_sqs_heartbeat.cli.facts import AppFacts, QueueFacts
 from celery_sqs_heartbeat.core.policy import longest_wait
 from celery_sqs_heartbeat.sqs.adapter import read_attributes
 
-#: The longest long poll, in seconds (SQS API reference, ReceiveMessage).
-MAX_WAIT = 20
 #: kombu's own pause after an empty poll, in seconds.
 USUAL_INTERVAL = 1
 
-NO_NUMBER = Kind(
+WRONG_OPTION = Kind(
     "SQSHB-E401",
-    "a transport option has no value that SQS takes",
-    "wait_time_seconds must be a whole number of seconds from 0 to 20, and polling_interval a "
-    "number of seconds: receives fail otherwise",
-    "correct it in broker_transport_options",
+    "a transport option is wrong",
+    "a worker with --heartbeat-sqs lists all such faults and exits; the queues were not checked",
+    "correct it in broker_transport_options, and run the doctor again",
 )
 SHORT_POLLS = Kind(
     "SQSHB-W402",
@@ -55,29 +51,30 @@ BLOCKING = Kind(
     "update kombu, or set wait_time_seconds to 1 in broker_transport_options",
 )
 
-KINDS = (NO_NUMBER, SHORT_POLLS, CUT, PAUSES, ONLY_CREATED, BLOCKING)
+KINDS = (WRONG_OPTION, SHORT_POLLS, CUT, PAUSES, ONLY_CREATED, BLOCKING)
+
+
+def check_options(app: AppFacts) -> Iterator[Finding]:
+    """Check the transport options by the rules of a worker's start."""
+    for fault in app.option_faults:
+        yield WRONG_OPTION.found(value=fault)
 
 
 def check_polling(app: AppFacts) -> Iterator[Finding]:
-    """Check the transport options that decide over receives."""
-    wait, interval = app.wait_time, app.polling_interval
-    if not _is_number(wait) or not isinstance(wait, int) or not 0 <= wait <= MAX_WAIT:
-        yield NO_NUMBER.found(setting="wait_time_seconds", value=repr(wait))
-    elif wait == 0:
-        yield SHORT_POLLS.found(setting="wait_time_seconds", value=wait)
-    elif app.versions.get("kombu", "").startswith("5.5.") and wait > 1:
-        yield BLOCKING.found(setting="wait_time_seconds", value=wait)
-    if not _is_number(interval):
-        yield NO_NUMBER.found(setting="polling_interval", value=repr(interval))
-    elif interval > USUAL_INTERVAL:
-        yield PAUSES.found(setting="polling_interval", value=interval)
+    """Check the transport options that decide over receives. None of them is wrong."""
+    if app.wait_time == 0:
+        yield SHORT_POLLS.found(setting="wait_time_seconds", value=app.wait_time)
+    elif app.versions.get("kombu", "").startswith("5.5.") and app.wait_time > 1:
+        yield BLOCKING.found(setting="wait_time_seconds", value=app.wait_time)
+    if app.polling_interval > USUAL_INTERVAL:
+        yield PAUSES.found(setting="polling_interval", value=app.polling_interval)
     if app.created_timeout is not None:
         yield ONLY_CREATED.found(setting="visibility_timeout", value=app.created_timeout)
 
 
 def check_waits(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     """Check whether a queue's visibility timeout has room for its long polls."""
-    if not queue.attributes or not isinstance(app.wait_time, int):
+    if not queue.attributes:
         return
     own_timeout = read_attributes(queue.attributes).visibility_timeout
     terms = app.settings.for_queue(queue.name).terms(own_timeout)
@@ -90,7 +87,3 @@ def check_waits(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
         yield CUT.found(
             queue=queue.name, setting="wait_time_seconds", value=f"{app.wait_time}, cut to {wait}"
         )
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

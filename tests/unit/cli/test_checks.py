@@ -171,14 +171,9 @@ def test_what_is_not_tried_is_told_once_and_only_where_anything_was() -> None:
     [
         ({}, []),
         ({"wait_time": 20}, []),
-        ({"wait_time": 21}, ["E401"]),
-        ({"wait_time": "10"}, ["E401"]),
-        ({"wait_time": 1.5}, ["E401"]),
-        ({"wait_time": None}, ["E401"]),
         ({"wait_time": 0}, ["W402"]),
         ({"polling_interval": 0}, []),
         ({"polling_interval": 1.5}, ["I404"]),
-        ({"polling_interval": "1"}, ["E401"]),
         ({"created_timeout": 60}, ["I405"]),
         ({"versions": {"kombu": "5.5.4"}}, ["W406"]),
         ({"versions": {"kombu": "5.5.4"}, "wait_time": 1}, []),
@@ -195,10 +190,9 @@ def test_polling(facts: dict[str, Any], found: list[str]) -> None:
         (30, 10, None),
         (29, 20, "20, cut to 19"),
         (9, 10, "10, cut to 6"),
-        (30, "10", None),
     ],
 )
-def test_long_polls_that_are_cut(timeout: int, wait: object, value: str | None) -> None:
+def test_long_polls_that_are_cut(timeout: int, wait: int, value: str | None) -> None:
     queue = a_queue(VisibilityTimeout=timeout)
     found = [finding.value for finding in check_waits(AppFacts(wait_time=wait), queue)]
     assert found == ([] if value is None else [value])

@@ -106,7 +106,13 @@ def test_tasks_are_read_but_not_celerys_own() -> None:
         (
             "sqs://k:s@127.0.0.1:1",
             {"broker_transport_options": {"predefined_queues": {"q": {}}}},
-            "SQSHB-E005",
+            "SQSHB-E401",
+        ),
+        ("sqs://k:s@127.0.0.1:1", {"broker_transport_options": 5}, "SQSHB-E005"),
+        (
+            "sqs://k:s@127.0.0.1:1",
+            {"broker_transport_options": {"client-config": {"read_timeout": 0}}},
+            "SQSHB-E401",
         ),
         ("sqs://k:s@127.0.0.1:1", {"broker_transport": f"{__name__}:OwnTransport"}, "SQSHB-E004"),
     ],

@@ -1,0 +1,116 @@
+"""Checks `broker_transport_options` before kombu, boto3 or SQS stumble over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from botocore.config import Config
+
+from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
+
+#: The longest long poll, in seconds (SQS API reference, ReceiveMessage).
+MAX_WAIT = 20
+#: The entries of kombu's `client-config` that bound a call, in seconds.
+TIMEOUTS = ("connect_timeout", "read_timeout")
+
+_NAME = "broker_transport_options"
+_CLIENT = "client-config"
+#: How the names of FIFO queues end (SQS API reference, CreateQueue).
+_FIFO = ".fifo"
+
+
+def option_faults(options: object) -> Iterator[str]:
+    """Yield a sentence for each transport option that a worker would fail with.
+
+    Options that are missing, and those that no rule here knows, are left to kombu.
+
+    Args:
+        options: The value of `broker_transport_options`.
+    """
+    if not isinstance(options, Mapping):
+        yield f"{_NAME}={options!r}: must be a dict of options"
+        return
+    for name, (is_right, rule) in _RULES.items():
+        if name in options and not is_right(value := options[name]):
+            yield f"{_NAME}[{name!r}]={value!r}: must be {rule}"
+    yield from _client_faults(options.get(_CLIENT) or {})
+    yield from _predefined_faults(options.get("predefined_queues") or {})
+
+
+def _client_faults(given: object) -> Iterator[str]:
+    where = f"{_NAME}[{_CLIENT!r}]"
+    if not isinstance(given, Mapping):
+        yield f"{where}={given!r}: must be a dict of arguments for botocore.config.Config"
+        return
+    wrong = [name for name in TIMEOUTS if not _is_timeout(given.get(name))]
+    for name in wrong:
+        yield (
+            f"{where}[{name!r}]={given[name]!r}: must be a number of seconds above 0, or None "
+            "for none"
+        )
+    try:
+        Config(**{name: value for name, value in given.items() if name not in wrong})
+    except Exception as error:
+        # Not the value: it may have a proxy's password in it.
+        yield f"{where}: botocore does not accept it ({error}): correct or remove that argument"
+
+
+def _predefined_faults(given: object) -> Iterator[str]:
+    where = f"{_NAME}['predefined_queues']"
+    if not isinstance(given, Mapping):
+        yield f"{where}: must be a dict of dicts by queue name, each with a 'url'"
+        return
+    for queue, values in given.items():
+        url = values.get("url") if isinstance(values, Mapping) else None
+        # Not the value: it may have keys in it.
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            yield f"{where}[{queue!r}]: must be a dict with the queue's 'url', as https://..."
+        elif url.endswith(_FIFO) is not str(queue).endswith(_FIFO):
+            yield (
+                f"{where}[{queue!r}]: its name and its url must both end in {_FIFO}, or neither: "
+                "kombu tells FIFO queues by it"
+            )
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def _is_wait(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_WAIT
+
+
+def _is_timeout(value: Any) -> bool:
+    return value is None or (_is_number(value) and value > 0)
+
+
+def _is_pause(value: Any) -> bool:
+    return value is None or (_is_number(value) and value >= 0)
+
+
+def _is_created_timeout(value: Any) -> bool:
+    """Tell whether kombu can make whole seconds of it: it takes texts, and none as its default."""
+    if value is None or value == "":
+        return True
+    try:
+        return 0 <= int(float(value)) <= MAX_VISIBILITY_SECONDS
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _is_text(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+#: What is right for an option, and that rule in words.
+_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "wait_time_seconds": (_is_wait, f"a whole number of seconds from 0 to {MAX_WAIT}"),
+    "polling_interval": (_is_pause, "a number of seconds, 0 or more"),
+    "visibility_timeout": (
+        _is_created_timeout,
+        f"a whole number of seconds from 0 to {MAX_VISIBILITY_SECONDS}",
+    ),
+    "queue_name_prefix": (lambda value: isinstance(value, str), "a text"),
+    "region": (_is_text, "the name of a region, as 'eu-west-1'"),
+}

@@ -1,0 +1,93 @@
+"""Transport options that kombu, boto3 or SQS would fail with are listed before they do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.sqs.options import option_faults
+
+SECRET = "s3cr3t"
+URL = "https://sqs.eu-west-1.amazonaws.com/1/q"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"an_option_of_another_version": object()},
+        *({"wait_time_seconds": value} for value in (0, 1, 20)),
+        *({"polling_interval": value} for value in (None, 0, 0.2, 100)),
+        *({"visibility_timeout": value} for value in (None, "", "30", 0, 43200, 60.0)),
+        {"queue_name_prefix": ""},
+        *({"region": value} for value in (None, "eu-west-1")),
+        *({"client-config": value} for value in (None, {}, {"read_timeout": None})),
+        {"client-config": {"connect_timeout": 0.1, "proxies": {"https": "http://x"}}},
+        {"client-config": {"retries": {"mode": "adaptive", "max_attempts": 4}}},
+        *({"predefined_queues": value} for value in (None, {}, {"q": {"url": URL}})),
+        {"predefined_queues": {"q.fifo": {"url": f"{URL}.fifo"}}},
+    ],
+)
+def test_options_that_a_worker_can_start_with_have_no_faults(options: dict[str, Any]) -> None:
+    assert [*option_faults(options)] == []
+
+
+@pytest.mark.parametrize(
+    ("options", "where", "rule"),
+    [
+        (5, "broker_transport_options=5", "must be a dict"),
+        *(
+            ({"wait_time_seconds": value}, f"['wait_time_seconds']={value!r}", "from 0 to 20")
+            for value in (-1, 21, "10", 1.5, None, True)
+        ),
+        *(
+            ({"polling_interval": value}, f"['polling_interval']={value!r}", "0 or more")
+            for value in (-1, "1", True)
+        ),
+        *(
+            ({"visibility_timeout": value}, f"['visibility_timeout']={value!r}", "0 to 43200")
+            for value in (-1, 43201, "x", float("inf"), [30])
+        ),
+        ({"queue_name_prefix": 5}, "['queue_name_prefix']=5", "a text"),
+        ({"region": 5}, "['region']=5", "eu-west-1"),
+        ({"client-config": 5}, "['client-config']=5", "botocore.config.Config"),
+        *(
+            ({"client-config": {name: value}}, f"[{name!r}]={value!r}", "above 0, or None")
+            for name in ("connect_timeout", "read_timeout")
+            for value in (0, -1, "5", True, [5])
+        ),
+        ({"client-config": {"read_timout": 5}}, "['client-config']", "'read_timout'"),
+        ({"client-config": {"retries": {"mode": "nope"}}}, "['client-config']", '"nope"'),
+        ({"predefined_queues": [URL]}, "['predefined_queues']", "by queue name"),
+        ({"predefined_queues": {"q": {}}}, "['predefined_queues']['q']", "'url'"),
+        ({"predefined_queues": {"q": {"url": None}}}, "['predefined_queues']['q']", "'url'"),
+        ({"predefined_queues": {"q": {"url": "q"}}}, "['predefined_queues']['q']", "'url'"),
+        ({"predefined_queues": {"q": URL}}, "['predefined_queues']['q']", "'url'"),
+        ({"predefined_queues": {"q.fifo": {"url": URL}}}, "['q.fifo']", "both end in .fifo"),
+        ({"predefined_queues": {"q": {"url": f"{URL}.fifo"}}}, "['q']", "both end in .fifo"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_value_and_its_rule(
+    options: Any, where: str, rule: str
+) -> None:
+    (fault,) = option_faults(options)
+    assert fault.startswith("broker_transport_options")
+    assert where in fault
+    assert rule in fault
+
+
+def test_all_wrong_options_are_listed_at_once() -> None:
+    wrong = {"read_timeout": 0, "connect_timeout": "x", "read_timout": 5}
+    options = {"wait_time_seconds": 50, "client-config": wrong}
+    assert len([*option_faults(options)]) == 4
+
+
+def test_what_may_hold_a_key_is_not_quoted() -> None:
+    options = {
+        "predefined_queues": {"q": {"secret_access_key": SECRET}, "r": SECRET},
+        "client-config": {"proxies": {"https": f"http://user:{SECRET}@proxy"}, "nope": SECRET},
+    }
+    faults = [*option_faults(options)]
+    assert len(faults) == 3
+    assert SECRET not in str(faults)
