@@ -1,4 +1,4 @@
-"""Puts findings of one kind on many queues together, for people to read."""
+"""Puts findings of one kind together, on many queues or of many values, for people to read."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding
+
+#: How the line of each of many values begins.
+ITEM = "- "
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +26,18 @@ class Group:
 def grouped(findings: Iterable[Finding]) -> list[Group]:
     """Return the findings, those that differ in their queue and value only as one group."""
     groups: dict[object, list[Finding]] = {}
-    for number, finding in enumerate(findings):
-        alone = finding.queue is None
-        key = number if alone else (finding.id, finding.setting)
+    for finding in findings:
+        key = (finding.id, finding.setting, finding.queue is None)
         groups.setdefault(key, []).append(finding)
     return [Group(found) for found in groups.values()]
 
 
 def headline(group: Group) -> str:
-    """Return what was found, and where, in one line."""
+    """Return what was found, and where: in one line, or with a line for each of many values."""
     first = group.first
     values = {finding.value for finding in group.findings}
+    if len(values) > 1 and first.queue is None:
+        return "\n".join([f"{first.title}:", *(f"{ITEM}{each.value}" for each in group.findings)])
     value = first.value if len(values) == 1 else None
     where = [_queues(group, with_values=len(values) > 1)] if first.queue is not None else []
     if first.setting is not None:

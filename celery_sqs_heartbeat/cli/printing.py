@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
-from celery_sqs_heartbeat.cli.grouping import Group, grouped, headline
+from celery_sqs_heartbeat.cli.grouping import ITEM, Group, grouped, headline
 
 COLORS = {
     Severity.ERROR: "red",
@@ -84,17 +84,22 @@ def summary(findings: Sequence[Finding]) -> str:
 def _block(group: Group, width: int) -> str:
     finding = group.first
     label = click.style(f"{LABELS[finding.severity]:<8}", fg=COLORS[finding.severity], bold=True)
-    head = textwrap.wrap(headline(group), width - len(_INDENT))
-    lines = [f"{label} {head[0]}", *(_INDENT + line for line in head[1:])]
+    head, *rest = [
+        line
+        for told in headline(group).splitlines()
+        for line in _wrap(told.removeprefix(ITEM), width, ITEM if told.startswith(ITEM) else "")
+    ]
+    lines = [f"{label} {head.lstrip()}", *rest]
     if finding.severity is Severity.OK:
         return "\n".join(lines)
-    lines += _paragraph("Why: ", finding.why, width)
-    lines += _paragraph("Fix: ", finding.fix, width)
+    lines += _wrap(finding.why, width, "Why: ")
+    lines += _wrap(finding.fix, width, "Fix: ")
     lines += [_INDENT + click.style(finding.id, dim=True), ""]
     return "\n".join(lines)
 
 
-def _paragraph(label: str, text: str, width: int) -> list[str]:
+def _wrap(text: str, width: int, label: str = "") -> list[str]:
+    """Return the lines of a text behind a label. Names of settings stay whole."""
     if not text:
         return []
     return textwrap.wrap(

@@ -24,12 +24,13 @@ from celery_sqs_heartbeat.cli.examining import examine
 from celery_sqs_heartbeat.cli.policy import SEND
 from celery_sqs_heartbeat.cli.reading import Broker
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
+from tests.support import s3
 from tests.support.answers import Answer, Body
 from tests.support.faults import Forward, deny, fail, reset, throttle
 from tests.support.insides import hide_shared_tasks
 from tests.support.observed import observed
 from tests.support.proxy import FaultProxy
-from tests.support.servers import SqsServer
+from tests.support.servers import SqsServer, free_port
 from tests.support.warm.client import run_forked
 from tests.support.workers import ROOT, SAFE_ENV
 
@@ -254,6 +255,12 @@ def test_where_all_is_denied_every_action_is_named(run: Run, proxy: FaultProxy) 
         assert f"sqs:{action}" in ended.stdout, action
 
 
+def test_without_the_list_of_queues_the_queue_is_checked_all_the_same(proxy: FaultProxy) -> None:
+    proxy.rule("ListQueues", deny())
+    seen = found(examine(app_at(proxy.broker_url)), "SQSHB-P201")
+    assert seen == {"SQSHB-E301": "sqs:ListQueues", "SQSHB-P201": "visibility timeout 30 s"}
+
+
 def test_what_ten_queues_have_in_common_is_said_once(run: Run, simulated: SimulatedServer) -> None:
     names = [f"q{number}" for number in range(10)]
     for name in names:
@@ -321,6 +328,33 @@ def test_a_journal_is_tried_and_nothing_is_left_behind(
     assert all(str(tmp_path / path) in str(value) for value in seen.values())
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "file").read_text() == "precious"
+
+
+@pytest.mark.parametrize(
+    ("target", "id_", "value"),
+    [
+        (f"s3://{s3.BUCKET}/prod", "SQSHB-I509", ""),
+        ("s3://nobody/prod", "SQSHB-E508", "there is no such bucket"),
+    ],
+)
+def test_the_bucket_of_a_journal_is_asked_for_and_not_written_to(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, target: str, id_: str, value: str
+) -> None:
+    with s3.serving(monkeypatch) as client:
+        seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_journal=target)))
+        assert "Contents" not in client.list_objects_v2(Bucket=s3.BUCKET)
+    assert list(seen) == [id_]
+    assert target in str(seen[id_])
+    assert value in str(seen[id_])
+
+
+def test_a_bucket_that_can_not_be_reached_is_found(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3.environment(free_port()).items():
+        monkeypatch.setenv(name, value)
+    seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_journal="s3://journals/prod")))
+    assert seen == {"SQSHB-E508": "s3://journals/prod (EndpointConnectionError)"}
 
 
 def test_a_port_of_the_status_page_that_is_taken_is_found(proxy: FaultProxy) -> None:

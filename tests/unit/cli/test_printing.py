@@ -10,6 +10,7 @@ import sys
 import click
 import pytest
 
+from celery_sqs_heartbeat.cli.checks.broker import SETTING_FAULT
 from celery_sqs_heartbeat.cli.checks.delivery import EARLY
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
 from celery_sqs_heartbeat.cli.checks.permissions import DENIED, PERMITTED
@@ -49,6 +50,18 @@ class Terminal(io.StringIO):
 def test_text_is_wrapped_and_ends_with_a_count() -> None:
     assert click.unstyle(as_text(FINDINGS, width=80)) == TEXT
     assert all(len(line) <= 60 for line in click.unstyle(as_text(FINDINGS, width=60)).split("\n"))
+
+
+def test_faults_of_one_kind_are_listed_under_one_reason() -> None:
+    findings = [SETTING_FAULT.found(value=fault) for fault in ("a=1: must be 2", "b: no such")]
+    text = click.unstyle(as_text(findings, width=40))
+    lines = [line.removeprefix(" " * 9) for line in text.splitlines()]
+    assert lines[:3] == [
+        "ERROR    a setting is wrong:",
+        "- a=1: must be 2",
+        "- b: no such",
+    ]
+    assert text.count("Fix:") == 1
 
 
 def test_no_colours_get_into_a_file() -> None:
