@@ -26,6 +26,7 @@ from celery_sqs_heartbeat.cli.reading import (
     queue_names,
     read_app,
 )
+from celery_sqs_heartbeat.worker.namespace import naming
 from celery_sqs_heartbeat.worker.settings import unknown_queues
 
 
@@ -47,16 +48,28 @@ def examine(
     """
     broken = import_tasks(app)
     facts = read_app(app, pool=pool, concurrency=concurrency, broken_tasks=broken)
-    findings = [*examine_offline(facts), *machine.check_versions(facts)]
+    findings = [*check_offline(facts), *machine.check_versions(facts)]
     if facts.is_sqs and facts.broken_broker is None and not facts.option_faults:
         findings += polling.check_polling(facts)
         findings += places.check_places(facts.settings, probe_places(facts.settings))
         findings += _examine_queues(app, facts, queues)
-    return worst_first(findings)
+    rename = naming(app)
+    return worst_first(finding.naming(rename) for finding in findings)
 
 
-def examine_offline(facts: AppFacts) -> list[Finding]:
-    """Return what can be found without SQS."""
+def examine_offline(app: Any, *, broken_tasks: str | None = None) -> list[Finding]:
+    """Return what can be found about an app without SQS.
+
+    Args:
+        broken_tasks: What `import_tasks` returned.
+    """
+    rename = naming(app)
+    findings = check_offline(read_app(app, broken_tasks=broken_tasks))
+    return [finding.naming(rename) for finding in findings]
+
+
+def check_offline(facts: AppFacts) -> list[Finding]:
+    """Return what can be found in the facts without SQS."""
     findings = [*broker.check_broker(facts), *setup.check_setup(facts)]
     if facts.is_sqs:
         findings += [

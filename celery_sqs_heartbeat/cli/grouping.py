@@ -27,7 +27,8 @@ def grouped(findings: Iterable[Finding]) -> list[Group]:
     """Return the findings, those that differ in their queue and value only as one group."""
     groups: dict[object, list[Finding]] = {}
     for finding in findings:
-        key = (finding.id, finding.setting, finding.queue is None)
+        setting = None if _says_all(finding) else finding.setting
+        key = (finding.id, setting, finding.queue is None)
         groups.setdefault(key, []).append(finding)
     return [Group(found) for found in groups.values()]
 
@@ -40,11 +41,16 @@ def headline(group: Group) -> str:
         return "\n".join([f"{first.title}:", *(f"{ITEM}{each.value}" for each in group.findings)])
     value = first.value if len(values) == 1 else None
     where = [_queues(group, with_values=len(values) > 1)] if first.queue is not None else []
-    if first.setting is not None:
+    if first.setting is not None and not _says_all(first):
         where.append(first.setting if value is None else f"{first.setting}={value}")
         value = None
     subject = f"{', '.join(where)}: " if where else ""
     return f"{subject}{first.title}" + ("" if value is None else f": {value}")
+
+
+def _says_all(finding: Finding) -> bool:
+    """Return whether the value is a sentence that begins with the setting."""
+    return bool(finding.setting and finding.value and finding.value.startswith(finding.setting))
 
 
 def _queues(group: Group, *, with_values: bool) -> str:

@@ -6,6 +6,8 @@ import ipaddress
 
 _WAY_OUT = "must be 'HOST:PORT', as '127.0.0.1:9808' or '[::1]:9808'"
 
+_MAX_PORT = 65_535
+
 
 def parse_address(text: str) -> tuple[str, int]:
     """Return the host and the port of "HOST:PORT"; an IPv6 address is in brackets.
@@ -18,8 +20,10 @@ def parse_address(text: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError(_WAY_OUT)
-    if not host or not colon or not (port.isascii() and port.isdigit()) or int(port) > 65_535:
+    if not host or not colon or not (port.isascii() and port.isdigit()):
         raise ValueError(_WAY_OUT)
+    if int(port) > _MAX_PORT:
+        raise ValueError(f"has a port above {_MAX_PORT}, the last there is")
     return host, int(port)
 
 

@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.settings.checks import (
     order_faults,
 )
 from celery_sqs_heartbeat.settings.rules import PREFIX, Rules, Settings
-from celery_sqs_heartbeat.settings.suggesting import closest
+from celery_sqs_heartbeat.settings.suggesting import closest, resembles
 
 Checks = Mapping[str, Callable[[Any], "str | None"]]
 
@@ -65,11 +65,22 @@ def read_settings(
 def _unknown(names: Iterable[str]) -> Iterator[str]:
     known = (*GLOBAL_CHECKS, "queues")
     for name in sorted(set(names)):
-        if name.lower().startswith(PREFIX) and name.removeprefix(PREFIX) not in known:
-            close = closest(name[len(PREFIX) :], known)
+        if name.lower().startswith(PREFIX):
+            rest = name[len(PREFIX) :]
+        elif not (rest := _behind_misspelt_prefix(name)):
+            continue
+        if name.removeprefix(PREFIX) not in known:
+            close = closest(rest, known)
             listed = ", ".join(PREFIX + each for each in known)
             hint = f"known are {listed}" if close is None else f"did you mean {PREFIX}{close}?"
             yield f"{name}: there is no such setting; {hint}"
+
+
+def _behind_misspelt_prefix(name: str) -> str:
+    """Return what follows on something like the common prefix, or nothing."""
+    first, _, rest = name.partition("_")
+    second, _, rest = rest.partition("_")
+    return rest if resembles(f"{first}_{second}", PREFIX.rstrip("_")) else ""
 
 
 def _checked(
@@ -113,7 +124,7 @@ def _read_queues(given: Any, faults: list[str]) -> dict[str, Rules]:
 def _read_tasks(given: Mapping[str, Any], faults: list[str]) -> dict[str, Rules]:
     rules = {}
     for task, values in given.items():
-        where = f"sqs_heartbeat of task {task!r}"
+        where = f"task {task!r}: sqs_heartbeat"
         if values is False:
             rules[task] = Rules(extend=False)
         elif isinstance(values, Mapping):
@@ -144,7 +155,7 @@ def _order_faults(settings: Settings, leases: int) -> Iterator[str]:
     scopes = {"sqs_heartbeat": settings.rules}
     scopes |= {f"{PREFIX}queues[{queue!r}]": settings.for_queue(queue) for queue in settings.queues}
     scopes |= {
-        f"sqs_heartbeat of task {task!r}": settings.rules.under(rules)
+        f"task {task!r}: sqs_heartbeat": settings.rules.under(rules)
         for task, rules in settings.tasks.items()
     }
     seen = set()

@@ -21,6 +21,13 @@ def closest(name: str, known: Iterable[str]) -> str | None:
     return next((each for _, each in ranked if words < set(each.lower().split("_"))), None)
 
 
+def resembles(name: str, known: str) -> bool:
+    """Return whether a name is a known one with one typo, or with its words in another order."""
+    return name != known and (
+        distance(name, known) == 1 or sorted(name.split("_")) == sorted(known.split("_"))
+    )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return the end of a line that names the closest known name; empty if none is close."""
     close = closest(name, known)

@@ -91,7 +91,7 @@ class WorkerHeartbeat:
         self._heartbeat.check_names = partial(
             warn_of_unknown_queues, parent.app, self._heartbeat.settings.queues
         )
-        self._heartbeat.refuse = refuse_start
+        self._heartbeat.refuse = partial(refuse_start, parent.app)
         self._heartbeat.breakage.end = partial(self._end_broken, parent)
         self._operating.start(self._heartbeat, parent)
         self._heartbeat.keeper.start()

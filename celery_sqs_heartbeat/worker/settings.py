@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NoReturn
 
 import click
@@ -11,11 +11,15 @@ from celery.platforms import EX_FAILURE
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.escaping import get_logger
-from celery_sqs_heartbeat.settings import Settings, read_settings
-from celery_sqs_heartbeat.settings.suggesting import did_you_mean
+from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
+from celery_sqs_heartbeat.settings.suggesting import did_you_mean, resembles
 from celery_sqs_heartbeat.sqs.options import option_faults
+from celery_sqs_heartbeat.worker.namespace import naming
 
 logger = get_logger(__name__)
+
+#: What a task has its own settings in.
+_TASK_OPTION = "sqs_heartbeat"
 
 
 class WorkerConfigurationError(ConfigurationError, ImproperlyConfigured, click.ClickException):
@@ -37,13 +41,25 @@ def read_app_settings(app: Any, leases: int) -> Settings:
     ]
     tasks = {
         name: task.sqs_heartbeat
-        for name, task in app.tasks.items()
+        for name, task in sorted(app.tasks.items())
         if hasattr(task, "sqs_heartbeat")
     }
+    faults = [*_misspelt(app)]
     try:
-        return read_settings(app.conf.get, names=names, tasks=tasks, leases=leases)
+        settings = read_settings(app.conf.get, names=names, tasks=tasks, leases=leases)
     except ConfigurationError as error:
-        raise WorkerConfigurationError(error.faults) from None
+        faults = [*error.faults, *faults]
+    if faults:
+        raise WorkerConfigurationError([*map(naming(app), faults)])
+    return settings
+
+
+def _misspelt(app: Any) -> Iterator[str]:
+    """Yield a fault for each option of a task that is meant to be `sqs_heartbeat`."""
+    for name, task in sorted(app.tasks.items()):
+        for option in vars(type(task)):
+            if resembles(option, _TASK_OPTION):
+                yield f"task {name!r}: {option}: has no effect; did you mean {_TASK_OPTION}?"
 
 
 def read_worker_settings(app: Any, leases: int) -> Settings:
@@ -54,7 +70,7 @@ def read_worker_settings(app: Any, leases: int) -> Settings:
     Raises:
         WorkerConfigurationError: Some are wrong; it lists them all.
     """
-    faults = [*option_faults(app.conf.broker_transport_options)]
+    faults = [*map(naming(app), option_faults(app.conf.broker_transport_options))]
     try:
         settings = read_app_settings(app, leases)
     except ConfigurationError as error:
@@ -64,7 +80,7 @@ def read_worker_settings(app: Any, leases: int) -> Settings:
     return settings
 
 
-def refuse_start(error: ConfigurationError) -> NoReturn:
+def refuse_start(app: Any, error: ConfigurationError) -> NoReturn:
     """End a worker whose settings turn out to be wrong once its queues are known.
 
     As a shutdown: any other exception ends the worker with a traceback.
@@ -72,7 +88,8 @@ def refuse_start(error: ConfigurationError) -> NoReturn:
     Raises:
         WorkerShutdown: With the exit status of a `WorkerConfigurationError`.
     """
-    logger.critical("%s", error)
+    for line in naming(app)(str(error)).splitlines():
+        logger.critical("%s", line)
     raise WorkerShutdown(EX_FAILURE)
 
 
@@ -83,9 +100,11 @@ def warn_of_unknown_queues(
     for name in unknown_queues(app, configured):
         if not is_listed(name):
             logger.warning(
-                "sqs-heartbeat: sqs_heartbeat_queues has settings for %r, but neither "
-                "task_queues, -Q nor SQS has such a queue%s",
+                "sqs-heartbeat: %s has settings for %r, but neither %s, -Q nor SQS has such a "
+                "queue%s",
+                naming(app)(PREFIX + "queues"),
                 name,
+                naming(app)("task_queues"),
                 did_you_mean(name, app.amqp.queues),
             )
 

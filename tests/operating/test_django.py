@@ -108,8 +108,23 @@ def test_every_fault_of_the_settings_is_an_error(manage: Manage) -> None:
     )
     assert ended.returncode == 1
     assert ended.stderr.count("(celery_sqs_heartbeat.E001)") == 2
-    assert "sqs_heartbeat_visibility_timeout=-1: must be 1 to 43200 seconds" in ended.stderr
-    assert "did you mean sqs_heartbeat_threshold?" in ended.stderr
+    assert "CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT=-1: must be 1 to 43200" in ended.stderr
+    assert "CELERY_SQS_HEARTBEAT_TRESHOLD: there is no such setting" in ended.stderr
+    assert "did you mean CELERY_SQS_HEARTBEAT_THRESHOLD?" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("SQS_HEARTBEAT_ENABLED", "CELERY_SQS_HEARTBEAT_ENABLED"),
+        ("CELERY_SQS_HEARTBEET_THRESHOLD", "CELERY_SQS_HEARTBEAT_THRESHOLD"),
+        ("CELERY_HEARTBEAT_SQS_ENABLED", "CELERY_SQS_HEARTBEAT_ENABLED"),
+    ],
+)
+def test_a_misspelt_prefix_is_an_error(manage: Manage, name: str, meant: str) -> None:
+    ended = manage("check", **{name: True})
+    assert ended.returncode == 1
+    assert f"{name}: there is no such setting; did you mean {meant}?" in ended.stderr
 
 
 @pytest.mark.parametrize(("command", "status"), [("sqs_heartbeat_doctor", 2), ("check", 1)])
@@ -117,7 +132,15 @@ def test_the_faults_of_tasks_are_found(manage: Manage, command: str, status: int
     ended = manage(command, env={"PROJ_TASK": '{"max_lease": "long"}'})
     assert ended.returncode == status
     told = " ".join((ended.stdout + ended.stderr).split())
-    assert "sqs_heartbeat of task 'shop.tasks.sell'['max_lease']='long'" in told
+    assert "task 'shop.tasks.sell': sqs_heartbeat['max_lease']='long': must be" in told
+
+
+def test_a_misspelt_option_of_a_task_is_an_error(manage: Manage, project: Path) -> None:
+    tasks = project / "shop" / "tasks.py"
+    tasks.write_text(TASKS.replace("sqs_heartbeat=", "sqs_heartbeats="))
+    ended = manage("check")
+    assert ended.returncode == 1
+    assert "sqs_heartbeats: has no effect; did you mean sqs_heartbeat?" in ended.stderr
 
 
 def test_a_project_that_does_not_install_it_is_told(manage: Manage, project: Path) -> None:
@@ -132,10 +155,10 @@ def test_a_project_that_does_not_install_it_is_told(manage: Manage, project: Pat
 @pytest.mark.parametrize(
     ("conf", "warning"),
     [
-        ({"CELERY_TASK_ACKS_LATE": False}, "W101) task_acks_late=False: messages are deleted"),
+        ({"CELERY_TASK_ACKS_LATE": False}, "W101) CELERY_TASK_ACKS_LATE=False: messages are"),
         (
             {"CELERY_TASK_ACKS_ON_FAILURE_OR_TIMEOUT": True},
-            "W103) task_acks_on_failure_or_timeout=True: messages of failed tasks are deleted",
+            "W103) CELERY_TASK_ACKS_ON_FAILURE_OR_TIMEOUT=True: messages of failed tasks",
         ),
         ({"CELERY_BROKER_URL": "memory://"}, "W002) the broker is not SQS: memory"),
     ],
@@ -161,9 +184,25 @@ def test_an_app_that_nobody_imports_is_found_by_the_setting(manage: Manage, proj
     assert "(celery_sqs_heartbeat.W007) no Celery app was found" in unfound.stderr
     found = manage("check", HEARTBEAT_SQS_APP="proj.celery:app")
     assert "System check identified no issues" in found.stdout
-    wrong = manage("check", HEARTBEAT_SQS_APP="proj.celery:nothing")
-    assert wrong.returncode == 1
-    assert "HEARTBEAT_SQS_APP='proj.celery:nothing': there is no Celery app" in wrong.stderr
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("proj.celery:nothing", "the module proj.celery has no 'nothing'"),
+        ("proj.celry:app", "ModuleNotFoundError: No module named 'proj.celry'"),
+        ("proj.celery:os", "it is of type module"),
+        (5, "it is no text"),
+    ],
+)
+def test_a_setting_that_names_no_app_is_an_error(manage: Manage, path: object, reason: str) -> None:
+    checked = manage("check", HEARTBEAT_SQS_APP=path)
+    assert checked.returncode == 1
+    assert "Traceback" not in checked.stderr
+    assert f"HEARTBEAT_SQS_APP={path!r} ({reason}): the setting names no" in checked.stderr
+    examined = manage("sqs_heartbeat_doctor", "--json", HEARTBEAT_SQS_APP=path)
+    assert examined.returncode == 2
+    assert [each["id"] for each in json.loads(examined.stdout)] == ["SQSHB-E014"]
 
 
 def test_the_app_is_found_from_a_thread_that_did_not_make_it(manage: Manage) -> None:
@@ -197,7 +236,7 @@ def test_the_doctor_tells_of_errors_that_keep_other_commands_from_running(
 ) -> None:
     ended = manage("sqs_heartbeat_doctor", CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT=-1)
     assert ended.returncode == 2
-    assert "sqs_heartbeat_visibility_timeout=-1" in ended.stdout
+    assert "CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT=-1" in ended.stdout
     assert "SQS can't be reached" in ended.stdout
     assert "Traceback" not in ended.stderr
 

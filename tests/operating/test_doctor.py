@@ -21,6 +21,7 @@ from celery_sqs_heartbeat.cli.asking import Asker
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
 from celery_sqs_heartbeat.cli.checks.machine import check_clock
 from celery_sqs_heartbeat.cli.examining import examine
+from celery_sqs_heartbeat.cli.grouping import Group, headline
 from celery_sqs_heartbeat.cli.policy import SEND
 from celery_sqs_heartbeat.cli.reading import Broker
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
@@ -281,6 +282,49 @@ def test_a_visibility_timeout_that_is_too_short_is_found(
     url = client.get_queue_url(QueueName="work")["QueueUrl"]
     client.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": str(timeout)})
     assert ("SQSHB-W213" in found(examine(app_at(proxy.broker_url)))) is is_short
+
+
+@pytest.mark.parametrize(
+    ("conf", "id_"),
+    [
+        ({"sqs_heartbeat_interval": 8}, "SQSHB-W214"),
+        ({"sqs_heartbeat_threshold": 2}, "SQSHB-W214"),
+        ({"sqs_heartbeat_interval": 20}, "SQSHB-E203"),
+    ],
+)
+def test_what_leaves_no_time_for_a_second_call_is_blamed_for_it(
+    proxy: FaultProxy, conf: dict[str, Any], id_: str
+) -> None:
+    assert list(found(examine(app_at(proxy.broker_url, **conf)))) == [id_]
+
+
+def test_a_timeout_that_is_too_short_is_blamed_whatever_its_threshold(proxy: FaultProxy) -> None:
+    conf = {"sqs_heartbeat_threshold": 2, "sqs_heartbeat_visibility_timeout": 5}
+    seen = found(examine(app_at(proxy.broker_url, **conf)))
+    assert "SQSHB-W213" in seen
+    assert "SQSHB-W214" not in seen
+
+
+@pytest.mark.parametrize(
+    ("conf", "setting"),
+    [
+        ({"sqs_heartbeat_treshold": 5}, "sqs_heartbeat_treshold"),
+        ({"sqs_heartbeat_on_lost": "kill"}, "sqs_heartbeat_on_lost"),
+        (
+            {"sqs_heartbeat_queues": {"work": {"max_lease": "1"}}},
+            "sqs_heartbeat_queues['work']['max_lease']",
+        ),
+        ({"sqs_heartbeat_threshold": 40}, "threshold"),
+        ({"broker_transport_options": {"region": 5}}, "broker_transport_options['region']"),
+    ],
+)
+def test_a_fault_of_a_setting_names_it_for_scripts(
+    proxy: FaultProxy, conf: dict[str, Any], setting: str
+) -> None:
+    findings = examine(app_at(proxy.broker_url, **conf))
+    (error,) = [finding for finding in findings if finding.severity is Severity.ERROR]
+    assert error.setting == setting
+    assert headline(Group([error])).count(f"{setting}=") <= 1
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
+from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind, of_fault
 from celery_sqs_heartbeat.cli.facts import AppFacts
 from celery_sqs_heartbeat.settings import PREFIX
 
@@ -12,7 +12,7 @@ SETTING_FAULT = Kind(
     "SQSHB-E001",
     "a setting is wrong",
     "a worker with --heartbeat-sqs lists all such faults and exits",
-    "correct it as it says",
+    "change the value as the rule says, or remove the setting",
 )
 NOT_SQS = Kind(
     "SQSHB-E002",
@@ -51,6 +51,13 @@ NO_APP = Kind(
     "import the app in the __init__.py of your Django project, or set "
     'HEARTBEAT_SQS_APP = "proj.celery:app"',
 )
+WRONG_APP = Kind(
+    "SQSHB-E014",
+    "the setting names no Celery app",
+    "there is nothing to check",
+    'set it to the module and the name of yours, as "proj.celery:app", or remove it and import the '
+    "app in the __init__.py of your Django project",
+)
 ENABLED = Kind("SQSHB-P008", "the heartbeat is on", "sqs_heartbeat_enabled is set")
 ONLY_BY_FLAG = Kind(
     "SQSHB-I008",
@@ -67,6 +74,7 @@ KINDS = (
     BROKEN,
     NO_QUEUE,
     NO_APP,
+    WRONG_APP,
     ENABLED,
     ONLY_BY_FLAG,
 )
@@ -75,7 +83,7 @@ KINDS = (
 def check_broker(app: AppFacts) -> Iterator[Finding]:
     """Check what must be so for the heartbeat to do anything."""
     for fault in app.faults:
-        yield SETTING_FAULT.found(value=fault)
+        yield of_fault(SETTING_FAULT, fault)
     if app.broken_broker is not None:
         yield BROKEN.found(value=app.broken_broker)
     elif not app.is_sqs:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass, replace
 
 
 class Severity(enum.Enum):
@@ -16,6 +17,8 @@ class Severity(enum.Enum):
     OK = "ok"
 
 
+#: The name of a setting, and of what in it, before its value or what is wrong with it.
+_SETTING = re.compile(r"(?:task '.*?': )?\w+(?:\[[^\]]*\])*(?=[=:])")
 _LETTERS = {"E": Severity.ERROR, "W": Severity.WARNING, "I": Severity.INFO, "P": Severity.OK}
 
 
@@ -29,7 +32,7 @@ class Finding:
         why: Why it matters.
         fix: What to do; empty where nothing need be done.
         queue: The queue it is about, as Celery names it.
-        setting: The setting it is about.
+        setting: The setting it is about. A value that begins with it says all that was found.
         value: The value that was found, as text.
     """
 
@@ -41,6 +44,17 @@ class Finding:
     queue: str | None = None
     setting: str | None = None
     value: str | None = None
+
+    def naming(self, rename: Callable[[str], str]) -> Finding:
+        """Return it with each of its texts as `rename` has them."""
+        return replace(
+            self,
+            title=rename(self.title),
+            why=rename(self.why),
+            fix=rename(self.fix),
+            setting=self.setting and rename(self.setting),
+            value=self.value and rename(self.value),
+        )
 
     def as_plain(self) -> dict[str, str | None]:
         """Return it as JSON has it."""
@@ -75,6 +89,12 @@ class Kind:
             setting=setting,
             value=None if value is None else str(value),
         )
+
+
+def of_fault(kind: Kind, fault: str, *, queue: str | None = None) -> Finding:
+    """Return a finding of a sentence that begins with the name of a setting."""
+    name = _SETTING.match(fault)
+    return kind.found(queue=queue, setting=name and name[0], value=fault)
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
+from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind, of_fault
 from celery_sqs_heartbeat.cli.facts import AppFacts, QueueFacts
 from celery_sqs_heartbeat.core.policy import longest_wait
 from celery_sqs_heartbeat.sqs.adapter import read_attributes
@@ -57,7 +57,7 @@ KINDS = (WRONG_OPTION, SHORT_POLLS, CUT, PAUSES, ONLY_CREATED, BLOCKING)
 def check_options(app: AppFacts) -> Iterator[Finding]:
     """Check the transport options by the rules of a worker's start."""
     for fault in app.option_faults:
-        yield WRONG_OPTION.found(value=fault)
+        yield of_fault(WRONG_OPTION, fault)
 
 
 def check_polling(app: AppFacts) -> Iterator[Finding]:

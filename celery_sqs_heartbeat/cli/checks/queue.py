@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
+from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind, of_fault
 from celery_sqs_heartbeat.cli.checks.timing import check_own_timeout
 from celery_sqs_heartbeat.cli.facts import AppFacts, QueueFacts, Tried
 from celery_sqs_heartbeat.sqs.adapter import read_attributes
@@ -129,7 +129,7 @@ def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     yield EXISTS.found(queue=queue.name, value=f"visibility timeout {own_timeout} s")
     for fault in app.settings.faults_with(queue.name, own_timeout, app.leases):
         value = fault.removeprefix(f"queue {queue.name!r}: ")
-        yield DOES_NOT_FIT.found(queue=queue.name, value=value)
+        yield of_fault(DOES_NOT_FIT, value, queue=queue.name)
     yield from check_own_timeout(app, queue.name, own_timeout)
     timeout = app.settings.for_queue(queue.name).terms(own_timeout).visibility_timeout
     if timeout > LONG_TIMEOUT:

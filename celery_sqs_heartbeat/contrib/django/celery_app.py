@@ -2,34 +2,44 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-from celery import _state
+from celery import Celery, _state
 from celery.app.utils import find_app
 from django.conf import settings  # type: ignore[import-untyped]
-from django.core.exceptions import ImproperlyConfigured  # type: ignore[import-untyped]
+
+from celery_sqs_heartbeat.cli.checks.broker import NO_APP, WRONG_APP
+from celery_sqs_heartbeat.cli.checks.finding import Finding
 
 #: Where the app is, as "proj.celery:app". Not named after the heartbeat's own settings:
 #: those of the Celery namespace are checked, and this one would be unknown there.
 SETTING = "HEARTBEAT_SQS_APP"
 
 
-def find_celery_app() -> Any | None:
-    """Return the project's Celery app, or None where none is to be found.
-
-    Raises:
-        ImproperlyConfigured: The setting names none.
-    """
+def find_celery_app() -> Any | Finding:
+    """Return the project's Celery app, or what was found instead."""
     path = getattr(settings, SETTING, None)
     if path is None:
-        return _only_app()
+        app = _only_app()
+        return NO_APP.found() if app is None else app
+    if (fault := _path_fault(path)) is not None:
+        return WRONG_APP.found(setting=SETTING, value=f"{path!r} ({fault})")
+    return find_app(path)
+
+
+def _path_fault(path: object) -> str | None:
+    """Return why a path leads to no Celery app, or None."""
+    if not isinstance(path, str) or not path:
+        return "it is no text"
+    module, _, name = path.partition(":")
     try:
-        return find_app(path)
-    except (ImportError, AttributeError) as error:
-        raise ImproperlyConfigured(
-            f"{SETTING}={path!r}: there is no Celery app ({error}); "
-            'set it to the module and the name of yours, as "proj.celery:app"'
-        ) from error
+        if name and not hasattr(import_module(module), name):
+            return f"the module {module} has no {name!r}"
+        app = find_app(path)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None if isinstance(app, Celery) else f"it is of type {type(app).__name__}"
 
 
 def _only_app() -> Any | None:

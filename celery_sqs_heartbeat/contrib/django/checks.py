@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.cli.checks.broker import NO_APP, NOT_SQS
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
 from celery_sqs_heartbeat.cli.examining import examine_offline
 from celery_sqs_heartbeat.cli.grouping import Group, headline
-from celery_sqs_heartbeat.cli.reading import import_tasks, read_app
+from celery_sqs_heartbeat.cli.reading import import_tasks
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
 
 #: What `celery --skip-checks` sets.
@@ -29,12 +29,12 @@ def check_heartbeat(**_: Any) -> list[CheckMessage]:
     Imports the app's tasks, as they have settings, too. Connects to nothing.
     """
     app = find_celery_app()
-    if app is None:
-        findings = [NO_APP.found()]
+    if isinstance(app, Finding):
+        findings = [app]
     else:
         with _without_checks():
             broken = import_tasks(app)
-        findings = examine_offline(read_app(app, broken_tasks=broken))
+        findings = examine_offline(app, broken_tasks=broken)
     return [
         message_of(finding)
         for finding in findings

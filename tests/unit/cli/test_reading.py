@@ -9,7 +9,7 @@ from celery import Celery
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.cli.examining import examine_offline
+from celery_sqs_heartbeat.cli.examining import check_offline
 from celery_sqs_heartbeat.cli.facts import AppFacts
 from celery_sqs_heartbeat.cli.reading import queue_names, read_app
 from tests.support.insides import hide_shared_tasks
@@ -121,7 +121,7 @@ def test_a_broker_that_the_heartbeat_can_do_nothing_for(
     broker: str, conf: dict[str, Any], id_: str
 ) -> None:
     facts = read_app(app_with(broker, **conf))
-    assert id_ in [finding.id for finding in examine_offline(facts)]
+    assert id_ in [finding.id for finding in check_offline(facts)]
 
 
 def test_an_app_without_the_heartbeat_is_told_from_one_with() -> None:
@@ -141,4 +141,4 @@ def test_the_queues_are_those_of_a_worker(chosen: list[str], names: list[str]) -
 
 def test_facts_that_nothing_is_said_of_are_sound() -> None:
     """So that each table names only what it changes."""
-    assert [f.id for f in examine_offline(AppFacts())] == ["SQSHB-P008"]
+    assert [f.id for f in check_offline(AppFacts())] == ["SQSHB-P008"]

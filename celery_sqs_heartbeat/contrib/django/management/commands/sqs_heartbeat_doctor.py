@@ -8,7 +8,7 @@ from typing import Any
 import click
 from django.core.management.base import BaseCommand  # type: ignore[import-untyped]
 
-from celery_sqs_heartbeat.cli.checks.broker import NO_APP
+from celery_sqs_heartbeat.cli.checks.finding import Finding
 from celery_sqs_heartbeat.cli.common import split
 from celery_sqs_heartbeat.cli.doctor import doctor, exit_status
 from celery_sqs_heartbeat.cli.examining import examine
@@ -38,8 +38,8 @@ class Command(BaseCommand):
         """Print the findings and exit as the doctor does."""
         app = find_celery_app()
         findings = (
-            [NO_APP.found()]
-            if app is None
+            [app]
+            if isinstance(app, Finding)
             else examine(
                 app,
                 queues=split(options["queues"]),
