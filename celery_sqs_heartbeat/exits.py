@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import Any
 
 import click
 
@@ -23,7 +25,7 @@ STATUSES: Mapping[int, str] = {
     DONE: "done; there is nothing to act on",
     FOUND: "done; there is something to act on, or nothing to show",
     REFUSED: "not done: an option, a path, a setting or an answer does not allow it; "
-    "one line on standard error names it and the way out",
+    "one line on standard error names it and the way out (the doctor lists its findings instead)",
 }
 #: When a command that ran ends with `FOUND`.
 FOUND_WHEN: Mapping[str, str] = {
@@ -70,16 +72,30 @@ def refusing() -> Iterator[None]:
         raise Refusal(str(error)) from None
 
 
+#: What a device answers that takes no more: full, over its quota or its limit, or broken.
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+
+
 @contextmanager
 def printing() -> Iterator[None]:
     """End the command with one line where its output can't be written, as on a full disk."""
     try:
         yield
-    except BrokenPipeError:
-        # click ends quietly where the reader of a pipe has gone.
-        raise
     except OSError as error:
+        # What is no file's comes of standard output; click ends quietly where the reader of a
+        # pipe has gone.
+        if error.filename is not None or error.errno not in _FULL:
+            raise
         with suppress(OSError):
             # Python tries once more when it ends, and would report that, too.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Refusal(f"the output can't be written: {error.strerror}") from None
+
+
+class Command(click.Command):
+    """A command that ends with one line where its output can't be written."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run it."""
+        with printing():
+            return super().invoke(ctx)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from celery_sqs_heartbeat.cli.common import queues_option, split
-from celery_sqs_heartbeat.exits import DONE, FOUND, REFUSED, epilog
+from celery_sqs_heartbeat.exits import DONE, FOUND, REFUSED, Command, epilog
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.checks.finding import Finding
 
 
-@click.command(epilog=epilog("doctor"))
+@click.command(cls=Command, epilog=epilog("doctor"))
 @queues_option
 @click.option(
     "-P",

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import click
 
-from celery_sqs_heartbeat.exits import Refusal
+from celery_sqs_heartbeat.cli.writing import write_whole
+from celery_sqs_heartbeat.exits import Command, Refusal
 
 #: What is written: the dashboard for Grafana, the rules for Prometheus.
 FILES = ("dashboard.json", "alerts.yml")
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option(
     "--out",
     metavar="DIR",
@@ -40,7 +41,7 @@ def grafana(out: Path, force: bool) -> None:
     source = files("celery_sqs_heartbeat.observe") / "grafana"
     for path in targets:
         try:
-            path.write_bytes((source / path.name).read_bytes())
+            write_whole(path, (source / path.name).read_bytes())
         except OSError as error:
             raise _unwritable(path, error) from None
         click.echo(f"Wrote {path}")

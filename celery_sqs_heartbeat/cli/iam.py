@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from celery_sqs_heartbeat.cli.common import queues_option, split
-from celery_sqs_heartbeat.exits import Refusal
+from celery_sqs_heartbeat.exits import Command, Refusal
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.facts import QueueFacts
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.reading import Broker
 
 
-@click.command()
+@click.command(cls=Command)
 @queues_option
 @click.option("--producer", is_flag=True, help="For those who only send tasks.")
 @click.option("--account", metavar="ID", help="The AWS account, where SQS can't be asked.")

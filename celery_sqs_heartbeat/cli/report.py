@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import epilog, printing, refusing
+from celery_sqs_heartbeat.exits import Command, epilog, refusing
 from celery_sqs_heartbeat.pipeline.options import SAIL, engine_option, require_pyspark
 
 
-@click.command(epilog=epilog("report"))
+@click.command(cls=Command, epilog=epilog("report"))
 @click.argument("source", metavar="JOURNAL_OR_WAREHOUSE")
 @click.option(
     "--out",
@@ -56,5 +56,4 @@ def report(
         with engine_faults(f"report on {source!r}"):
             page = page_of(source, span, engine, is_journal=is_journal)
     write_page(out, page)
-    with printing():
-        click.echo(f"Wrote {out}, {len(page.encode()) // 1000:,} kB.")
+    click.echo(f"Wrote {out}, {len(page.encode()) // 1000:,} kB.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from celery_sqs_heartbeat.exits import DONE, FOUND, Refusal, epilog
+from celery_sqs_heartbeat.exits import DONE, FOUND, Command, Refusal, epilog
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.pages import PageAnswer
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 WATCH_SECONDS = 1.0
 
 
-@click.command(epilog=epilog("status"))
+@click.command(cls=Command, epilog=epilog("status"))
 @click.option(
     "--url",
     "urls",

@@ -12,10 +12,10 @@ import click
 from celery_sqs_heartbeat.exits import (
     DONE,
     FOUND,
+    Command,
     NothingFound,
     Refusal,
     epilog,
-    printing,
     refusing,
 )
 from celery_sqs_heartbeat.pipeline.options import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from celery_sqs_heartbeat.core.lease import LeaseTerms
 
 
-@click.command(epilog=epilog("tune"))
+@click.command(cls=Command, epilog=epilog("tune"))
 @click.argument("source", metavar="JOURNAL_OR_WAREHOUSE")
 @click.option("--check", is_flag=True, help="Exit with 1 when the app's settings are worse.")
 @click.option("--json", "as_json", is_flag=True, help="Print the recommendations as JSON.")
@@ -71,17 +71,16 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
             f"{source!r} has no message yet: let workers run with sqs_heartbeat_journal"
         )
     verdicts = list(tuning.check(found, terms_of, Worth())) if check else []
-    with printing():
-        if as_json:
-            told = {
-                "recommendations": [asdict(row) for row in rows],
-                **({"checks": [asdict(each) for each in verdicts]} if check else {}),
-            }
-            click.echo(dumps(told, indent=2))
-        else:
-            click.echo(as_settings(rows, names))
-            if check:
-                click.echo(as_text(verdicts))
+    if as_json:
+        told = {
+            "recommendations": [asdict(row) for row in rows],
+            **({"checks": [asdict(each) for each in verdicts]} if check else {}),
+        }
+        click.echo(dumps(told, indent=2))
+    else:
+        click.echo(as_settings(rows, names))
+        if check:
+            click.echo(as_text(verdicts))
     context.exit(FOUND if any(each.fault for each in verdicts) else DONE)
 
 

@@ -1,4 +1,4 @@
-"""Writes a command's page: whole, or not at all."""
+"""Writes a command's files: whole, or not at all."""
 
 from __future__ import annotations
 
@@ -33,10 +33,22 @@ def check_page(out: Path) -> None:
 
 
 def write_page(out: Path, page: str) -> None:
-    """Write a page. A file that was there stays as it is until the new one is whole.
+    """Write a page, whole or not at all.
 
     Raises:
         Refusal: It can't be written, as on a full disk.
+    """
+    try:
+        write_whole(out, page.encode())
+    except OSError as error:
+        raise _refusal(out, str(error.strerror)) from None
+
+
+def write_whole(out: Path, content: bytes) -> None:
+    """Write a file. One that was there stays as it is until the new one is whole.
+
+    Raises:
+        OSError: It can't be written.
     """
     # A device has no file beside it, nor has one in a folder that is not ours.
     is_beside = not out.exists() or (
@@ -44,19 +56,16 @@ def write_page(out: Path, page: str) -> None:
     )
     draft = out.with_name(f".sqs-heartbeat-{os.getpid()}") if is_beside else out
     try:
-        try:
-            draft.write_text(page, encoding="utf-8")
-            if is_beside:
-                with suppress(FileNotFoundError):
-                    shutil.copymode(out, draft)
-                draft.replace(out)
-        finally:
-            if is_beside:
-                # It is gone if all went well.
-                with suppress(OSError):
-                    draft.unlink()
-    except OSError as error:
-        raise _refusal(out, str(error.strerror)) from None
+        draft.write_bytes(content)
+        if is_beside:
+            with suppress(FileNotFoundError):
+                shutil.copymode(out, draft)
+            draft.replace(out)
+    finally:
+        if is_beside:
+            # It is gone if all went well.
+            with suppress(OSError):
+                draft.unlink()
 
 
 def _refusal(out: Path, fault: str) -> Refusal:

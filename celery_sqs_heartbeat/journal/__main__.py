@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import NothingFound, Refusal, epilog, printing, refusing
+from celery_sqs_heartbeat.exits import Command, NothingFound, Refusal, epilog, refusing
 from celery_sqs_heartbeat.journal.fetching import fetched
 from celery_sqs_heartbeat.journal.layout import day_of
 from celery_sqs_heartbeat.journal.printing import text_of
@@ -29,7 +29,9 @@ _REQUIRED = {"ts", "seq", "ev", "wid"}
 
 
 @click.command(
-    name="python -m celery_sqs_heartbeat.journal", epilog=epilog("celery_sqs_heartbeat.journal")
+    cls=Command,
+    name="python -m celery_sqs_heartbeat.journal",
+    epilog=epilog("celery_sqs_heartbeat.journal"),
 )
 @click.argument("journal")
 @click.option("--message", help="Only what concerns this message id, or ids that begin so.")
@@ -69,9 +71,8 @@ def main(
         raise Refusal(f"the journal {journal!r} can't be read: {error}") from None
     if not lines:
         raise NothingFound(f"the journal {journal!r} has no such lines")
-    with printing():
-        for fields in lines:
-            click.echo(text_of(fields))
+    for fields in lines:
+        click.echo(text_of(fields))
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import datetime
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import NothingFound, epilog, printing, refusing
+from celery_sqs_heartbeat.exits import Command, NothingFound, epilog, refusing
 from celery_sqs_heartbeat.pipeline.checking import check_checkpoint, check_journal, check_target
 from celery_sqs_heartbeat.pipeline.days import Span
 from celery_sqs_heartbeat.pipeline.faults import engine_faults
@@ -46,7 +46,7 @@ def main() -> None:
     require_pyspark()
 
 
-@main.command(epilog=epilog("run"))
+@main.command(cls=Command, epilog=epilog("run"))
 @_journal
 @_warehouse
 @from_option
@@ -82,9 +82,8 @@ def run(
         if days is None:
             raise _no_segments(journal, span)
         rows = written(by.warehouse(spark, warehouse), days.grown(1 + lookback, lookback))
-    with printing():
-        click.echo(f"Read the journal from {days.first} to {days.last}. The tables now hold:")
-        click.echo(text_of(rows))
+    click.echo(f"Read the journal from {days.first} to {days.last}. The tables now hold:")
+    click.echo(text_of(rows))
     if not has_events(rows, days):
         raise NothingFound(
             f"no line of the journal {journal!r} from {days.first} to {days.last} is an event: "
@@ -92,7 +91,7 @@ def run(
         )
 
 
-@main.command(epilog=epilog("events"))
+@main.command(cls=Command, epilog=epilog("events"))
 @_journal
 @_warehouse
 @from_option
@@ -116,11 +115,10 @@ def events(
         days = by.read_journal(spark, journal, warehouse, first, last, progress=progress)
         if days is None:
             raise _no_segments(journal, span)
-    with printing():
-        click.echo(f"Read the journal from {days.first} to {days.last}.")
+    click.echo(f"Read the journal from {days.first} to {days.last}.")
 
 
-@main.command()
+@main.command(cls=Command)
 @_journal
 @_warehouse
 @click.option(

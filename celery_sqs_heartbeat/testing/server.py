@@ -13,7 +13,7 @@ import click
 from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
-from celery_sqs_heartbeat.exits import Refusal
+from celery_sqs_heartbeat.exits import Command, Refusal
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.faultsfile import FaultsFile
 from celery_sqs_heartbeat.testing.names import check_name
@@ -82,7 +82,7 @@ def _queues(
     return [QueueArgument.parse(text) for text in texts]
 
 
-@click.command()
+@click.command(cls=Command)
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
 @click.option(
     "--port",

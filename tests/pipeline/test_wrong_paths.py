@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import click
 import pyarrow
@@ -484,12 +483,12 @@ def test_a_page_that_was_there_outlives_a_full_disk(
     out.write_text("the old page")
     out.chmod(0o604)
 
-    def fill(path: Path, text: str, **_: Any) -> None:
-        path.write_bytes(text[:3].encode())
+    def fill(path: Path, content: bytes) -> None:
+        path.write_text(content[:3].decode())
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(writing.Path, "write_text", fill)
+        full.setattr(writing.Path, "write_bytes", fill)
         result = call(sqs_heartbeat, ["report", JOURNAL])
     assert_one_line(result, REFUSED, "No space left on device")
     assert out.read_text() == "the old page"

@@ -75,12 +75,15 @@ def test_a_wrong_path_ends_in_one_line_that_names_it(tmp_path: Path) -> None:
 def test_a_full_disk_ends_in_one_line_that_names_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write(path: Path, _: bytes) -> None:
+    def write(path: Path, content: bytes) -> None:
+        path.write_text(content[:3].decode())
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", write)
     result = run("--out", tmp_path)
     assert_refused(result, tmp_path / "dashboard.json", "No space left on device")
+    # Else the next run would refuse to replace what is no dashboard.
+    assert os.listdir(tmp_path) == []
 
 
 def test_a_folder_that_may_not_be_made_is_refused(

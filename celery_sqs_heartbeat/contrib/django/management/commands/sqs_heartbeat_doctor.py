@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 import click
-from django.core.management.base import BaseCommand  # type: ignore[import-untyped]
+from django.core.management.base import BaseCommand, CommandError  # type: ignore[import-untyped]
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding
 from celery_sqs_heartbeat.cli.common import split
@@ -14,6 +14,7 @@ from celery_sqs_heartbeat.cli.doctor import doctor, exit_status
 from celery_sqs_heartbeat.cli.examining import examine
 from celery_sqs_heartbeat.cli.printing import print_findings
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
+from celery_sqs_heartbeat.exits import REFUSED, Refusal, printing
 
 
 class Command(BaseCommand):
@@ -47,11 +48,15 @@ class Command(BaseCommand):
                 concurrency=options["concurrency"],
             )
         )
-        print_findings(
-            findings,
-            json=options["json"],
-            color=False if options["no_color"] else None,
-            file=self.stdout,
-        )
+        try:
+            with printing():
+                print_findings(
+                    findings,
+                    json=options["json"],
+                    color=False if options["no_color"] else None,
+                    file=self.stdout,
+                )
+        except Refusal as error:
+            raise CommandError(str(error), returncode=REFUSED) from None
         if status := exit_status(findings, strict=options["strict"]):
             sys.exit(status)
