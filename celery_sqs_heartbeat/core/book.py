@@ -126,8 +126,7 @@ class LeaseBook:
         if is_released and not is_here and self._strays.spare(key, receipt_handle):
             return Receipt.RELEASED
         if lease is not None and lease.state is State.BACK:
-            # Our release took effect, whatever became of its answer.
-            self.forget(lease)
+            self._end_by_redelivery(lease, arrived_at)
             lease = None
         known = lease is not None
         is_refused = self._settler.is_refused(queue_url, CallKind.CHANGE_VISIBILITY)
@@ -174,6 +173,21 @@ class LeaseBook:
         self.report(EventKind.MESSAGE_RECEIVED, lease, arrived_at, cause=receipt.value)
         return receipt
 
+    def _end_by_redelivery(self, lease: Lease, now: float) -> None:
+        """End a lease that was to be released, as its message has come back by now.
+
+        A release under way has taken effect, whatever becomes of its answer, if the lease had not
+        run out: nothing else can have brought the message back. Its answer is ignored.
+        """
+        release = _release_under_way(lease)
+        if release is None:
+            self.report(EventKind.MESSAGE_LAPSING, lease, now)
+        elif now < lease.expires_at:
+            self.report(EventKind.MESSAGE_RELEASED, lease, now, Answer(*release, Outcome.DONE))
+        else:
+            self.report(EventKind.MESSAGE_LAPSING, lease, now, Answer(*release, Outcome.UNKNOWN))
+        self.forget(lease)
+
     def _note_older(self, lease: Lease, receipt_handle: str) -> Receipt:
         """Take in that a receive has arrived later than one that SQS made after it.
 
@@ -196,7 +210,7 @@ class LeaseBook:
         elif lease.state is State.BACK:
             # Released under a task that went on and succeeded all the same.
             self._finished.add(lease.key)
-            if not _is_being_released(lease):
+            if _release_under_way(lease) is None:
                 if lease.attempts or lease.alone:
                     # A release was tried: no extension may follow it.
                     lease.terms = replace(lease.terms, extend=False)
@@ -472,7 +486,9 @@ class LeaseBook:
         return may_be_late and now < lease.expires_at + timeout and not is_cut
 
 
-def _is_being_released(lease: Lease) -> bool:
-    return lease.call is not None and any(
-        entry.lease is lease and entry.action is Action.RELEASE for entry in lease.call.entries
-    )
+def _release_under_way(lease: Lease) -> tuple[Call, Entry] | None:
+    if lease.call is not None:
+        for entry in lease.call.entries:
+            if entry.lease is lease and entry.action is Action.RELEASE:
+                return lease.call, entry
+    return None

@@ -176,7 +176,8 @@ class BookMachine(Wishing):
     @invariant()
     def the_book_is_sound(self) -> None:
         check_book(self.book, self.world, self.handles, self.now)
-        self.book.take_events()
+        self.reported.take(self.book.take_events())
+        self.reported.check(self.world.held)
 
     def teardown(self) -> None:
         """Bring all to its end: nothing may be left."""

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from celery_sqs_heartbeat.core.book import LeaseBook, Receipt
 from celery_sqs_heartbeat.core.lease import LeaseTerms
+from tests.model.reported import Reported
 from tests.model.truth import Held, Key, World
 
 QUEUES = ("https://sqs/1/a", "https://sqs/1/b")
@@ -35,6 +36,7 @@ class Receiving(RuleBasedStateMachine):
     def begin(self, jitter: float) -> None:
         self.book = LeaseBook(jitter=lambda: jitter)
         self.world = World()
+        self.reported = Reported()
         self.now = 1000.0
         self.seen: list[Key] = []
         self.handles: list[str] = []

@@ -53,9 +53,11 @@ class Wishing(Receiving):
     @rule(pick=picks)
     def drop(self, pick: int) -> None:
         held = self.world.owner(self._handle(pick))
+        self.reported.take(self.book.take_events())
         assert self.book.drop(self._handle(pick)) is (held is not None)
         if held is not None:
             self.world.forget(held.key)
+            self.reported.drop(held.key)
 
     @rule()
     def name_a_handle_that_nobody_has(self) -> None:

@@ -1,0 +1,81 @@
+"""A message that comes back before its release was confirmed: the end of its lease is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from celery_sqs_heartbeat.core.calls import Action, Outcome
+from celery_sqs_heartbeat.core.events import EventKind
+from tests.unit.booking import Booking
+
+K = EventKind
+
+
+def release_under_way(booking: Booking) -> None:
+    booking.book.release("m#1", 0, booking.now, cause="failed")
+    booking.one_call()
+
+
+def release_not_sent_yet(booking: Booking) -> None:
+    booking.book.release("m#1", 0, booking.now, cause="failed")
+
+
+def release_behind_an_extension(booking: Booking) -> None:
+    booking.now += 21
+    booking.one_call()
+    booking.book.release("m#1", 0, booking.now, cause="failed")
+
+
+def release_under_way_as_the_lease_ran_out(booking: Booking) -> None:
+    booking.now += 29
+    release_under_way(booking)
+    booking.now += 2
+
+
+@pytest.mark.parametrize(
+    ("before", "kind", "action", "outcome"),
+    [
+        (release_under_way, K.MESSAGE_RELEASED, Action.RELEASE, Outcome.DONE),
+        (release_not_sent_yet, K.MESSAGE_LAPSING, None, None),
+        (release_behind_an_extension, K.MESSAGE_LAPSING, None, None),
+    ],
+)
+def test_the_end_is_reported_before_the_next_receive(
+    before: Callable[[Booking], None],
+    kind: EventKind,
+    action: Action | None,
+    outcome: Outcome | None,
+) -> None:
+    booking = Booking()
+    booking.receive("m", handle="m#1")
+    before(booking)
+    booking.now += 0.1
+    booking.receive("m", handle="m#2", count=2)
+    received, *_, ended, again = [*booking.events, *booking.book.take_events()]
+    assert (received.receive_count, again.receive_count) == (1, 2)
+    assert again.kind is received.kind is K.MESSAGE_RECEIVED
+    assert (ended.kind, ended.receipt_handle, ended.receive_count) == (kind, "m#1", 1)
+    assert (ended.action, ended.outcome, ended.cause) == (action, outcome, "failed")
+
+
+def test_a_release_that_is_confirmed_after_its_redelivery_is_reported_once() -> None:
+    booking = Booking()
+    booking.receive("m", handle="m#1")
+    booking.book.release("m#1", 0, booking.now)
+    call = booking.one_call()
+    booking.receive("m", handle="m#2", count=2)
+    booking.settle(call, Outcome.DONE)
+    assert booking.kinds() == [K.MESSAGE_RELEASED]
+
+
+def test_a_release_whose_lease_ran_out_on_the_way_may_not_have_done_it() -> None:
+    booking = Booking()
+    booking.receive("m", handle="m#1")
+    release_under_way_as_the_lease_ran_out(booking)
+    booking.receive("m", handle="m#2", count=2)
+    booking.receive("m", handle="m#3", count=3)
+    events = booking.book.take_events()
+    ended = [event for event in events if event.kind is K.MESSAGE_LAPSING]
+    assert [(each.receipt_handle, each.outcome) for each in ended] == [("m#1", Outcome.UNKNOWN)]
