@@ -35,11 +35,12 @@ def create(request: HttpRequest) -> HttpResponse:
     kind, size = request.POST.get("kind", ""), request.POST.get("size", "")
     upload = request.FILES.get("upload")
     content = upload.read(orders.MAX_UPLOAD_BYTES + 1) if upload else b""
+    name = upload.name if upload else ""
     try:
-        job = orders.place(kind, size, content)
-    except ValueError as error:
+        job = orders.place(kind, size, content, name)
+    except orders.Refused as error:
         terms = pages.index(error=str(error), kind=kind, size=size)
-        return render(request, "jobs.html", terms, status=400)
+        return render(request, "jobs.html", terms, status=error.status)
     return HttpResponseRedirect(f"/#{job.id}")
 
 

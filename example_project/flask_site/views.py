@@ -31,11 +31,12 @@ def create() -> AnyResponse:
     kind, size = request.form.get("kind", ""), request.form.get("size", "")
     upload = request.files.get("upload")
     content = upload.read(orders.MAX_UPLOAD_BYTES + 1) if upload else b""
+    name = upload.filename or "" if upload else ""
     try:
-        job = orders.place(kind, size, content)
-    except ValueError as error:
+        job = orders.place(kind, size, content, name)
+    except orders.Refused as error:
         terms = pages.index(error=str(error), kind=kind, size=size)
-        return Response(render_template("jobs.html", **terms), status=400)
+        return Response(render_template("jobs.html", **terms), status=error.status)
     return redirect(f"/#{job.id}")
 
 

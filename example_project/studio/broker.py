@@ -10,19 +10,30 @@ from urllib.parse import urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 from celery import current_app
-from kombu.exceptions import OperationalError
+from kombu.exceptions import KombuError
 
 #: `sqs://` is AWS with the credentials of the machine. The simulated server is
 #: `sqs://any:thing@127.0.0.1:9324`.
 URL = os.environ.get("CELERY_BROKER_URL", "sqs://")
 QUEUE = os.environ.get("STUDIO_QUEUE", "studio")
 QUEUE_URL = os.environ.get("STUDIO_QUEUE_URL")
+#: What a call raises when SQS does not answer, or refuses it.
+UNREACHABLE = (BotoCoreError, ClientError, KombuError)
 
 
 def transport_options() -> dict[str, Any]:
     """Return kombu's `broker_transport_options`."""
-    # Plain HTTP never leaves the machine.
-    options: dict[str, Any] = {"is_secure": urlsplit(URL).hostname != "127.0.0.1"}
+    options: dict[str, Any] = {
+        # Plain HTTP never leaves the machine.
+        "is_secure": urlsplit(URL).hostname != "127.0.0.1",
+        # Without SQS an order fails within 30 s, after which gunicorn would end the site's
+        # worker. Longer than the 10 s for which kombu's polls wait.
+        "client-config": {
+            "connect_timeout": 3,
+            "read_timeout": 12,
+            "retries": {"total_max_attempts": 2},
+        },
+    }
     if QUEUE_URL:
         # kombu then asks neither for a list of queues nor to create one.
         options["predefined_queues"] = {QUEUE: {"url": QUEUE_URL}}
@@ -37,7 +48,7 @@ def max_receives() -> int | None:
     """
     try:
         return _max_receives()
-    except (BotoCoreError, ClientError, OperationalError):
+    except UNREACHABLE:
         return None
 
 

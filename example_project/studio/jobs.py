@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -32,12 +31,14 @@ class Job:
         kind: What is to be made, by the name of its task.
         size: How many of it.
         ordered_at: Wall clock, in seconds.
+        upload_name: What the customer calls the file, to show.
     """
 
     id: str
     kind: str
     size: int
     ordered_at: float
+    upload_name: str = ""
 
     @property
     def folder(self) -> Path:
@@ -81,32 +82,33 @@ class Job:
             return "started"
         return "failed" if begun[-1].is_last else "retrying"
 
-    def trying(
-        self, receive_count: int | None, max_receives: int | None
-    ) -> AbstractContextManager[None]:
-        """Keep for the page that a worker is at it, while the block runs."""
-        return tries.noted(self.folder / "tries", receive_count, max_receives)
-
     @contextmanager
-    def draft(self) -> Iterator[Path]:
-        """Lend a folder that becomes `made` when the block ends well."""
-        draft = Path(tempfile.mkdtemp(prefix="draft-", dir=self.folder))
-        try:
+    def trying(self, receive_count: int | None, max_receives: int | None) -> Iterator[Path]:
+        """Lend a folder that becomes `made` when the block ends well.
+
+        While the block runs, the page shows that a worker is at it.
+        """
+        with tries.noted(self.folder / "tries", receive_count, max_receives) as draft:
             yield draft
             made = self.folder / "made"
             if not made.exists():
                 draft.rename(made)
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
+
+    def withdraw(self) -> None:
+        """Take the order back: from now on there is no such job."""
+        (self.folder / "order.json").unlink()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def order(kind: str, size: int, upload: bytes = b"") -> Job:
+def order(kind: str, size: int, upload: bytes = b"", upload_name: str = "") -> Job:
     """Make a new job and return it."""
-    job = Job(str(uuid.uuid4()), kind, size, time.time())
+    job = Job(str(uuid.uuid4()), kind, size, time.time(), upload_name)
     job.folder.mkdir(parents=True)
     job.upload.write_bytes(upload)
-    terms = {"kind": kind, "size": size, "ordered_at": job.ordered_at}
-    (job.folder / "order.json").write_text(json.dumps(terms))
+    terms = {name: value for name, value in asdict(job).items() if name != "id"}
+    draft = job.folder / "order.draft"
+    draft.write_text(json.dumps(terms))
+    draft.rename(job.folder / "order.json")  # No page reads half of it.
     return job
 
 
@@ -119,11 +121,14 @@ def get(job_id: str) -> Job:
     try:
         terms = json.loads((ROOT / job_id / "order.json").read_text())
     except FileNotFoundError:
-        raise KeyError(job_id) from None
+        raise KeyError(f"no job {job_id} in {ROOT} (STUDIO_FOLDER)") from None
     return Job(job_id, **terms)
 
 
 def newest_first() -> list[Job]:
     """Return all jobs."""
-    found = [get(path.parent.name) for path in ROOT.glob("*/order.json")]
+    found = []
+    for path in ROOT.glob("*/order.json"):
+        with suppress(KeyError):  # It is taken back meanwhile.
+            found.append(get(path.parent.name))
     return sorted(found, key=lambda job: job.ordered_at, reverse=True)

@@ -57,7 +57,8 @@ class Row:
     def title(self) -> str:
         """What was ordered."""
         job = self.job
-        return job.kind if job.kind in orders.WITH_UPLOAD else f"{job.kind}, {job.size}"
+        detail = job.upload_name if job.kind in orders.WITH_UPLOAD else job.size
+        return f"{job.kind}, {detail}" if detail else job.kind
 
     @property
     def hint(self) -> str:

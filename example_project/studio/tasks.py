@@ -38,7 +38,7 @@ def _result(job_id: str) -> Iterator[tuple[jobs.Job, Path]]:
     """Lend a job and a folder for what it makes."""
     job = jobs.get(job_id)
     receive_count = current_lease.receive_count if current_lease else None
-    with job.trying(receive_count, broker.max_receives()), job.draft() as folder:
+    with job.trying(receive_count, broker.max_receives()) as folder:
         yield job, folder
         if current_lease:
             # Another worker may have the message by now. Then this try shows nothing.

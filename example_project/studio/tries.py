@@ -1,7 +1,8 @@
 """Tries: what is known of each time that a worker began a job.
 
 A try is a file, which its worker keeps locked. The system ends the lock with the process, even
-one that is killed; so a try that has neither ended nor a lock was cut short.
+one that is killed; so a try that has neither ended nor a lock was cut short. What a try makes
+is in a folder beside its file until it is whole.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,29 +49,49 @@ class Try:
 
 
 @contextmanager
-def noted(folder: Path, receive_count: int | None, max_receives: int | None) -> Iterator[None]:
-    """Keep a try in a folder while the block runs, and how it ended."""
+def noted(folder: Path, receive_count: int | None, max_receives: int | None) -> Iterator[Path]:
+    """Keep a try in a folder while the block runs, and how it ended.
+
+    Lends the block a folder for what it makes. What the block leaves there is removed.
+    """
     folder.mkdir(exist_ok=True)
     # In the order of their names; another worker may begin at the same time.
     path = folder / f"{time.time_ns():020}-{os.getpid()}.json"
     terms = {"receive_count": receive_count, "max_receives": max_receives}
-    draft = path.with_suffix(".draft")
-    with draft.open("w") as file:
+    unlocked = path.with_suffix(".new")
+    with unlocked.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         json.dump(terms, file)
         file.flush()
-        draft.rename(path)  # It has its lock before anyone can see it.
+        unlocked.rename(path)  # It has its lock before anyone can see it.
+        _clear(folder)
+        draft = path.with_suffix(".draft")
+        draft.mkdir()
         try:
-            yield
+            yield draft
         except BaseException as error:
             path.with_suffix(".fault").write_text(str(error) or type(error).__name__)
             raise
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            _clear(folder)
         path.with_suffix(".fault").write_text("")
 
 
 def of(folder: Path) -> list[Try]:
     """Return the tries in a folder, the first one first."""
     return [_read(path) for path in sorted(folder.glob("*.json"))]
+
+
+def _clear(folder: Path) -> None:
+    """Remove what tries have left that were cut short.
+
+    One that still runs keeps its folder: it has lost its lease, or has a second message for the
+    job. It clears up itself.
+    """
+    for draft in folder.glob("*.draft"):
+        if not _is_locked(draft.with_suffix(".json")):
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def _read(path: Path) -> Try:

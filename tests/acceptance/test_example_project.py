@@ -9,11 +9,13 @@ import csv
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import requests
@@ -22,6 +24,7 @@ from tests.acceptance.scene import StartWorker
 from tests.support.browser import chromium, complaints, require_chromium
 from tests.support.clients import sqs_client
 from tests.support.example import FOLDER, allowed, probe, readme_command
+from tests.support.faults import deny
 from tests.support.process import ProcessContainer
 from tests.support.proxy import FaultProxy
 from tests.support.releases import wait_for_release
@@ -30,6 +33,7 @@ from tests.support.web import advance, direct_session
 from tests.support.workers import SAFE_ENV, ProcessWorker, tail
 
 CSV = b"region,amount\nnorth,1.50\nsouth,2.00\nnorth,3.25\n"
+FILE_NAME = "orders <b>.csv"
 NOT_CSV = b"region,amount\nnorth,a lot\n"
 #: For how long a message is hidden after each failure, in seconds, until it is a dead letter.
 DELAYS = (1, 10, 60, 60, 60)
@@ -74,16 +78,16 @@ class Site:
         self._session = direct_session()
 
     def post(self, kind: str, size: object, upload: bytes | None = None) -> requests.Response:
-        """Send the form as a browser does, with Django's token where the page has one."""
+        """Send the form as a browser does: fields that are None are hidden, and so not sent."""
         token = re.findall(r'name="(csrfmiddlewaretoken)" value="(\w+)"', self.page())
         return self._session.post(
             f"{self.url}/jobs",
-            data={**dict(token), "kind": kind, "size": str(size)},
-            files={"upload": ("orders.csv", upload)} if upload else None,
+            data={**dict(token), "kind": kind, "size": size},
+            files={"upload": (FILE_NAME, upload)} if upload else None,
             timeout=PATIENCE,
         )
 
-    def order(self, kind: str, size: int, upload: bytes | None = None) -> str:
+    def order(self, kind: str, size: int | None, upload: bytes | None = None) -> str:
         """Order something; return the job's id."""
         answer = self.post(kind, size, upload)
         assert answer.status_code == 200, answer.text
@@ -199,8 +203,8 @@ def test_what_is_ordered_on_a_site_is_made_by_its_worker(
         site = start_site(kind, **through(of_site))
         refuses_what_it_does_not_make(site)
         assert queue.count() == 0
-        totals = site.order("csv_totals", 1, CSV)
-        site.wait_until(totals, "waiting")
+        totals = site.order("csv_totals", None, CSV)
+        assert "csv_totals, orders &lt;b&gt;.csv" in site.wait_until(totals, "waiting")
         shows_no_other_files(site, totals)
 
         worker = start_work(kind, STUDIO_STATUS="127.0.0.1:0", **through(of_worker))
@@ -225,9 +229,12 @@ def refuses_what_it_does_not_make(site: Site) -> None:
         (("sculptures", 1), "kind must be one of thumbnails, pdf_report, csv_totals"),
         (("thumbnails", 501), "size must be 1 to 500"),
         (("thumbnails", "many"), "size must be 1 to 500"),
-        (("csv_totals", 1), "csv_totals needs a CSV file with the columns region and amount"),
-        (("csv_totals", 1, b""), "csv_totals needs a CSV file with the columns region and amount"),
-        (("csv_totals", 1, b"x" * 10_000_001), "upload must have at most 10000000 bytes"),
+        (("csv_totals", None), "csv_totals needs a CSV file with the columns region and amount"),
+        (
+            ("csv_totals", None, b""),
+            "csv_totals needs a CSV file with the columns region and amount",
+        ),
+        (("csv_totals", None, b"x" * 10_000_001), "upload must have at most 10000000 bytes"),
     ]:
         answer = site.post(*order)
         assert answer.status_code == 400
@@ -288,7 +295,7 @@ def test_a_job_that_always_fails_becomes_a_dead_letter_and_shows_nothing(
     with FaultProxy(queue.server_url) as of_worker:
         start_work("django", **through(of_worker))
         site = start_site("django")
-        job = site.order("csv_totals", 1, NOT_CSV)
+        job = site.order("csv_totals", None, NOT_CSV)
         for failures, delay in enumerate(DELAYS, start=1):
             release = wait_for_release(of_worker, receive_count=failures, delay=delay)
             # The first is over so soon that moving the clock might end the lease that follows.
@@ -298,7 +305,7 @@ def test_a_job_that_always_fails_becomes_a_dead_letter_and_shows_nothing(
     assert queue.count() == 0
     row = site.wait_until(job, "failed")
     assert tries(row) == [f"receive {count}" for count in range(1, 6)]
-    assert row.count("is not an order") == 5
+    assert row.count("line 2 is not an order: its amount &#x27;a lot&#x27; is not a number") == 5
     assert "href" not in row
 
 
@@ -321,6 +328,79 @@ def test_the_page_refreshes_its_table_and_leaves_the_form_alone(
         shown, sent = ordered.text, ordered.get_attribute("title")
         in_zone = "return new Date(arguments[0]).toLocaleString([], {timeZone: 'Asia/Tokyo'})"
         assert shown == browser.execute_script(in_zone, sent)
+        assert complaints(browser) == []
+
+
+@pytest.mark.parametrize("kind", SITES)
+def test_an_order_that_the_queue_does_not_take_is_refused_and_kept_nowhere(
+    kind: str, start_site: StartSite, queue: Queue, tmp_path: Path
+) -> None:
+    with FaultProxy(queue.server_url) as way:
+        site = start_site(kind, **through(way))
+        way.rule("SendMessage", deny())
+        refuses_for_now(site, tmp_path)
+        way.clear()
+        site.order("thumbnails", 2)
+        assert queue.count() == 1
+    # Now nothing listens there.
+    for folder in (tmp_path / "outputs").iterdir():
+        shutil.rmtree(folder)
+    refuses_for_now(site, tmp_path)
+    assert queue.count() == 1
+    assert "Traceback" not in (tmp_path / f"{kind}-1.log").read_text()
+
+
+def refuses_for_now(site: Site, folder: Path) -> None:
+    answer = site.post("pdf_report", 7)
+    assert answer.status_code == 503
+    assert 'role="alert">the queue cannot be reached, so nothing was ordered: ' in answer.text
+    # The form is as it was, for another try.
+    assert re.search(r"<option selected>pdf_report<.*value=\"7\"", answer.text, re.DOTALL)
+    assert "Nothing is ordered yet" in site.page()
+    assert list((folder / "outputs").iterdir()) == []
+
+
+def test_a_field_that_is_hidden_neither_stops_an_order_nor_is_sent(
+    start_site: StartSite, tmp_path: Path
+) -> None:
+    require_chromium()
+    site = start_site("flask")
+    upload = tmp_path / "north.csv"
+    upload.write_bytes(CSV)
+    with chromium(tmp_path / "profile") as browser:
+        browser.get(site.url)
+
+        def choose(kind: str) -> None:
+            browser.find_element("xpath", f"//option[.='{kind}']").click()
+
+        def fields() -> list[str]:
+            script = "return [...new FormData(document.forms[0]).keys()]"
+            return list(browser.execute_script(script))
+
+        def order() -> None:
+            browser.find_element("css selector", "form button").click()
+
+        def size() -> Any:
+            return browser.find_element("name", "size")
+
+        size().clear()
+        size().send_keys("900")
+        choose("csv_totals")
+        browser.find_element("name", "upload").send_keys(str(upload))
+        assert fields() == ["kind", "upload"]
+        order()
+        wait_until(lambda: "csv_totals, north.csv" in browser.page_source)
+        # Back at the form, as it was, each kind has its own field.
+        browser.back()
+        wait_until(lambda: fields() == ["kind", "upload"])
+        choose("thumbnails")
+        assert fields() == ["kind", "size"]
+        size().clear()
+        order()
+        assert size().get_property("validationMessage")
+        size().send_keys("2")
+        order()
+        wait_until(lambda: "thumbnails, 2" in browser.page_source)
         assert complaints(browser) == []
 
 

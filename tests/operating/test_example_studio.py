@@ -2,93 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
-import signal
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from tests.operating.conftest import Studio
 from tests.support.example import FOLDER, readme_command
 from tests.support.markdown import ROOT
-
-Studio = Callable[[str], ModuleType]
-#: Keeps a try until it is killed.
-WORKER = """
-import sys, time
-from studio import jobs
-with jobs.get(sys.argv[1]).trying(int(sys.argv[2]), 5):
-    print("begun", flush=True)
-    time.sleep(600)
-"""
-
-
-@pytest.fixture
-def studio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Studio:
-    """Import a module of the example; its jobs are in a folder of the test's."""
-    monkeypatch.syspath_prepend(FOLDER)
-    monkeypatch.setenv("STUDIO_FOLDER", str(tmp_path))
-    monkeypatch.setattr(importlib.import_module("studio.jobs"), "ROOT", tmp_path)
-    return lambda name: importlib.import_module(f"studio.{name}")
-
-
-def test_the_state_of_a_job_follows_its_tries(studio: Studio) -> None:
-    job = studio("jobs").order("csv_totals", 1)
-    assert job.state == "waiting"
-    for receive_count, state in [(1, "retrying"), (4, "retrying"), (5, "failed")]:
-        with pytest.raises(ValueError, match="no order"), job.trying(receive_count, 5):
-            assert job.state == "started"
-            raise ValueError("no order")
-        assert job.state == state
-    assert [each.text for each in job.tries] == [f"receive {n}: no order" for n in (1, 4, 5)]
-    # Its message was moved back from the dead-letter queue: SQS counts anew.
-    with job.trying(1, 5):
-        assert job.state == "started"
-        with job.draft() as made:
-            (made / "totals.csv").touch()
-    assert job.state == "done"
-    assert job.tries[-1].text == "receive 1"
-
-
-def test_a_try_without_a_known_limit_is_never_the_last(studio: Studio) -> None:
-    job = studio("jobs").order("csv_totals", 1)
-    for receive_count, limit in [(9, None), (None, 5)]:
-        with pytest.raises(ValueError, match="no"), job.trying(receive_count, limit):
-            raise ValueError("no order")
-        assert job.state == "retrying"
-
-
-@pytest.mark.parametrize(("receive_count", "state"), [(1, "retrying"), (5, "failed")])
-def test_a_job_whose_worker_was_killed_is_not_shown_as_started(
-    studio: Studio, receive_count: int, state: str
-) -> None:
-    job = studio("jobs").order("thumbnails", 500)
-    with subprocess.Popen(
-        [sys.executable, "-c", WORKER, job.id, str(receive_count)],
-        cwd=FOLDER,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as worker:
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "begun\n"
-        assert job.state == "started"
-        worker.send_signal(signal.SIGKILL)
-    assert job.state == state
-    assert [each.text for each in job.tries] == [f"receive {receive_count}: cut short"]
-
-
-@pytest.mark.parametrize("text", ["", "region,amount\n", "a,b\n1,2\n", "region,amount\nnorth,x\n"])
-def test_totals_of_a_file_without_orders_fail(studio: Studio, tmp_path: Path, text: str) -> None:
-    (tmp_path / "upload").write_text(text)
-    with pytest.raises(ValueError, match="order"):
-        studio("totals").add_up(tmp_path / "upload", tmp_path / "totals.csv")
-    assert not (tmp_path / "totals.csv").exists()
 
 
 def test_500_pictures_take_longer_than_the_queue_hides_their_message(
@@ -118,7 +42,7 @@ def test_500_pictures_take_longer_than_the_queue_hides_their_message(
 def test_a_job_with_1000_files_is_one_line_and_pages_of_links(studio: Studio) -> None:
     pages = studio("pages")
     job = studio("jobs").order("thumbnails", 500)
-    with job.draft() as made:
+    with job.trying(1, 5) as made:
         for number in range(1000):
             (made / f"{number:04}.jpg").touch()
     (row,) = pages.table(None)["page"].items
@@ -151,3 +75,11 @@ def test_times_are_sent_in_utc_and_say_so(studio: Studio, tmp_path: Path) -> Non
     assert studio("jobs").get(job.id).ordered == "1970-01-01T00:00:00Z"
     settings = (FOLDER / "django_site" / "settings.py").read_text()
     assert re.findall(r'^TIME_ZONE = "(\w+)"', settings, re.MULTILINE) == ["UTC"]
+
+
+def test_a_job_of_an_older_version_has_no_file_name(studio: Studio, tmp_path: Path) -> None:
+    terms = {"kind": "csv_totals", "size": 1, "ordered_at": 0.0}
+    (tmp_path / "older").mkdir()
+    (tmp_path / "older" / "order.json").write_text(json.dumps(terms))
+    (row,) = studio("pages").table(None)["page"].items
+    assert row.title == "csv_totals"
