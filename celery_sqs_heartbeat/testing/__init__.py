@@ -5,11 +5,8 @@ in process on a fake clock, or over HTTP for real workers as a `SimulatedServer`
 (`python -m celery_sqs_heartbeat.testing.server`).
 
 It takes what AWS takes and refuses what AWS refuses, with AWS's error codes: names, attributes and
-their ranges, messages, batches, retention. Not modelled: permissions (`Policy`,
-`RedriveAllowPolicy`), encryption, tags, quotas on calls (`FifoThroughputLimit`),
-`ReceiveRequestAttemptId`, `AWSTraceHeader`, checksums of message attributes, the minutes that AWS
-takes to apply a change, and the operations that are not in `sqs.OPERATIONS`, which answer
-InvalidAction.
+their ranges, messages, batches, retention. docs/testing.md lists what is not modelled, and what
+happens instead.
 """
 
 from celery_sqs_heartbeat.testing.clock import FakeClock

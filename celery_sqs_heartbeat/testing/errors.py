@@ -91,48 +91,24 @@ def beyond_limit(timeout: int) -> SqsError:
     )
 
 
+def invalid(text: str) -> SqsError:
+    """A parameter that SQS does not take."""
+    return SqsError("InvalidParameterValue", text)
+
+
 def out_of_range(name: str, value: object, text: str) -> SqsError:
     """A number outside its range (SQS API reference, each parameter's description)."""
-    return SqsError(
-        "InvalidParameterValue", f"Value {value} for parameter {name} is invalid. Reason: {text}."
-    )
+    return invalid(f"Value {value} for parameter {name} is invalid. Reason: {text}.")
 
 
-def unknown_attribute(name: str) -> SqsError:
-    """A queue has no such attribute, or not to be set (LocalStack's AWS snapshots)."""
-    return SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
+def unsupported(text: str) -> SqsError:
+    """SQS API reference, UnsupportedOperation, of each action."""
+    return SqsError("AWS.SimpleQueueService.UnsupportedOperation", text)
 
 
-def wrong_attribute(name: str) -> SqsError:
-    """A value that the attribute can't have (LocalStack's AWS snapshots)."""
-    return SqsError("InvalidAttributeValue", f"Invalid value for the parameter {name}.")
-
-
-def other_queue(attribute: str) -> SqsError:
-    """A queue of that name exists with another value (LocalStack's AWS snapshots)."""
-    return SqsError(
-        "QueueAlreadyExists",
-        "A queue already exists with the same name and a different value for attribute "
-        f"{attribute}",
-    )
-
-
-def deleted_recently() -> SqsError:
-    """SQS API reference, CreateQueue, QueueDeletedRecently."""
-    return SqsError(
-        "AWS.SimpleQueueService.QueueDeletedRecently",
-        "You must wait 60 seconds after deleting a queue before you can create another with the "
-        "same name.",
-    )
-
-
-def purge_in_progress(name: str) -> SqsError:
-    """SQS API reference, PurgeQueue, PurgeQueueInProgress."""
-    return SqsError(
-        "AWS.SimpleQueueService.PurgeQueueInProgress",
-        f"Only one PurgeQueue operation on {name} is allowed every 60 seconds.",
-        403,
-    )
+def not_modelled(operation: str) -> SqsError:
+    """An operation that SQS has, and the simulation has not."""
+    return unsupported(f'{operation} is not modelled; see docs/testing.md, "Not modelled"')
 
 
 def no_deduplication() -> SqsError:

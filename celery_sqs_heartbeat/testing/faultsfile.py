@@ -10,7 +10,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.testing.faults import Fault, Faults
-from celery_sqs_heartbeat.testing.sqs import OPERATIONS
+from celery_sqs_heartbeat.testing.operations import OPERATIONS
 
 _SHAPE = '{"seed": 0, "by_operation": {"ReceiveMessage": {"latency": 0.1}}}'
 
@@ -42,7 +42,8 @@ def parse_faults(text: str | bytes) -> Faults:
 def _parse_one(item: tuple[str, Any]) -> tuple[str, Fault]:
     operation, values = item
     if operation not in OPERATIONS | {"*"}:
-        raise BadFaults(f"operation {operation!r} is not known; known are * {sorted(OPERATIONS)}")
+        known = ", ".join(sorted(OPERATIONS))
+        raise BadFaults(f"operation {operation!r} is not known; known are '*' and {known}")
     if not isinstance(values, Mapping):
         raise BadFaults(f"{operation}: {values!r} must map names of faults to numbers")
     try:

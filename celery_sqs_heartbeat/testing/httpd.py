@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import time
+import traceback
+from email.utils import formatdate
 
+from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.testing.admin import answer_admin
 from celery_sqs_heartbeat.testing.connections import ConnectionServer, KeepAliveHandler
-from celery_sqs_heartbeat.testing.errors import SqsError
+from celery_sqs_heartbeat.testing.errors import SqsError, internal
 from celery_sqs_heartbeat.testing.protocol import Reply, decode, reply_to, reply_to_error
 from celery_sqs_heartbeat.testing.shared import ConnectionLost, SharedSqs
+
+logger = get_logger(__name__)
 
 
 class Httpd(ConnectionServer):
@@ -37,14 +43,38 @@ class _Handler(KeepAliveHandler):
         self._handle()
 
     def _handle(self) -> None:
+        try:
+            answer = self._render(self._reply())
+        except ConnectionLost:
+            self.close_connection = True
+            return
+        except ConnectionError:
+            # The client has left: there is no one to answer.
+            raise
+        except Exception as error:
+            self._log(error)
+            answer = self._render(reply_to_error(internal()))
+        self.reply(*answer)
+
+    def _log(self, error: Exception) -> None:
+        """Say in one line what went wrong: a client that repeats its call brings it again."""
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        logger.error(
+            "sqs-heartbeat: the simulated SQS failed on %s %s %s: %s: %s (%s:%s)",
+            self.command,
+            self.path,
+            self.headers.get("X-Amz-Target", ""),
+            type(error).__name__,
+            error,
+            where.filename,
+            where.lineno,
+        )
+
+    def _reply(self) -> Reply:
         content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         if self.command == "POST" and not self.path.startswith("/_"):
-            try:
-                self._send(self._call(content))
-            except ConnectionLost:
-                self.close_connection = True
-        else:
-            self._send(answer_admin(self.server.shared, self.command, self.path, content))
+            return self._call(content)
+        return answer_admin(self.server.shared, self.command, self.path, content)
 
     def _call(self, content: bytes) -> Reply:
         shared = self.server.shared
@@ -56,6 +86,12 @@ class _Handler(KeepAliveHandler):
         host = self.headers.get("Host") or "{}:{}".format(*self.server.server_address[:2])
         return reply_to(answer, inner_url=shared.sqs.url, outer_url=f"http://{host}")
 
-    def _send(self, reply: Reply) -> None:
-        headers = {"Content-Type": "application/x-amz-json-1.0", **reply.headers}
-        self.reply(reply.status, headers, json.dumps(reply.payload).encode())
+    def _render(self, reply: Reply) -> tuple[int, dict[str, str], bytes]:
+        headers = {
+            "Content-Type": "application/x-amz-json-1.0",
+            # Not from the model's monotonic clock, which stands still while the machine sleeps:
+            # the doctor would blame the machine's.
+            "Date": formatdate(time.time() + self.server.shared.ahead, usegmt=True),
+            **reply.headers,
+        }
+        return reply.status, headers, json.dumps(reply.payload).encode()

@@ -56,7 +56,8 @@ class SimulatedMessage:
     def as_answer(self, epoch: float, names: Collection[str] = ()) -> dict[str, Any]:
         """Return it as an item of ReceiveMessage's answer, with all system attributes.
 
-        `names` are those of its own attributes to show; "All" and "prefix.*" count.
+        `names` are those of its own attributes to show; "All" and "prefix.*" count
+        (LocalStack's AWS snapshots: "*", too, and the prefix is without the period).
         `epoch` is what the clock's zero is in Unix time. After a single receive the
         first-receive time is that receive's own (SQS API reference, ReceiveMessage).
         """
@@ -69,7 +70,9 @@ class SimulatedMessage:
         }
         if self.group_id is not None:
             system["MessageGroupId"] = self.group_id
-            system["MessageDeduplicationId"] = self.deduplication_id or ""
+        if self.deduplication_id is not None:
+            # Of a FIFO queue.
+            system["MessageDeduplicationId"] = self.deduplication_id
             system["SequenceNumber"] = str(self.sequence_number)
         return {
             "MessageId": self.message_id,
@@ -81,9 +84,9 @@ class SimulatedMessage:
         }
 
     def _chosen(self, names: Collection[str]) -> dict[str, Any]:
-        if {"All", ".*"} & set(names):
+        if {"All", ".*", "*"} & set(names):
             return dict(self.attributes)
-        begins = tuple(name.removesuffix("*") for name in names if name.endswith(".*"))
+        begins = tuple(name.removesuffix(".*") for name in names if name.endswith(".*"))
         return {
             name: value
             for name, value in self.attributes.items()

@@ -11,8 +11,9 @@ from typing import Any
 import botocore.session
 from botocore.validate import ParamValidator
 
+from celery_sqs_heartbeat.testing.blobs import read_blobs, write_blobs
 from celery_sqs_heartbeat.testing.errors import SqsError, missing
-from celery_sqs_heartbeat.testing.sqs import OPERATIONS
+from celery_sqs_heartbeat.testing.operations import check_operation
 
 #: Names of error shapes, where they are not the last part of the query protocol's code
 #: (botocore's model of SQS, and AWS's answers as LocalStack recorded them).
@@ -45,13 +46,13 @@ def decode(target: str, content: bytes) -> tuple[str, dict[str, Any]]:
         SqsError: It is no request that SQS would look into.
     """
     service, _, operation = target.rpartition(".")
-    if service != "AmazonSQS" or operation not in OPERATIONS:
-        known = ", ".join(sorted(OPERATIONS))
+    if service != "AmazonSQS":
         raise SqsError(
             "InvalidAction",
-            f"X-Amz-Target: {target} is none of AmazonSQS.<operation> with {known}; "
-            "boto3 speaks this protocol since 1.34",
+            f"The header X-Amz-Target must be AmazonSQS.<operation>, not {target!r}; boto3 speaks "
+            "this protocol since 1.34",
         )
+    check_operation(operation)
     try:
         request = json.loads(content or b"{}")
     except ValueError as error:
@@ -67,7 +68,9 @@ def decode(target: str, content: bytes) -> tuple[str, dict[str, Any]]:
     faults = ParamValidator().validate(request, shape)
     if faults.has_errors():
         raise SqsError("SerializationException", faults.generate_report())
-    return operation, request
+    return operation, {
+        name: read_blobs(shape.members[name], each) for name, each in request.items()
+    }
 
 
 def reply_to(answer: Mapping[str, Any], *, inner_url: str, outer_url: str) -> Reply:
@@ -75,7 +78,7 @@ def reply_to(answer: Mapping[str, Any], *, inner_url: str, outer_url: str) -> Re
 
     Queue URLs begin with `inner_url` in the answer and with `outer_url` in the reply.
     """
-    payload = dict(answer)
+    payload = write_blobs(answer)
     if "QueueUrl" in payload:
         payload["QueueUrl"] = payload["QueueUrl"].replace(inner_url, outer_url, 1)
     if "QueueUrls" in payload:

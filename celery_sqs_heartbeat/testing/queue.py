@@ -10,58 +10,20 @@ Where each behaviour is known from:
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.testing import errors
-from celery_sqs_heartbeat.testing.contents import LARGEST
+from celery_sqs_heartbeat.testing.deduplication import Deduplication, id_by_content
+from celery_sqs_heartbeat.testing.delivery import available_of_fifo, available_of_standard
+from celery_sqs_heartbeat.testing.handles import Handles
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
+from celery_sqs_heartbeat.testing.options import QueueOptions
 
-#: Messages in flight of one queue (G, "Amazon SQS message quotas").
-IN_FLIGHT_LIMIT = 120_000
-#: A FIFO queue drops an equal deduplication id for so long, in seconds (G).
-DEDUPLICATION_SECONDS = 300.0
-
-
-@dataclass(kw_only=True)
-class QueueOptions:
-    """A queue's attributes, and what AWS leaves to chance. Times in seconds.
-
-    Attributes:
-        delay: For how long each message is hidden after its send.
-        largest_message: In bytes.
-        retention: After so long a message is gone, in flight or not.
-        wait: For how long a receive waits that does not say.
-        kept: Further attributes, which have no effect.
-        max_receive_count: After so many receives a message goes to `dead_letters`.
-        late_extension: Whether an expired handle that nobody else has superseded can
-            still hide its message. AWS answered 200 and changed nothing (L); its guide
-            does not promise that, so both are worth a test.
-        content_based_deduplication: Whether a FIFO queue takes messages without an id for
-            that, and tells repetitions by their body.
-        deduplicates_by_group: Whether ids for that may repeat in another group.
-        duplicate_rate: How often a receive brings a message that is in flight: standard
-            queues deliver "at least once" (G).
-    """
-
-    visibility_timeout: int = 30
-    delay: int = 0
-    largest_message: int = LARGEST
-    retention: int = 345_600
-    wait: int = 0
-    kept: Mapping[str, str] = field(default_factory=dict, repr=False)
-    max_receive_count: int | None = None
-    dead_letters: SimulatedQueue | None = None
-    in_flight_limit: int = IN_FLIGHT_LIMIT
-    late_extension: bool = False
-    content_based_deduplication: bool = False
-    deduplicates_by_group: bool = False
-    duplicate_rate: float = 0.0
+__all__ = ["QueueOptions", "SimulatedQueue"]
 
 
 class SimulatedQueue:
@@ -89,8 +51,8 @@ class SimulatedQueue:
         self.messages: dict[str, SimulatedMessage] = {}
         self._random = generator
         self._on_delete = on_delete
-        self._by_handle: dict[str, SimulatedMessage] = {}
-        self._seen: dict[tuple[str | None, str], tuple[float, SimulatedMessage]] = {}
+        self._handles = Handles(generator, is_fifo=self.is_fifo)
+        self._deduplication = Deduplication()
         self._sequence = 0
         # No message is older: spares a look at each of them.
         self._oldest = math.inf
@@ -105,17 +67,13 @@ class SimulatedQueue:
         """
         if self.is_fifo:
             if deduplication_id is None and self.options.content_based_deduplication:
-                deduplication_id = hashlib.sha256(message.body.encode()).hexdigest()
+                deduplication_id = id_by_content(message)
             if deduplication_id is None:
                 raise errors.no_deduplication()
-            key = (
-                message.group_id if self.options.deduplicates_by_group else None,
-                deduplication_id,
-            )
-            seen = self._seen.get(key)
-            if seen is not None and now < seen[0] + DEDUPLICATION_SECONDS:
-                return seen[1]
-            self._seen[key] = (now, message)
+            by_group = self.options.deduplicates_by_group
+            first = self._deduplication.first(message, deduplication_id, now, by_group=by_group)
+            if first is not message:
+                return first
         self._sequence += 1
         message.sequence_number = self._sequence
         message.deduplication_id = deduplication_id
@@ -162,9 +120,7 @@ class SimulatedQueue:
             if not self._bury(message, now):
                 received.append(message)
         for message in received:
-            handle = self._new_handle()
-            self._by_handle[handle] = message
-            message.receive(handle, now, hidden_for)
+            message.receive(self._handles.new(message), now, hidden_for)
         return received
 
     def change_visibility(self, handle: str, timeout: int, now: float) -> None:
@@ -174,16 +130,13 @@ class SimulatedQueue:
             SqsError: See below for when.
         """
         self.expire(now)
-        message = self._find(handle)
+        message = self._handles.find(handle)
         if not 0 <= timeout <= MAX_VISIBILITY_SECONDS:
             raise errors.out_of_range("VisibilityTimeout", timeout, "Must be between 0 and 43200")
         if message.is_deleted:
             raise errors.not_available(handle)
-        is_stale = handle != message.handle
-        is_expired = now >= message.visible_at
-        if self.is_fifo and (is_stale or is_expired):
-            raise errors.handle_expired(handle)
-        if is_expired and not self.options.late_extension:
+        self._handles.check_use(handle, message, now)
+        if now >= message.visible_at and not self.options.late_extension:
             # On a standard queue: answered with success, and nothing changes (L).
             return
         # A stale handle of a standard queue still moves the message, and so breaks the
@@ -202,13 +155,11 @@ class SimulatedQueue:
             SqsError: No such handle was ever made, or the queue is FIFO as above.
         """
         self.expire(now)
-        message = self._find(handle)
+        message = self._handles.find(handle)
         if message.is_deleted:
             return
-        is_stale = handle != message.handle
-        if self.is_fifo and (is_stale or now >= message.visible_at):
-            raise errors.handle_expired(handle)
-        if not is_stale:
+        self._handles.check_use(handle, message, now)
+        if handle == message.handle:
             message.is_deleted = True
             del self.messages[message.message_id]
             self._on_delete(message)
@@ -229,37 +180,16 @@ class SimulatedQueue:
         self.expire(now)
         return sum(message.visible_at <= now for message in self.messages.values())
 
-    def _find(self, handle: str) -> SimulatedMessage:
-        message = self._by_handle.get(handle)
-        if message is None:
-            raise errors.invalid_handle(handle)
-        return message
-
-    def _available(self, now: float) -> Iterator[SimulatedMessage]:
-        blocked: set[str | None] = set()
-        for message in self._in_order():
-            if message.visible_at > now:
-                # In flight or delayed: what comes behind it in its group waits, and what
-                # comes before it does not (L, test_fifo_group_visibility_extends_...).
-                if self.is_fifo:
-                    blocked.add(message.group_id)
-                elif (
-                    message.receive_count
-                    and self.options.duplicate_rate
-                    and self._random.random() < self.options.duplicate_rate
-                ):
-                    yield message
-            elif not self.is_fifo or message.group_id not in blocked:
-                yield message
-
-    def _in_order(self) -> Iterable[SimulatedMessage]:
-        """Return a FIFO queue's messages by group: a receive fills up from one first (G)."""
-        if not self.is_fifo:
-            return self.messages.values()
-        groups: dict[str | None, list[SimulatedMessage]] = {}
-        for message in self.messages.values():
-            groups.setdefault(message.group_id, []).append(message)
-        return chain.from_iterable(groups.values())
+    def _available(self, now: float) -> Iterable[SimulatedMessage]:
+        messages = self.messages.values()
+        if self.is_fifo:
+            return available_of_fifo(messages, now)
+        return available_of_standard(
+            messages,
+            now,
+            duplicate_rate=self.options.duplicate_rate,
+            generator=self._random,
+        )
 
     def _bury(self, message: SimulatedMessage, now: float) -> bool:
         """Move a message that was received too often to the dead letters (G)."""
@@ -276,6 +206,3 @@ class SimulatedQueue:
         # Its handles are of this queue and mean nothing in the other.
         message.is_deleted = True
         return True
-
-    def _new_handle(self) -> str:
-        return f"AQEB{self._random.getrandbits(128):032x}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import secrets
 import signal
 import threading
 from dataclasses import dataclass
@@ -91,7 +92,12 @@ def _queues(
     show_default=True,
     help="Port to listen on; 0 takes a free one.",
 )
-@click.option("--seed", default=0, show_default=True, help="Makes chance repeatable.")
+@click.option(
+    "--seed",
+    type=int,
+    show_default="another at each start",
+    help="Makes ids and chance repeatable. Without it, no two servers have a message id in common.",
+)
 @click.option(
     "--faults",
     "faults_file",
@@ -105,10 +111,11 @@ def _queues(
     multiple=True,
     callback=_queues,
     metavar="NAME[:VT[:maxReceiveCount]]",
-    help="A queue to begin with; with a maxReceiveCount it gets a dead-letter queue NAME-dead.",
+    help="A queue to begin with; with a maxReceiveCount it gets a dead-letter queue: NAME-dead, or "
+    "NAME-dead.fifo for NAME.fifo.",
 )
 def main(
-    host: str, port: int, seed: int, faults_file: Path | None, queues: list[QueueArgument]
+    host: str, port: int, seed: int | None, faults_file: Path | None, queues: list[QueueArgument]
 ) -> None:
     """Serve a simulated SQS until SIGTERM or SIGINT.
 
@@ -120,7 +127,7 @@ def main(
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--faults") from None
     try:
-        server = SimulatedServer(host, port, seed=seed, faults=faults)
+        server = SimulatedServer(host, port, seed=secrets.randbits(64) if seed is None else seed)
     except OSError as error:
         raise Refusal(f"--host {host} --port {port}: {error}") from None
     for queue in queues:
@@ -128,6 +135,9 @@ def main(
             queue.create(server.sqs)
         except ClientError as error:
             raise Refusal(f"--queue {queue.name}: {error.response['Error']['Message']}") from None
+    if faults is not None:
+        # Not before: they are not meant for the queues to begin with.
+        server.faults = faults
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *ignored: asked_to_end.set())

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from celery_sqs_heartbeat.testing.faults import Faults
-from celery_sqs_heartbeat.testing.sqs import Answer, Request, SimulatedSqs
+from celery_sqs_heartbeat.testing.requests import Answer, Request
+from celery_sqs_heartbeat.testing.sqs import SimulatedSqs
 
 
 class ConnectionLost(Exception):
@@ -61,6 +62,11 @@ class SharedSqs:
             self._offset += seconds
             self._changed.notify_all()
             return self._offset
+
+    @property
+    def ahead(self) -> float:
+        """By how many seconds the clock is ahead of real time."""
+        return self._offset
 
     @property
     def faults(self) -> Faults:

@@ -81,6 +81,24 @@ def test_the_same_seed_makes_the_same_ids(command: Any) -> None:
     assert first_id("1") == first_id("1") != first_id("2")
 
 
+def test_servers_without_a_seed_have_no_message_id_in_common(command: Any) -> None:
+    """Journals of both may be read together."""
+    ids = []
+    for _ in range(2):
+        _, url = command("--queue", "work")
+        answer = sqs_client(url).send_message(QueueUrl=f"{url}/work", MessageBody="x")
+        ids.append(answer["MessageId"])
+    assert ids[0] != ids[1]
+
+
+def test_the_queues_to_begin_with_are_made_before_the_faults(command: Any, tmp_path: Path) -> None:
+    file = tmp_path / "faults.json"
+    file.write_text('{"by_operation": {"*": {"throttled": 1}}}')
+    _, url = command("--queue", "work:30:5", "--faults", str(file))
+    with pytest.raises(ClientError, match="Throttled"):
+        sqs_client(url).send_message(QueueUrl=f"{url}/work", MessageBody="x")
+
+
 def test_the_faults_file_is_read_again_when_it_changes(command: Any, tmp_path: Path) -> None:
     file = tmp_path / "faults.json"
     file.write_text('{"by_operation": {"ListQueues": {"denied": 1.0}}}')

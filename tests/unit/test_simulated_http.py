@@ -1,0 +1,153 @@
+"""The simulated SQS over HTTP: what it answers to calls that it can't do, and the time."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import logging
+import time
+from collections.abc import Iterator
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from botocore.exceptions import ClientError
+
+from celery_sqs_heartbeat.testing import SimulatedServer
+from tests.unit.test_simulated_sqs import code_of, create
+
+#: The header has whole seconds, and a busy machine takes its time.
+ABOUT_NOW = 5
+
+
+@pytest.fixture
+def server() -> Iterator[SimulatedServer]:
+    with SimulatedServer() as running:
+        yield running
+
+
+@pytest.fixture
+def connection(server: SimulatedServer) -> Iterator[http.client.HTTPConnection]:
+    """One connection, that does not open itself again."""
+    opened = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
+    opened.auto_open = False
+    opened.connect()
+    yield opened
+    opened.close()
+
+
+def ask(
+    connection: http.client.HTTPConnection, method: str, path: str, target: str = ""
+) -> tuple[int, dict[str, Any]]:
+    connection.request(method, path, b"{}", {"X-Amz-Target": target})
+    response = connection.getresponse()
+    return response.status, json.loads(response.read())
+
+
+def ahead(response: Any) -> float:
+    """Return by how many seconds the server's time is ahead of ours."""
+    told = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
+    return told.timestamp() - time.time()
+
+
+@pytest.mark.parametrize("token", ["zz", "-1", "1.5", "٣", "1" * 10, " 1"])
+def test_a_token_that_sqs_never_made_is_refused(server: SimulatedServer, token: str) -> None:
+    client = server.client()
+    create(client)
+    for sqs in (client, server.sqs):
+        code = code_of(sqs.list_queues, MaxResults=1, NextToken=token)
+        assert code == "InvalidParameterValue"
+
+
+def test_an_unforeseen_error_is_answered_and_logged_in_one_line(
+    server: SimulatedServer,
+    connection: http.client.HTTPConnection,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*ignored: Any) -> Any:
+        raise LookupError("unforeseen\nand long")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(server.sqs, "call", fail)
+        client = server.client(retries={"total_max_attempts": 1})
+        with pytest.raises(ClientError) as failed:
+            client.list_queues()
+        assert failed.value.response["Error"]["Code"] == "InternalError"
+        assert failed.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
+        (record,) = caplog.records
+        assert record.levelno == logging.ERROR
+        told = record.getMessage()
+        assert told.startswith(
+            "sqs-heartbeat: the simulated SQS failed on POST / AmazonSQS.ListQueues: LookupError: "
+        )
+        assert "\n" not in told
+        assert "test_simulated_http.py:" in told
+        assert record.exc_info is None
+        status, answer = ask(connection, "POST", "/", "AmazonSQS.ListQueues")
+        assert (status, answer["__type"]) == (500, "com.amazonaws.sqs#InternalError")
+    # On the same connection.
+    assert ask(connection, "POST", "/", "AmazonSQS.ListQueues") == (200, {})
+    assert capfd.readouterr().err == ""
+
+
+def test_an_answer_that_is_no_json_is_an_unforeseen_error_too(
+    server: SimulatedServer,
+    connection: http.client.HTTPConnection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server.sqs, "call", lambda *ignored: {"QueueUrls": [object()]})
+    status, _ = ask(connection, "POST", "/", "AmazonSQS.ListQueues")
+    assert status == 500
+
+
+def test_an_unforeseen_error_of_the_admin_endpoint_is_answered(
+    server: SimulatedServer,
+    connection: http.client.HTTPConnection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.testing.admin.as_plain", lambda faults: 1 / 0)
+    status, answer = ask(connection, "GET", "/_faults")
+    assert (status, answer["message"]) == (500, "We encountered an internal error.")
+
+
+@pytest.mark.parametrize(
+    ("target", "type_", "says"),
+    [
+        (
+            "AmazonSQS.StartMessageMoveTask",
+            "UnsupportedOperation",
+            'StartMessageMoveTask is not modelled; see docs/testing.md, "Not modelled"',
+        ),
+        ("AmazonSQS.TagQueue", "UnsupportedOperation", "TagQueue is not modelled"),
+        ("AmazonSQS.Fly", "UnknownOperationException", "SQS has no operation 'Fly'; modelled are "),
+        ("AmazonSNS.Publish", "UnknownOperationException", "not 'AmazonSNS.Publish'"),
+        ("", "UnknownOperationException", "boto3 speaks this protocol since 1.34"),
+    ],
+)
+def test_a_call_that_can_not_be_done_says_why(
+    connection: http.client.HTTPConnection, target: str, type_: str, says: str
+) -> None:
+    status, answer = ask(connection, "POST", "/", target)
+    assert (status, answer["__type"]) == (400, f"com.amazonaws.sqs#{type_}")
+    assert says in answer["message"]
+
+
+def test_an_answer_has_the_time_of_sqs(server: SimulatedServer) -> None:
+    client = server.client()
+    assert abs(ahead(client.list_queues())) < ABOUT_NOW
+    with pytest.raises(ClientError) as refused:
+        client.get_queue_url(QueueName="none")
+    assert abs(ahead(refused.value.response)) < ABOUT_NOW
+    # Its clock, as that of its timestamps.
+    server.advance(3600)
+    url = create(client)
+    answer = client.send_message(QueueUrl=url, MessageBody="a")
+    assert abs(ahead(answer) - 3600) < ABOUT_NOW
+    names = ["SentTimestamp"]
+    answer = client.receive_message(QueueUrl=url, MessageSystemAttributeNames=names)
+    (message,) = answer["Messages"]
+    sent_at = int(message["Attributes"]["SentTimestamp"]) / 1000
+    assert abs(sent_at - time.time() - ahead(answer)) < ABOUT_NOW
