@@ -8,6 +8,7 @@ PEERS_VENV ?= .venv-peers
 HOURS ?= 1000
 FLEET ?= build/fleet
 DIST ?= build/dist
+SITE ?= build/docs
 # Some machines forbid caches of bytecode. Here each of hundreds of processes would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
@@ -140,8 +141,10 @@ test-pythons: $(VENV)/test.stamp
 test-peers: $(PEERS_VENV)/test.stamp  ## Run Celery's and kombu's own tests with stock and with ours
 	$(RUN) $(PEERS_VENV)/bin/python -m tests.peers
 
-docs: $(VENV)/test.stamp  ## Build the documents as a site, in build/docs
-	$(BIN)/mkdocs build --strict --quiet
+# The variable silences an advertisement of the theme's.
+docs: $(VENV)/test.stamp  ## Build the documents as a site, in SITE (build/docs)
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(SITE)
+	@echo 'The site is in $(SITE): open $(SITE)/index.html'
 
 dist: $(VENV)/test.stamp  ## Build the wheel and the sdist in DIST, and check them
 	$(BIN)/python -m build --no-isolation --outdir $(DIST) .

@@ -13,7 +13,7 @@ from weakref import WeakSet, WeakValueDictionary
 from celery_sqs_heartbeat.breakage import Breakage, raise_error
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.recent import RecentKeys
-from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.queues import QueueDirectory
@@ -22,6 +22,7 @@ from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 from celery_sqs_heartbeat.terms import QueueTerms
 from celery_sqs_heartbeat.unsettled import Unsettled
+from celery_sqs_heartbeat.wording import seconds
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class Heartbeat:
         start_queues: Returns the names of the queues that the worker starts with.
         check_names: Warns of settings for unknown queues; is given a function that returns
             whether SQS has a queue of a name.
-        refuse: Ends the worker, as its settings do not fit its queues.
+        refuse: Ends the worker, as it can't use its queues, or its settings do not fit them.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
         unsettled: Gives up messages whose request has gone without settling them.
@@ -93,7 +94,7 @@ class Heartbeat:
     breakage: Breakage = field(default_factory=Breakage)
     start_queues: Callable[[], Iterable[str]] = tuple
     check_names: Callable[[Callable[[str], bool]], object] = bool
-    refuse: Callable[[ConfigurationError], object] = raise_error
+    refuse: Callable[[SqsHeartbeatError], object] = raise_error
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary
@@ -148,12 +149,12 @@ class Heartbeat:
         self.prepare_calls(lambda: self.clients(lease_url))
         logger.info(
             "sqs-heartbeat: messages of queue %s are kept: visibility timeout %d s (%s), "
-            "extended when less than %.3g s are left, for %g s at most",
+            "extended when less than %s s are left, for %s s at most",
             queue,
             terms.visibility_timeout,
             "its own" if rules.visibility_timeout is None else "set",
-            terms.threshold,
-            terms.max_lease,
+            seconds(terms.threshold),
+            seconds(terms.max_lease),
         )
 
         if not self.leases and self.first_time("no prefetch limit"):

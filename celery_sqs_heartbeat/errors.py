@@ -19,6 +19,16 @@ class ConfigurationError(SqsHeartbeatError):
         super().__init__(f"sqs-heartbeat: {count} wrong:{lines}")
 
 
+class UnusableQueues(SqsHeartbeatError):
+    """SQS or kombu refused a queue as a worker started: there is nothing to consume from."""
+
+    def __init__(self, what: str, reason: str) -> None:
+        super().__init__(
+            f"sqs-heartbeat: {what}: {reason}; "
+            "`celery -A proj sqs-heartbeat doctor` checks queues, permissions and settings"
+        )
+
+
 class IncompatibleVersions(SqsHeartbeatError):
     """Another package lacks what the heartbeat needs of it. Lists every name that is missing."""
 

@@ -13,7 +13,7 @@ class KeeperHealth:
         alive: Whether the thread runs. False before its start, after its end, and in a
             forked child.
         last_tick_age: Seconds since its last round began; None when there was none.
-        late: Whether its next round is overdue by more than leases can bear.
+        late: Whether its next round is overdue by more than leases can survive.
         replaced: How often it had died and another thread took its place.
         standstills: How often the whole process stood still: it was stopped, or its
             machine suspended, or something let no other thread run.

@@ -173,11 +173,16 @@ class LeaseKeeper(KeeperService):
         *,
         terms: LeaseTerms | None = None,
         sent_at: float | None = None,
+        release_delay: float | Callable[[int], float] = 0,
     ) -> Iterator[Lease]:
         """Keep a message while the block runs; then delete it, or release it on an error.
 
         A message that `receive` was already told of is held on. `flush` or `stop` waits
         for the delete to be confirmed.
+
+        Args:
+            release_delay: After how many seconds the message is visible again after an error: a
+                number, or a function of the message's receive count.
 
         Raises:
             AlreadyHeld: The message must not be processed (again); the block is not run.
@@ -202,7 +207,12 @@ class LeaseKeeper(KeeperService):
         try:
             yield lease
         except BaseException:
-            self.release(handle, cause="failed")
+            delay = 0.0
+            try:
+                count = lease.receive_count
+                delay = release_delay(count) if callable(release_delay) else release_delay
+            finally:
+                self.release(handle, delay, cause="failed")
             raise
         self.done(handle)
 

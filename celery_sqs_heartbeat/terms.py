@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.settings.checks import CALLS_PER_SECOND
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
+from celery_sqs_heartbeat.wording import seconds
 
 logger = logging.getLogger(__name__)
 
@@ -148,11 +149,11 @@ class QueueTerms:
         if not faults:
             logger.info(
                 "sqs-heartbeat: the visibility timeout of queue %s is %d s now, and was %d s: what "
-                "is received from now on is extended when less than %.3g s are left",
+                "is received from now on is extended when less than %s s are left",
                 queue,
                 timeout,
                 before,
-                terms.threshold,
+                seconds(terms.threshold),
             )
             return
         event = f"the visibility timeout of queue {queue} is {timeout} s now, and was {before} s"
@@ -162,12 +163,12 @@ class QueueTerms:
         terms = self.of(queue, max(timeout, LEAST_TIMEOUT))
         logger.warning(
             "sqs-heartbeat: %s, which the settings do not fit: %s. What is received from now on "
-            "is kept with a visibility timeout of %d s, a threshold of %.3g s and a max_lease of "
-            "%g s. Change the setting, or the queue's visibility timeout: a worker that starts "
+            "is kept with a visibility timeout of %d s, a threshold of %s s and a max_lease of "
+            "%s s. Change the setting, or the queue's visibility timeout: a worker that starts "
             "with this queue now will refuse to",
             event,
             "; ".join(faults),
             terms.visibility_timeout,
-            terms.threshold,
-            terms.max_lease,
+            seconds(terms.threshold),
+            seconds(terms.max_lease),
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from celery_sqs_heartbeat.core.lease import Lease, State
 from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.wording import counted
 
 logger = get_logger(__name__)
 
@@ -22,21 +23,22 @@ def log_unconfirmed(leases: Sequence[Lease], waited: float) -> None:
     if not leases:
         return
     logger.warning(
-        "sqs-heartbeat: %d deletes and releases were not confirmed within %g s; "
-        "those messages will come back",
-        len(leases),
+        "sqs-heartbeat: SQS did not confirm the delete or release of %s within %g s: %s",
+        counted(len(leases), "message"),
         waited,
+        "it will come back" if len(leases) == 1 else "they will come back",
     )
     for lease in leases[:_LISTED]:
         logger.warning(
-            "sqs-heartbeat: the %s of message %s of %s, task %s[%s], is not confirmed after %d "
-            "failed tries",
+            "sqs-heartbeat: the %s of message %s of %s, task %s[%s], is not confirmed after %s",
             "delete" if lease.state is State.DONE else "release",
             lease.message_id,
             lease.queue_url,
             lease.task,
             lease.task_id,
-            lease.attempts,
+            counted(lease.attempts, "failed try", "failed tries"),
         )
     if len(leases) > _LISTED:
-        logger.warning("sqs-heartbeat: and so for %d more messages", len(leases) - _LISTED)
+        logger.warning(
+            "sqs-heartbeat: and so for %s", counted(len(leases) - _LISTED, "more message")
+        )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from celery_sqs_heartbeat import native
 from celery_sqs_heartbeat.health import KeeperHealth
 from celery_sqs_heartbeat.rounds import STANDSTILL_SECONDS, RoundsThread
+from celery_sqs_heartbeat.wording import seconds
 
 logger = logging.getLogger(__name__)
 
@@ -84,9 +85,9 @@ class Watcher:
             self._late_since = now - overdue
             logger.error(
                 "sqs-heartbeat: the keeper is late: its last round began %.1f s ago, and "
-                "more than %.3g s endanger leases; something holds it up",
+                "more than %s s endanger leases; something holds it up",
                 self._rounds.tick_age(now),
-                limit,
+                seconds(limit),
             )
             self._on_late(overdue)
         elif self._late_since is not None and overdue <= limit:

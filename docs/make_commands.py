@@ -1,4 +1,4 @@
-"""Writes the tables of options and of exit statuses into cli.md: `python docs/make_commands.py`."""
+"""Writes the tables of options, exit statuses and findings into cli.md: `docs/make_commands.py`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from celery_sqs_heartbeat.cli.checks import KINDS
 from celery_sqs_heartbeat.cli.group import sqs_heartbeat
 from celery_sqs_heartbeat.exits import FOUND_WHEN, REFUSED_WHEN, STATUSES
 from celery_sqs_heartbeat.journal.__main__ import main as journal
@@ -16,13 +17,28 @@ from celery_sqs_heartbeat.testing.server import main as server
 from celery_sqs_heartbeat.worker.install import HEARTBEAT_SQS
 
 DOCUMENT = Path(__file__).with_name("cli.md")
-#: The name of what is between the marks: a command's, or `exit statuses`.
+#: The name of what is between the marks: a command's, or that of another table.
 BLOCK = re.compile(
     r"(<!-- Begin: ([^>]+?)\. By docs/make_commands\.py -->\n).*?(<!-- End -->)", re.S
 )
 STATUS_TABLE = "exit statuses"
+FINDING_TABLE = "findings"
 #: How a worker's command begins: its options are Celery's, but for ours.
 WORKER = "celery -A proj worker"
+#: Code in a text.
+_CODE = re.compile(
+    r"""
+    (
+        `[^`]+`                             # what is marked as such
+        | (?<![\w-]) --[a-z][\w-]*          # a long option
+        | [\w.]*_[\w.]*\w                   # a name with an underscore
+          (?: \(\) | \s?=\s?(?:"[^"]*"|\w+) )?    # and its call or value
+    )
+    """,
+    re.VERBOSE,
+)
+#: What Markdown takes for emphasis, a link, HTML or the end of a cell.
+_MARKS = re.compile(r"[\\*_\[\]<>|]")
 
 
 def commands() -> dict[str, click.Command]:
@@ -49,12 +65,21 @@ def with_tables(text: str) -> str:
 
     Raises:
         KeyError: A block names no command.
-        ValueError: A command, or the table of exit statuses, has no block.
+        ValueError: A command, or another table, has no block.
     """
-    blocks = {STATUS_TABLE: _statuses(), **{k: _options(k, v) for k, v in commands().items()}}
+    blocks = {
+        STATUS_TABLE: _statuses(),
+        FINDING_TABLE: _findings(),
+        **{k: _options(k, v) for k, v in commands().items()},
+    }
     if missing := set(blocks) - {name for _, name, _ in BLOCK.findall(text)}:
         raise ValueError(f"{DOCUMENT.name} has no block for {', '.join(sorted(missing))}")
     return BLOCK.sub(lambda found: f"{found[1]}\n{blocks[found[2]]}\n{found[3]}", text)
+
+
+def as_markdown(text: str) -> str:
+    """Return a text of the code so that GitHub and the site show all its characters."""
+    return "".join(_piece(piece) for piece in _CODE.split(text))
 
 
 def _options(start: str, command: click.Command) -> str:
@@ -69,14 +94,14 @@ def _options(start: str, command: click.Command) -> str:
 
 def _row(option: click.Option, context: click.Context) -> str:
     names = ", ".join(f"`{name}`" for name in [*option.opts, *option.secondary_opts])
-    value = "" if option.is_flag else f" `{_metavar(option, context)}`"
+    value = "" if option.is_flag else f" {_value(option, context)}"
     default = "must be given" if option.required else ""
     if isinstance(option.show_default, str):
-        default = option.show_default
+        default = as_markdown(option.show_default)
     elif option.show_default:
         shown = " ".join(option.default) if option.multiple else option.default
         default = f"`{shown}`"
-    notes = [option.help or ""]
+    notes = [as_markdown(option.help or "")]
     if option.multiple:
         notes.append("May be given more than once.")
     if option.envvar:
@@ -84,12 +109,21 @@ def _row(option: click.Option, context: click.Context) -> str:
     return f"| {names}{value} | {default} | {' '.join(notes)} |\n"
 
 
-def _metavar(option: click.Option, context: click.Context) -> str:
-    metavar = option.make_metavar(context)
-    if metavar.startswith("["):
-        metavar = metavar[1:-1]
-    # A bar in a table ends the cell.
-    return metavar.replace("|", "\\|")
+def _value(option: click.Option, context: click.Context) -> str:
+    # A choice in two code spans, as a bar can't be in one: GitHub wants it escaped there, and
+    # Python-Markdown, which makes the site, shows the escape.
+    if isinstance(option.type, click.Choice):
+        return " or ".join(f"`{choice}`" for choice in option.type.choices)
+    return f"`{option.make_metavar(context)}`"
+
+
+def _findings() -> str:
+    rows = (
+        f"| `{kind.id}` | {kind.severity.value} "
+        f"| **{as_markdown(kind.title)}**: {as_markdown(kind.why)} | {as_markdown(kind.fix)} |\n"
+        for kind in KINDS
+    )
+    return "".join(["| id | severity | meaning | fix |\n|---|---|---|---|\n", *rows])
 
 
 def _statuses() -> str:
@@ -97,7 +131,7 @@ def _statuses() -> str:
         [
             "| status | meaning | for |\n|---|---|---|\n",
             *(
-                f"| {status} | {meaning} | {'; '.join(_own(status))} |\n"
+                f"| {status} | {as_markdown(meaning)} | {'; '.join(_own(status))} |\n"
                 for status, meaning in STATUSES.items()
             ),
         ]
@@ -107,7 +141,13 @@ def _statuses() -> str:
 def _own(status: int) -> Iterator[str]:
     own: Mapping[str, str] = {1: FOUND_WHEN, 2: REFUSED_WHEN}.get(status, {})
     for name, when in sorted(own.items()):
-        yield f"`{name}`: {when}"
+        yield f"`{name}`: {as_markdown(when)}"
+
+
+def _piece(piece: str) -> str:
+    if _CODE.fullmatch(piece):
+        return f"`{piece.strip('`')}`"
+    return _MARKS.sub(r"\\\g<0>", piece)
 
 
 if __name__ == "__main__":

@@ -46,13 +46,15 @@ class Asker:
 
     def look(self, name: str) -> QueueFacts:
         """Return what SQS says of a queue."""
+        sqs_name = self._broker.sqs_name(name)
+        return replace(self._look(name, sqs_name), sqs_name=sqs_name)
+
+    def _look(self, name: str, sqs_name: str) -> QueueFacts:
         url = self._broker.predefined_url(name)
         if url is not None:
             return self._look_at(name, url, {})
         if self._broker.config.predefined:
-            missing = Answer(tried=Tried.NO_QUEUE, reason="it is not in predefined_queues")
-            return QueueFacts(name=name, found=missing)
-        sqs_name = self._broker.sqs_name(name)
+            return QueueFacts(name=name, found=Answer(tried=Tried.NO_QUEUE))
         listed = self._call("", "ListQueues", QueueNamePrefix=sqs_name)
         tries = {"sqs:ListQueues": listed}
         urls: Any = listed.payload.get("QueueUrls") or ()

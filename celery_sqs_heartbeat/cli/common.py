@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 #: Which queues to look at, as a worker's -Q.
@@ -11,5 +13,29 @@ queues_option = click.option(
 
 
 def split(queues: str | None) -> list[str]:
-    """Return the names in a list with commas."""
-    return [name.strip() for name in (queues or "").split(",") if name.strip()]
+    """Return the names in a list with commas, each once.
+
+    Raises:
+        click.BadParameter: There is none in it.
+    """
+    names = [name.strip() for name in (queues or "").split(",") if name.strip()]
+    if queues is not None and not names:
+        raise click.BadParameter(f"{queues!r} names no queue", param_hint="-Q")
+    return list(dict.fromkeys(names))
+
+
+class Concurrency(click.ParamType):  # type: ignore[type-arg, unused-ignore]
+    """How many tasks a worker runs at a time: a whole number, or "auto" as Celery 5.7 has it."""
+
+    name = "concurrency"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        """Return the number; None for as many as Celery chooses, as for 0."""
+        text = str(value)
+        if text.isdecimal():
+            return int(text) or None
+        if text != "auto":
+            self.fail(f"{text!r} must be a whole number, 0 or more, or 'auto'", param, ctx)
+        return None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from celery_sqs_heartbeat.cli.common import queues_option, split
+from celery_sqs_heartbeat.cli.common import Concurrency, queues_option, split
 from celery_sqs_heartbeat.exits import DONE, FOUND, REFUSED, Command, epilog
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     help="The worker's pool, where its command line names another than the app.",
 )
 @click.option(
-    "-c", "--concurrency", type=int, metavar="N", help="The worker's concurrency, likewise."
+    "-c",
+    "--concurrency",
+    type=Concurrency(),
+    metavar="N",
+    help="The worker's concurrency, likewise.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON list.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when there are warnings.")

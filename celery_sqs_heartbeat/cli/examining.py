@@ -23,6 +23,7 @@ from celery_sqs_heartbeat.cli.probing import probe_places
 from celery_sqs_heartbeat.cli.reading import (
     Broker,
     import_tasks,
+    is_made_up,
     queue_names,
     read_app,
 )
@@ -46,13 +47,16 @@ def examine(
         pool: The worker's pool, where its command line says another than the app.
         concurrency: Likewise.
     """
+    if is_made_up(app):
+        return [broker.NO_APP.found()]
     broken = import_tasks(app)
     facts = read_app(app, pool=pool, concurrency=concurrency, broken_tasks=broken)
     findings = [*check_offline(facts), *machine.check_versions(facts)]
-    if facts.is_sqs and facts.broken_broker is None and not facts.option_faults:
+    if facts.is_sqs and facts.broker_fault is None:
         findings += polling.check_polling(facts)
         findings += places.check_places(facts.settings, probe_places(facts.settings))
-        findings += _examine_queues(app, facts, queues)
+        if facts.queue_fault is None:
+            findings += _examine_queues(app, facts, queues)
     rename = naming(app)
     return worst_first(finding.naming(rename) for finding in findings)
 

@@ -97,6 +97,7 @@ class AppFacts:
         keeps_on_worker_lost: A task whose process dies is tried again.
         concurrency: Tasks that the worker runs at a time.
         pool_fault: Why a worker can't use the pool.
+        queue_fault: Why the app's queues can't be made of its settings.
         broken_tasks: Why the app's tasks can't be imported.
         has_otel: opentelemetry is installed.
         versions: By the name of the package.
@@ -120,6 +121,7 @@ class AppFacts:
     eta_task_limit: int | None = 100
     pool: str = "prefork"
     pool_fault: str | None = field(default=None, repr=False)
+    queue_fault: str | None = field(default=None, repr=False)
     broken_tasks: str | None = field(default=None, repr=False)
     has_otel: bool = True
     wait_time: int = 10
@@ -129,6 +131,11 @@ class AppFacts:
     versions: Mapping[str, str] = field(
         default_factory=lambda: {"celery": "5.7.0", "kombu": "5.7.0"}
     )
+
+    @property
+    def broker_fault(self) -> str | None:
+        """Why SQS can't be asked by the app's configuration, or None."""
+        return self.broken_broker or "; ".join(self.option_faults) or None
 
     @property
     def leases(self) -> int:
@@ -142,11 +149,14 @@ class QueueFacts:
 
     Attributes:
         name: As Celery has it.
+        sqs_name: As SQS has it, where that is known: kombu puts a prefix before names, and
+            changes characters that SQS does not accept.
         found: The answer to the question for its attributes, or for its URL.
         tries: The answers to calls that change nothing, by the permission they need.
     """
 
     name: str
+    sqs_name: str | None = None
     url: str | None = None
     is_predefined: bool = True
     found: Answer = Answer(tried=Tried.ALLOWED)

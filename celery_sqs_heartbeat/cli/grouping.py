@@ -59,4 +59,4 @@ def _queues(group: Group, *, with_values: bool) -> str:
         for each in group.findings
     ]
     is_one = len({each.queue for each in group.findings}) == 1
-    return f"{'queue' if is_one else 'queues'} {', '.join(names)}"
+    return f"queue {', '.join(names)}" if is_one else f"on each of {', '.join(names)}"

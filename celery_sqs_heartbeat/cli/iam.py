@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -38,12 +39,23 @@ def iam(
     from celery_sqs_heartbeat.cli.asking import Asker
     from celery_sqs_heartbeat.cli.checks.queue import encryption_key
     from celery_sqs_heartbeat.cli.policy import policy
-    from celery_sqs_heartbeat.cli.reading import Broker, queue_names, read_app
+    from celery_sqs_heartbeat.cli.reading import Broker, is_made_up, queue_names, read_app
+    from celery_sqs_heartbeat.worker.namespace import naming
 
+    if account is not None and not re.fullmatch(r"\d{12}", account):
+        raise click.BadParameter(f"{account!r} must be 12 digits", param_hint="--account")
+    if region is not None and not re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d+", region):
+        raise click.BadParameter(f"{region!r} must be as eu-west-1", param_hint="--region")
     app = context.obj.app
+    if is_made_up(app):
+        raise Refusal("no Celery app was found: name yours, as celery -A proj sqs-heartbeat iam")
     facts = read_app(app)
-    if facts.broken_broker or not facts.is_sqs:
-        raise Refusal(f"the broker is not SQS: {facts.broken_broker or facts.transport}")
+    if facts.broker_fault is not None:
+        raise Refusal(f"the broker can't be used: {naming(app)(facts.broker_fault)}")
+    if not facts.is_sqs:
+        raise Refusal(f"the broker is not SQS: {facts.transport}")
+    if facts.queue_fault is not None:
+        raise Refusal(naming(app)(facts.queue_fault))
     broker = Broker.of_app(app)
     asker = Asker(broker)
     try:

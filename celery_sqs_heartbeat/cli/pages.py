@@ -124,17 +124,20 @@ def _ask(target: Target, token: str | None) -> PageAnswer:
 def _silence(error: Exception) -> str:
     reason = getattr(error, "reason", None) or error
     shown = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
-    return (
-        f"does not answer ({escaped(shown)}): a worker with sqs_heartbeat_status logs its page's "
-        "address when it starts"
+    way_out = (
+        "look whether the worker is stopped, or its machine is too busy"
+        if isinstance(reason, TimeoutError)
+        else "a worker with sqs_heartbeat_status logs its page's address when it starts, at the "
+        "level INFO"
     )
+    return f"does not answer ({escaped(shown)}): {way_out}"
 
 
 def _meaning(code: int) -> str:
     if code == 401:
         return (
-            "asks for the right token: give --token, or set SQS_HEARTBEAT_STATUS_TOKEN or the "
-            "app's sqs_heartbeat_status_token"
+            "needs its token: give --token, or set SQS_HEARTBEAT_STATUS_TOKEN or the app's "
+            "sqs_heartbeat_status_token"
         )
     if code == 403:
         return "refuses this name for the machine: give its address, as --url http://127.0.0.1:PORT"

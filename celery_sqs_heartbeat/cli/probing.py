@@ -73,17 +73,23 @@ def _make_in(parent: Path) -> None:
 
 
 def _probe_bucket(target: Destination) -> tuple[Place, str]:
-    """Ask for the bucket alone: its answer to a write can't be had without one."""
+    """Ask for one name in the bucket: its answer to a write can't be had without one.
+
+    HeadBucket would take less, but tells a wrong key from a missing permission no more than from
+    a missing bucket of someone else's.
+    """
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        new_shipping_client().head_bucket(Bucket=target.bucket)
+        new_shipping_client().list_objects_v2(
+            Bucket=target.bucket, Prefix=target.prefix, MaxKeys=1
+        )
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code"))
-        if code in ("403", "AccessDenied"):
+        if code == "AccessDenied":
             # The least a worker needs does not include s3:ListBucket.
             return Place.UNTRIED, ""
-        return Place.NO_BUCKET, "there is no such bucket" if code == "404" else code
+        return Place.NO_BUCKET, "there is no such bucket" if code == "NoSuchBucket" else code
     except (BotoCoreError, OSError, ValueError) as error:
         return Place.NO_BUCKET, type(error).__name__
     return Place.UNTRIED, ""

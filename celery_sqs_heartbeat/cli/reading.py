@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.options import option_faults
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.versions import running_versions
+from celery_sqs_heartbeat.worker.celeryconf import celery_faults, queues_fault
 from celery_sqs_heartbeat.worker.settings import read_app_settings
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 
@@ -73,8 +74,10 @@ def read_app(
     conf = app.conf
     pool = pool or str(conf.worker_pool)
     concurrency = 1 if pool == "solo" else concurrency or _whole(conf.worker_concurrency)
-    multiplier = int(conf.worker_prefetch_multiplier or 0)
+    of_celery = tuple(celery_faults(app))
+    multiplier = 0 if of_celery else int(conf.worker_prefetch_multiplier or 0)
     settings, faults = _settings(app, concurrency * multiplier)
+    of_tasks = () if of_celery else _tasks(app)
     # Since Celery 5.7 there is one for each; None there stands for the older one.
     of_failure = "task_acks_on_failure"
     if conf.get(of_failure) is None:
@@ -83,19 +86,20 @@ def read_app(
         **_broker_facts(app),
         is_installed=SqsHeartbeatStep in app.steps["worker"],
         settings=settings,
-        faults=faults,
+        faults=(*faults, *of_celery),
         acks_late=bool(conf.task_acks_late),
         acks_on_failure=of_failure if conf.get(of_failure) else None,
         keeps_on_worker_lost=bool(
             conf.task_reject_on_worker_lost or conf.get("task_retry_on_worker_lost")
         ),
-        tasks=_tasks(app),
-        time_limit=conf.task_time_limit,
+        tasks=of_tasks,
+        time_limit=None if of_celery else conf.task_time_limit,
         prefetch_multiplier=multiplier,
         concurrency=concurrency,
         eta_task_limit=conf.get("worker_eta_task_limit"),
         pool=pool,
         pool_fault=pool_fault(pool),
+        queue_fault=queues_fault(app),
         broken_tasks=broken_tasks,
         has_otel=find_spec("opentelemetry") is not None,
         versions=running_versions(),
@@ -115,11 +119,17 @@ def queue_names(app: Any, chosen: Iterable[str] = ()) -> list[str]:
     return [queues[name].name for name in chosen] or list(queues.consume_from)
 
 
+def is_made_up(app: Any) -> bool:
+    """Return whether this is the app that Celery makes where its command line names none."""
+    is_default = type(app.loader).__module__ == "celery.loaders.default"
+    return bool(is_default and app.main == "default")
+
+
 def import_tasks(app: Any) -> str | None:
     """Import the app's tasks as a worker does; return why that failed, or None."""
     try:
         app.loader.import_default_modules()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return f"{type(error).__name__}: {error}"
     return None
 
@@ -144,9 +154,15 @@ def _broker_facts(app: Any) -> Mapping[str, Any]:
     except Exception as error:
         if not isinstance(app.conf.broker_transport_options, Mapping):
             return {"is_sqs": False, "broken_broker": "; ".join(faults)}
-        # Its text may have a part of the URL in it, which has keys.
         name = type(error).__name__
-        hint = "broker_url can't be read; keys in it must be quoted as URLs are"
+        scheme = str(app.conf.broker_read_url or app.conf.broker_url).partition(":")[0]
+        if isinstance(error, ImportError):
+            return {"is_sqs": False, "transport": f"{scheme} (no library for it: {name})"}
+        # Its text may have a part of the URL in it, which has keys.
+        hint = (
+            "broker_url can't be read: its port must be a number, and keys in it must be quoted "
+            "as URLs are"
+        )
         return {"is_sqs": False, "broken_broker": f"{hint} ({name})"}
     try:
         transport = connection.get_transport_cls()

@@ -16,6 +16,9 @@ NEEDS: tuple[Need, ...] = (
         ("_get_async", "receives on the event loop, and leases"),
         ("_get_bulk", "receives without an event loop, and leases"),
         ("_get_message_estimate", "says how many messages to ask for"),
+        ("_new_queue", "ends a start without a traceback where a queue can't be used"),
+        ("_size", "lets a worker start that may not count a queue's messages"),
+        ("_update_queue_cache", "ends a start without a traceback where no queue is listed"),
         ("_restore", "gives back what a consumer leaves behind"),
         ("_schedule_queue", "polls a queue when there is room"),
         ("basic_ack", "deletes"),
@@ -83,6 +86,7 @@ NEEDS: tuple[Need, ...] = (
         _SQS,
         ("Channel", "what our channel derives from"),
         ("QoS", "what our count of messages derives from"),
+        ("UndefinedQueueException", "names a queue that is not predefined"),
         ("Transport", "what our transport derives from"),
     ),
     *used(

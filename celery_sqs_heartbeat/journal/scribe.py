@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.trouble import Trouble
 from celery_sqs_heartbeat.journal.writer import SegmentWriter
+from celery_sqs_heartbeat.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -147,8 +148,8 @@ class Scribe:
         self.torn += found.torn
         if found.segments:
             logger.info(
-                "sqs-heartbeat: closed %d segments in the journal of workers that are gone; "
+                "sqs-heartbeat: closed %s in the journal of workers that are gone; "
                 "unfinished lines left out: %d",
-                found.segments,
+                counted(found.segments, "segment"),
                 found.torn,
             )

@@ -20,6 +20,7 @@ from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import Spooled, shrink
 from celery_sqs_heartbeat.journal.trouble import Trouble
 from celery_sqs_heartbeat.settings.target import Destination
+from celery_sqs_heartbeat.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -98,9 +99,9 @@ class Shipper:
         with contextlib.suppress(OSError):
             if left := len(self._root.paths(CLOSED_SUFFIX)):
                 logger.warning(
-                    "sqs-heartbeat: %d segments of the journal are not shipped; the next worker "
-                    "that ships from %s does it",
-                    left,
+                    "sqs-heartbeat: %s of the journal not shipped yet; the next worker that ships "
+                    "from %s does it",
+                    counted(left, "segment"),
                     self._root.folder,
                 )
 

@@ -19,7 +19,8 @@ class Trouble:
         if not self._is_on:
             self._is_on = True
             logger.warning(
-                "sqs-heartbeat: %s does not work (%s); no message is harmed by that",
+                "sqs-heartbeat: %s does not work (%s); messages are not affected, but some of what "
+                "happens to them is not recorded: check what sqs_heartbeat_journal names",
                 self._doing,
                 cause,
             )

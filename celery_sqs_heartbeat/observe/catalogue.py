@@ -75,13 +75,13 @@ EXTENSIONS = Metric(
 CALLS = Metric(
     name="calls",
     kind="counter",
-    help="Batch calls answered, by the outcome of the first message that something came of.",
+    help="Batch calls, each counted once, by the outcome of its first message.",
     labels=("queue", "action", "outcome"),
 )
 ENTRIES = Metric(
     name="call_entries",
     kind="counter",
-    help="Messages in those calls, each by its own outcome.",
+    help="Messages in batch calls, each by its own outcome.",
     labels=("queue", "action", "outcome"),
 )
 RELEASES = Metric(
@@ -93,7 +93,7 @@ RELEASES = Metric(
 LAPSES = Metric(
     name="lapses",
     kind="counter",
-    help="Messages left to become visible by themselves when they were to be released.",
+    help="Messages that were to be released, and are left to become visible by themselves.",
     labels=("queue", "cause"),
 )
 DELETES = Metric(
@@ -106,14 +106,15 @@ DELETES = Metric(
 ABANDONED = Metric(
     name="deletes_abandoned",
     kind="counter",
-    help="Deletes that can't ever succeed: the message comes back and is deleted then.",
+    help="Deletes given up as they can't succeed: the message comes back and is deleted then.",
     labels=_QUEUE,
     zeros=_ALONE,
 )
 LOSSES = Metric(
     name="losses",
     kind="counter",
-    help="Leases of live tasks that were expired, lost or capped. One may be both of the first.",
+    help="Leases that expired, were lost or were capped before their tasks ended. "
+    "One that expires and is lost after that counts as both.",
     labels=("queue", "cause"),
     zeros=(("expired",), ("lost",), ("capped",)),
 )
@@ -134,7 +135,7 @@ CAPS_NEAR = Metric(
 DENIALS = Metric(
     name="permission_denials",
     kind="counter",
-    help="Times that SQS began to refuse an action for want of a permission.",
+    help="Times that SQS began to refuse an action because a permission is missing.",
     labels=("queue", "action"),
     zeros=(("extend",), ("release",), ("delete",)),
 )
@@ -194,12 +195,12 @@ ALIVE = Metric(name="keeper_alive", kind="gauge", help="1 while the keeper's thr
 LATE = Metric(
     name="keeper_late",
     kind="gauge",
-    help="1 while the keeper's next round is overdue by more than leases can bear.",
+    help="1 while the keeper's next round is so late that leases may expire.",
 )
 ROUND_AGE = Metric(
     name="keeper_last_round_age",
     kind="gauge",
-    help="Since the keeper's last round began: about a second when all is well.",
+    help="Time since the keeper's last round began: about a second when all is well.",
     unit=_SECONDS,
 )
 REPLACED = Metric(
@@ -215,7 +216,7 @@ STANDSTILLS = Metric(
 POLL_AGE = Metric(
     name="last_answered_poll_age",
     kind="gauge",
-    help="Since SQS last answered a poll, with messages or without. Grows while the worker is "
+    help="Time since SQS last answered a poll, with messages or without. Grows while the worker is "
     "full, too.",
     labels=_QUEUE,
     unit=_SECONDS,
@@ -231,12 +232,13 @@ JOURNAL_LINES = Metric(name="journal_lines", kind="counter", help="Lines in the 
 JOURNAL_DROPS = Metric(
     name="journal_dropped_lines",
     kind="counter",
-    help="Lines that the journal has lost: for want of a disk, of time, or of room to wait for S3.",
+    help="Lines that the journal lost: it could not write them in time, or not keep them until "
+    "S3 took them.",
 )
 JOURNAL_SPOOLED = Metric(
     name="journal_spooled",
     kind="gauge",
-    help="Of closed segments that wait to be shipped to S3.",
+    help="Bytes of closed segments that wait to be shipped to S3.",
     unit="bytes",
 )
 

@@ -48,7 +48,7 @@ def _seconds(value: Any) -> str | None:
 def _delay(value: Any) -> str | None:
     if callable(value):
         return call_fault(value)
-    if isinstance(value, Sequence) and not isinstance(value, str):
+    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
         if not value:
             return "must have at least one delay: the first receive's"
         return next((fault for item in value if (fault := number_fault(item))), None)

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable
 from typing import Any
 
+#: What a call gives no seconds of.
+_NOT_PLAIN = (
+    inspect.iscoroutinefunction,
+    inspect.isgeneratorfunction,
+    inspect.isasyncgenfunction,
+)
+
 
 def call_fault(value: Callable[..., Any]) -> str | None:
     """Return why a function can not be called with a receive count, or None."""
-    if inspect.iscoroutinefunction(value):
-        return "must be a plain function, not a coroutine function: nothing awaits it"
+    if any(is_of_kind(value) or is_of_kind(_called(value)) for is_of_kind in _NOT_PLAIN):
+        return "must be a plain function that returns seconds, neither a coroutine nor a generator"
     try:
-        signature = inspect.signature(value)
-    except (TypeError, ValueError):
-        # Some builtins have none to check.
-        return None
-    try:
-        signature.bind(1)
-    except TypeError as error:
+        inspect.signature(value).bind(1)
+    except (TypeError, ValueError) as error:
         return (
-            f"is called with the receive count as its only argument, and can't be: {error}; "
-            "write it as `lambda receive_count: ...`"
+            f"must be a function of the receive count alone ({error}): write it as "
+            "`lambda receive_count: ...`"
         )
     return None
+
+
+def _called(value: Callable[..., Any]) -> Any:
+    """Return what runs when an object is called, where it is no function itself."""
+    while isinstance(value, functools.partial):
+        value = value.func
+    return value if inspect.isroutine(value) else getattr(value, "__call__", None)  # noqa: B004

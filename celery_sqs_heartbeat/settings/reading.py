@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -18,6 +19,8 @@ from celery_sqs_heartbeat.settings.checks import (
 )
 from celery_sqs_heartbeat.settings.rules import PREFIX, Rules, Settings
 from celery_sqs_heartbeat.settings.suggesting import closest, resembles
+
+_SHORT_NAME = re.compile(r"\b(visibility_timeout|threshold|interval|max_lease)=")
 
 Checks = Mapping[str, Callable[[Any], "str | None"]]
 
@@ -78,9 +81,12 @@ def _unknown(names: Iterable[str]) -> Iterator[str]:
 
 def _behind_misspelt_prefix(name: str) -> str:
     """Return what follows on something like the common prefix, or nothing."""
+    stem = PREFIX.rstrip("_")
+    if name.startswith(stem) and name != stem:
+        return name.removeprefix(stem).lstrip("_")
     first, _, rest = name.partition("_")
     second, _, rest = rest.partition("_")
-    return rest if resembles(f"{first}_{second}", PREFIX.rstrip("_")) else ""
+    return rest if resembles(f"{first}_{second}", stem) else ""
 
 
 def _checked(
@@ -113,7 +119,9 @@ def _read_queues(given: Any, faults: list[str]) -> dict[str, Rules]:
     rules = {}
     for queue, values in given.items():
         where = f"{PREFIX}queues[{queue!r}]"
-        if isinstance(values, Mapping):
+        if not isinstance(queue, str):
+            faults.append(f"{where}: must be the name of a queue, not {type(queue).__name__}")
+        elif isinstance(values, Mapping):
             checked = _checked(values, QUEUE_CHECKS, _item_of(where), faults)
             rules[queue] = Rules(**checked)
         else:
@@ -150,6 +158,11 @@ def _status_faults(settings: Settings, given: Mapping[str, Any]) -> Iterator[str
         )
 
 
+def _with_full_names(essence: str) -> str:
+    """Return a fault of the general rules with the names that are set for them."""
+    return _SHORT_NAME.sub(PREFIX + r"\1=", essence.removeprefix(": "))
+
+
 def _order_faults(settings: Settings, leases: int) -> Iterator[str]:
     """Check the order of values where it does not depend on a queue's own timeout."""
     scopes = {"sqs_heartbeat": settings.rules}
@@ -172,7 +185,7 @@ def _order_faults(settings: Settings, leases: int) -> Iterator[str]:
             essence = fault[len(scope) :]
             if essence not in seen:
                 seen.add(essence)
-                yield fault
+                yield _with_full_names(essence) if rules is settings.rules else fault
     if settings.rules.visibility_timeout is None and settings.interval is not None:
         threshold = settings.rules.threshold
         if threshold is not None and settings.interval >= threshold:

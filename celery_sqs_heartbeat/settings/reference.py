@@ -21,7 +21,7 @@ class Entry:
 
 #: By name, without the prefix, in the order they are shown in.
 REFERENCE: Mapping[str, Entry] = {
-    "enabled": Entry("`False`", "on without the flag; `--no-heartbeat-sqs` goes over it"),
+    "enabled": Entry("`False`", "on without the flag; `--no-heartbeat-sqs` overrides it"),
     "visibility_timeout": Entry(
         "the queue's own",
         f"whole seconds, 1 to {MAX_VISIBILITY_SECONDS}; asked for with each receive and each "
@@ -60,8 +60,8 @@ REFERENCE: Mapping[str, Entry] = {
     "status": Entry("`None`", "`HOST:PORT` of the status page"),
     "status_token": Entry(
         "`None`",
-        f"at least {SHORTEST_TOKEN} characters; needed where other machines can reach the status "
-        "page",
+        f"at least {SHORTEST_TOKEN} visible ASCII characters; needed where other machines can "
+        "reach the status page",
     ),
     "otel": Entry("`False`", "count and trace by OpenTelemetry; needs the extra `otel`"),
 }

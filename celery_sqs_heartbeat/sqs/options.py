@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from botocore.config import Config
 
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.sqs.names import FIFO_SUFFIX
 
 #: The longest long poll, in seconds (SQS API reference, ReceiveMessage).
 MAX_WAIT = 20
@@ -16,8 +19,6 @@ TIMEOUTS = ("connect_timeout", "read_timeout")
 
 _NAME = "broker_transport_options"
 _CLIENT = "client-config"
-#: How the names of FIFO queues end (SQS API reference, CreateQueue).
-_FIFO = ".fifo"
 
 
 def option_faults(options: object) -> Iterator[str]:
@@ -66,9 +67,9 @@ def _predefined_faults(given: object) -> Iterator[str]:
         # Not the value: it may have keys in it.
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             yield f"{where}[{queue!r}]: must be a dict with the queue's 'url', as https://..."
-        elif url.endswith(_FIFO) is not str(queue).endswith(_FIFO):
+        elif url.endswith(FIFO_SUFFIX) is not str(queue).endswith(FIFO_SUFFIX):
             yield (
-                f"{where}[{queue!r}]: its name and its url must both end in {_FIFO}, or neither: "
+                f"{where}[{queue!r}]: its name and its url must both end in .fifo, or neither: "
                 "kombu tells FIFO queues by it"
             )
 
@@ -82,7 +83,7 @@ def _is_wait(value: object) -> bool:
 
 
 def _is_timeout(value: Any) -> bool:
-    return value is None or (_is_number(value) and value > 0)
+    return value is None or (_is_number(value) and 0 < value < math.inf)
 
 
 def _is_pause(value: Any) -> bool:
@@ -99,8 +100,23 @@ def _is_created_timeout(value: Any) -> bool:
         return False
 
 
-def _is_text(value: object) -> bool:
-    return value is None or isinstance(value, str)
+def _is_region(value: object) -> bool:
+    # What can be a part of a host's name, as botocore has it.
+    return value is None or (isinstance(value, str) and bool(re.fullmatch(r"[\w-]{1,63}", value)))
+
+
+def _is_role(value: object) -> bool:
+    return value is None or (isinstance(value, str) and value.startswith("arn:"))
+
+
+def _is_lifetime(value: Any) -> bool:
+    return _is_number(value) and 0 < value <= MAX_VISIBILITY_SECONDS
+
+
+def _is_attributes(value: object) -> bool:
+    return value is None or (
+        isinstance(value, Mapping) and all(isinstance(each, str) for each in value.values())
+    )
 
 
 #: What is right for an option, and that rule in words.
@@ -112,5 +128,9 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         f"a whole number of seconds from 0 to {MAX_VISIBILITY_SECONDS}",
     ),
     "queue_name_prefix": (lambda value: isinstance(value, str), "a text"),
-    "region": (_is_text, "the name of a region, as 'eu-west-1'"),
+    "region": (_is_region, "the name of a region, as 'eu-west-1'"),
+    "sts_role_arn": (_is_role, "the ARN of a role, as 'arn:aws:iam::123456789012:role/worker'"),
+    "sts_token_timeout": (_is_lifetime, "a number of seconds above 0"),
+    "sts_token_buffer_time": (_is_pause, "a number of seconds, 0 or more"),
+    "sqs-creation-attributes": (_is_attributes, "a dict of texts by the names of attributes"),
 }

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from botocore.exceptions import ClientError
 from kombu.asynchronous import get_event_loop, set_event_loop
 from kombu.transport import SQS
+from kombu.transport.SQS import UndefinedQueueException
 
 from celery_sqs_heartbeat.binding import Heartbeat, bound
 from celery_sqs_heartbeat.core.lease import Lease
+from celery_sqs_heartbeat.errors import UnusableQueues
 
 logger = logging.getLogger(__name__)
 
@@ -93,6 +98,39 @@ class LeasedChannel(SQS.Channel):
         self._is_backed_up = False
         self._enter_event_loop()
         super().__init__(*args, **kwargs)
+
+    def _update_queue_cache(self, queue_name_prefix: str) -> None:
+        """Have SQS list the queues."""
+        with self._starting("SQS does not list the queues"):
+            super()._update_queue_cache(queue_name_prefix)
+
+    def _new_queue(self, queue: str, **kwargs: Any) -> Any:
+        """Return a queue's URL; create the queue if there is none."""
+        with self._starting(f"queue {queue!r} can't be used"):
+            return super()._new_queue(queue, **kwargs)
+
+    def _size(self, queue: str) -> Any:
+        """Return how many messages are in a queue, which kombu asks for as it declares one.
+
+        Nothing depends on it, so a missing permission does not end the worker.
+        """
+        try:
+            return super()._size(queue)
+        except ClientError:
+            if self._heartbeat is None:
+                raise
+            return 0
+
+    @contextmanager
+    def _starting(self, what: str) -> Iterator[None]:
+        """End a worker whose start fails here, without a traceback."""
+        try:
+            yield
+        except (ClientError, UndefinedQueueException) as error:
+            heartbeat = self._heartbeat
+            if heartbeat is not None and not heartbeat.terms.has_begun:
+                heartbeat.refuse(UnusableQueues(what, str(error)))
+            raise
 
     def _enter_event_loop(self) -> None:
         """Make the worker's event loop the current one again, where none is.

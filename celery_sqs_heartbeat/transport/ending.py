@@ -94,7 +94,7 @@ class LastPolls:
         client._socket_action = client._multi.socket_action
         native.start_bare_thread(self._run)
         logger.info(
-            "sqs-heartbeat: receiving ends; what the polls bring that are open is given back"
+            "sqs-heartbeat: receiving ends; messages that open long polls still bring are released"
         )
 
     def wait(self, limit: float = LAST_POLLS_SECONDS) -> None:
@@ -140,7 +140,9 @@ class LastPolls:
         try:
             self._client._process(curl, *error)
         except Exception:
-            logger.exception("sqs-heartbeat: what a last poll brought can't be given back")
+            logger.exception(
+                "sqs-heartbeat: messages that the last long poll brought can't be released"
+            )
 
 
 def _ignore(*_: Any) -> None:

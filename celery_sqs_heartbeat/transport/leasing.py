@@ -11,6 +11,7 @@ from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.transport.base import LeasedChannel, Poll
 from celery_sqs_heartbeat.transport.delays import is_too_far
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
+from celery_sqs_heartbeat.wording import counted
 
 logger = get_logger(__name__)
 
@@ -125,8 +126,8 @@ class LeasingChannel(LeasedChannel):
                 self._release(message["ReceiptHandle"])
         # Only now: the thread that reads the last polls may wait for the log's lock.
         logger.info(
-            "sqs-heartbeat: released %d messages received after the consumer of %s ended",
-            len(messages),
+            "sqs-heartbeat: released %s received after the consumer of %s ended",
+            counted(len(messages), "message"),
             poll.queue,
         )
 

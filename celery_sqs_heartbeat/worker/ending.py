@@ -15,6 +15,7 @@ import celery
 
 from celery_sqs_heartbeat.binding import Heartbeat, LeasedRequest
 from celery_sqs_heartbeat.transport.ending import LastPolls
+from celery_sqs_heartbeat.wording import counted
 
 logger = logging.getLogger(__name__)
 
@@ -74,6 +75,6 @@ def release_all(heartbeat: Heartbeat) -> None:
 def _release(requests: list[LeasedRequest], which: str) -> None:
     held = [request for request in requests if request.is_held()]
     if held:
-        logger.info("sqs-heartbeat: releasing %d messages that %s", len(held), which)
+        logger.info("sqs-heartbeat: releasing %s that %s", counted(len(held), "message"), which)
     for request in held:
         request.give_back("shutdown")

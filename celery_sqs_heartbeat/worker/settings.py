@@ -9,11 +9,12 @@ import click
 from celery.exceptions import ImproperlyConfigured, WorkerShutdown
 from celery.platforms import EX_FAILURE
 
-from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
 from celery_sqs_heartbeat.settings.suggesting import did_you_mean, resembles
 from celery_sqs_heartbeat.sqs.options import option_faults
+from celery_sqs_heartbeat.worker.celeryconf import celery_faults
 from celery_sqs_heartbeat.worker.namespace import naming
 
 logger = get_logger(__name__)
@@ -65,12 +66,14 @@ def _misspelt(app: Any) -> Iterator[str]:
 def read_worker_settings(app: Any, leases: int) -> Settings:
     """Return the settings of an app whose worker is about to start, with SQS as its broker.
 
-    Its transport options count, too: with wrong ones, kombu would fail amid the start.
+    Celery's own settings and its transport options count, too: with wrong ones, it would fail
+    amid the start.
 
     Raises:
         WorkerConfigurationError: Some are wrong; it lists them all.
     """
-    faults = [*map(naming(app), option_faults(app.conf.broker_transport_options))]
+    faults = [*celery_faults(app), *option_faults(app.conf.broker_transport_options)]
+    faults = [*map(naming(app), faults)]
     try:
         settings = read_app_settings(app, leases)
     except ConfigurationError as error:
@@ -80,8 +83,8 @@ def read_worker_settings(app: Any, leases: int) -> Settings:
     return settings
 
 
-def refuse_start(app: Any, error: ConfigurationError) -> NoReturn:
-    """End a worker whose settings turn out to be wrong once its queues are known.
+def refuse_start(app: Any, error: SqsHeartbeatError) -> NoReturn:
+    """End a worker that turns out to be set up wrongly once its queues are asked for.
 
     As a shutdown: any other exception ends the worker with a traceback.
 

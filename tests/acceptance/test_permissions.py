@@ -5,11 +5,44 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+import pytest
+
 from tests.acceptance.record import CHANGE
 from tests.acceptance.scene import Scene
 from tests.support.faults import deny, first
 
 NewScene = Callable[..., Scene]
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [
+        ("ListQueues", "SQS does not list the queues: "),
+        ("CreateQueue", "queue 'new' can't be used: "),
+    ],
+)
+def test_a_start_without_permission_is_one_line(
+    new_scene: NewScene, operation: str, said: str
+) -> None:
+    scene = new_scene()
+    scene.proxy.rule(operation, deny())
+    worker = scene.worker("-c", "1", "-Q", "new", wait=False)
+    assert worker.wait_for_exit() == 1
+    log = worker.logs()
+    (line,) = [each for each in log.splitlines() if "sqs-heartbeat doctor` checks" in each]
+    assert f"sqs-heartbeat: {said}An error occurred (AccessDenied" in line
+    assert "Traceback" not in log
+    assert scene.proxy.calls("ReceiveMessage") == []
+
+
+def test_a_worker_that_may_not_read_attributes_runs_its_tasks(new_scene: NewScene) -> None:
+    """kombu asks for them, too, as it declares a queue."""
+    scene = new_scene()
+    scene.send("work", "a")
+    scene.proxy.rule("GetQueueAttributes", deny())
+    worker = scene.worker("-c", "1")
+    scene.wait_for_notes("end", 1)
+    assert "the permission sqs:GetQueueAttributes is missing" in worker.logs()
 
 
 def test_without_permission_to_extend_the_worker_goes_on_without_leases(

@@ -31,7 +31,7 @@ from tests.support.workers import SAFE_ENV, ProcessWorker
 README = "README.md"
 INSTALL = "pip install celery-sqs-heartbeat"
 PIPELINE = "pip install 'celery-sqs-heartbeat[pipeline]'"
-WORKER = "celery -A proj worker --heartbeat-sqs"
+WORKER = "celery -A proj worker --heartbeat-sqs --loglevel INFO"
 SERVE = "python -m celery_sqs_heartbeat.testing.server --port 9324 --queue celery:30:5"
 TRY = [
     "export CELERY_BROKER_URL=sqs://any:thing@127.0.0.1:9324",
@@ -114,7 +114,7 @@ def test_without_an_aws_account_the_readmes_lines_run_its_task(shell: Shell) -> 
     export, send = TRY
     shell.export(export.replace("127.0.0.1:9324", address))
     shell.run(send)
-    worker = shell.start(f"{WORKER} --concurrency 1 --loglevel INFO")
+    worker = shell.start(f"{WORKER} --concurrency 1")
     log = shell.wait_for("succeeded in")
     assert "Traceback" not in log
     worker.terminate()

@@ -111,7 +111,7 @@ def test_a_worker_that_gives_its_last_delete_up_names_the_message(new_scene: New
     worker.kill("SIGTERM")
     assert worker.process.wait(PATIENCE) == 0
     (message_id,) = receives(scene)
-    assert "1 deletes and releases were not confirmed within 0.5 s" in worker.logs()
+    assert "the delete or release of 1 message within 0.5 s" in worker.logs()
     assert f"the delete of message {message_id} of {scene.url}, task" in worker.logs()
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 import uuid
 from typing import Any
 
 import pytest
+import yaml
+from kombu.transport import SQS
 
 from celery_sqs_heartbeat import LeaseLost, NoLease
 from celery_sqs_heartbeat.clock import now
 from celery_sqs_heartbeat.core.lease import Standing
+from celery_sqs_heartbeat.core.policy import longest_wait
 from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
+from celery_sqs_heartbeat.observe.catalogue import COUNTED
 from tests.support.leases import lease_of
 from tests.support.markdown import ROOT, blocks
 from tests.support.proxy import FaultProxy
@@ -51,10 +56,10 @@ def test_the_plain_consumer_processes_releases_and_deletes(
         consume(url, process)
     keeper.stop()
     assert seen.count("good") == 1
-    assert "failed; it is released" in caplog.text
+    assert "failed; it will come back" in caplog.text
     released = proxy.calls("ChangeMessageVisibilityBatch")
     # A call that a busy machine answers late is repeated.
-    assert {entry["VisibilityTimeout"] for call in released for entry in call.entries} == {0}
+    assert {entry["VisibilityTimeout"] for call in released for entry in call.entries} == {1}
     assert len({entry["ReceiptHandle"] for call in released for entry in call.entries}) == 1
     deleted = [entry for call in proxy.calls("DeleteMessageBatch") for entry in call.entries]
     assert len({entry["ReceiptHandle"] for entry in deleted}) == 2
@@ -91,6 +96,35 @@ def test_a_task_with_a_lost_lease_stops_before_it_pays() -> None:
         run_task(charge, ["x"], message)
     pay_safely("z")
     assert paid[2:] == ["z none"]
+
+
+def test_a_new_lease_has_as_much_left_as_the_page_says() -> None:
+    text = " ".join((ROOT / "docs" / "current-lease.md").read_text(encoding="utf-8").split())
+    wait = SQS.Channel.default_wait_time_seconds
+    least = 30 - longest_wait(wait, visibility_timeout=30, threshold=10)
+    assert f"up to `wait_time_seconds` ({wait} unless set)" in text
+    assert (
+        f"With a visibility timeout of 30 s, `remaining()` begins between {least} and 30 s" in text
+    )
+
+
+def test_the_page_names_the_counters_that_do_not_begin_with_0() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    (paragraph,) = (
+        part for part in text.split("\n\n") if part.startswith("The counters of a queue")
+    )
+    late = {metric.series for metric in COUNTED if metric.kind == "counter" and not metric.zeros}
+    assert set(re.findall(r"`(sqs_heartbeat_\w+)`", paragraph)) == late
+
+
+def test_the_page_lists_the_alerts_and_has_them_written_before_they_are_named() -> None:
+    text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    folder = ROOT / "celery_sqs_heartbeat" / "observe" / "grafana"
+    (group,) = yaml.safe_load((folder / "alerts.yml").read_text(encoding="utf-8"))["groups"]
+    listed = re.findall(r"^\| `(\w+)` \| [^|]+ \|$", text, re.MULTILINE)
+    assert [rule["alert"] for rule in group["rules"]] == listed
+    steps = ["sqs-heartbeat grafana --out", "rule_files:\n", "promtool check config"]
+    assert sorted(steps, key=text.index) == steps
 
 
 def test_the_handler_of_lost_leases_is_told_what_it_names(

@@ -508,7 +508,7 @@ def test_what_the_last_polls_bring_is_released_though_the_log_is_held(
         thread.start()
         assert released.wait(PATIENCE)
     thread.join(PATIENCE)
-    for said in ("works again", "have no message id", "released 1 messages"):
+    for said in ("works again", "have no message id", "released 1 message received"):
         assert said in caplog.text
 
 

@@ -7,9 +7,11 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from email.utils import formatdate
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -392,6 +394,34 @@ def test_the_bucket_of_a_journal_is_asked_for_and_not_written_to(
     assert value in str(seen[id_])
 
 
+@pytest.mark.parametrize(
+    ("code", "found_"),
+    [
+        ("AccessDenied", {"SQSHB-I509": "s3://journals/prod"}),
+        ("SignatureDoesNotMatch", {"SQSHB-E508": "s3://journals/prod (SignatureDoesNotMatch)"}),
+        ("InvalidAccessKeyId", {"SQSHB-E508": "s3://journals/prod (InvalidAccessKeyId)"}),
+    ],
+)
+def test_a_bucket_that_refuses_is_told_from_keys_that_are_wrong(
+    proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, code: str, found_: dict[str, str]
+) -> None:
+    class Refusing(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(403)
+            self.end_headers()
+            self.wfile.write(f"<Error><Code>{code}</Code></Error>".encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for name, value in s3.environment(server.server_port).items():
+            monkeypatch.setenv(name, value)
+        seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_journal="s3://journals/prod")))
+        server.shutdown()
+    assert seen == found_
+
+
 def test_a_bucket_that_can_not_be_reached_is_found(
     proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +454,75 @@ def test_tasks_that_can_not_be_imported_are_a_finding(run: Run) -> None:
     assert "Traceback" not in ended.stderr
 
 
+def test_tasks_that_end_the_process_as_they_are_imported_are_a_finding(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "ending.py").write_text("raise SystemExit(3)")
+    ended = run("doctor", imports=["ending"])
+    assert ended.returncode == 2
+    assert "the app's tasks can't be imported: SystemExit: 3" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ({"worker_prefetch_multiplier": "x"}, "worker_prefetch_multiplier='x': must be a whole"),
+        ({"worker_prefetch_multiplier": -1}, "worker_prefetch_multiplier=-1: must be a whole"),
+        ({"worker_concurrency": -3}, "worker_concurrency=-3: must be a whole"),
+        ({"task_time_limit": "x"}, "task_time_limit='x': must be a number of seconds above 0"),
+        ({"task_queues": {"a": 5}}, "task_queues={'a': 5}: can't be used"),
+        ({"task_queues": ["a"]}, "task_queues=['a']: can't be used"),
+        ({"sqs_heartbeat_queues": {5: {"ack": "inline"}}}, "queues[5]: must be the name of"),
+    ],
+)
+def test_settings_of_celery_that_no_worker_can_work_with_are_found(
+    proxy: FaultProxy, conf: dict[str, Any], said: str
+) -> None:
+    findings = examine(app_at(proxy.broker_url, **conf))
+    (error,) = [finding for finding in findings if finding.severity is Severity.ERROR]
+    assert error.id == "SQSHB-E001"
+    assert said in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("doctor -Q ,", "',' names no queue"),
+        ("doctor -c -1", "'-1' must be a whole number, 0 or more, or 'auto'"),
+        ("iam --account 12", "'12' must be 12 digits"),
+        ("iam --region nowhere", "'nowhere' must be as eu-west-1"),
+    ],
+)
+def test_wrong_options_are_refused(run: Run, line: str, said: str) -> None:
+    ended = run(*line.split())
+    assert ended.returncode == 2
+    assert said in ended.stderr.splitlines()[-1]
+
+
+def test_the_concurrency_may_be_left_to_celery(run: Run) -> None:
+    assert run("doctor", "-c", "auto").returncode == 0
+
+
+def test_no_policy_is_made_of_wrong_transport_options(run: Run) -> None:
+    options = {**OPTIONS, "predefined_queues": {"work": {}}}
+    ended = run("iam", broker_transport_options=options)
+    assert ended.returncode == 2
+    (line,) = ended.stderr.splitlines()
+    assert "['predefined_queues']['work']: must be a dict with the queue's 'url'" in line
+
+
+@pytest.mark.parametrize(("command", "status"), [("doctor", 2), ("iam", 2)])
+def test_without_an_app_the_commands_ask_for_it(command: str, status: int, tmp_path: Path) -> None:
+    ended = run_forked(
+        [sys.executable, "-m", "celery", "sqs-heartbeat", command],
+        env={**os.environ, **SAFE_ENV, "PYTHONPATH": str(ROOT)},
+        cwd=tmp_path,
+    )
+    assert ended.returncode == status
+    assert "no Celery app was found" in ended.stdout + ended.stderr
+    assert "celery -A proj" in " ".join((ended.stdout + ended.stderr).split())
+
+
 def test_an_endpoint_that_is_down_is_tried_once(proxy: FaultProxy) -> None:
     proxy.rule("*", reset())
     urls = {name: {"url": f"{proxy.url}/1/{name}"} for name in ("a", "b")}
@@ -442,8 +541,8 @@ def test_predefined_queues_are_taken_by_their_urls(
         proxy.broker_url, broker_transport_options={**OPTIONS, "predefined_queues": queues}
     )
     findings = examine(app, queues=["here", "gone", "unnamed"])
-    missing = [f.queue for f in findings if f.id == "SQSHB-E201"]
-    assert missing == ["gone", "unnamed"]
+    assert [f.queue for f in findings if f.id == "SQSHB-E201"] == ["gone"]
+    assert [f.queue for f in findings if f.id == "SQSHB-E215"] == ["unnamed"]
     assert [f.queue for f in findings if f.id == "SQSHB-P201"] == ["here"]
     assert proxy.calls("ListQueues") == []
 

@@ -232,7 +232,7 @@ def test_a_token_is_sent_and_asked_for() -> None:
     with observed(token=TOKEN) as scene:
         result = run("--url", scene.url)
         assert result.exit_code == 2
-        assert "asks for the right token" in result.stderr
+        assert "needs its token" in result.stderr
         assert run("--url", scene.url, "--token", TOKEN).exit_code == 0
         assert run("--url", scene.url, env={"SQS_HEARTBEAT_STATUS_TOKEN": TOKEN}).exit_code == 0
 

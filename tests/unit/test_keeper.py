@@ -14,7 +14,7 @@ import pytest
 from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.core import policy
 from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.calls import Action, Call, Outcome
 from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.rounds import RoundsThread
@@ -84,6 +84,43 @@ def test_a_held_message_is_extended_and_then_deleted(keeper: LeaseKeeper, sqs: S
 def test_a_message_whose_block_fails_is_released(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
     with pytest.raises(ZeroDivisionError), keeper.hold(QUEUE, message()):
         raise ZeroDivisionError
+    sqs.wait_for(("release", "a-1"))
+
+
+@pytest.mark.parametrize(
+    ("delay", "count", "timeout"),
+    [(0, 1, 0), (5, 1, 5), (lambda count: 2**count, 1, 2), (lambda count: 2**count, 3, 8)],
+)
+def test_a_message_whose_block_fails_comes_back_after_the_release_delay(
+    keeper: LeaseKeeper, sqs: ScriptedSqs, delay: Any, count: int, timeout: int
+) -> None:
+    asked: list[int] = []
+
+    def answer(call: Call) -> Sequence[Outcome]:
+        asked.extend(e.timeout for e in call.entries if e.action is Action.RELEASE)
+        return [Outcome.DONE] * len(call.entries)
+
+    sqs.answer = answer
+    with (
+        pytest.raises(ZeroDivisionError),
+        keeper.hold(QUEUE, message(count=count), release_delay=delay),
+    ):
+        raise ZeroDivisionError
+    sqs.wait_for(("release", f"a-{count}"))
+    assert keeper.flush(PATIENCE)
+    assert asked == [timeout]
+
+
+def test_a_release_delay_that_fails_keeps_no_message(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
+    def fail(_: int) -> float:
+        raise KeyError
+
+    with (
+        pytest.raises(KeyError) as caught,
+        keeper.hold(QUEUE, message(), release_delay=fail),
+    ):
+        raise ZeroDivisionError
+    assert isinstance(caught.value.__context__, ZeroDivisionError)
     sqs.wait_for(("release", "a-1"))
 
 
@@ -216,7 +253,7 @@ def test_a_flush_that_takes_too_long_says_so(
     with keeper.hold(QUEUE, message()):
         pass
     assert not keeper.flush(0.1)
-    assert "1 deletes and releases were not confirmed within 0.1 s" in caplog.text
+    assert "the delete or release of 1 message within 0.1 s: it will" in caplog.text
     assert f"the delete of message a of {QUEUE}, task None[None], is not confirmed" in caplog.text
     keeper.stop(0.1)
 
@@ -231,7 +268,7 @@ def test_a_flush_that_takes_too_long_counts_what_it_does_not_list(
         keeper.receive(QUEUE, message(f"m{number}"))
         keeper.release(f"m{number}-1")
     assert not keeper.flush(0)
-    assert "103 deletes and releases were not confirmed within 0 s" in caplog.text
+    assert "the delete or release of 103 messages within 0 s: they will" in caplog.text
     assert caplog.text.count("the release of message") == 100
     assert "and so for 3 more messages" in caplog.text
     keeper.stop(0)

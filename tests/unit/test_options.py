@@ -22,6 +22,8 @@ URL = "https://sqs.eu-west-1.amazonaws.com/1/q"
         *({"visibility_timeout": value} for value in (None, "", "30", 0, 43200, 60.0)),
         {"queue_name_prefix": ""},
         *({"region": value} for value in (None, "eu-west-1")),
+        {"sts_role_arn": "arn:aws:iam::1:role/r", "sts_token_timeout": 900},
+        {"sqs-creation-attributes": {"KmsMasterKeyId": "alias/aws/sqs"}},
         *({"client-config": value} for value in (None, {}, {"read_timeout": None})),
         {"client-config": {"connect_timeout": 0.1, "proxies": {"https": "http://x"}}},
         {"client-config": {"retries": {"mode": "adaptive", "max_attempts": 4}}},
@@ -51,11 +53,17 @@ def test_options_that_a_worker_can_start_with_have_no_faults(options: dict[str, 
         ),
         ({"queue_name_prefix": 5}, "['queue_name_prefix']=5", "a text"),
         ({"region": 5}, "['region']=5", "eu-west-1"),
+        ({"region": "nowhere at all"}, "['region']='nowhere at all'", "eu-west-1"),
+        ({"sts_role_arn": 5}, "['sts_role_arn']=5", "arn:aws:iam"),
+        ({"sts_token_timeout": "x"}, "['sts_token_timeout']='x'", "above 0"),
+        ({"sts_token_buffer_time": -1}, "['sts_token_buffer_time']=-1", "0 or more"),
+        ({"sqs-creation-attributes": 5}, "['sqs-creation-attributes']=5", "a dict of texts"),
+        ({"sqs-creation-attributes": {"DelaySeconds": 5}}, "attributes']", "a dict of texts"),
         ({"client-config": 5}, "['client-config']=5", "botocore.config.Config"),
         *(
             ({"client-config": {name: value}}, f"[{name!r}]={value!r}", "above 0, or None")
             for name in ("connect_timeout", "read_timeout")
-            for value in (0, -1, "5", True, [5])
+            for value in (0, -1, "5", True, [5], float("inf"))
         ),
         ({"client-config": {"read_timout": 5}}, "['client-config']", "'read_timout'"),
         ({"client-config": {"retries": {"mode": "nope"}}}, "['client-config']", '"nope"'),

@@ -31,20 +31,12 @@ PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
 #: Fields that hold no secret, whatever their type allows. One that is neither here nor below is
 #: taken for one that does: a new one has to hide, or be named.
 PLAIN = {
+    *("sqs_name", "segments", "first", "span"),
     *("queue", "queue_url", "url", "message_id", "task", "task_id", "name", "arn", "id", "what"),
     *("region", "account", "endpoint_url", "group_id", "deduplication_id", "bucket", "prefix"),
     *("host", "boot", "node", "pool", "transport", "own_transport", "method", "path", "paths"),
-    *(
-        "cause",
-        "reason",
-        "fault",
-        "faults",
-        "option_faults",
-        "broken_broker",
-        "dead_letters",
-        "versions",
-        "bell",
-    ),
+    *("cause", "reason", "fault", "faults", "option_faults", "broken_broker"),
+    *("dead_letters", "versions", "bell"),
     *("title", "why", "fix", "setting", "value", "kind", "type", "unit", "meaning", "help"),
     *("labels", "zeros", "buckets", "content_type", "default", "events"),
     *("journal", "status", "ack", "on_lost", "release_delay", "acks_on_failure"),
@@ -59,6 +51,8 @@ PLAIN_OF_CLASS = {
     ("QueueFacts", "attributes"),
     # What the status page shows to all who have its token.
     ("PageAnswer", "payload"),
+    # A message's id.
+    ("_Wanted", "message"),
     ("Cell", "text"),
     ("Cell", "style"),
     # An option's or a setting's name.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -85,13 +88,35 @@ async def _later(receive_count: int) -> int:
     return receive_count
 
 
+def _yielding(receive_count: int) -> Iterator[int]:
+    yield receive_count
+
+
+class _Later:
+    async def __call__(self, receive_count: int) -> int:
+        return receive_count
+
+
+class _Doubled:
+    def __call__(self, receive_count: int) -> int:
+        return 2 * receive_count
+
+
+_PLAIN = "must be a plain function that returns seconds"
+
+
 @pytest.mark.parametrize(
     ("function", "said"),
     [
         (lambda: 3, "too many positional arguments"),
         (lambda receive_count, task: 3, "missing a required argument: 'task'"),
         (lambda *, receive_count: 3, "too many positional arguments"),
-        (_later, "must be a plain function, not a coroutine function"),
+        (_later, _PLAIN),
+        (functools.partial(_later), _PLAIN),
+        (_Later(), _PLAIN),
+        (_yielding, _PLAIN),
+        (time.time, "no signature found"),
+        (max, "no signature found"),
     ],
 )
 def test_a_release_delay_function_that_cannot_take_the_receive_count_is_one_fault(
@@ -108,9 +133,15 @@ def test_a_release_delay_function_that_cannot_take_the_receive_count_is_one_faul
 
 
 @pytest.mark.parametrize(
-    "function", [lambda count, extra=1: 3, lambda *counts: 3, float, max, [0, 10].__getitem__]
+    "function",
+    [
+        lambda count, extra=1: 3,
+        lambda *counts: 3,
+        functools.partial(lambda base, count: base * count, 2),
+        _Doubled(),
+    ],
 )
-def test_a_release_delay_function_that_can_be_called_or_has_no_signature_is_taken(
+def test_a_release_delay_function_that_can_be_called_with_the_receive_count_is_taken(
     function: Any,
 ) -> None:
     assert read(release_delay=function).rules.release_delay is function
@@ -130,7 +161,10 @@ def test_a_release_delay_function_that_can_be_called_or_has_no_signature_is_take
         ({"visibility_timeout": 30, "threshold": 31}, "threshold=31 must be below"),
         ({"interval": 0}, "interval=0: must be above 0"),
         ({"interval": -1}, "interval=-1: must be above 0"),
-        ({"interval": 10, "visibility_timeout": 30}, "interval=10 must be below threshold=10"),
+        (
+            {"interval": 10, "visibility_timeout": 30},
+            "sqs_heartbeat_interval=10 must be below sqs_heartbeat_threshold=10",
+        ),
         ({"interval": 5, "threshold": 5}, "interval=5 must be below"),
         ({"flush_timeout": -1}, "flush_timeout=-1: must be 0 to 43200 seconds"),
         ({"flush_timeout": "9"}, "flush_timeout='9': must be a number of seconds, not str"),
@@ -143,6 +177,8 @@ def test_a_release_delay_function_that_can_be_called_or_has_no_signature_is_take
         ({"release_delay": -1}, "release_delay=-1: must be 0 to 43200"),
         ({"release_delay": []}, "must have at least one delay"),
         ({"release_delay": [0, -1]}, "must be 0 to 43200"),
+        ({"release_delay": b"5"}, "must be seconds, a list"),
+        ({"queues": {5: {"ack": "inline"}}}, "queues[5]: must be the name of a queue, not int"),
         ({"release_delay": "5"}, "must be seconds, a list"),
         ({"queues": []}, "queues=[]: must be a dict of dicts"),
         ({"queues": {"q": 5}}, "queues['q']=5: must be a dict"),

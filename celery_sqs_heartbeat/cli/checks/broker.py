@@ -48,8 +48,8 @@ NO_APP = Kind(
     "SQSHB-E007",
     "no Celery app was found",
     "there is nothing to check",
-    "import the app in the __init__.py of your Django project, or set "
-    'HEARTBEAT_SQS_APP = "proj.celery:app"',
+    "name it: celery -A proj sqs-heartbeat doctor; in a Django project, import it in the "
+    '__init__.py, or set HEARTBEAT_SQS_APP = "proj.celery:app"',
 )
 WRONG_APP = Kind(
     "SQSHB-E014",

@@ -100,4 +100,9 @@ def of_fault(kind: Kind, fault: str, *, queue: str | None = None) -> Finding:
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings by severity, then in the order of their ids and queues."""
     ranks = {severity: rank for rank, severity in enumerate(Severity)}
-    return sorted(findings, key=lambda f: (ranks[f.severity], f.id[-3:], f.queue or ""))
+    return sorted(findings, key=lambda f: (ranks[f.severity], f.id[-3:], _natural(f.queue or "")))
+
+
+def _natural(name: str) -> list[tuple[str, int]]:
+    """Return what sorts q2 before q10."""
+    return [(text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", name)]

@@ -28,7 +28,8 @@ ATTRIBUTES_DENIED = Kind(
 NOT_TRIED = Kind(
     "SQSHB-I303",
     "a permission was not tried",
-    "trying it would send a message; retries and tasks that call tasks need it",
+    "trying sqs:SendMessage would send a message, and trying sqs:CreateQueue would create the "
+    "queue; retries and tasks that call tasks send messages",
     "see that the worker's role has it",
 )
 UNREACHABLE = Kind(
@@ -45,14 +46,14 @@ CREDENTIALS = Kind(
 )
 BUSY = Kind(
     "SQSHB-W306",
-    "SQS had no time to answer",
-    "it throttles calls or is in trouble: the check is not complete",
+    "SQS throttles calls or is in trouble",
+    "the check is not complete",
     "run the doctor again",
 )
 REFUSED = Kind(
     "SQSHB-W307",
-    "SQS refused the question",
-    "for a reason that says nothing of the permission: the check is not complete",
+    "SQS refused a call of the doctor",
+    "the reason has nothing to do with permissions: the check is not complete",
     "look the code up in the SQS API reference, under common errors",
 )
 
@@ -101,7 +102,7 @@ def check_permissions(queue: QueueFacts) -> Iterator[Finding]:
             yield _trouble(answer, queue.name)
     if denied:
         yield DENIED.found(queue=queue.name, value=", ".join(denied))
-    if permitted:
+    if permitted and queue.found.tried is not Tried.NO_QUEUE:
         yield PERMITTED.found(queue=queue.name, value=", ".join(permitted))
 
 
@@ -115,8 +116,12 @@ def check_complete(queues: Sequence[QueueFacts]) -> Iterator[Finding]:
 
 def check_untried(queues: Iterable[QueueFacts]) -> Iterator[Finding]:
     """Tell of the permission that can't be tried without harm."""
-    if any(queue.attributes for queue in queues):
-        yield NOT_TRIED.found(value="sqs:SendMessage")
+    asked = list(queues)
+    untried = ["sqs:SendMessage"] if any(queue.attributes for queue in asked) else []
+    if any(queue.found.tried is Tried.NO_QUEUE and not queue.is_predefined for queue in asked):
+        untried.append("sqs:CreateQueue")
+    if untried:
+        yield NOT_TRIED.found(value=", ".join(untried))
 
 
 def _trouble(answer: Answer, queue: str | None) -> Finding:

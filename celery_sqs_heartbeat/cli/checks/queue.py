@@ -8,6 +8,7 @@ from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind, of_fault
 from celery_sqs_heartbeat.cli.checks.timing import check_own_timeout
 from celery_sqs_heartbeat.cli.facts import AppFacts, QueueFacts, Tried
 from celery_sqs_heartbeat.sqs.adapter import read_attributes
+from celery_sqs_heartbeat.sqs.names import is_queue_name
 
 #: Messages in flight of one queue, standard or FIFO (SQS Developer Guide, "Amazon SQS
 #: message quotas", and "Avoiding large message backlogs" for FIFO; 20,000 there until 2024).
@@ -27,6 +28,18 @@ MISSING = Kind(
     "there is no such queue",
     "predefined queues are never created: the worker fails as it begins to consume",
     "create the queue, or correct its url in predefined_queues",
+)
+NOT_PREDEFINED = Kind(
+    "SQSHB-E215",
+    "the queue is not among predefined_queues",
+    "where there are any, kombu uses no other: the worker fails as it begins to consume",
+    "add it to predefined_queues with its url, or remove it from -Q and task_queues",
+)
+WRONG_NAME = Kind(
+    "SQSHB-E216",
+    "SQS accepts no queue of that name",
+    "kombu can't create it: the worker fails as it begins to consume",
+    "use 1 to 80 letters, digits, hyphens and underscores; a FIFO queue's name ends in .fifo",
 )
 WILL_BE_CREATED = Kind(
     "SQSHB-W202",
@@ -103,6 +116,8 @@ ENCRYPTED = Kind(
 KINDS = (
     EXISTS,
     MISSING,
+    NOT_PREDEFINED,
+    WRONG_NAME,
     WILL_BE_CREATED,
     DOES_NOT_FIT,
     NO_REDRIVE,
@@ -120,9 +135,7 @@ KINDS = (
 def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     """Check whether the queue is there, and what it says of itself."""
     if queue.found.tried is Tried.NO_QUEUE:
-        yield (MISSING if queue.is_predefined else WILL_BE_CREATED).found(
-            queue=queue.name, value=queue.url
-        )
+        yield _missing(queue)
     if not queue.attributes:
         return
     own_timeout = read_attributes(queue.attributes).visibility_timeout
@@ -141,6 +154,17 @@ def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     yield from _check_in_flight(queue)
     if key := encryption_key(queue):
         yield ENCRYPTED.found(queue=queue.name, value=key)
+
+
+def _missing(queue: QueueFacts) -> Finding:
+    if queue.url is not None and queue.is_predefined:
+        return MISSING.found(queue=queue.name, value=queue.url)
+    own_name = None if queue.sqs_name == queue.name else queue.sqs_name
+    if queue.is_predefined:
+        return NOT_PREDEFINED.found(queue=queue.name, value=own_name)
+    if queue.sqs_name is not None and not is_queue_name(queue.sqs_name):
+        return WRONG_NAME.found(queue=queue.name, value=own_name)
+    return WILL_BE_CREATED.found(queue=queue.name, value=own_name)
 
 
 def encryption_key(queue: QueueFacts) -> str | None:

@@ -35,12 +35,12 @@ INVALID: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     (
         {"visibility_timeout": 5, "threshold": 5},
         {},
-        "threshold=5 must be below visibility_timeout=5",
+        "threshold=5 must be below sqs_heartbeat_visibility_timeout=5",
     ),
     (
         {"visibility_timeout": 4, "threshold": 5},
         {},
-        "threshold=5 must be below visibility_timeout=4",
+        "threshold=5 must be below sqs_heartbeat_visibility_timeout=4",
     ),
     # VisibilityTimeoutExtensionHeartbeatInterval -1, 0, equal to and above the threshold
     ({"interval": -1}, {}, "sqs_heartbeat_interval=-1: must be above 0"),
@@ -69,17 +69,21 @@ INVALID: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         "queues['q']: interval=5 must be below threshold=5",
     ),
     # and for one task
-    ({}, {"max_lease": -1}, "task 't'['max_lease']=-1: must be above 0"),
-    ({}, {"visibility_timeout": 43_201}, "task 't'['visibility_timeout']=43201: must be 1 to"),
+    ({}, {"max_lease": -1}, "task 't': sqs_heartbeat['max_lease']=-1: must be above 0"),
+    (
+        {},
+        {"visibility_timeout": 43_201},
+        "task 't': sqs_heartbeat['visibility_timeout']=43201: must be 1 to",
+    ),
     (
         {},
         {"visibility_timeout": 4, "threshold": 5},
-        "task 't': threshold=5 must be below visibility_timeout=4",
+        "task 't': sqs_heartbeat: threshold=5 must be below visibility_timeout=4",
     ),
     (
         {"interval": 6},
         {"visibility_timeout": 30, "threshold": 5},
-        "task 't': interval=6 must be below threshold=5",
+        "task 't': sqs_heartbeat: interval=6 must be below threshold=5",
     ),
 ]
 

@@ -28,6 +28,9 @@ SOUND = {
 }
 
 
+NO_QUEUE = Answer(tried=Tried.NO_QUEUE)
+
+
 def ids(findings: Iterable[Finding]) -> list[str]:
     return [finding.id.removeprefix("SQSHB-") for finding in findings]
 
@@ -101,11 +104,14 @@ def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
     ("queue", "facts", "found"),
     [
         (a_queue(), {}, ["P201"]),
-        (QueueFacts(name="q", found=Answer(tried=Tried.NO_QUEUE)), {}, ["E201"]),
+        (QueueFacts(name="q", url="https://sqs/1/q", found=NO_QUEUE), {}, ["E201"]),
+        (QueueFacts(name="q", found=NO_QUEUE), {}, ["E215"]),
+        (QueueFacts(name="q", is_predefined=False, found=NO_QUEUE), {}, ["W202"]),
+        (QueueFacts(name="a b", sqs_name="a b", is_predefined=False, found=NO_QUEUE), {}, ["E216"]),
         (
-            QueueFacts(name="q", is_predefined=False, found=Answer(tried=Tried.NO_QUEUE)),
+            QueueFacts(name="q", sqs_name="q" * 81, is_predefined=False, found=NO_QUEUE),
             {},
-            ["W202"],
+            ["E216"],
         ),
         (QueueFacts(name="q", found=Answer(tried=Tried.DENIED)), {}, []),
         (a_queue(), {"settings": settings_of(threshold=30)}, ["P201", "E203"]),
@@ -164,6 +170,8 @@ def test_permissions(tries: dict[str, Tried], found: list[str]) -> None:
 def test_what_is_not_tried_is_told_once_and_only_where_anything_was() -> None:
     assert ids(check_untried([a_queue(), a_queue()])) == ["I303"]
     assert ids(check_untried([QueueFacts(name="q")])) == []
+    (missing,) = check_untried([QueueFacts(name="q", is_predefined=False, found=NO_QUEUE)])
+    assert missing.value == "sqs:CreateQueue"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The document tells of every finding there is, in the code's own words."""
+"""The document tells of every command and finding there is, in the code's own words."""
 
 from __future__ import annotations
 
@@ -8,25 +8,38 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from celery_sqs_heartbeat.cli.checks import KINDS
 from celery_sqs_heartbeat.exits import FOUND_WHEN, REFUSED_WHEN
 from tests.support.markdown import ROOT
 
 MAKE = runpy.run_path(str(ROOT / "docs" / "make_commands.py"))
 
 
-def test_the_table_of_findings_is_that_of_the_code() -> None:
-    text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
-    rows = [line for line in text.splitlines() if line.startswith("| `SQSHB-")]
-    assert rows == [
-        f"| `{kind.id}` | {kind.severity.value} | **{kind.title}**: {kind.why} | {kind.fix} |"
-        for kind in KINDS
-    ]
-
-
-def test_the_tables_of_options_and_exit_statuses_are_those_of_the_code() -> None:
+def test_the_tables_of_options_exit_statuses_and_findings_are_those_of_the_code() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert MAKE["with_tables"](text) == text, "run python docs/make_commands.py"
+
+
+@pytest.mark.parametrize(
+    ("text", "markdown"),
+    [
+        ("a worker can't connect", "a worker can't connect"),
+        ("the __init__.py of a project", "the `__init__.py` of a project"),
+        ("set task_queues, or remove it", "set `task_queues`, or remove it"),
+        ('set HEARTBEAT_APP = "proj.celery:app".', 'set `HEARTBEAT_APP = "proj.celery:app"`.'),
+        ("they have acks_late=False: unset it", "they have `acks_late=False`: unset it"),
+        ("ask current_lease.ensure_valid() first", "ask `current_lease.ensure_valid()` first"),
+        ("with --heartbeat-sqs it exits", "with `--heartbeat-sqs` it exits"),
+        (
+            "`celery -A a_b sqs-heartbeat iam` prints it",
+            "`celery -A a_b sqs-heartbeat iam` prints it",
+        ),
+        ("pip install 'this[otel]', *now*", r"pip install 'this\[otel\]', \*now\*"),
+        ("<b> or a|b", r"\<b\> or a\|b"),
+        ("snake_ and _private", r"snake\_ and `_private`"),
+    ],
+)
+def test_markdown_takes_nothing_of_a_text_for_its_own(text: str, markdown: str) -> None:
+    assert MAKE["as_markdown"](text) == markdown
 
 
 def test_every_option_has_a_help() -> None:

@@ -180,7 +180,7 @@ def test_whoever_starts_next_ships_what_is_left(
     bucket.faults = [DEAD]
     first.finish(clocks.now + 60)
     first.close()
-    assert "1 segments of the journal are not shipped" in caplog.text
+    assert "1 segment of the journal not shipped yet" in caplog.text
     assert str(tmp_path) in caplog.text
     tick(second)
     second.close()

@@ -11,8 +11,9 @@ const HEALTH = {
   deaf: "Polls are not answered: no messages come",
   dead: "Keeper is dead: leases run out",
   away: "The worker does not answer",
+  locked: "The worker asks for its token",
 };
-const TITLES = { late: "Keeper late", deaf: "Polls unanswered", dead: "Keeper dead", away: "No answer" };
+const TITLES = { late: "Keeper late", deaf: "Polls unanswered", dead: "Keeper dead", away: "No answer", locked: "Token needed" };
 const STANDINGS = { expired: "expired", lost: "lost", capped: "not extended any more", unleased: "not extended" };
 const STATES = { done: "being deleted", back: "being released" };
 
@@ -342,6 +343,7 @@ async function poll() {
     find("token-form").hidden = !isRefused;
     showTrouble(isRefused && token ? "That was not the token." : "");
     if (isRefused) {
+      setHealth("locked");
       token = null;
       return false;
     }

@@ -9,12 +9,12 @@ import click
 from django.core.management.base import BaseCommand, CommandError  # type: ignore[import-untyped]
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding
-from celery_sqs_heartbeat.cli.common import split
+from celery_sqs_heartbeat.cli.common import Concurrency, split
 from celery_sqs_heartbeat.cli.doctor import doctor, exit_status
 from celery_sqs_heartbeat.cli.examining import examine
 from celery_sqs_heartbeat.cli.printing import print_findings
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
-from celery_sqs_heartbeat.exits import REFUSED, Refusal, printing
+from celery_sqs_heartbeat.exits import REFUSED, printing
 
 
 class Command(BaseCommand):
@@ -31,24 +31,21 @@ class Command(BaseCommand):
             own: dict[str, Any] = (
                 {"action": "store_true"} if option.is_flag else {"metavar": option.metavar}
             )
-            if option.name == "concurrency":
-                own["type"] = int
             parser.add_argument(*option.opts, help=option.help, **own)
 
     def handle(self, **options: Any) -> None:
         """Print the findings and exit as the doctor does."""
         app = find_celery_app()
-        findings = (
-            [app]
-            if isinstance(app, Finding)
-            else examine(
-                app,
-                queues=split(options["queues"]),
-                pool=options["pool"],
-                concurrency=options["concurrency"],
-            )
-        )
         try:
+            queues = split(options["queues"])
+            concurrency = options["concurrency"]
+            if concurrency is not None:
+                concurrency = Concurrency().convert(concurrency, None, None)
+            findings = (
+                [app]
+                if isinstance(app, Finding)
+                else examine(app, queues=queues, pool=options["pool"], concurrency=concurrency)
+            )
             with printing():
                 print_findings(
                     findings,
@@ -56,7 +53,7 @@ class Command(BaseCommand):
                     color=False if options["no_color"] else None,
                     file=self.stdout,
                 )
-        except Refusal as error:
-            raise CommandError(str(error), returncode=REFUSED) from None
+        except click.ClickException as error:
+            raise CommandError(error.format_message(), returncode=REFUSED) from None
         if status := exit_status(findings, strict=options["strict"]):
             sys.exit(status)

@@ -1,0 +1,63 @@
+"""Checks those of Celery's own settings that the heartbeat computes with.
+
+Celery takes any value, and fails with it later: amid a worker's start, or at its first task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+
+def celery_faults(app: Any) -> Iterator[str]:
+    """Yield a sentence for each of Celery's settings that no worker can work with."""
+    for name, (is_right, rule) in _RULES.items():
+        value = app.conf.get(name)
+        if value is not None and not is_right(value):
+            yield f"{name}={value!r}: must be {rule}"
+    for name, task in sorted(app.tasks.items()):
+        for limit in ("time_limit", "soft_time_limit"):
+            value = getattr(task, limit, None)
+            if value is not None and not _is_limit(value):
+                yield f"task {name!r}: {limit}={value!r}: must be {_LIMIT}"
+    if fault := queues_fault(app):
+        yield fault
+
+
+def queues_fault(app: Any) -> str | None:
+    """Return why the app's queues can't be made of its settings, or None."""
+    try:
+        list(app.amqp.queues.values())
+    except Exception as error:
+        return (
+            f"task_queues={app.conf.task_queues!r}: can't be used ({type(error).__name__}: "
+            f"{error}); give a list of kombu.Queue, or a dict of dicts by name"
+        )
+    return None
+
+
+def _is_count(value: Any) -> bool:
+    # Celery makes a number of a text.
+    try:
+        return int(value) >= 0
+    except (TypeError, ValueError):
+        return False
+
+
+def _is_concurrency(value: Any) -> bool:
+    # Celery takes its default for a text that it does not know.
+    return isinstance(value, str) or _is_count(value)
+
+
+def _is_limit(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+
+
+_LIMIT = "a number of seconds above 0"
+#: What is right for a setting, and that rule in words.
+_RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "worker_prefetch_multiplier": (_is_count, "a whole number, 0 or more"),
+    "worker_concurrency": (_is_concurrency, "a whole number of processes, or 'auto'"),
+    "task_time_limit": (_is_limit, _LIMIT),
+    "task_soft_time_limit": (_is_limit, _LIMIT),
+}
