@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.keeper import LeaseKeeper
 from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT
+from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 from celery_sqs_heartbeat.terms import QueueTerms
 from celery_sqs_heartbeat.unsettled import Unsettled
@@ -140,8 +140,8 @@ class Heartbeat:
         rules = self.settings.for_queue(queue)
         self._reach(queue, queue_url, config)
         terms = self.terms.admit(queue, queue_url)
-        arn = self.queues.get(queue_url).arn
-        lease_url = self._first_urls.setdefault(arn or queue_url, queue_url)
+        attributes = self.queues.get(queue_url)
+        lease_url = self._first_urls.setdefault(attributes.arn or queue_url, queue_url)
         self._lease_urls[queue_url] = lease_url
         self.clients.use(config, lease_url, terms.threshold, address=queue_url)
         # Made now, and where the calls are made: that takes a busy machine a second, which
@@ -152,7 +152,7 @@ class Heartbeat:
             "extended when less than %s s are left, for %s s at most",
             queue,
             terms.visibility_timeout,
-            "its own" if rules.visibility_timeout is None else "set",
+            _origin(rules.visibility_timeout, attributes),
             seconds(terms.threshold),
             seconds(terms.max_lease),
         )
@@ -248,6 +248,12 @@ class Heartbeat:
         new = subject not in self._told
         self._told.add(subject)
         return new
+
+
+def _origin(set_timeout: int | None, attributes: QueueAttributes) -> str:
+    if set_timeout is not None:
+        return "set"
+    return "its own" if attributes.is_known else "assumed"
 
 
 _bound: Heartbeat | None = None

@@ -48,6 +48,8 @@ class QueueDirectory:
         self._clock = clock
         self._lock = native.RLock()
         self._known: dict[str, tuple[QueueAttributes, float]] = {}
+        # By the queue: a queue whose attributes stay unreadable is asked again and again.
+        self._logged: dict[str, str] = {}
 
     def get(self, queue_url: str) -> QueueAttributes:
         """Return a queue's attributes. Blocks on SQS the first time only."""
@@ -72,16 +74,24 @@ class QueueDirectory:
                 known = self._known.get(queue_url)
             # Those read before still stand.
             attributes = known[0] if known else QueueAttributes(is_known=False)
+            self._log(queue_url, error, attributes)
+        else:
+            self._logged.pop(queue_url, None)
+        with self._lock:
+            self._known[queue_url] = (attributes, self._clock())
+
+    def _log(self, queue_url: str, error: Exception, attributes: QueueAttributes) -> None:
+        cause = _cause_of(error)
+        if self._logged.get(queue_url) != cause:
+            self._logged[queue_url] = cause
             logger.warning(
                 "sqs-heartbeat: could not read the attributes of queue %s: %s (%s); its visibility "
                 "timeout is taken to be %d s until they are read",
                 queue_url,
-                _cause_of(error),
+                cause,
                 str(error) or type(error).__name__,
                 attributes.visibility_timeout,
             )
-        with self._lock:
-            self._known[queue_url] = (attributes, self._clock())
 
 
 def _cause_of(error: Exception) -> str:

@@ -16,11 +16,14 @@ def split(queues: str | None) -> list[str]:
     """Return the names in a list with commas, each once.
 
     Raises:
-        click.BadParameter: There is none in it.
+        click.BadParameter: One of them is empty.
     """
-    names = [name.strip() for name in (queues or "").split(",") if name.strip()]
-    if queues is not None and not names:
-        raise click.BadParameter(f"{queues!r} names no queue", param_hint="-Q")
+    if queues is None:
+        return []
+    # As a worker takes them: with their blanks.
+    names = queues.split(",")
+    if "" in names:
+        raise click.BadParameter(f"{queues!r} has an empty name in it", param_hint="-Q")
     return list(dict.fromkeys(names))
 
 

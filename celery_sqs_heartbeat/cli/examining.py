@@ -90,6 +90,9 @@ def _examine_queues(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterato
     except KeyError as error:
         yield broker.NO_QUEUE.found(queue=str(error.args[0]))
         return
+    if not names:
+        yield queue.NONE.found()
+        return
     asker = Asker(Broker.of_app(app))
     asked = [asker.ask(name) for name in names]
     unknown = [asker.look(name) for name in unknown_queues(app, facts.settings.queues)]

@@ -62,6 +62,8 @@ def iam(
         asked = [asker.look(name) for name in queue_names(app, split(queues))]
     except KeyError as error:
         raise click.BadParameter(f"{error.args[0]!r} is not among the app's queues") from None
+    if not asked:
+        raise Refusal("the app has no queue to consume from: set task_default_queue or task_queues")
     places = [_place(broker, queue, account, region) for queue in asked]
     keys = {
         key: place

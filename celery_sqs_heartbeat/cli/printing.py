@@ -68,7 +68,7 @@ def as_text(findings: Sequence[Finding], *, width: int | None = None) -> str:
     """Return the findings as text, with colours; `click.echo` takes them out for a file."""
     width = min(width or shutil.get_terminal_size().columns, MAX_WIDTH)
     blocks = [_block(group, width) for group in grouped(findings)]
-    return "\n".join([*blocks, "", summary(findings)])
+    return "\n".join(["\n".join(blocks).rstrip("\n"), "", summary(findings)])
 
 
 def summary(findings: Sequence[Finding]) -> str:

@@ -18,9 +18,12 @@ from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.options import option_faults
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.versions import running_versions
-from celery_sqs_heartbeat.worker.celeryconf import celery_faults, queues_fault
+from celery_sqs_heartbeat.worker.celeryconf import celery_faults, is_count, queues_fault
 from celery_sqs_heartbeat.worker.settings import read_app_settings
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
+
+#: Celery's default for worker_prefetch_multiplier.
+_USUAL_MULTIPLIER = 4
 
 
 class _OfflineChannel(SQS.Channel):
@@ -75,7 +78,7 @@ def read_app(
     pool = pool or str(conf.worker_pool)
     concurrency = 1 if pool == "solo" else concurrency or _whole(conf.worker_concurrency)
     of_celery = tuple(celery_faults(app))
-    multiplier = 0 if of_celery else int(conf.worker_prefetch_multiplier or 0)
+    multiplier = _multiplier(conf.worker_prefetch_multiplier)
     settings, faults = _settings(app, concurrency * multiplier)
     of_tasks = () if of_celery else _tasks(app)
     # Since Celery 5.7 there is one for each; None there stands for the older one.
@@ -132,6 +135,11 @@ def import_tasks(app: Any) -> str | None:
     except (Exception, SystemExit) as error:
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def _multiplier(value: Any) -> int:
+    """Return the prefetch multiplier; Celery's default where it is wrong, which is found so."""
+    return int(value or 0) if is_count(value or 0) else _USUAL_MULTIPLIER
 
 
 def _whole(concurrency: object) -> int:

@@ -32,6 +32,9 @@ def option_faults(options: object) -> Iterator[str]:
     if not isinstance(options, Mapping):
         yield f"{_NAME}={options!r}: must be a dict of options"
         return
+    for name in options:
+        if not isinstance(name, str):
+            yield f"{_NAME}[{name!r}]: must be the name of an option, not {type(name).__name__}"
     for name, (is_right, rule) in _RULES.items():
         if name in options and not is_right(value := options[name]):
             yield f"{_NAME}[{name!r}]={value!r}: must be {rule}"
@@ -127,6 +130,7 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         _is_created_timeout,
         f"a whole number of seconds from 0 to {MAX_VISIBILITY_SECONDS}",
     ),
+    "is_secure": (lambda value: value is None or isinstance(value, bool), "True or False"),
     "queue_name_prefix": (lambda value: isinstance(value, str), "a text"),
     "region": (_is_region, "the name of a region, as 'eu-west-1'"),
     "sts_role_arn": (_is_role, "the ARN of a role, as 'arn:aws:iam::123456789012:role/worker'"),

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import re
-
+from celery_sqs_heartbeat.sqs.names import FIFO_SUFFIX, is_queue_name
 from celery_sqs_heartbeat.testing.errors import SqsError
-
-#: SQS API reference, CreateQueue, QueueName; the suffix of a FIFO queue counts towards the 80.
-_LONGEST = 80
-_SUFFIX = ".fifo"
-_CHARACTERS = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def check_name(name: str, *, is_fifo: bool) -> None:
@@ -18,9 +12,7 @@ def check_name(name: str, *, is_fifo: bool) -> None:
     Raises:
         SqsError: It is too long, has other characters, or a suffix of the other kind of queue.
     """
-    stem = name.removesuffix(_SUFFIX) if is_fifo else name
-    has_suffix = not is_fifo or name.endswith(_SUFFIX)
-    if has_suffix and len(name) <= _LONGEST and _CHARACTERS.fullmatch(stem):
+    if is_queue_name(name) and name.endswith(FIFO_SUFFIX) is is_fifo:
         return
     if is_fifo:
         text = (
@@ -31,6 +23,6 @@ def check_name(name: str, *, is_fifo: bool) -> None:
         text = (
             "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length"
         )
-        if name.endswith(_SUFFIX):
+        if name.endswith(FIFO_SUFFIX):
             text += ". A name that ends with .fifo needs the attribute FifoQueue=true"
     raise SqsError("InvalidParameterValue", text)

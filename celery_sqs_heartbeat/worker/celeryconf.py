@@ -18,7 +18,8 @@ def celery_faults(app: Any) -> Iterator[str]:
     for name, task in sorted(app.tasks.items()):
         for limit in ("time_limit", "soft_time_limit"):
             value = getattr(task, limit, None)
-            if value is not None and not _is_limit(value):
+            is_own = value is not None and value != app.conf.get(f"task_{limit}")
+            if is_own and not _is_limit(value):
                 yield f"task {name!r}: {limit}={value!r}: must be {_LIMIT}"
     if fault := queues_fault(app):
         yield fault
@@ -27,16 +28,22 @@ def celery_faults(app: Any) -> Iterator[str]:
 def queues_fault(app: Any) -> str | None:
     """Return why the app's queues can't be made of its settings, or None."""
     try:
-        list(app.amqp.queues.values())
+        names = list(app.amqp.queues)
     except Exception as error:
         return (
             f"task_queues={app.conf.task_queues!r}: can't be used ({type(error).__name__}: "
             f"{error}); give a list of kombu.Queue, or a dict of dicts by name"
         )
-    return None
+    wrong = [name for name in names if not isinstance(name, str)]
+    return (
+        f"task_queues or task_default_queue names a queue {wrong[0]!r}: must be a text"
+        if wrong
+        else None
+    )
 
 
-def _is_count(value: Any) -> bool:
+def is_count(value: Any) -> bool:
+    """Return whether a value is a whole number, 0 or more, as far as Celery is concerned."""
     # Celery makes a number of a text.
     try:
         return int(value) >= 0
@@ -46,7 +53,7 @@ def _is_count(value: Any) -> bool:
 
 def _is_concurrency(value: Any) -> bool:
     # Celery takes its default for a text that it does not know.
-    return isinstance(value, str) or _is_count(value)
+    return isinstance(value, str) or is_count(value)
 
 
 def _is_limit(value: Any) -> bool:
@@ -56,8 +63,9 @@ def _is_limit(value: Any) -> bool:
 _LIMIT = "a number of seconds above 0"
 #: What is right for a setting, and that rule in words.
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "worker_prefetch_multiplier": (_is_count, "a whole number, 0 or more"),
+    "worker_prefetch_multiplier": (is_count, "a whole number, 0 or more"),
     "worker_concurrency": (_is_concurrency, "a whole number of processes, or 'auto'"),
+    "worker_eta_task_limit": (is_count, "a whole number, 0 or more"),
     "task_time_limit": (_is_limit, _LIMIT),
     "task_soft_time_limit": (_is_limit, _LIMIT),
 }

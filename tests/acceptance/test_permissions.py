@@ -42,7 +42,9 @@ def test_a_worker_that_may_not_read_attributes_runs_its_tasks(new_scene: NewScen
     scene.proxy.rule("GetQueueAttributes", deny())
     worker = scene.worker("-c", "1")
     scene.wait_for_notes("end", 1)
-    assert "the permission sqs:GetQueueAttributes is missing" in worker.logs()
+    log = worker.logs()
+    assert log.count("the permission sqs:GetQueueAttributes is missing") == 1
+    assert "visibility timeout 30 s (assumed)" in log
 
 
 def test_without_permission_to_extend_the_worker_goes_on_without_leases(

@@ -192,7 +192,8 @@ def test_an_app_that_nobody_imports_is_found_by_the_setting(manage: Manage, proj
         ("proj.celery:nothing", "the module proj.celery has no 'nothing'"),
         ("proj.celry:app", "ModuleNotFoundError: No module named 'proj.celry'"),
         ("proj.celery:os", "it is of type module"),
-        (5, "it is no text"),
+        (5, "it must be a text"),
+        ("", "it is empty"),
     ],
 )
 def test_a_setting_that_names_no_app_is_an_error(manage: Manage, path: object, reason: str) -> None:

@@ -469,7 +469,9 @@ def test_tasks_that_end_the_process_as_they_are_imported_are_a_finding(
         ({"worker_prefetch_multiplier": "x"}, "worker_prefetch_multiplier='x': must be a whole"),
         ({"worker_prefetch_multiplier": -1}, "worker_prefetch_multiplier=-1: must be a whole"),
         ({"worker_concurrency": -3}, "worker_concurrency=-3: must be a whole"),
+        ({"worker_eta_task_limit": "x"}, "worker_eta_task_limit='x': must be a whole number"),
         ({"task_time_limit": "x"}, "task_time_limit='x': must be a number of seconds above 0"),
+        ({"task_default_queue": 5}, "names a queue 5: must be a text"),
         ({"task_queues": {"a": 5}}, "task_queues={'a': 5}: can't be used"),
         ({"task_queues": ["a"]}, "task_queues=['a']: can't be used"),
         ({"sqs_heartbeat_queues": {5: {"ack": "inline"}}}, "queues[5]: must be the name of"),
@@ -482,12 +484,21 @@ def test_settings_of_celery_that_no_worker_can_work_with_are_found(
     (error,) = [finding for finding in findings if finding.severity is Severity.ERROR]
     assert error.id == "SQSHB-E001"
     assert said in str(error.value)
+    # Nothing is said of a value that nobody set.
+    assert "SQSHB-W105" not in found(findings)
+
+
+@pytest.mark.parametrize("name", ["", None])
+def test_an_app_without_a_queue_is_an_error(proxy: FaultProxy, name: str | None) -> None:
+    app = app_at(proxy.broker_url, task_default_queue=name)
+    assert "SQSHB-E217" in [finding.id for finding in examine(app)]
 
 
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ("doctor -Q ,", "',' names no queue"),
+        ("doctor -Q ,", "',' has an empty name in it"),
+        ("doctor -Q work,", "'work,' has an empty name in it"),
         ("doctor -c -1", "'-1' must be a whole number, 0 or more, or 'auto'"),
         ("iam --account 12", "'12' must be 12 digits"),
         ("iam --region nowhere", "'nowhere' must be as eu-west-1"),

@@ -51,6 +51,8 @@ def test_options_that_a_worker_can_start_with_have_no_faults(options: dict[str, 
             ({"visibility_timeout": value}, f"['visibility_timeout']={value!r}", "0 to 43200")
             for value in (-1, 43201, "x", float("inf"), [30])
         ),
+        ({5: 1}, "[5]", "the name of an option, not int"),
+        ({"is_secure": "no"}, "['is_secure']='no'", "True or False"),
         ({"queue_name_prefix": 5}, "['queue_name_prefix']=5", "a text"),
         ({"region": 5}, "['region']=5", "eu-west-1"),
         ({"region": "nowhere at all"}, "['region']='nowhere at all'", "eu-west-1"),

@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.settings import PREFIX
 SETTING_FAULT = Kind(
     "SQSHB-E001",
     "a setting is wrong",
-    "a worker with --heartbeat-sqs lists all such faults and exits",
+    "a worker with --heartbeat-sqs exits at its start",
     "change the value as the rule says, or remove the setting",
 )
 NOT_SQS = Kind(
@@ -36,7 +36,7 @@ BROKEN = Kind(
     "SQSHB-E005",
     "kombu can't use the broker's configuration",
     "the worker can't connect",
-    "correct broker_url or broker_transport_options as it says",
+    "correct broker_url or broker_transport_options",
 )
 NO_QUEUE = Kind(
     "SQSHB-E006",

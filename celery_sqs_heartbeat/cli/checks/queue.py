@@ -26,20 +26,26 @@ EXISTS = Kind("SQSHB-P201", "the queue is there", "its attributes could be read"
 MISSING = Kind(
     "SQSHB-E201",
     "there is no such queue",
-    "predefined queues are never created: the worker fails as it begins to consume",
+    "predefined queues are never created: the worker starts, and each receive from it fails",
     "create the queue, or correct its url in predefined_queues",
 )
 NOT_PREDEFINED = Kind(
     "SQSHB-E215",
     "the queue is not among predefined_queues",
-    "where there are any, kombu uses no other: the worker fails as it begins to consume",
+    "where there are any, kombu uses no other: the worker exits as it begins to consume",
     "add it to predefined_queues with its url, or remove it from -Q and task_queues",
 )
 WRONG_NAME = Kind(
     "SQSHB-E216",
     "SQS accepts no queue of that name",
-    "kombu can't create it: the worker fails as it begins to consume",
+    "kombu can't create it: the worker exits as it begins to consume",
     "use 1 to 80 letters, digits, hyphens and underscores; a FIFO queue's name ends in .fifo",
+)
+NONE = Kind(
+    "SQSHB-E217",
+    "there is no queue to consume from",
+    "a worker starts, and receives nothing",
+    "set task_default_queue or task_queues, or name queues with -Q",
 )
 WILL_BE_CREATED = Kind(
     "SQSHB-W202",
@@ -118,6 +124,7 @@ KINDS = (
     MISSING,
     NOT_PREDEFINED,
     WRONG_NAME,
+    NONE,
     WILL_BE_CREATED,
     DOES_NOT_FIT,
     NO_REDRIVE,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -15,6 +16,10 @@ from celery_sqs_heartbeat.cli.checks.finding import Finding
 #: Where the app is, as "proj.celery:app". Not named after the heartbeat's own settings:
 #: those of the Celery namespace are checked, and this one would be unknown there.
 SETTING = "HEARTBEAT_SQS_APP"
+_NO_APP = replace(
+    NO_APP.found(),
+    fix=f'import the app in the __init__.py of your project, or set {SETTING} = "proj.celery:app"',
+)
 
 
 def find_celery_app() -> Any | Finding:
@@ -22,7 +27,7 @@ def find_celery_app() -> Any | Finding:
     path = getattr(settings, SETTING, None)
     if path is None:
         app = _only_app()
-        return NO_APP.found() if app is None else app
+        return _NO_APP if app is None else app
     if (fault := _path_fault(path)) is not None:
         return WRONG_APP.found(setting=SETTING, value=f"{path!r} ({fault})")
     return find_app(path)
@@ -31,7 +36,7 @@ def find_celery_app() -> Any | Finding:
 def _path_fault(path: object) -> str | None:
     """Return why a path leads to no Celery app, or None."""
     if not isinstance(path, str) or not path:
-        return "it is no text"
+        return "it must be a text" if path else "it is empty"
     module, _, name = path.partition(":")
     try:
         if name and not hasattr(import_module(module), name):

@@ -40,7 +40,8 @@ class Command(BaseCommand):
             queues = split(options["queues"])
             concurrency = options["concurrency"]
             if concurrency is not None:
-                concurrency = Concurrency().convert(concurrency, None, None)
+                option = next(each for each in doctor.params if each.name == "concurrency")
+                concurrency = Concurrency().convert(concurrency, option, None)
             findings = (
                 [app]
                 if isinstance(app, Finding)
