@@ -135,22 +135,41 @@ GROUP BY ALL
 """
 
 CALLS = f"""
-WITH by_worker AS (
+WITH entries AS (
     SELECT dt, queue, wid,
         CASE
-            WHEN ev = 'message-received' THEN 'receive'
             WHEN ev IN ('message-released', 'message-lapsing') THEN 'release'
             WHEN ev IN ('message-deleted', 'delete-failed', 'delete-abandoned') THEN 'delete'
             ELSE 'extend'
         END AS kind,
-        sum(parts_of(CASE WHEN ev = 'message-received' THEN 10 ELSE batch END)) AS parts,
-        count(*) AS entries,
-        count(err) AS failed
+        parts_of(batch) AS parts,
+        err
     FROM events
-    WHERE ev = 'message-received' OR batch IS NOT NULL AND ev IN (
+    WHERE batch IS NOT NULL AND ev IN (
         'lease-extended', 'extension-failed', 'lease-lost', 'lease-capped', 'message-released',
         'message-lapsing', 'message-deleted', 'delete-failed', 'delete-abandoned'
     )
+    UNION ALL
+    -- Messages that were asked for at the same moment came by one call.
+    SELECT dt, queue, wid, 'receive',
+        CASE
+            WHEN asked IS NULL THEN parts_of(10)
+            WHEN asked - lag(asked) OVER in_order <= 10 THEN 0
+            ELSE parts_of(1)
+        END,
+        err
+    FROM (
+        SELECT *, mono + slack_us - vt::BIGINT * 1_000_000 AS asked
+        FROM events WHERE ev = 'message-received'
+    )
+    WINDOW in_order AS (PARTITION BY dt, queue, wid ORDER BY asked NULLS FIRST)
+),
+by_worker AS (
+    SELECT dt, queue, wid, kind,
+        sum(parts) AS parts,
+        count(*) AS entries,
+        count(err) AS failed
+    FROM entries
     GROUP BY ALL
 ),
 versions AS (

@@ -85,17 +85,42 @@ every_minute AS (
     FROM minutes
     WHERE after > 0
 ),
-slots AS (
-    SELECT queue, dt, sum(concurrency) AS slots
+holders AS (
+    SELECT DISTINCT queue, wid,
+        unnest(generate_series("first", "last", INTERVAL 1 DAY))::DATE AS dt
     FROM (
-        SELECT DISTINCT queue, wid,
-            unnest(generate_series("first", "last", INTERVAL 1 DAY))::DATE AS dt
-        FROM (
-            SELECT DISTINCT queue, wid, day_of(begin) AS "first", day_of(until) AS "last"
-            FROM stays
-        )
+        SELECT DISTINCT queue, wid, day_of(begin) AS "first", day_of(until) AS "last"
+        FROM stays
     )
-    JOIN (SELECT wid, max(concurrency) AS concurrency FROM workers GROUP BY wid) USING (wid)
+),
+-- A worker lives from its first line of the day to its last, and to midnight where it wrote on
+-- the day beside that.
+lives AS (
+    SELECT wid, dt,
+        max(concurrency) OVER (PARTITION BY wid) AS size,
+        CASE WHEN lag(dt) OVER days = dt - 1
+            THEN first_seen - first_seen % 86_400_000_000 ELSE first_seen END AS begin,
+        CASE WHEN lead(dt) OVER days = dt + 1
+            THEN first_seen - first_seen % 86_400_000_000 + 86_400_000_000
+            ELSE last_seen END AS until
+    FROM workers
+    WINDOW days AS (PARTITION BY wid ORDER BY dt)
+),
+steps AS (
+    SELECT queue, dt, begin AS ts, 0 AS is_less, size AS step
+    FROM holders JOIN lives USING (wid, dt)
+    UNION ALL
+    SELECT queue, dt, until, 1, -size FROM holders JOIN lives USING (wid, dt)
+),
+slots AS (
+    SELECT queue, dt, max(level)::BIGINT AS slots
+    FROM (
+        SELECT queue, dt, sum(step) OVER (
+            PARTITION BY queue, dt ORDER BY ts, is_less, step ROWS UNBOUNDED PRECEDING
+        ) AS level
+        FROM steps
+        WHERE step IS NOT NULL
+    )
     GROUP BY ALL
 )
 SELECT *, peak / 120_000 AS quota_share

@@ -29,11 +29,11 @@ STATUSES: Mapping[int, str] = {
 }
 #: When a command that ran ends with `FOUND`.
 FOUND_WHEN: Mapping[str, str] = {
-    "celery_sqs_heartbeat.journal": "the journal has no such lines",
+    "celery_sqs_heartbeat.journal": "the journal has no lines of what is asked for",
     "doctor": "there are warnings, and --strict is given",
-    "events": "the journal has no events of these days",
-    "report": "there are no events of these days",
-    "run": "the journal has no events of these days",
+    "events": "the journal has no messages of these days",
+    "report": "there are no messages of these days",
+    "run": "the journal has no messages of these days",
     "status": "a worker does not answer or is not healthy, or leases are not well",
     "tune": "there are no messages yet, or --check finds settings that are worse",
 }

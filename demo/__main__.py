@@ -1,7 +1,7 @@
 """Runs the demo: the same work under a stock worker and under one with --heartbeat-sqs.
 
-Exit status: 0, or 1 when the heartbeat let a task run twice or get lost, 2 when a worker
-did not start, 130 when interrupted.
+Exit status: 0, or 1 when the heartbeat let a task run twice without need or get lost, 2 when a
+worker did not start, 130 when interrupted.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def main() -> int:
         return 130
     console.print(report.table(stock, heartbeat))
     console.print(report.verdict(stock, heartbeat), markup=False)
-    _write_report(Path(os.environ[JOURNAL]))
+    if _write_report(Path(os.environ[JOURNAL])):
+        console.print(report.about_the_page(heartbeat), markup=False)
     if report.twice(heartbeat) or report.lost(heartbeat):
         console.print(f"Logs and ledgers are in {folder}", markup=False)
         return 1
@@ -82,13 +83,14 @@ def _run(console: Console, folder: Path) -> list[Result]:
         ]
 
 
-def _write_report(journal: Path) -> None:
+def _write_report(journal: Path) -> bool:
     """Have the journal of our workers told as a page, by the command that users have."""
     page = ROOT / "build" / "demo-report.html"
     page.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "celery", "-A", "demo.proj", "sqs-heartbeat", "report"]
     # Its error, if there is one, tells what it needs; the demo has shown the rest by now.
-    subprocess.run([*command, str(journal), "--out", str(page)], cwd=ROOT, check=False)  # noqa: S603
+    command += [str(journal), "--out", str(page)]
+    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0  # noqa: S603
 
 
 def _interrupt(_signum: int, _frame: FrameType | None) -> None:

@@ -70,20 +70,35 @@ def succeeded(runs: Iterable[Execution]) -> set[str]:
 
 
 def duplicates(runs: Sequence[Execution]) -> list[Execution]:
-    """Return the executions that started beside a running or after a successful one.
+    """Return the executions that began although the one before had not failed.
 
-    What starts after a failure or a kill is no duplicate: that is what the queue is for.
+    This is what docs/pipeline.md calls a duplicate. So is what follows a kill, as nothing tells
+    whether the killed execution had an effect.
     """
     return [
         run
-        for run in runs
-        if any(
-            other.task == run.task
-            and other.started_at < run.started_at
-            and (other.end is Event.SUCCEEDED or other.ended_at > run.started_at)
-            for other in runs
-        )
+        for before, run in _repeated(runs)
+        if not (before.end is Event.FAILED and before.ended_at <= run.started_at)
     ]
+
+
+def after_a_kill(runs: Sequence[Execution]) -> list[Execution]:
+    """Return the duplicates that nothing avoids: the worker of the one before was killed."""
+    return [
+        run
+        for before, run in _repeated(runs)
+        if before.end is Event.KILLED and before.ended_at <= run.started_at
+    ]
+
+
+def _repeated(runs: Sequence[Execution]) -> list[tuple[Execution, Execution]]:
+    """Return each execution after a task's first, with the one before."""
+    pairs, last = [], dict[str, Execution]()
+    for run in sorted(runs, key=lambda each: each.started_at):
+        if run.task in last:
+            pairs.append((last[run.task], run))
+        last[run.task] = run
+    return pairs
 
 
 def mean_delay(runs: Sequence[Execution], end: Event) -> float | None:

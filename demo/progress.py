@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
-from demo.ledger import Execution, duplicates, succeeded
+from demo.ledger import Execution, after_a_kill, duplicates, succeeded
 from demo.phase import TASKS, Watcher
 
 #: How often a log gets a line when nothing else happens.
@@ -47,10 +47,13 @@ class Display:
 
         def update(runs: Sequence[Execution], doing: str) -> None:
             done, twice = len(succeeded(runs)), len(duplicates(runs))
-            counts = f"{len(runs)} started, {twice} twice"
+            is_avoidable = twice > len(after_a_kill(runs))
+            counts = f"{len(runs)} started, {twice} duplicate{'' if twice == 1 else 's'}"
             seconds = time.monotonic() - began_at
             if self._is_live:
-                self._update(row, done, f"[red]{counts}" if twice else counts, seconds, doing)
+                self._update(
+                    row, done, f"[red]{counts}" if is_avoidable else counts, seconds, doing
+                )
             else:
                 lines.update(f"{done}/{len(TASKS)} done, {counts}", seconds, doing)
 

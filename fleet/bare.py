@@ -25,7 +25,8 @@ class BareWorker:
     @property
     def room(self) -> int:
         """How many more messages it takes."""
-        return 0 if self._is_busy else 1
+        # No journal tells what it receives from what a worker did that was just killed.
+        return 0 if self._is_busy or self.world.clock() < self.world.unheard_until else 1
 
     @property
     def is_calm(self) -> bool:
@@ -34,7 +35,7 @@ class BareWorker:
 
     def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:
         """Run the message's task, then delete it."""
-        self._is_busy = True
+        self._is_busy, self.world.bare_at = True, self.world.clock()
         execution = Execution(None, self.world.clock())
         receive.execution, receive.is_new, receive.mark = execution, True, "no-heartbeat"
 

@@ -16,6 +16,11 @@ from fleet.profile import Trouble
 CALL_TIMEOUT = 5.0
 #: Of the visibility timeout, which a slow call takes to arrive: it is too late then.
 SLOW_PART = 0.6
+#: What SQS answers to a call that it does not do, where it does not throttle.
+_ANSWERS: dict[Trouble | None, Outcome] = {
+    Trouble.ERRORS: Outcome.UNSURE,
+    Trouble.DENIED: Outcome.DENIED,
+}
 #: Of a call there and back, in seconds: lognormal around the median.
 _LATENCY = (-3.5, 0.4)
 
@@ -54,6 +59,8 @@ class Network:
         if self.trouble is Trouble.SLOW:
             # A release that comes late would take the message from its new owner.
             return all(entry.action is Action.EXTEND for entry in call.entries)
+        if self.trouble is Trouble.DENIED:
+            return call.kind is CallKind.CHANGE_VISIBILITY
         return self.trouble in (Trouble.LOST, Trouble.REFUSED, Trouble.ERRORS)
 
     def carry(self, call: Call, settle: Settle) -> None:
@@ -64,7 +71,7 @@ class Network:
                 self._answer(CALL_TIMEOUT, settle, [Outcome.UNKNOWN] * len(call.entries))
                 return
             if self.trouble is not Trouble.SLOW:
-                answer = Outcome.UNSURE if self.trouble is Trouble.ERRORS else Outcome.THROTTLED
+                answer = _ANSWERS.get(self.trouble, Outcome.THROTTLED)
                 self._answer(there + back, settle, [answer] * len(call.entries))
                 return
             there = SLOW_PART * call.entries[0].lease.terms.visibility_timeout

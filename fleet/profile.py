@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 
 from celery.concurrency.prefork import TaskPool
@@ -25,6 +25,7 @@ class QueueProfile:
         sigma: Of their logarithms.
         share: Of the messages.
         max_receive_count: Of its redrive policy; None without one.
+        is_extended: Whether its task has not opted out.
     """
 
     name: str
@@ -35,6 +36,7 @@ class QueueProfile:
     share: float
     max_lease: float | None = None
     max_receive_count: int | None = None
+    is_extended: bool = True
 
     @property
     def rules(self) -> Rules:
@@ -44,7 +46,8 @@ class QueueProfile:
     @property
     def terms(self) -> LeaseTerms:
         """The rules that its leases are kept by."""
-        return self.rules.terms(self.visibility_timeout)
+        rules = replace(self.rules, extend=self.is_extended)
+        return rules.terms(self.visibility_timeout)
 
     @property
     def mean(self) -> float:
@@ -67,7 +70,11 @@ QUEUES = (
     ),
     QueueProfile(
         name="reports", task="reports.build", visibility_timeout=90, median=120, sigma=0.9,
-        share=0.05, max_lease=600,
+        share=0.045, max_lease=600,
+    ),
+    QueueProfile(
+        name="exports", task="exports.write", visibility_timeout=60, median=40, sigma=0.7,
+        share=0.005, is_extended=False,
     ),
 )  # fmt: skip
 
@@ -80,7 +87,9 @@ class Trouble(enum.Enum):
     REFUSED = "refused calls"
     ERRORS = "calls answered with HTTP 500"
     LOST = "lost calls"
+    DENIED = "calls that are not permitted"
     KILLED = "killed"
+    KILLED_UNHEARD = "killed, and its last lines lost"
     KILLED_AFTER_SUCCESS = "killed after success"
     SOFT_SHUTDOWN = "soft shutdown"
 
@@ -89,6 +98,8 @@ class Trouble(enum.Enum):
 SPELL = 150.0
 #: Seconds that a starved keeper stands still: so that every lease runs out.
 STALL = 130.0
+#: Seconds after which a worker that is not heard of is taken for dead.
+SILENT = 900.0
 #: Seconds between two troubles of the fleet, for one worker; N workers have N times as many.
 TROUBLE_EVERY = 1_800.0
 #: Seconds between two second deliveries of SQS's own, for one worker.
@@ -112,7 +123,10 @@ POISONED = 0.002
 def worker_info() -> WorkerInfo:
     """Return what a worker's first line says, as a real one with these settings says it."""
     settings = Settings(
-        enabled=True, journal="journal", queues={each.name: each.rules for each in QUEUES}
+        enabled=True,
+        journal="journal",
+        queues={each.name: each.rules for each in QUEUES},
+        tasks={each.task: Rules(extend=False) for each in QUEUES if not each.is_extended},
     )
     worker = SimpleNamespace(hostname="", pool=TaskPool(CONCURRENCY), concurrency=CONCURRENCY)
     return _describe(worker, settings)

@@ -30,6 +30,9 @@ class Recorder:
 
     Args:
         wall: Microseconds from the clock's zero to the epoch's, by the worker's wall clock.
+
+    Attributes:
+        told_at: When the last line was put down.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Recorder:
     ) -> None:
         self.wid = identity.wid
         self.lines = 0
+        self.told_at = clock()
         self._identity = identity
         self._clock = clock
         self._origin = Origin(wid=identity.wid, started_at=clock(), offset=wall)
@@ -74,6 +78,20 @@ class Recorder:
         """Write the worker's last line."""
         self._put(WorkerStopped(**self._origin.stamp(WORKER_STOPPED, self._clock(), self._next())))
 
+    def flush(self) -> None:
+        """Write the lines that wait."""
+        self._flush()
+
+    def is_all_about(self, message_id: str) -> bool:
+        """Return whether the lines that wait are of that message alone."""
+        name = f'"msg":"{message_id}"'.encode()
+        return all(name in line for _, line in self._waiting)
+
+    def lose(self) -> None:
+        """Lose the lines that wait, as a worker that is killed does."""
+        self.lines -= len(self._waiting)
+        self._waiting = []
+
     def close(self) -> None:
         """Finish the files; also of a worker that was killed."""
         self._flush()
@@ -84,6 +102,7 @@ class Recorder:
         return self.lines
 
     def _put(self, record: Record) -> None:
+        self.told_at = self._clock()
         self._waiting.append((record.ts, line_of(record)))
         if len(self._waiting) >= _BATCH:
             self._flush()

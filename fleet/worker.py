@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from celery_sqs_heartbeat.core.book import Receipt
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.core.lease import Standing, State
+from celery_sqs_heartbeat.core.lease import Lease, Standing, State
 from celery_sqs_heartbeat.dispatch import Settle
 from celery_sqs_heartbeat.keeper import LeaseKeeper
 from fleet import profile
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 _LONG = 1e9
 #: How long a kill waits, in seconds, for a moment that a journal can tell of.
 _KILL_POLL = 0.2
+#: For how long one waits whose deletes fail: those that do are more and more.
+_KILL_PATIENCE = 60.0
+#: What the clocks of two workers leave open, in seconds.
+_CLOCKS = 2.0
 #: How much longer a task runs, in seconds, that would end while a call for it is under way.
 _ANSWER_POLL = 0.2
 #: What a journal can show of calls that went wrong.
@@ -38,6 +42,7 @@ _BLAMED = {
     Trouble.REFUSED: "sqs-errors",
     Trouble.ERRORS: "sqs-errors",
     Trouble.LOST: "network",
+    Trouble.DENIED: "not-permitted",
 }
 
 
@@ -74,6 +79,8 @@ class Worker:
         self._running = 0
         self._stalled_until = 0.0
         self._step_at: float | None = None
+        self._refusing: set[str] = set()
+        self._dies_with_next = False
 
     @property
     def wid(self) -> str | None:
@@ -85,7 +92,9 @@ class Worker:
         """How many more messages it takes."""
         if not self.is_up or self.is_stopping or self._is_stalled():
             return 0
-        return profile.PREFETCH - len(self._queued) - self._running
+        room = profile.PREFETCH - len(self._queued) - self._running
+        # Of what comes beside the last that it receives, no journal would tell either.
+        return min(room, 1) if self._dies_with_next else room
 
     @property
     def is_calm(self) -> bool:
@@ -100,6 +109,13 @@ class Worker:
     def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:
         """Take in a message that was just received."""
         message_id, handle = message["MessageId"], message["ReceiptHandle"]
+        heard_at = self.recorder.told_at
+        if self._dies_with_next:
+            self.recorder.flush()
+        if not queue.is_extended:
+            receive.mark = "opted-out"
+        elif self.world.urls[queue.name] in self._refusing:
+            receive.mark = "not-permitted"
         leases = len(self.keeper)
         receipt = self.keeper.receive(
             self.world.urls[queue.name],
@@ -121,6 +137,8 @@ class Worker:
                 held.receive, held.handle = receive, handle
         self._receives[message_id] = receive
         self.go_on()
+        if self._dies_with_next and receipt is Receipt.NEW and receive.execution is not None:
+            self._die_unheard(receive, message_id, heard_at)
 
     def go_on(self) -> None:
         """Start what can be started, and let the keeper work."""
@@ -159,6 +177,8 @@ class Worker:
             self.stop(is_soft=True)
         elif trouble is Trouble.KILLED:
             self._kill()
+        elif trouble is Trouble.KILLED_UNHEARD:
+            self._dies_with_next = True
         elif trouble is Trouble.KILLED_AFTER_SUCCESS:
             self.network.trouble = trouble
             self._kill(after_success=True)
@@ -204,21 +224,56 @@ class Worker:
         self.network.trouble = None
 
     def _kill(self, *, after_success: bool = False) -> None:
-        """Die at once, unless something has ended of which the journal says nothing yet.
+        """Die at once, unless something has ended of which the journal says nothing yet."""
+        heard_at = self.recorder.told_at
+        # Deletes that fail are many lines, and are not to pile up.
+        is_wrong = not self._ending() if after_success else self._is_confused(heard_at)
+        if after_success and self.world.clock() > self.troubled_at + _KILL_PATIENCE:
+            self._recover()
+            return
+        if is_wrong or self._is_untold():
+            self._later(_KILL_POLL, lambda: self._kill(after_success=after_success))
+            return
+        self._die(heard_at)
+
+    def _die_unheard(self, receive: Receive, message_id: str, heard_at: float) -> None:
+        """Die with a task that has just begun, of whose receive the journal says nothing."""
+        execution = receive.execution
+        is_alone = self.recorder.is_all_about(message_id)
+        if self._is_untold() or self._is_confused(heard_at) or not is_alone or execution is None:
+            return
+        self.recorder.lose()
+        self._die(heard_at, unheard=message_id)
+        self._blame(message_id, "lines-lost")
+        receive.wid = execution.wid = None
+
+    def _ending(self) -> list[Lease]:
+        return [each for each in self.keeper._book.leases() if each.state is not State.HELD]
+
+    def _is_untold(self) -> bool:
+        """Return whether something has ended of which the journal says nothing yet.
 
         The two are the same in it: a worker that died before its task had ended, and one
         that died within the moment between that and SQS's answer. Nor does it tell whether a task
         ran on whose lease was capped.
         """
-        leases = list(self.keeper._book.leases())
-        ending = [lease for lease in leases if lease.state is not State.HELD]
-        untold = any(lease.state is State.BACK or not lease.attempts for lease in ending) or any(
-            lease.standing is Standing.CAPPED for lease in leases
+        return any(each.state is State.BACK or not each.attempts for each in self._ending()) or any(
+            each.standing is Standing.CAPPED for each in self.keeper._book.leases()
         )
-        if untold or (after_success and not ending):
-            self._later(_KILL_POLL, lambda: self._kill(after_success=after_success))
-            return
-        for lease in ending:
+
+    def _is_confused(self, heard_at: float) -> bool:
+        """Return whether a worker without a journal received something since this was heard of.
+
+        No journal tells that from what this one did, were it to die now.
+        """
+        return self.world.bare_at >= heard_at - _CLOCKS
+
+    def _die(self, heard_at: float, unheard: str = "") -> None:
+        leases = [each for each in self.keeper._book.leases() if each.message_id != unheard]
+        ends = [each.expires_at for each in leases]
+        until = min(ends, default=heard_at + profile.SILENT)
+        self.world.unheard_until = max(self.world.unheard_until, until + _CLOCKS)
+        for lease in self._ending():
             self._blame(lease.message_id, "died-after-success")
         for message_id, held in self._held.items():
             self._blame(message_id, "died-while-running")
@@ -301,6 +356,13 @@ class Worker:
         self.recorder(event)
         if event.kind is EventKind.LEASE_CAPPED:
             self._blame(event.message_id, "capped")
+        elif event.kind is EventKind.PERMISSION_DENIED:
+            self._refusing.add(event.queue_url)
+            for lease in self.keeper._book.leases():
+                if lease.queue_url == event.queue_url and lease.terms.extend:
+                    self._blame(lease.message_id, "not-permitted")
+        elif event.kind is EventKind.PERMISSION_GRANTED:
+            self._refusing.discard(event.queue_url)
         elif event.kind is EventKind.LEASE_EXTENDED and event.slack > 0:
             self._blame(event.message_id, None)
 

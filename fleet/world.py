@@ -49,6 +49,9 @@ class World:
         self._count = workers
         self._is_over = False
         self._second_delivery: str | None = None
+        #: When a worker without a journal last received something, and until when none does.
+        self.bare_at = -profile.SILENT
+        self.unheard_until = 0.0
         self._info = worker_info()
         self._troubles = itertools.cycle(Trouble)
         self._pids = itertools.count(100)
@@ -146,7 +149,8 @@ class World:
             takers = [each for each in (*self.workers, *self._bare) if each.room > 0]
             self.random.shuffle(takers)
             for taker in takers:
-                if not self._receive(queue, taker):
+                # One that died of what it received has no room any more, nor has who is to wait.
+                if taker.room > 0 and not self._receive(queue, taker):
                     break
         self.clock.at(self.clock() + _TICK, self._tick)
 

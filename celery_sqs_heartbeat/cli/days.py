@@ -6,30 +6,33 @@ import datetime
 
 import click
 
+_FORMAT, _WRITTEN = "%Y-%m-%d", "YYYY-MM-DD"
+
 
 def _day(
-    context: click.Context, parameter: click.Parameter, value: datetime.datetime | None
+    context: click.Context, parameter: click.Parameter, value: str | None
 ) -> datetime.date | None:
-    del context, parameter
-    return None if value is None else value.date()
+    if value is None:
+        return None
+    try:
+        return datetime.datetime.strptime(value, _FORMAT).date()  # noqa: DTZ007
+    except ValueError:
+        fault = f"{value!r} is no day of the calendar: write {_WRITTEN}"
+        raise click.BadParameter(fault, context, parameter) from None
 
 
-_DAY = click.DateTime(["%Y-%m-%d"])
-_METAVAR = "YYYY-MM-DD"
 from_option = click.option(
     "--from",
     "first",
-    type=_DAY,
     callback=_day,
-    metavar=_METAVAR,
+    metavar=_WRITTEN,
     help="First day of the journal, in UTC; without it, the journal's first.",
 )
 to_option = click.option(
     "--to",
     "last",
-    type=_DAY,
     callback=_day,
-    metavar=_METAVAR,
+    metavar=_WRITTEN,
     help="Last day of the journal; without it, the journal's last.",
 )
 

@@ -8,13 +8,19 @@ from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS
 from celery_sqs_heartbeat.escaping import escaped
+from celery_sqs_heartbeat.pipeline.phrases import GLUE, glued
 from celery_sqs_heartbeat.settings import PREFIX
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.pipeline.comparing import Verdict
-    from celery_sqs_heartbeat.pipeline.recommending import Row
+    from celery_sqs_heartbeat.pipeline.recommended import Row
 
 _WIDTH = 96
+_WORDS = (
+    "An attempt is one receive of a message by a worker: a message that comes back is one more. "
+    "The worker holds the message until its task ends. Extension calls keep it from other "
+    "workers meanwhile; it loses its lease where they come too late."
+)
 
 
 def as_settings(rows: Sequence[Row], names: Mapping[str, str]) -> str:
@@ -26,16 +32,17 @@ def as_settings(rows: Sequence[Row], names: Mapping[str, str]) -> str:
     """
     running = {row.queue: row for row in rows if row.rank < 0}
     recommended = [row for row in rows if row.rank == 0]
-    lines = [f"{PREFIX}queues = {{"]
+    lines = [*_comment(_WORDS, ""), f"{PREFIX}queues = {{"]
     for row in recommended:
         if row.task is None:
-            lines += _comment(_why(row, running.get(row.queue)), "    ")
+            lines += _comment(f"{_head(row, running.get(row.queue))} {row.reason}", "    ")
             lines.append(f"    {names.get(row.queue, row.queue)!r}: {_values(row)},")
     lines.append("}")
     for row in recommended:
         if row.task is not None:
-            why = f"Task {row.task} on queue {names.get(row.queue, row.queue)}: {_why(row, None)}"
-            lines += ["", *_comment(why, ""), f"# @app.task(sqs_heartbeat={_values(row)})"]
+            whose = f"Task {row.task} on queue {names.get(row.queue, row.queue)}:"
+            lines += ["", *_comment(f"{whose} {_head(row, None)} {row.reason}", "")]
+            lines.append(f"# @app.task(sqs_heartbeat={_values(row)})")
     return "\n".join(lines)
 
 
@@ -47,17 +54,23 @@ def as_text(verdicts: Iterable[Verdict]) -> str:
 def _line(verdict: Verdict) -> str:
     whose = f"queue {verdict.queue}" + (f", task {verdict.task}" if verdict.task else "")
     said = f"visibility_timeout={verdict.visibility_timeout}, threshold={verdict.threshold:g}"
-    return f"# {'WORSE' if verdict.fault else 'OK'}: {whose}: {verdict.fault or said}"
+    if verdict.fault:
+        return f"# WORSE: {whose}: {said}: {verdict.fault}"
+    thin = "; too little data to find a fault by" if verdict.confidence == "low" else ""
+    return f"# OK: {whose}: {said}{thin}"
 
 
-def _why(row: Row, running: Row | None) -> str:
-    text = f"{row.reason}. Confidence {row.confidence}, from {row.messages:,} messages."
+def _head(row: Row, running: Row | None) -> str:
+    """Return the values, and whether they are others than those in use."""
+    timeout, threshold = f"{row.visibility_timeout:,} s", f"{row.threshold:,g} s"
     if running is None:
-        return text
+        return f"Set visibility_timeout {timeout} and threshold {threshold}."
+    old = (running.visibility_timeout, running.threshold)
+    if (row.visibility_timeout, row.threshold) == old:
+        return f"Keep visibility_timeout {timeout} and threshold {threshold}."
     return (
-        f"{text} With visibility_timeout={running.visibility_timeout} and "
-        f"threshold={running.threshold:g}, as most were received: {running.calls_per_1000:,.0f} "
-        f"calls, {running.recovery_s:,.0f} s."
+        f"Change visibility_timeout from {old[0]:,} s to {timeout}, and threshold from "
+        f"{old[1]:,g} s to {threshold}."
     )
 
 
@@ -70,11 +83,12 @@ def _values(row: Row) -> str:
 
 def _comment(text: str, indent: str) -> Iterator[str]:
     start = f"{indent}# "
-    yield from textwrap.wrap(
-        escaped(text),
+    lines = textwrap.wrap(
+        glued(escaped(text)),
         _WIDTH,
         initial_indent=start,
         subsequent_indent=start,
         break_long_words=False,
         break_on_hyphens=False,
     )
+    yield from (line.replace(GLUE, " ") for line in lines)

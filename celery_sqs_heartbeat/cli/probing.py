@@ -81,9 +81,7 @@ def _probe_bucket(target: Destination) -> tuple[Place, str]:
     from botocore.exceptions import BotoCoreError, ClientError
 
     try:
-        new_shipping_client().list_objects_v2(
-            Bucket=target.bucket, Prefix=target.prefix, MaxKeys=1
-        )
+        new_shipping_client().list_objects_v2(Bucket=target.bucket, Prefix=target.prefix, MaxKeys=1)
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code"))
         if code == "AccessDenied":

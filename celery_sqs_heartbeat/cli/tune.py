@@ -41,9 +41,9 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     JOURNAL_OR_WAREHOUSE is what sqs_heartbeat_journal names, a folder or URL of the workers'
     journals, or the tables that the pipeline's run has made of them.
 
-    Settings are worse when they lose more leases than one in 10,000 messages, when they cost
-    1.5 times what the recommended ones do, or when max_lease is too short. Where data is thin,
-    that is said, and nothing counts as worse.
+    Settings are worse when they lose more leases than one in 10,000 attempts, when they cost
+    1.5 times what the best ones do, or when max_lease is too short. Others stay as they are.
+    Where data is thin, that is said, and nothing counts as worse.
     """
     require_pyspark()
     # Not at the top: every `celery` command imports this module.
@@ -57,10 +57,11 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     from celery_sqs_heartbeat.cli.pasting import as_settings, as_text
     from celery_sqs_heartbeat.pipeline import tuning
     from celery_sqs_heartbeat.pipeline.engines import engine_of
-    from celery_sqs_heartbeat.pipeline.recommending import RECOMMENDED, RUNNING, recommend
+    from celery_sqs_heartbeat.pipeline.recommended import RECOMMENDED, RUNNING
+    from celery_sqs_heartbeat.pipeline.recommending import recommend
     from celery_sqs_heartbeat.pipeline.replay import Worth
 
-    names, terms_of = _of_app(context.obj.app)
+    names, terms_of = _of_app(context.obj.app, needs_tasks=check)
     progress = progress_line()
     progress(f"measuring what {source} tells")
     with refusing(), engine_faults(f"measure {source!r}"):
@@ -84,15 +85,24 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     context.exit(FOUND if any(each.fault for each in verdicts) else DONE)
 
 
-def _of_app(app: Any) -> tuple[dict[str, str], Callable[[str, str | None, int], LeaseTerms]]:
-    """Return Celery's names of queues by those that SQS has, and what the app's settings say."""
-    from celery_sqs_heartbeat.cli.reading import Broker, queue_names, read_app
+def _of_app(
+    app: Any, *, needs_tasks: bool
+) -> tuple[dict[str, str], Callable[[str, str | None, int], LeaseTerms]]:
+    """Return Celery's names of queues by those that SQS has, and what the app's settings say.
 
+    Args:
+        needs_tasks: Tasks count, too: they may have settings of their own.
+    """
+    from celery_sqs_heartbeat.cli.reading import Broker, import_tasks, queue_names, read_app
+    from celery_sqs_heartbeat.worker.namespace import naming
+
+    if needs_tasks and (broken := import_tasks(app)):
+        raise Refusal(f"the app's tasks can't be imported: {broken}")
     facts = read_app(app)
-    if facts.faults:
-        raise Refusal("the app's settings are faulty: " + "; ".join(facts.faults))
+    if faults := [*facts.faults, *facts.option_faults]:
+        raise Refusal("the app's settings are faulty: " + naming(app)("; ".join(faults)))
     names = {}
-    if facts.is_sqs and not facts.broken_broker:
+    if facts.is_sqs and facts.broker_fault is None:
         broker = Broker.of_app(app)
         names = {broker.sqs_name(name): name for name in queue_names(app)}
 

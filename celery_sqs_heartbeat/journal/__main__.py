@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import click
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
 from celery_sqs_heartbeat.exits import Command, NothingFound, Refusal, epilog, refusing
 from celery_sqs_heartbeat.journal.fetching import fetched
+from celery_sqs_heartbeat.journal.judging import is_event
 from celery_sqs_heartbeat.journal.layout import day_of
 from celery_sqs_heartbeat.journal.printing import text_of
-from celery_sqs_heartbeat.journal.reading import read_journal
+from celery_sqs_heartbeat.journal.reading import Unread, read_segments
 from celery_sqs_heartbeat.pipeline.checking import check_journal
 from celery_sqs_heartbeat.pipeline.days import Span
 from celery_sqs_heartbeat.pipeline.kinds import local_folder
@@ -24,8 +26,29 @@ from celery_sqs_heartbeat.settings.target import S3
 
 #: A line may be in the folder of the day before its own, or after it.
 _AROUND = 1
-#: What each line has.
-_REQUIRED = {"ts", "seq", "ev", "wid"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wanted:
+    """Which lines are wanted. None stands for any."""
+
+    message: str | None
+    queue: str | None
+    task: str | None
+    span: Span
+
+    def __contains__(self, fields: dict[str, Any]) -> bool:
+        return (
+            (self.message is None or str(fields.get("msg", "")).startswith(self.message))
+            and (self.queue is None or fields.get("queue") == self.queue)
+            and (self.task is None or self.task in (fields.get("task"), fields.get("task_id")))
+            and datetime.date.fromisoformat(day_of(fields["ts"])) in self.span
+        )
+
+    def __str__(self) -> str:
+        told = (("message", self.message), ("queue", self.queue), ("task", self.task))
+        named = ", ".join(f"{name} {value!r}" for name, value in told if value is not None)
+        return " ".join(filter(None, [named and f"of {named}", str(self.span)]))
 
 
 @click.command(
@@ -50,29 +73,44 @@ def main(
     """Print the lines of JOURNAL by time, those of live workers too.
 
     It is a folder, or s3://BUCKET/PREFIX, of which the days that are wanted are copied first.
-    Exits with 1 when it has no such lines, and with 2 when it is no journal.
+    One line on standard error counts what of it could not be read. Exits with 2 when that is all,
+    or it is no journal.
     """
     check_days(first, last)
-    days = (str(first or datetime.date.min), str(last or datetime.date.max))
-
-    def is_wanted(fields: dict[str, Any]) -> bool:
-        return (
-            fields.keys() >= _REQUIRED
-            and (message is None or str(fields.get("msg", "")).startswith(message))
-            and (queue is None or fields.get("queue") == queue)
-            and (task is None or task in (fields.get("task"), fields.get("task_id")))
-            and days[0] <= day_of(fields["ts"]) <= days[1]
-        )
-
+    wanted = _Wanted(message=message, queue=queue, task=task, span=Span(first, last))
+    unread, count, lines = Unread(), 0, []
     try:
         with refusing(), _folder_of(journal, first, last) as folder:
-            lines = sorted(filter(is_wanted, read_journal(folder)), key=itemgetter("ts", "seq"))
+            for path, fields in read_segments(folder, unread):
+                if not is_event(fields):
+                    unread.note_line(path)
+                    continue
+                count += 1
+                if fields in wanted:
+                    lines.append(fields)
     except OSError as error:
         raise Refusal(f"the journal {journal!r} can't be read: {error}") from None
+    if unread and not count:
+        raise Refusal(
+            f"nothing of the journal {journal!r} can be read: {unread}; give what "
+            "sqs_heartbeat_journal names"
+        )
     if not lines:
-        raise NothingFound(f"the journal {journal!r} has no such lines")
-    for fields in lines:
+        more = f"; {unread} of it could not be read" if unread else ""
+        raise NothingFound(f"the journal {journal!r} has no lines {wanted}".rstrip() + more)
+    for fields in sorted(lines, key=itemgetter("ts", "seq")):
         click.echo(text_of(fields))
+    if unread:
+        click.echo(
+            f"Warning: {unread} of the journal {journal!r} could not be read, the first in "
+            f"{_below(folder, unread)}",
+            err=True,
+        )
+
+
+def _below(folder: Path, unread: Unread) -> str:
+    """Return the path of the first segment with something unread, below the journal's folder."""
+    return str(unread.first and unread.first.relative_to(folder))
 
 
 @contextmanager

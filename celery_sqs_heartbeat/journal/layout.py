@@ -43,6 +43,11 @@ def closed_name(name: str) -> str:
     return name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX
 
 
+def is_segment(name: str) -> bool:
+    """Return whether a file is a segment, open or closed, by its name."""
+    return name.startswith("seg-") and name.endswith((OPEN_SUFFIX, CLOSED_SUFFIX))
+
+
 def open_segments(folder: Path, day: str = "*") -> list[Path]:
     """Return the segments that are not closed, in order; those of a day, where one is given."""
     return ordered(folder.glob(f"dt={day}/worker=*/seg-*{OPEN_SUFFIX}"))

@@ -36,7 +36,7 @@ def _message(fields: dict[str, Any]) -> str:
     if "msg" not in fields:
         return ""
     return (
-        f"{fields['msg']} of {fields['queue']}, "
+        f"{fields['msg']} of {fields.get('queue', '-')}, "
         f"task {fields.get('task', '-')}[{fields.get('task_id', '-')}]"
     )
 

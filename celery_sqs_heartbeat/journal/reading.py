@@ -3,13 +3,48 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from celery_sqs_heartbeat.journal.layout import OPEN_SUFFIX, all_segments, closed_path
 from celery_sqs_heartbeat.journal.lines import parse
-from celery_sqs_heartbeat.journal.packing import unpack
+from celery_sqs_heartbeat.journal.packing import FRAME_BYTES
+from celery_sqs_heartbeat.wording import counted
+
+
+@dataclass(slots=True)
+class Unread:
+    """Counts what of a journal could not be read.
+
+    Attributes:
+        segments: Those that are damaged, or whose end is missing.
+        lines: Lines of other segments, or before the damage, that are none of a journal's.
+        first: The segment that the first of all that was in.
+    """
+
+    segments: int = 0
+    lines: int = 0
+    first: Path | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.segments or self.lines)
+
+    def __str__(self) -> str:
+        counts = ((self.segments, "segment"), (self.lines, "line"))
+        return " and ".join(counted(count, noun) for count, noun in counts if count)
+
+    def note_segment(self, path: Path) -> None:
+        """Count a segment."""
+        self.segments += 1
+        self.first = self.first or path
+
+    def note_line(self, path: Path) -> None:
+        """Count a line of a segment."""
+        self.lines += 1
+        self.first = self.first or path
 
 
 def read_journal(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
@@ -17,17 +52,63 @@ def read_journal(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
 
     Also while workers write there. A line that is not finished, or torn, is left out.
     """
-    for path in all_segments(Path(folder)):
-        for line in _lines(path):
+    for _, fields in read_segments(Path(folder), Unread()):
+        yield fields
+
+
+def read_segments(folder: Path, unread: Unread) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Return each line with its segment, as `read_journal` does, and count what is left out.
+
+    Raises:
+        OSError: A segment can't be read.
+    """
+    for path in all_segments(folder):
+        for line in _lines(path, unread):
             if (fields := parse(line)) is not None:
-                yield fields
+                yield path, fields
+            elif line.strip():
+                unread.note_line(path)
 
 
-def _lines(path: Path) -> Iterable[bytes]:
+def _lines(path: Path, unread: Unread) -> Iterator[bytes]:
+    """Yield the lines of a segment that are there to their ends."""
     if path.name.endswith(OPEN_SUFFIX):
         try:
-            return path.read_bytes().splitlines(keepends=True)
+            *lines, rest = path.read_bytes().split(b"\n")
         except FileNotFoundError:
             # It was closed just now.
             path = closed_path(path)
-    return unpack(path)
+        else:
+            yield from (line + b"\n" for line in lines)
+            if rest:
+                unread.note_segment(path)
+            return
+    rest, is_empty, is_whole = b"", True, True
+    with FileIO(path) as file:
+        for data in _unpacked(file):
+            is_whole = data is not None
+            *lines, rest = (rest + (data or b"")).split(b"\n")
+            is_empty = is_empty and not lines
+            yield from (line + b"\n" for line in lines)
+    # A worker closes no segment without a line.
+    if rest or is_empty or not is_whole:
+        unread.note_segment(path)
+
+
+def _unpacked(file: FileIO) -> Iterator[bytes | None]:
+    """Yield what is in the frames of a closed segment, then None where that is not all."""
+    import zstandard
+
+    frame = None
+    try:
+        while data := file.read(FRAME_BYTES):
+            while data:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                yield frame.decompress(data)
+                data = frame.unused_data if frame.eof else b""
+                frame = None if frame.eof else frame
+    except zstandard.ZstdError:
+        yield None
+    else:
+        if frame is not None:
+            yield None

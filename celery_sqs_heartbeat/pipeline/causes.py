@@ -45,10 +45,18 @@ CAUSES: Mapping[str, Cause] = {
         advice="raise the visibility timeout; look at the network between the worker and SQS",
     ),
     "sqs-errors": Cause(
-        meaning="SQS answered extensions with errors: throttled (429, 503), refused or HTTP 500",
+        meaning="SQS answered extensions with errors: throttled (429, 503), failed or HTTP 500",
         sign="`extension-failed` with `err` `throttled`, `failed` or `unsure`",
         advice="raise the visibility timeout to longer than such an outage; of throttling, ask AWS "
         "for a higher quota or make fewer calls",
+    ),
+    "not-permitted": Cause(
+        meaning="SQS refused extensions: the worker may not extend the queue's messages, or the "
+        "queue is not shown to it",
+        sign="`permission-denied` with `act` `extend`, or `extension-failed` with `err` `denied` "
+        "or `no-queue`",
+        advice="permit sqs:ChangeMessageVisibility to the worker: `celery sqs-heartbeat iam` "
+        "prints the policy, and `celery sqs-heartbeat doctor` tries it",
     ),
     "network": Cause(
         meaning="SQS did not answer extensions: no answer came, or a gateway's 502 or 504",
@@ -83,10 +91,27 @@ CAUSES: Mapping[str, Cause] = {
         "`task-started`",
         advice="give workers longer to stop, or make the task idempotent",
     ),
+    "opted-out": Cause(
+        meaning="the task is not extended, as it is set sqs_heartbeat=False, and took longer than "
+        "the visibility timeout",
+        sign="no extension was tried, and `settings` in the `worker-started` of its worker say "
+        "`extend=False` of the task",
+        advice="take sqs_heartbeat=False from the task, or give it a queue with a visibility "
+        "timeout that is longer than it takes",
+    ),
     "no-heartbeat": Cause(
         meaning="a receive before it was by a worker without a heartbeat or without a journal",
         sign="the receive count goes up by more than one between two journalled receives",
         advice="start all workers of the queue with --heartbeat-sqs, and have them journal",
+    ),
+    "lines-lost": Cause(
+        meaning="the lines that would tell why are lost: those of a killed worker's last second, "
+        "or of a damaged segment",
+        sign="the receive count goes up by more than one, or an execution has no end, at a time "
+        "from which lines of a worker are missing: numbers, a segment, or its end without "
+        "`worker-stopped`",
+        advice="look for what killed the worker or damaged the journal; the report's last section "
+        "lists what could not be read",
     ),
     "second-delivery": Cause(
         meaning="SQS delivered the message twice by itself, or another client made it visible",

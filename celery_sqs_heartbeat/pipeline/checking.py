@@ -44,7 +44,7 @@ def check_journal(
         PipelineError: It is something else, or can't be read.
         NothingFound: It has no events of these days.
     """
-    folder = _here(journal, is_here)
+    folder = here(journal, is_here)
     if folder is None:
         return
     kind = kind_of(folder)
@@ -66,7 +66,7 @@ def check_source(
     Returns:
         None for what is not on this machine.
     """
-    folder = _here(source, is_here)
+    folder = here(source, is_here)
     if folder is None:
         return None
     kind = kind_of(folder)
@@ -89,7 +89,7 @@ def check_target(warehouse: str, span: Span, *, is_here: bool | None = None) -> 
     Raises:
         PipelineError: It is something else, or can't be written.
     """
-    folder = _here(warehouse, is_here)
+    folder = here(warehouse, is_here)
     if folder is None:
         return
     kind = kind_of(folder)
@@ -108,7 +108,7 @@ def check_checkpoint(checkpoint: str) -> None:
     Raises:
         PipelineError: It is something else, or can't be written.
     """
-    folder = _here(checkpoint, None)
+    folder = here(checkpoint, None)
     if folder is None:
         return
     kind = kind_of(folder)
@@ -118,7 +118,7 @@ def check_checkpoint(checkpoint: str) -> None:
     _check_writable(folder, "the checkpoint")
 
 
-def _here(path: str, is_here: bool | None) -> Path | None:
+def here(path: str, is_here: bool | None) -> Path | None:
     """Return the folder, if it is one of this machine.
 
     Where Spark runs on a cluster, a path without a scheme is one of the cluster's file system.

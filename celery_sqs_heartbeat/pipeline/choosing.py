@@ -7,18 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
-from celery_sqs_heartbeat.pipeline.confidence import (
-    ENOUGH,
-    least_risk,
-    part_of_messages,
-    why_not_high,
-)
+from celery_sqs_heartbeat.pipeline.confidence import ENOUGH
 from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, candidates, replay
 
-#: Of a lost lease, for one message: settings beyond it are passed over.
+#: Of a lost lease, for one attempt: settings beyond it are passed over.
 RISK_CAP = 1e-4
-#: A lease may last this many times what all but one of 1,000 messages take.
+#: A lease may last this many times what 999 of 1,000 attempts take.
 MAX_LEASE_SAFETY = 3.0
 #: No `max_lease` below it is worth its trouble, in seconds.
 LEAST_MAX_LEASE = 600
@@ -30,12 +25,13 @@ class Choice:
 
     Attributes:
         curve: Candidates that no other beats in both calls and recovery, fewest calls first.
+        is_safe: Whether any candidate is below the cap of risk; all on the curve are then.
     """
 
     best: Expected
     curve: Sequence[Expected]
     max_lease: float
-    reason: str
+    is_safe: bool
 
 
 def choose(measured: Measured, worth: Worth) -> Choice:
@@ -43,12 +39,11 @@ def choose(measured: Measured, worth: Worth) -> Choice:
     tried = [replay(measured, terms, worth) for terms in candidates(measured)]
     safe = [each for each in tried if each.risk <= RISK_CAP]
     best = min(safe, key=_objective) if safe else min(tried, key=_risk)
-    max_lease = max_lease_of(measured, best.visibility_timeout)
     return Choice(
         best=best,
         curve=pareto(safe or [best]),
-        max_lease=max_lease,
-        reason=_reason(measured, best, max_lease, is_safe=bool(safe)),
+        max_lease=max_lease_of(measured, best.visibility_timeout),
+        is_safe=bool(safe),
     )
 
 
@@ -71,7 +66,7 @@ def max_lease_of(measured: Measured, visibility_timeout: int) -> float:
 
 
 def needs_its_own(task: Measured, queue: Choice) -> bool:
-    """Return whether a task's messages take more than twice as long, or less than half."""
+    """Return whether a task's attempts take more than twice as long, or less than half."""
     if task.held.ended < ENOUGH:
         return False
     own = max_lease_of(task, LEAST_MAX_LEASE)
@@ -89,27 +84,3 @@ def _objective(each: Expected) -> tuple[float, int]:
 
 def _risk(each: Expected) -> tuple[float, float]:
     return each.risk, each.objective
-
-
-def _reason(measured: Measured, best: Expected, max_lease: float, *, is_safe: bool) -> str:
-    middle, longest = (measured.held.quantile(part) for part in (0.5, 0.999))
-    whose = "all but one of 1,000" if measured.messages >= ENOUGH else f"all {measured.messages}"
-    told = [
-        f"messages are held for {_seconds(middle)}, {whose} at most "
-        f"{_seconds(longest)}: {best.calls_per_1000:,.0f} extension calls for 1,000, visible "
-        f"{best.recovery_s:,.0f} s after a crash, a lease lost in "
-        f"{part_of_messages(best.risk, least_risk(measured))}"
-    ]
-    if max_lease < DEFAULT_MAX_LEASE_SECONDS:
-        told.append(f"max_lease is {MAX_LEASE_SAFETY:g} times what all but one of 1,000 take")
-    if not is_safe:
-        told.append(
-            f"no candidate loses less than {part_of_messages(RISK_CAP)}: this one loses least"
-        )
-    if lack := why_not_high(measured):
-        told.append(lack)
-    return "; ".join(told)
-
-
-def _seconds(us: float | None) -> str:
-    return "an unknown time" if us is None else f"{us / 1e6:,.3g} s"

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.pipeline.choosing import RISK_CAP, Choice
-from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk, part_of_messages
+from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk, part_of_attempts
 from celery_sqs_heartbeat.pipeline.measured import Measured
+from celery_sqs_heartbeat.pipeline.phrases import span
 from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, replay
 
 #: Settings are worse when their objective is more than this many times the recommended one's
-#: and more than the least difference above it, in dollars for 1,000 messages.
+#: and more than the least difference above it, in dollars for 1,000 attempts.
 WORSE_BY = 1.5
 LEAST_DIFFERENCE = 1e-4
 
@@ -21,6 +22,7 @@ class Verdict:
     """What was found of a queue's, or a task's, settings.
 
     Attributes:
+        confidence: As in `recommendations`. Where it is low, no fault is found.
         fault: Why they are worse than the recommended ones; empty where they are not.
     """
 
@@ -28,6 +30,7 @@ class Verdict:
     task: str | None
     visibility_timeout: int
     threshold: float
+    confidence: str
     fault: str = ""
 
 
@@ -38,6 +41,7 @@ def compare(measured: Measured, terms: LeaseTerms, choice: Choice, worth: Worth)
         task=measured.task,
         visibility_timeout=terms.visibility_timeout,
         threshold=terms.threshold,
+        confidence=confidence_of(measured),
         fault=_fault(measured, terms, choice, replay(measured, terms, worth)),
     )
 
@@ -47,20 +51,21 @@ def _fault(measured: Measured, terms: LeaseTerms, choice: Choice, expected: Expe
     if confidence_of(measured) == "low":
         return ""
     if expected.risk > RISK_CAP >= best.risk:
-        most = part_of_messages(RISK_CAP)
+        accepted = f"{part_of_attempts(RISK_CAP)} attempts, which is the most that is accepted"
         if expected.risk < least_risk(measured):
-            return f"more than {most} may lose its lease, which is the most that is taken"
-        return f"{part_of_messages(expected.risk)} would lose its lease; {most} is the most taken"
+            return f"extensions may come too late in more than {accepted}"
+        part = part_of_attempts(expected.risk)
+        return f"extensions would come too late in {part} attempts: more than {accepted}"
     longest = measured.held.quantile(0.999)
     if longest is not None and longest / 1e6 > terms.max_lease:
         return (
-            f"max_lease={terms.max_lease:g} is shorter than the {longest / 1e6:,.0f} s that 1 "
-            "message of 1,000 takes"
+            f"max_lease={terms.max_lease:g} is too short: 1 of 1,000 attempts takes "
+            f"{span(longest)} or more"
         )
     if expected.objective > max(WORSE_BY * best.objective, best.objective + LEAST_DIFFERENCE):
         return (
-            f"{expected.calls_per_1000:,.0f} calls for 1,000 messages and "
-            f"{expected.recovery_s:,.0f} s to recover; recommended are "
-            f"{best.calls_per_1000:,.0f} and {best.recovery_s:,.0f} s"
+            "calls, waits after crashes and duplicates would cost "
+            f"{expected.objective / best.objective:,.1f} times as much as with "
+            f"visibility_timeout={best.visibility_timeout} and threshold={best.threshold:g}"
         )
     return ""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
+
 from celery_sqs_heartbeat.pipeline.lateness import RULE_OF_THREE
 from celery_sqs_heartbeat.pipeline.measured import Measured
+from celery_sqs_heartbeat.pipeline.phrases import count
 
-#: Messages, and calls, from which a quantile of 99.9 % has ten or more beyond it.
+#: Attempts, and calls, from which a quantile of 99.9 % has ten or more beyond it.
 MANY = 10_000
 #: Those from which it has one.
 ENOUGH = 1_000
 
 
 def confidence_of(measured: Measured) -> str:
-    """Return `high`, `medium` or `low`: by messages with a known end, and by calls."""
+    """Return `high`, `medium` or `low`: by attempts with a known end, and by calls."""
     ended = measured.held.ended
     if ended < ENOUGH or ended < measured.messages / 2:
         return "low"
@@ -21,35 +24,41 @@ def confidence_of(measured: Measured) -> str:
 
 
 def least_risk(measured: Measured) -> float:
-    """Return the smallest chance that the messages can show: none of them lost its lease.
+    """Return the smallest chance that the attempts can show: none of them lost its lease.
 
-    It is an upper bound that holds in 95 of 100 cases, of messages with a known end.
+    It is an upper bound that holds in 95 of 100 cases, of attempts with a known end.
     """
     return min(1.0, RULE_OF_THREE / max(1, measured.held.ended))
 
 
-def part_of_messages(risk: float, least: float = 0.0) -> str:
-    """Return a chance in words: no figure beyond what the messages that were seen support.
+def part_of_attempts(risk: float, least: float = 0.0) -> str:
+    """Return a chance in words: no figure beyond what the attempts that were seen support.
+
+    Empty where they are so few that they can't show even half of it.
 
     Args:
         risk: More than 0, or there is a `least`.
         least: The smallest that they can show.
     """
-    if least >= 1:
-        return "an unknown part of the messages"
-    if risk >= least:
-        return f"1 message of {1 / risk:,.0f}"
-    return f"fewer than 1 message of {1 / least:,.0f}, the least that the data can show"
+    if risk >= least and least < 1:
+        return f"1 of {1 / risk:,.0f}"
+    shown = math.floor(1 / least)
+    return f"less than 1 of {shown:,}" if shown > 1 else ""
 
 
-def why_not_high(measured: Measured) -> str:
-    """Return what the data lacks for `high`; empty where it lacks nothing."""
-    ended = measured.held.ended
-    calls = measured.latency.count
-    if confidence_of(measured) == "high":
-        return ""
-    if ended < measured.messages / 2:
-        return f"only {ended:,} of {measured.messages:,} messages were seen to their end"
-    if ended < MANY:
-        return f"thin data: {ended:,} messages, {MANY:,} would be enough"
-    return f"thin data: {calls:,} extensions, {ENOUGH:,} would be enough"
+def how_sure(measured: Measured) -> str:
+    """Return the confidence in a sentence, with what the data lacks for more."""
+    ended, of_all = measured.held.ended, measured.messages
+    confidence = confidence_of(measured)
+    told = f"{ended:,} of {count(of_all, 'attempt')}" if ended < of_all else count(ended, "attempt")
+    told += " has ended" if of_all == ended == 1 else " have ended"
+    if ended < of_all / 2:
+        return f"Confidence is {confidence}: only {told}."
+    if ended < ENOUGH:
+        told += f", {ENOUGH:,} are needed for medium"
+    elif ended < MANY:
+        told += f", {MANY:,} are needed for high"
+    elif confidence != "high":
+        calls = count(measured.latency.count, "extension call")
+        told = f"{calls} told of their time, {ENOUGH:,} are needed for high"
+    return f"Confidence is {confidence}: {told}."

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from celery_sqs_heartbeat.exits import NothingFound
-from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX, OPEN_SUFFIX
-from celery_sqs_heartbeat.pipeline.days import Span, day_of_file
+from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX, is_segment
+from celery_sqs_heartbeat.pipeline.days import Span, day_of_file, no_day
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.footers import DamagedFile, missing_columns
 from celery_sqs_heartbeat.pipeline.kinds import entries, unreadable
@@ -24,14 +24,23 @@ def check_segments(journal: Path, span: Span, *, closed: bool = False) -> None:
         closed: Whether open segments do not count.
 
     Raises:
-        PipelineError: A part of them can't be read.
+        PipelineError: A part of them can't be read, or nothing is in any.
         NothingFound: It has none.
     """
     days = list(_days(journal))
-    sizes = [size for day in days if _is_in(day, span) for size in _sizes(day, closed=closed)]
+    for day in days:
+        if day_of_file(f"{day}/") is None:
+            raise no_day(str(journal), day.name.removeprefix(f"{PARTITION}="))
+    found = [each for day in days if _is_in(day, span) for each in _segments(day)]
+    sizes = [size for name, size in found if name.endswith(CLOSED_SUFFIX) or not closed]
     if sum(sizes):
         return
     where, limits = f"the journal {str(journal)!r} has", str(span)
+    if any(name.endswith(CLOSED_SUFFIX) for name, _ in found):
+        raise PipelineError(
+            f"{where} nothing {limits} that can be read: its segments are empty files, and a "
+            "worker closes none that is: get a whole copy".replace("  ", " ")
+        )
     if limits and not sizes:
         raise NothingFound(f"{where} no segments {limits}: its days are {_names(days)}")
     lack = "events" if sizes else "closed segments" if closed else "segments"
@@ -63,7 +72,8 @@ def check_columns(
     days = list(_days(warehouse / WORKERS.name))
     if is_read and not any(_is_in(day, span) for day in days):
         has = f"its days are {_names(days)}" if days else "its tables are empty"
-        raise NothingFound(f"the warehouse {str(warehouse)!r} has no rows {span}: {has}")
+        rows = f"no rows {span}".rstrip()
+        raise NothingFound(f"the warehouse {str(warehouse)!r} has {rows}: {has}")
 
 
 def _check_files(day: Path, table: Table) -> None:
@@ -90,13 +100,12 @@ def _check_files(day: Path, table: Table) -> None:
             )
 
 
-def _sizes(day: Path, *, closed: bool) -> Iterator[int]:
-    """Yield the size of each segment, in bytes."""
-    suffixes = CLOSED_SUFFIX if closed else (OPEN_SUFFIX, CLOSED_SUFFIX)
+def _segments(day: Path) -> Iterator[tuple[str, int]]:
+    """Yield the name of each segment, and its size in bytes."""
     for worker in _entries(day):
         for name in _entries(day / worker):
-            if name.endswith(suffixes):
-                yield _size(day / worker / name)
+            if is_segment(name):
+                yield name, _size(day / worker / name)
 
 
 def _size(segment: Path) -> int:

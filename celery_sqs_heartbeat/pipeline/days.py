@@ -53,8 +53,10 @@ class Span:
     def __str__(self) -> str:
         if self.first == self.last and self.first is not None:
             return f"of {self.first}"
-        limits = (("from", self.first), ("to", self.last))
-        return " ".join(f"{word} {day}" for word, day in limits if day is not None)
+        begin = "" if self.first is None else f"from {self.first}"
+        if self.last is None:
+            return begin
+        return f"{begin} to {self.last}" if begin else f"up to {self.last}"
 
 
 def _moved(day: datetime.date | None, by: int) -> datetime.date | None:

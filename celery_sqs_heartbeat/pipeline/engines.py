@@ -19,6 +19,7 @@ from celery_sqs_heartbeat.pipeline.sail import session as sail_session
 from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse
 from celery_sqs_heartbeat.pipeline.schema import DURATIONS, WORKERS, Table
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.written import refuse_unreadable
 
 #: Is told what the time is spent on, in a few words.
 Progress = Callable[[str], None]
@@ -68,7 +69,10 @@ class Engine:
         # Before a journal is copied for tables that can't be kept.
         made = self.warehouse(spark, warehouse)
         with within_reach(spark, journal, first, last, progress) as source:
-            return self.take_in(spark, source, made.path, first, last, progress)
+            run = self.take_in(spark, source, made.path, first, last, progress)
+        if run is not None:
+            refuse_unreadable(made, run)
+        return run
 
     def build(
         self,
@@ -98,7 +102,8 @@ class Engine:
             The journal's days that were read; None if it has none of these.
 
         Raises:
-            PipelineError: There is no such journal, or the engine can't work on these paths.
+            PipelineError: There is no such journal, nothing of it can be read, or the engine can't
+                work on these paths.
             FetchError: It is on S3, and can't be copied.
         """
         run = self.read_journal(spark, journal, warehouse, first, last, progress=progress)

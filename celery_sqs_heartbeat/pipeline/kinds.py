@@ -1,7 +1,7 @@
 """Decides what a folder of this machine is: a journal, a warehouse, or neither.
 
 It goes by names alone, and reads no file: `NAME/dt=YYYY-MM-DD` is a table's folder, and
-`dt=YYYY-MM-DD/worker=WID` a journal's.
+`dt=YYYY-MM-DD/worker=WID` a journal's, in which there are segments, or is nothing yet.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
+from celery_sqs_heartbeat.journal.layout import is_segment
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.schema import TABLES
 
@@ -98,15 +99,24 @@ def unreadable(path: Path, error: OSError) -> PipelineError:
 
 
 def _kind_of_days(days: list[Path]) -> Kind | None:
-    """Return what folders of days make up: a journal, or a table; None without any."""
+    """Return what folders of days make up: a journal, a table, or neither; None without any."""
+    is_empty = True
     for day in days:
         for name in _entries_if_any(day):
-            if name.startswith(_WORKER):
+            if name.startswith(_WORKER) and _may_have_segments(day / name):
                 return Kind.JOURNAL
             if name.endswith(_PARQUET):
                 return Kind.TABLE
+            is_empty = False
+    if not days:
+        return None
     # What was in them was moved away, or not written yet.
-    return Kind.JOURNAL if days else None
+    return Kind.JOURNAL if is_empty else Kind.OTHER
+
+
+def _may_have_segments(worker: Path) -> bool:
+    names = list(_entries_if_any(worker))
+    return not names or any(map(is_segment, names))
 
 
 def _is_table(folder: Path) -> bool:

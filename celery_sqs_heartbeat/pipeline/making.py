@@ -63,6 +63,7 @@ def _duplicates(sources: Sources, days: Days) -> DataFrame:
         sources.read(schema.ATTEMPTS, days, back),
         sources.read(schema.EVENTS, days, back, 1),
         sources.workers(days, back, 1),
+        sources.read(schema.REJECTS, days, back),
         sources.kept.keep,
     )
 

@@ -21,6 +21,24 @@ engine_option = click.option(
     help="What runs it. Sail is quicker, for tables on one machine.",
 )
 
+journal_option = click.option(
+    "--journal",
+    required=True,
+    metavar="PATH",
+    help="Folder or URL that sqs_heartbeat_journal names.",
+)
+warehouse_option = click.option(
+    "--warehouse", required=True, metavar="PATH", help="Folder or URL of the tables."
+)
+lookback_option = click.option(
+    "--lookback",
+    type=click.IntRange(1, 30),
+    metavar="DAYS",
+    default=4,
+    show_default=True,
+    help="1 to 30: days before and after a day that a message's other receives are looked for in.",
+)
+
 
 def require_pyspark() -> None:
     """Refuse to go on without PySpark.

@@ -3,104 +3,106 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
-from celery_sqs_heartbeat.pipeline.choosing import Choice, choose, needs_its_own, terms_of
-from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk
+from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.pipeline.choosing import Choice, choose, max_lease_of, needs_its_own
+from celery_sqs_heartbeat.pipeline.comparing import compare
+from celery_sqs_heartbeat.pipeline.confidence import confidence_of
 from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.measuring import Survey
-from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, replay
-from celery_sqs_heartbeat.pipeline.running import (
-    default_interval,
-    running_interval,
-    running_terms,
-)
-
-RECOMMENDED = 0
-RUNNING = -1
-
-
-@dataclass(frozen=True, kw_only=True)
-class Row:
-    """One row of `recommendations`, but for its day; the same names."""
-
-    queue: str
-    task: str | None
-    rank: int
-    visibility_timeout: int
-    threshold: float
-    interval: float
-    max_lease: float
-    calls_per_1000: float
-    recovery_s: float
-    risk: float
-    least_risk: float
-    objective: float
-    messages: int
-    confidence: str
-    reason: str
+from celery_sqs_heartbeat.pipeline.reasons import reason_of, why_kept
+from celery_sqs_heartbeat.pipeline.recommended import RECOMMENDED, RUNNING, Row, row_of
+from celery_sqs_heartbeat.pipeline.replay import Worth, replay
+from celery_sqs_heartbeat.pipeline.running import running_interval, running_terms
 
 
 def recommend(found: Survey, worth: Worth) -> Iterator[Row]:
     """Return the rows of each queue, and of its tasks that should have settings of their own."""
     for queue in found.queues:
         choice = choose(queue, worth)
-        yield from rows_of(queue, choice)
-        if queue.timeouts:
-            yield running_row(queue, found.settings, worth)
+        running = running_of(queue, found.settings)
+        yield from rows_of(queue, choice, running, worth)
+        if running is not None:
+            yield running_row(queue, running, worth)
         for task in found.tasks.get(queue.queue, ()):
             if needs_its_own(task, choice):
-                yield from rows_of(task, choose(task, worth))
+                running = running_of(task, found.settings)
+                yield from rows_of(task, choose(task, worth), running, worth)
 
 
-def rows_of(measured: Measured, choice: Choice) -> Iterator[Row]:
-    """Return the recommended row and those of the curve."""
-    yield row_of(measured, choice.best, RECOMMENDED, choice.max_lease, choice.reason)
-    for rank, each in enumerate(choice.curve, 1):
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """The settings that messages mostly were received with."""
+
+    terms: LeaseTerms
+    interval: float
+
+
+def running_of(measured: Measured, settings: Mapping[str, str]) -> Running | None:
+    """Return the settings that messages mostly were received with; None where none tells."""
+    if not measured.timeouts:
+        return None
+    terms = running_terms(settings, measured.queue, most_used_timeout(measured))
+    return Running(terms=terms, interval=running_interval(settings, terms))
+
+
+def most_used_timeout(measured: Measured) -> int:
+    """Return the visibility timeout that most messages were received with, in seconds."""
+    return max(measured.timeouts, key=lambda each: (measured.timeouts[each], each))
+
+
+def rows_of(
+    measured: Measured, choice: Choice, running: Running | None, worth: Worth
+) -> Iterator[Row]:
+    """Return the recommended row and those of the rest of the curve.
+
+    What runs is recommended unless `tune --check` would find it worse.
+    """
+    best = _recommended(measured, choice, running, worth)
+    yield best
+    others = [each for each in choice.curve if not best.is_of(each)]
+    for rank, each in enumerate(others, 1):
         max_lease = max(choice.max_lease, each.visibility_timeout)
         yield row_of(measured, each, rank, max_lease, "on the curve of calls against recovery")
 
 
-def running_row(measured: Measured, settings: Mapping[str, str], worth: Worth) -> Row:
+def _recommended(measured: Measured, choice: Choice, running: Running | None, worth: Worth) -> Row:
+    if running is None:
+        reason = reason_of(measured, choice.best, choice.max_lease, is_safe=choice.is_safe)
+        return row_of(measured, choice.best, RECOMMENDED, choice.max_lease, reason)
+    in_use = replay(measured, running.terms, worth)
+    fault = compare(measured, running.terms, choice, worth).fault
+    endless = replace(running.terms, max_lease=DEFAULT_MAX_LEASE_SECONDS)
+    if compare(measured, endless, choice, worth).fault:
+        reason = reason_of(
+            measured,
+            choice.best,
+            choice.max_lease,
+            why=f"with those in use, {fault}",
+            in_use=in_use,
+            is_safe=choice.is_safe,
+        )
+        return row_of(measured, choice.best, RECOMMENDED, choice.max_lease, reason)
+    is_thin = confidence_of(measured) == "low"
+    max_lease = (
+        running.terms.max_lease
+        if is_thin
+        else max_lease_of(measured, running.terms.visibility_timeout)
+    )
+    why = f"with those in use, {fault}" if fault else why_kept(measured)
+    reason = reason_of(measured, in_use, max_lease, why=why)
+    return row_of(measured, in_use, RECOMMENDED, max_lease, reason, running.interval)
+
+
+def running_row(measured: Measured, running: Running, worth: Worth) -> Row:
     """Return what is expected of the settings that the queue's messages mostly had."""
-    timeout = max(measured.timeouts, key=lambda each: (measured.timeouts[each], each))
-    terms = running_terms(settings, measured.queue, timeout)
+    received = measured.timeouts[running.terms.visibility_timeout]
     return row_of(
         measured,
-        replay(measured, terms, worth),
+        replay(measured, running.terms, worth),
         RUNNING,
-        terms.max_lease,
-        f"{measured.timeouts[timeout]:,} of {measured.messages:,} messages were received so",
-        running_interval(settings, terms),
-    )
-
-
-def row_of(
-    measured: Measured,
-    expected: Expected,
-    rank: int,
-    max_lease: float,
-    reason: str,
-    interval: float | None = None,
-) -> Row:
-    """Return the row of one candidate."""
-    terms: LeaseTerms = terms_of(expected)
-    return Row(
-        queue=measured.queue,
-        task=measured.task,
-        rank=rank,
-        visibility_timeout=terms.visibility_timeout,
-        # Spark takes no whole number for a double.
-        threshold=float(terms.threshold),
-        interval=float(interval or default_interval(terms.threshold)),
-        max_lease=float(max_lease),
-        calls_per_1000=expected.calls_per_1000,
-        recovery_s=expected.recovery_s,
-        risk=expected.risk,
-        least_risk=least_risk(measured),
-        objective=expected.objective,
-        messages=measured.messages,
-        confidence=confidence_of(measured),
-        reason=reason,
+        running.terms.max_lease,
+        f"{received:,} of {measured.messages:,} attempts were received so",
+        running.interval,
     )

@@ -194,12 +194,12 @@ RECOVERIES = _table(
     ended_as string: as in `attempts`
     cause string: as in `attempts`
     failed bigint: when it ended; of an abandoned one, its last event
-    next_received bigint: the next receive; null where there is none yet
+    next_received bigint: the next receive; null where there is none yet, or it is in no journal
     next_wid string: its worker
-    recovery_us bigint: between the two; until the end of the data where it is censored
+    recovery_us bigint: between the two, or to the data's end if censored; null if in no journal
     is_censored boolean: whether there is no next receive yet, though there will be one
     is_dead_letter boolean: whether there will be none: it had been received max_rc times
-    promised_us bigint: the delay that its release asked for, or what was left of the lease
+    promised_us bigint: the release's delay, or what the lease had left; null as for `recovery_us`
     excess_us bigint: by how much it took longer; negative when it was sooner
     """,
 )
@@ -233,7 +233,7 @@ IN_FLIGHT = _table(
     peak bigint: the most at once
     mean double: over the minute
     quota_share double: peak over SQS's quota of 120,000
-    slots bigint: tasks that the workers which hold its messages that day can run at once
+    slots bigint: tasks that the workers which hold its messages that day can run at any one time
     """,
 )
 
@@ -260,17 +260,17 @@ RECOMMENDATIONS = _table(
     """
     queue string: name of the queue
     task string: name of the task; null for the whole queue
-    rank int: 0 for the recommended candidate, 1 upwards along the curve, -1 for what runs
+    rank int: 0 for what is recommended, 1 upwards along the curve, -1 for what runs
     visibility_timeout int: seconds
     threshold double: seconds
     interval double: seconds
     max_lease double: seconds
-    calls_per_1000 double: extension calls for 1,000 messages
+    calls_per_1000 double: extension calls for 1,000 attempts
     recovery_s double: expected seconds from a crash until the message is visible again
-    risk double: chance that a message's lease is lost, for one message
-    least_risk double: the smallest such chance that so many messages can show
-    objective double: what is minimized, in dollars for 1,000 messages
-    messages bigint: that the figures are from
+    risk double: chance that a lease is lost, for one attempt
+    least_risk double: the smallest such chance that so many attempts can show
+    objective double: what is minimized, in dollars for 1,000 attempts
+    messages bigint: attempts that the figures are from
     confidence string: `high`, `medium` or `low`
     reason string: for people
     """,

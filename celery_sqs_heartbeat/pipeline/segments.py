@@ -8,15 +8,11 @@ from collections.abc import Iterable
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.journal.layout import all_segments
+from celery_sqs_heartbeat.pipeline.closed import ANY_SEGMENT, SCHEMA
 from celery_sqs_heartbeat.pipeline.days import Days, Span, day_of_file
 from celery_sqs_heartbeat.pipeline.kinds import local_folder
 from celery_sqs_heartbeat.pipeline.places import spark_path
-from celery_sqs_heartbeat.pipeline.tables.lines import ANY_SEGMENT, faults_told, missing_journal
-
-#: Of Spark's format `binaryFile`, and of the journal's folders. The content is never asked for.
-SCHEMA = (
-    "path string, modificationTime timestamp, length bigint, content binary, dt date, worker string"
-)
+from celery_sqs_heartbeat.pipeline.tables.lines import faults_told, missing_journal
 
 
 def journal_days(

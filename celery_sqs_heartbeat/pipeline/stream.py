@@ -23,11 +23,12 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.alerts import Alerts
+from celery_sqs_heartbeat.pipeline.closed import CLOSED, SCHEMA
 from celery_sqs_heartbeat.pipeline.days import Days, stretches
 from celery_sqs_heartbeat.pipeline.jobs import LOOKBACK_DAYS, refresh
 from celery_sqs_heartbeat.pipeline.places import refuse_out_of_reach, spark_path
-from celery_sqs_heartbeat.pipeline.segments import SCHEMA
-from celery_sqs_heartbeat.pipeline.tables.lines import CLOSED, read_lines
+from celery_sqs_heartbeat.pipeline.segments import journal_days
+from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 #: The tables that are kept fresh, besides `events` and `rejects`.
@@ -62,7 +63,8 @@ def start(
     refuse_out_of_reach(spark, journal, "journal")
     refuse_out_of_reach(spark, checkpoint, "checkpoint")
     tables = Warehouse(spark, warehouse)
-    read_lines(spark, journal)
+    # That there is one, and its folders are of days.
+    journal_days(spark, journal)
     checkpoint = spark_path(checkpoint)
     segments = (
         spark.readStream.format("binaryFile")

@@ -10,6 +10,7 @@ from celery_sqs_heartbeat.pipeline.choosing import choose, needs_its_own
 from celery_sqs_heartbeat.pipeline.comparing import Verdict, compare
 from celery_sqs_heartbeat.pipeline.engines import Engine
 from celery_sqs_heartbeat.pipeline.measuring import Survey, survey
+from celery_sqs_heartbeat.pipeline.recommending import most_used_timeout
 from celery_sqs_heartbeat.pipeline.replay import Worth
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, SURVEYED, WORKERS
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
@@ -48,7 +49,7 @@ def check(found: Survey, terms_of: TermsOf, worth: Worth) -> Iterator[Verdict]:
         if not queue.timeouts:
             continue
         choice = choose(queue, worth)
-        own_timeout = max(queue.timeouts, key=lambda each: (queue.timeouts[each], each))
+        own_timeout = most_used_timeout(queue)
         yield compare(queue, terms_of(queue.queue, None, own_timeout), choice, worth)
         for task in found.tasks.get(queue.queue, ()):
             if needs_its_own(task, choice):

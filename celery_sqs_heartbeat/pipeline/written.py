@@ -1,4 +1,4 @@
-"""Tells what a warehouse holds."""
+"""Tells what a warehouse holds, and whether a run has brought anything."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.days import Days
-from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, REJECTS, TABLES
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 Rows = Mapping[tuple[str, datetime.date], int]
@@ -24,9 +25,31 @@ def written(warehouse: Warehouse, days: Days) -> Rows:
     return counts
 
 
-def has_events(rows: Rows, days: Days) -> bool:
-    """Return whether there is an event of these days, or of those beside them."""
-    return any(rows.get((EVENTS.name, day)) for day in days.grown(1, 1))
+def refuse_unreadable(warehouse: Warehouse, days: Days) -> None:
+    """Let tables pass of a journal from which anything was read.
+
+    Raises:
+        PipelineError: None of its lines is an event.
+    """
+    around = days.grown(1, 1)
+    rejects = warehouse.read(REJECTS, days.first, days.last)
+    # Hardly any journal has rejects; where there are none, there is no file to read.
+    if not rejects.inputFiles() or not warehouse.read(EVENTS, around.first, around.last).isEmpty():
+        return
+    counts = rejects.groupBy("reason").agg(F.sum("lines").alias("lines")).orderBy("reason")
+    found = ", ".join(f"{row['reason']}: {row['lines']:,}" for row in counts.collect())
+    if found:
+        raise PipelineError(
+            f"nothing of the journal can be read from {days.first} to {days.last} ({found}): "
+            "give what sqs_heartbeat_journal names"
+        )
+
+
+def has_messages(warehouse: Warehouse, days: Days) -> bool:
+    """Return whether there is an event of a message, of these days or of those beside them."""
+    around = days.grown(1, 1)
+    events = warehouse.read(EVENTS, around.first, around.last)
+    return not events.where(F.col("msg").isNotNull()).isEmpty()
 
 
 def text_of(rows: Rows) -> str:

@@ -11,7 +11,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, EVENTS, PARTITION, WORKERS, Table
+from celery_sqs_heartbeat.pipeline.schema import (
+    ATTEMPTS,
+    EVENTS,
+    PARTITION,
+    REJECTS,
+    WORKERS,
+    Table,
+)
 
 #: 2026-03-14 00:00:00 UTC, in microseconds.
 DAY = 1_773_446_400_000_000
@@ -68,6 +75,16 @@ def workers_frame(spark: SparkSession, *rows: Mapping[str, Any]) -> DataFrame:
     """Return workers, `w1` from midnight on where nothing else is said."""
     base = {"wid": "w1", "first_seen": DAY, "lines": 1, "first_seq": 1, "last_seq": 1}
     return frame_of(spark, WORKERS, [{**base, **row} for row in rows])
+
+
+def rejects_frame(spark: SparkSession, *workers: str) -> DataFrame:
+    """Return rejects: a torn segment of the day for each of these workers."""
+    day = _day_of(DAY)
+    rows = [
+        {"file": f"dt={day}/worker={wid}/seg-1.jsonl.zst", "reason": "torn segment", "lines": 1}
+        for wid in workers
+    ]
+    return frame_of(spark, REJECTS, [{**row, PARTITION: day} for row in rows])
 
 
 def rows_of(frame: DataFrame, *columns: str) -> set[tuple[Any, ...]]:

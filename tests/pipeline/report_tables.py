@@ -92,8 +92,16 @@ def _rows(task: str) -> dict[str, list[dict[str, Any]]]:
     }
     return {
         "attempts": [
-            {**attempt, "msg": f"m{n}", "wid": f"w{n % 3}", "ended_as": end}
-            for n, end in enumerate(["deleted"] * 7 + ["abandoned", "released", "lost"])
+            {
+                **attempt,
+                "msg": f"m{n}",
+                "wid": f"w{n % 3}",
+                "ended_as": "running" if end == "waiting" else end,
+                "started": None if end == "waiting" else DAY,
+            }
+            for n, end in enumerate(
+                ["deleted"] * 3 + ["waiting"] * 3 + ["running", "abandoned", "released", "lost"]
+            )
         ],
         "workers": [
             {"wid": "w1", "first_seen": DAY, "first_seq": 1, "last_seq": 50, "lines": 48},

@@ -16,6 +16,26 @@ def _answers(ev: str, batch: int, **fields: Any) -> list[dict[str, Any]]:
     return [message(ev, 1, call=1, batch=batch, lat_us=1000, **fields) for _ in range(batch)]
 
 
+def _received(queue: str, asked: float, *waits: float, **fields: Any) -> list[dict[str, Any]]:
+    """Return what one receive brought, each message so long after it was asked for, in seconds.
+
+    Times of lines are rounded each by itself: so the moment is a microsecond off in some.
+    """
+    return [
+        message(
+            "message-received",
+            asked + wait,
+            **{
+                "queue": queue,
+                "vt": 30,
+                "slack_us": round((30 - wait) * 1e6) + number % 2,
+                **fields,
+            },
+        )
+        for number, wait in enumerate(waits)
+    ]
+
+
 _EVENTS = [
     *_answers("lease-extended", 10),
     *_answers("lease-extended", 7),
@@ -31,6 +51,13 @@ _EVENTS = [
     message("permission-denied", 2, call=9, act="extend"),
     *(message("message-received", 3) for _ in range(25)),
     message("task-started", 4),
+    *_received("polled", 10, 0.5, 0.5, 0.6),
+    *_received("polled", 11, 4.0),
+    *_received("polled", 15, 0.1),
+    # Of another worker, asked for at the very moment of its first.
+    *_received("polled", 10, 0.1, wid="w2"),
+    *_received("polled full", 20, *[0.1] * 10),
+    *_received("polled full", 21, *[0.2] * 2),
 ]
 
 
@@ -73,13 +100,28 @@ def test_calls_are_counted_and_priced(
     assert calls[key][3:] == pytest.approx((calls_ * usd, (entries - calls_) * usd))
 
 
-def test_receives_count_as_the_fewest_calls_that_bring_so_many_messages(
+def test_receives_that_do_not_say_when_count_as_the_fewest_calls_for_so_many_messages(
     calls: dict[tuple[Any, ...], tuple[Any, ...]],
 ) -> None:
     assert calls["work", "1.2", "receive"] == (2.5, 25, 0, pytest.approx(1e-6), 0)
 
 
+@pytest.mark.parametrize(
+    ("queue", "version", "calls_", "entries"),
+    [("polled", "1.2", 3, 5), ("polled", None, 1, 1), ("polled full", "1.2", 2, 12)],
+)
+def test_receives_are_told_apart_by_when_they_were_asked_for(
+    calls: dict[tuple[Any, ...], tuple[Any, ...]],
+    queue: str,
+    version: str | None,
+    calls_: int,
+    entries: int,
+) -> None:
+    found = calls[queue, version, "receive"]
+    assert found == (calls_, entries, 0, pytest.approx(calls_ * 0.4e-6), 0)
+
+
 def test_events_without_a_call_count_for_nothing(
     calls: dict[tuple[Any, ...], tuple[Any, ...]],
 ) -> None:
-    assert len(calls) == 5
+    assert len([key for key in calls if "polled" not in key[0]]) == 5

@@ -15,6 +15,7 @@ from tests.pipeline.builders import (
     attempts_frame,
     events_frame,
     message,
+    rejects_frame,
     workers_frame,
 )
 
@@ -35,6 +36,13 @@ SECOND_RUN = {
 }  # fmt: skip
 GONE = {"ended_as": "abandoned", "ended": None, "finished": None, "last_event": at(5)}
 
+OPTED_OUT = "proj.slow"
+#: As the first lines of workers have it.
+TASKS = (
+    "{'proj.add': Rules(visibility_timeout=None, release_delay=(1, 2), extend=None), "
+    "'proj.slow': Rules(visibility_timeout=None, release_delay=None, extend=False)}"
+)
+
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = [
     ("no-heartbeat", {"rc": 2}, {"rc": 4}, []),
     ("second-delivery", {}, {"received": at(20), "started": at(20)}, []),
@@ -53,6 +61,15 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
     ),
     ("died-while-running", GONE, {}, []),
     ("capped", {}, {}, [message("lease-capped", 20)]),
+    (
+        "capped",
+        {},
+        {},
+        [
+            message("lease-extended", 5, vt=30, slack_us=25 * SECOND, lat_us=20_000),
+            message("lease-capped", 5),
+        ],
+    ),
     ("keeper-starved", {}, {}, [{"ev": "keeper-late", "ts": at(90), "late_us": 80 * SECOND}]),
     (
         "keeper-starved",
@@ -70,8 +87,49 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
         {},
         [message("lease-extended", 45, vt=30, slack_us=-15 * SECOND, lat_us=25 * SECOND)],
     ),
+    ("not-permitted", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="denied")]),
+    ("not-permitted", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="no-queue")]),
+    # It is told of another message, and this one is not tried.
+    ("not-permitted", {}, {}, [message("permission-denied", 9, msg="m9", dlv="d9", act="extend")]),
+    # Of failures, the last counts.
+    (
+        "not-permitted",
+        {},
+        {},
+        [
+            message("extension-failed", 19, lat_us=20_000, err="unknown"),
+            message("extension-failed", 29, lat_us=20_000, err="denied"),
+        ],
+    ),
+    (
+        "network",
+        {},
+        {},
+        [
+            message("extension-failed", 19, lat_us=20_000, err="denied"),
+            message("extension-failed", 29, lat_us=20_000, err="unknown"),
+        ],
+    ),
+    ("opted-out", {"task": OPTED_OUT}, {"task": OPTED_OUT}, []),
+    # Who says so of a task, and extends it all the same, is not to blame for it.
+    (
+        "sqs-errors",
+        {"task": OPTED_OUT},
+        {"task": OPTED_OUT},
+        [message("extension-failed", 29, lat_us=20_000, err="failed")],
+    ),
     ("unknown", {}, {}, []),
     ("unknown", {"ended_as": "lost"}, {}, []),
+    ("unknown", {}, {}, [message("permission-denied", 9, act="delete")]),
+    (
+        "unknown",
+        {},
+        {},
+        [
+            message("permission-denied", 9, act="extend"),
+            message("permission-granted", 10, act="extend"),
+        ],
+    ),
 ]
 
 
@@ -137,12 +195,18 @@ def found(request: pytest.FixtureRequest, spark: SparkSession) -> dict[str, list
     """Return the duplicates of each scenario."""
     attempts = [_own(row, name) for name, (rows, _) in SCENARIOS.items() for row in rows]
     events = [_own(row, name) for name, (_, rows) in SCENARIOS.items() for row in rows]
+    # The end of the data, and what the first of each pair says of itself.
+    workers = [
+        {"wid": "other", "last_seen": at(2 * HOURS), "stopped": at(2 * HOURS)},
+        *({"wid": f"w1/{name}", "settings": {"tasks": TASKS}} for name in SCENARIOS),
+    ]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evidence, "MOST_BROADCAST", request.param)
         frame = duplicates_of(
             attempts_frame(spark, *attempts),
             events_frame(spark, *events),
-            workers_frame(spark, {"last_seen": at(2 * HOURS)}),
+            workers_frame(spark, *workers),
+            rejects_frame(spark),
         )
     rows: dict[str, list[Row]] = {name: [] for name in SCENARIOS}
     for row in frame.collect():
@@ -166,6 +230,13 @@ def test_only_calls_since_the_last_extension_in_time_and_before_the_next_receive
             "SQS answered 2 calls with errors since the last extension, 2 of them throttled",
         )
     ]
+
+
+def test_one_call_is_not_many(found: dict[str, list[Row]]) -> None:
+    evidence = [row.evidence for name, rows in found.items() for row in rows if "case" in name]
+    assert "SQS did not answer 1 call since the last extension" in evidence
+    assert "SQS refused 1 call to extend it, as not permitted" in evidence
+    assert not [each for each in evidence if "1 calls" in each]
 
 
 def test_an_execution_after_one_that_failed_is_no_duplicate(found: dict[str, list[Row]]) -> None:

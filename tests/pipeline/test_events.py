@@ -19,6 +19,7 @@ from celery_sqs_heartbeat.journal.lines import line_of, slim
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.pipeline import closed
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.journal import write_lines
@@ -81,6 +82,13 @@ def rejects(spark: SparkSession, journal: Path) -> set[tuple[str, str, int]]:
     return {(Path(row["file"]).name, row["reason"], row["lines"]) for row in rows}
 
 
+TORN = [
+    "seg-3.jsonl.open",
+    *(f"seg-{number}.jsonl.zst" for number in (4, 5, 6, 9, 11, 12, 13)),
+]
+WITH_THREE_CORRUPT_LINES = ("seg-8.jsonl.zst", "seg-9.jsonl.zst", "seg-10.jsonl.open")
+
+
 def test_what_is_no_event_is_counted_by_segment_and_reason(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -95,16 +103,23 @@ def test_what_is_no_event_is_counted_by_segment_and_reason(
     put(tmp_path, "seg-5.jsonl.zst", frame(encoded(good[1100:1200])) + cut[: len(cut) // 2])
     put(tmp_path, "seg-6.jsonl.zst", b"no zstd" * 9)
     put(tmp_path, ".seg-7.jsonl.zst", b"not whole yet")
+    # Only what lacks its end is torn, whatever else is in it.
+    in_the_middle = [good[1200], "this is not json", "[1,2,3]", '{"v":1,"ts":17', good[1201]]
+    put(tmp_path, "seg-8.jsonl.zst", frame(encoded(in_the_middle)))
+    put(tmp_path, "seg-9.jsonl.zst", frame(encoded(in_the_middle) + b'{"v":1,"ts":17'))
+    put(tmp_path, "seg-10.jsonl.open", encoded(in_the_middle))
+    # Nothing shows where Spark takes the end of the file for the segment's.
+    put(tmp_path, "seg-11.jsonl.zst", b"")
+    put(tmp_path, "seg-12.jsonl.zst", frame(b""))
+    put(tmp_path, "seg-13.jsonl.zst", frame(encoded(good[1202:1204])) + frame(encoded(good))[:99])
     assert rejects(spark, tmp_path) == {
+        *((name, "torn segment", 1) for name in TORN),
+        *((name, "corrupt line", 3) for name in WITH_THREE_CORRUPT_LINES),
         ("seg-2.jsonl.zst", "unknown version", 2),
         ("seg-2.jsonl.zst", "unknown event", 1),
         ("seg-2.jsonl.zst", "corrupt line", 2),
-        ("seg-3.jsonl.open", "torn segment", 1),
-        ("seg-4.jsonl.zst", "torn segment", 1),
-        ("seg-5.jsonl.zst", "torn segment", 1),
-        ("seg-6.jsonl.zst", "torn segment", 1),
     }
-    assert {("w1", n) for n in range(1, 1201)} <= set(numbers(spark, tmp_path))
+    assert {("w1", n) for n in range(1, 1205)} <= set(numbers(spark, tmp_path))
     path = rejects_of(read_lines(spark, str(tmp_path))).select("file").first()
     assert path is not None
     assert path["file"].startswith("dt=2026-03-14/worker=w1/seg-")
@@ -115,14 +130,28 @@ HARMED: dict[str, tuple[bytes | None, list[str]]] = {
     "none": (None, []),
     "a line": (frame(b"what}\n"), ["corrupt line"]),
     "a cut segment": (frame(encoded(lines(300)))[:700], ["torn segment"]),
+    "an empty segment": (b"", ["torn segment"]),
+    "an empty frame": (frame(b""), ["torn segment"]),
+    "a cut frame that is not the first": (
+        frame(encoded(lines(3))) + frame(encoded(lines(300)))[:700],
+        ["torn segment"],
+    ),
 }
 
 
-@pytest.mark.parametrize("harm", HARMED)
+@pytest.mark.parametrize(
+    ("harm", "is_here"),
+    [
+        *((harm, True) for harm in HARMED),
+        *((harm, False) for harm in ("none", "an empty segment", "an empty frame")),
+    ],
+)
 def test_a_job_writes_what_can_be_read_and_counts_the_rest(
-    spark: SparkSession, tmp_path: Path, harm: str
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, harm: str, is_here: bool
 ) -> None:
     """A job reads a journal strictly first: whatever that meets, its tables tell all."""
+    if not is_here:
+        monkeypatch.setattr(closed, "here", lambda *_: None)
     journal, tables = tmp_path / "journal", tmp_path / "tables"
     put(journal, "seg-1.jsonl.zst", frame(encoded(lines(300))))
     put(journal, "seg-2.jsonl.zst", frame(encoded(lines(2, "w2"))), "w2")

@@ -59,15 +59,39 @@ _STAYS = [
     _stay("end", 86_400 + 60, _END_OF_DATA),
     *(_stay("two workers", 0, 10, wid=wid) for wid in ("w1", "w2")),
     _stay("unknown worker", 0, 10, wid="w3"),
+    *(_stay("started again", 60 * at, 60 * at + 10, wid=f"again-{at}") for at in range(4)),
+    *(_stay("never idle", 60 * at, 60 * at + 10, wid=f"idle-{at}") for at in range(2)),
+    _stay("at night", 0, 10, wid="idle-0"),
+    _stay("at night", 86_400 + 60, 86_400 + 70, wid="idle-0"),
+    _stay("at night", 86_400 + 20, 86_400 + 30, wid="until morning"),
     *(stay for seed in _SEEDS for stay in _random_stays(seed)),
+]
+
+
+def _life(wid: str, size: int, begin: float, end: float) -> dict[str, Any]:
+    seen = {"first_seen": DAY + round(begin * SECOND), "last_seen": DAY + round(end * SECOND)}
+    return {"wid": wid, "concurrency": size, **seen}
+
+
+#: A row for each worker and day.
+_LIVES = [
+    *(_life(wid, size, 0, 86_400 - 1) for wid, size in (("w1", 4), ("w2", 8))),
+    _life("w1", 4, 86_400 + 1, _END_OF_DATA),
+    # Each ends before the next begins, except that the last two are there at the same time.
+    *(_life(f"again-{at}", 2 + at, 60 * at, 60 * at + 50) for at in range(3)),
+    _life("again-3", 5, 165, 200),
+    # The first one's lines of the first day end before the second one begins.
+    _life("idle-0", 2, 0, 10),
+    _life("idle-0", 2, 86_400 + 60, 86_400 + 70),
+    _life("idle-1", 3, 60, 70),
+    _life("until morning", 16, 86_400 - 30, 86_400 - 20),
+    _life("until morning", 16, 86_400 + 20, 86_400 + 30),
 ]
 
 
 @pytest.fixture(scope="module")
 def minutes(spark: SparkSession) -> dict[str, dict[int, tuple[Any, ...]]]:
-    workers = workers_frame(
-        spark, *({"wid": wid, "concurrency": size} for wid, size in (("w1", 4), ("w2", 8)))
-    )
+    workers = workers_frame(spark, *_LIVES)
     found: dict[str, dict[int, tuple[Any, ...]]] = {}
     for row in in_flight_of(attempts_frame(spark, *_STAYS), workers).collect():
         values = (row.peak, round(row.mean, 9), row.quota_share, row.slots, str(row.dt))
@@ -103,6 +127,20 @@ def test_slots_are_those_of_the_workers_with_messages_of_the_queue(
 ) -> None:
     assert minutes["two workers"][0][2:4] == (2 / 120_000, 12)
     assert minutes["unknown worker"][0][3] is None
+
+
+@pytest.mark.parametrize(
+    ("queue", "slots"),
+    [
+        pytest.param("started again", {4 + 5}, id="the most that lived at any one time"),
+        pytest.param("never idle", {2 + 3}, id="a worker lives on until its lines of the next day"),
+        pytest.param("at night", {2, 2 + 16}, id="and from midnight on, day by day"),
+    ],
+)
+def test_slots_are_those_of_workers_that_lived_at_the_same_time(
+    minutes: dict[str, Minutes], queue: str, slots: set[int]
+) -> None:
+    assert {values[3] for values in minutes[queue].values()} == slots
 
 
 def test_a_message_held_over_midnight_is_in_both_days(minutes: dict[str, Minutes]) -> None:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,6 +33,17 @@ def fake_java(folder: Path, version: str) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def _own_caches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
+
+
+def behind(home: str) -> Path:
+    """Return the Java that a home's `java` runs."""
+    (found,) = re.findall(r"^exec (\S+) ", Path(home, "bin", "java").read_text(), re.MULTILINE)
+    return Path(found)
+
+
 @pytest.mark.parametrize(
     ("printed", "version"),
     [
@@ -51,6 +64,30 @@ def test_the_machine_s_own_java_comes_first(
     fake_java(tmp_path / "own", "21.0.1")
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "own"))
     java.use_java()
+    assert behind(os.environ["JAVA_HOME"]) == tmp_path / "own" / "bin" / "java"
+
+
+def test_a_java_that_another_command_has_chosen_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_java(tmp_path / "own", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "own"))
+    java.use_java()
+    chosen = os.environ["JAVA_HOME"]
+    java.use_java()
+    assert os.environ["JAVA_HOME"] == chosen
+    assert behind(chosen) == tmp_path / "own" / "bin" / "java"
+
+
+def test_a_java_works_where_nothing_can_be_put_before_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake_java(tmp_path / "own", "21.0.1")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "own"))
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda: str(tmp_path / "file"))
+    java.use_java()
     assert os.environ["JAVA_HOME"] == str(tmp_path / "own")
 
 
@@ -62,7 +99,7 @@ def test_a_java_home_that_is_too_old_gives_way_to_the_path(
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
     monkeypatch.setenv("PATH", str(newer.parent), prepend=os.pathsep)
     java.use_java()
-    assert os.environ["JAVA_HOME"] == str(tmp_path / "new")
+    assert behind(os.environ["JAVA_HOME"]) == newer
 
 
 def test_without_any_java_the_error_names_what_was_tried_and_the_way_out(
@@ -78,14 +115,11 @@ def test_without_any_java_the_error_names_what_was_tried_and_the_way_out(
         assert told in str(caught.value)
 
 
-def test_the_shim_drops_the_module_and_keeps_every_other_argument(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_shim_drops_the_module_and_keeps_every_other_argument(tmp_path: Path) -> None:
     echo = tmp_path / "a folder" / "echo"
     echo.parent.mkdir()
     echo.write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
     echo.chmod(0o755)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "caches"))
     shim = shimmed_home(echo) / "bin" / "java"
     asked = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-Dx=a  b", "", "*"]
     done = subprocess.run([shim, *asked], capture_output=True, text=True, check=True)

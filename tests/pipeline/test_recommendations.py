@@ -11,14 +11,17 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.pipeline.bins import bin_of
+from celery_sqs_heartbeat.pipeline.histogram import Histogram
+from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.measuring import Survey, survey
 from celery_sqs_heartbeat.pipeline.recommending import recommend
-from celery_sqs_heartbeat.pipeline.replay import Worth
+from celery_sqs_heartbeat.pipeline.replay import Worth, replay
 from celery_sqs_heartbeat.pipeline.running import running_interval, running_terms
 from celery_sqs_heartbeat.pipeline.schema import DURATIONS, RECOMMENDATIONS
 from celery_sqs_heartbeat.pipeline.tables.recommendations import recommendations_of
+from celery_sqs_heartbeat.pipeline.tuning import check
 from celery_sqs_heartbeat.settings import Rules
 from tests.pipeline.builders import (
     DAY,
@@ -168,7 +171,84 @@ def test_the_recommendation_is_no_worse_than_what_runs(rows: list[Row]) -> None:
 def test_thin_data_gives_a_recommendation_of_low_confidence(rows: list[Row]) -> None:
     (rare,) = [row for row in rows if row.rank == 0 and row.queue == "rare"]
     assert (rare.confidence, rare.messages) == ("low", 2)
-    assert "thin data: 2 messages" in rare.reason
+    assert rare.reason.startswith("There is too little data to recommend a change. ")
+    assert rare.reason.endswith(
+        "Confidence is low: 2 attempts have ended, 1,000 are needed for medium."
+    )
+
+
+def test_from_thin_data_no_change_is_recommended(rows: list[Row]) -> None:
+    by_rank = {row.rank: row for row in rows if row.queue == "rare"}
+    assert {_settings(by_rank[rank]) for rank in (0, -1)} == {(30, 10.0, 0.5, 7200.0)}
+
+
+def _queue(seconds: Iterable[float], timeout: int) -> Measured:
+    held = Histogram(Counter(bin_of(each * SECOND) for each in seconds))
+    latency = Histogram({bin_of(50_000): 10_000})
+    return Measured(
+        queue="work",
+        task=None,
+        held=held,
+        run=held,
+        latency=latency,
+        timeouts={timeout: held.ended},
+    )
+
+
+def _exponential(number: int) -> list[float]:
+    chance = random.Random(7)
+    return [chance.expovariate(1 / 60) for _ in range(number)]
+
+
+def _rules(timeout: int, threshold: float, max_lease: float | None = None) -> dict[str, str]:
+    return {
+        "rules": repr(Rules(visibility_timeout=timeout, threshold=threshold, max_lease=max_lease))
+    }
+
+
+@pytest.mark.parametrize(
+    ("number", "rules", "why"),
+    [
+        pytest.param(4, (6, 2), "There is too little data to recommend a change.", id="thin data"),
+        pytest.param(4, (36_000, 12_000), "There is too little data to", id="whatever it says"),
+        pytest.param(20_000, (80, 20), "No candidate is clearly better than what ", id="good"),
+        pytest.param(20_000, (36_000, 12_000), "With those in use, calls, waits ", id="dear"),
+        pytest.param(20_000, (6, 0.1), "With those in use, extensions ", id="risky"),
+        pytest.param(20_000, (80, 20, 120), "With those in use, max_lease=120 ", id="cut off"),
+    ],
+)
+def test_settings_change_where_the_check_finds_them_worse_and_for_its_reason(
+    number: int, rules: tuple[Any, ...], why: str
+) -> None:
+    measured = _queue(_exponential(number) if number > 4 else [1.8] * number, rules[0])
+    found = Survey(queues=[measured], tasks={}, settings=_rules(*rules))
+    by_rank = {row.rank: row for row in recommend(found, Worth())}
+    recommended, running = by_rank[0], by_rank[-1]
+    terms = LeaseTerms(
+        visibility_timeout=rules[0],
+        threshold=rules[1],
+        max_lease=rules[2] if len(rules) > 2 else DEFAULT_MAX_LEASE_SECONDS,
+    )
+    (verdict,) = check(found, lambda *_: terms, Worth())
+    is_kept = recommended.is_of(
+        replay(measured, running_terms(found.settings, "work", rules[0]), Worth())
+    )
+    assert recommended.reason.startswith(why)
+    assert is_kept is (not verdict.fault or "max_lease" in verdict.fault)
+    assert (recommended.max_lease > running.max_lease) is ("max_lease" in verdict.fault)
+    assert recommended.objective <= running.objective
+
+
+def test_what_is_recommended_is_not_listed_once_more_among_the_candidates(
+    rows: list[Row],
+) -> None:
+    for key in {(row.queue, row.task) for row in rows}:
+        shown = [row for row in rows if (row.queue, row.task) == key and row.rank >= 0]
+        assert len({_settings(row)[:2] for row in shown}) == len(shown) > 1
+
+
+def _settings(row: Row) -> tuple[Any, ...]:
+    return row.visibility_timeout, row.threshold, row.interval, row.max_lease
 
 
 def test_rows_are_of_the_last_day_that_was_read(rows: list[Row]) -> None:

@@ -71,6 +71,24 @@ def test_one_that_is_not_received_again_is_censored_at_the_end_of_the_data(
     assert (row.next_received, row.recovery_us, row.is_censored) == (None, 90 * SECOND, True)
 
 
+def test_nothing_is_claimed_of_a_next_receive_that_is_in_no_journal(spark: SparkSession) -> None:
+    """It may have been long before the one that is; nor is it known how this attempt ended."""
+    attempts = [
+        {**FIRST, "ended_as": "abandoned", "rc": 1},
+        {**NEXT, "rc": 3, "ended_as": "released", "cause": "failed", "last_vt": 5},
+        {**NEXT, "rc": 4, "dlv": "d4", "received": at(60)},
+    ]
+    workers = workers_frame(spark, {"last_seen": at(100)})
+    rows = {
+        row.rc: row for row in recoveries_of(attempts_frame(spark, *attempts), workers).collect()
+    }
+    assert rows.keys() == {1, 3}
+    unknown = ("next_received", "next_wid", "recovery_us", "promised_us", "excess_us")
+    assert [rows[1][name] for name in unknown] == [None] * len(unknown)
+    assert (rows[1].is_censored, rows[1].is_dead_letter) == (False, False)
+    assert (rows[3].recovery_us, rows[3].promised_us) == (10 * SECOND, 5 * SECOND)
+
+
 @pytest.mark.parametrize(
     ("rc", "max_rc", "is_dead_letter"),
     [(2, 3, False), (3, 3, True), (4, 3, True), (9, None, False)],

@@ -22,10 +22,16 @@ from celery_sqs_heartbeat.pipeline.choosing import (
     pareto,
 )
 from celery_sqs_heartbeat.pipeline.comparing import compare
-from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk, part_of_messages
+from celery_sqs_heartbeat.pipeline.confidence import (
+    confidence_of,
+    how_sure,
+    least_risk,
+    part_of_attempts,
+)
 from celery_sqs_heartbeat.pipeline.histogram import Histogram
 from celery_sqs_heartbeat.pipeline.lateness import chance_too_late
 from celery_sqs_heartbeat.pipeline.measured import Fleet, Measured
+from celery_sqs_heartbeat.pipeline.reasons import reason_of
 from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, candidates, replay
 from celery_sqs_heartbeat.settings.checks import order_faults
 
@@ -162,7 +168,9 @@ def test_where_nothing_is_safe_the_least_risk_is_chosen_and_it_is_said() -> None
     choice = choose(awful, WORTH)
     assert choice.best.risk == min(replay(awful, terms, WORTH).risk for terms in candidates(awful))
     assert choice.best.risk > RISK_CAP
-    assert "loses least" in choice.reason
+    assert not choice.is_safe
+    reason = reason_of(awful, choice.best, choice.max_lease, is_safe=choice.is_safe)
+    assert "No candidate loses less than 1 of 10,000: this one does best." in reason
 
 
 @pytest.mark.parametrize(
@@ -217,43 +225,109 @@ def test_confidence_is_by_how_much_was_seen(
 @pytest.mark.parametrize(
     ("ended", "running", "risk", "said"),
     [
-        (322, 0, 5e-9, "fewer than 1 message of 107, the least that the data can show"),
-        (322, 0, 0.0, "fewer than 1 message of 107, the least that the data can show"),
-        (322, 0, 0.02, "1 message of 50"),
-        (322, 5_000, 0.001, "fewer than 1 message of 107, the least that the data can show"),
-        (300_000, 0, 1e-4, "1 message of 10,000"),
-        (3, 0, 0.5, "an unknown part of the messages"),
-        (0, 0, 0.0, "an unknown part of the messages"),
+        (322, 0, 5e-9, "less than 1 of 107"),
+        (322, 0, 0.0, "less than 1 of 107"),
+        (322, 0, 0.02, "1 of 50"),
+        (322, 5_000, 0.001, "less than 1 of 107"),
+        (300_000, 0, 1e-4, "1 of 10,000"),
+        (6, 0, 0.001, "less than 1 of 2"),
+        # Less than 1 of 1 would say nothing, and 5 attempts do not show less than 1 of 2.
+        (5, 0, 0.001, ""),
+        (3, 0, 0.5, ""),
+        (0, 0, 0.0, ""),
     ],
 )
-def test_no_chance_is_given_beyond_what_the_messages_can_show(
+def test_no_chance_is_given_beyond_what_the_attempts_can_show(
     ended: int, running: int, risk: float, said: str
 ) -> None:
     measured = _measured([], held=_seconds([1.0] * ended, [1.0] * running))
-    assert part_of_messages(risk, least_risk(measured)) == said
+    assert part_of_attempts(risk, least_risk(measured)) == said
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
-    [(322, "all 322 at most 5 s"), (2_000, "all but one of 1,000 at most 5 s")],
+    ("ended", "running", "calls", "said"),
+    [
+        (1, 0, 0, "Confidence is low: 1 attempt has ended, 1,000 are needed for medium."),
+        (9, 3, 0, "Confidence is low: 9 of 12 attempts have ended, 1,000 are needed for medium."),
+        (4, 8, 0, "Confidence is low: only 4 of 12 attempts have ended."),
+        (
+            1_500,
+            0,
+            0,
+            "Confidence is medium: 1,500 attempts have ended, 10,000 are needed for high.",
+        ),
+        (
+            20_000,
+            1,
+            1,
+            "Confidence is medium: 1 extension call told of their time, 1,000 are needed for high.",
+        ),
+        (20_000, 0, 1_000, "Confidence is high: 20,000 attempts have ended."),
+    ],
 )
-def test_the_longest_is_said_to_be_of_as_many_as_were_seen(number: int, said: str) -> None:
-    reason = choose(_measured([5.0] * number), WORTH).reason
-    assert said in re.sub(r"[45]\.\d+ s", "5 s", reason)
-    assert f"fewer than 1 message of {number / 3:,.0f}" in reason
+def test_how_sure_it_is_counts_attempts_that_ended_and_nothing_else(
+    ended: int, running: int, calls: int, said: str
+) -> None:
+    held = _seconds([1.0] * ended, [1.0] * running)
+    assert how_sure(_measured([], held=held, latency=_seconds([0.1] * calls))) == said
 
 
 @pytest.mark.parametrize(
-    ("messages", "said"),
-    [(1_000, "more than 1 message of 10,000 may lose"), (300_000, "1 message of ")],
+    ("held", "running", "said"),
+    [
+        ([45.01] * 322, [], "for at most 45.1 s, and the longest for at most 45.1 s."),
+        ([45.01] * 2_000, [], "for at most 45.1 s, and 999 of 1,000 for at most 45.1 s."),
+        (
+            [0.0139] * 9,
+            [80.0] * 3,
+            "for at most 14 ms, and no end was seen of the longest attempts.",
+        ),
+        ([1.0], [80.0] * 3, "No end was seen of the longest attempts."),
+        ([45.01], [], "The longest attempt holds its message for at most 45.1 s."),
+    ],
+)
+def test_no_attempt_takes_longer_than_is_said(
+    held: list[float], running: list[float], said: str
+) -> None:
+    measured = _measured([], held=_seconds(held, running))
+    reason = reason_of(measured, choose(measured, WORTH).best, DEFAULT_MAX_LEASE_SECONDS)
+    assert said in reason
+
+
+def test_what_is_expected_stands_beside_what_is_in_use() -> None:
+    measured = _measured([85.0] * 2_000)
+    best, in_use = (
+        replay(measured, LeaseTerms.of(*terms), WORTH) for terms in ((400, 100), (30, 10))
+    )
+    assert "1,000 attempts would take 0 extension calls. After a crash" in reason_of(
+        measured, best, DEFAULT_MAX_LEASE_SECONDS
+    )
+    said = reason_of(measured, best, 300.0, why="they are better", in_use=in_use)
+    assert said.startswith(
+        "They are better. 1,000 attempts would take 0 extension calls, not 4,000. After a crash, a "
+        "message would be visible again in 357 s, not 20 s. Less than 1 of 666 attempts would lose "
+        "its lease; the data can show no less."
+    )
+    assert "max_lease is 3 times that, or more." in said
+
+
+@pytest.mark.parametrize(
+    ("attempts", "said"),
+    [
+        (1_000, r"extensions may come too late in more than 1 of 10,000 attempts, which is "),
+        (
+            300_000,
+            r"extensions would come too late in 1 of 2,\d\d\d attempts: more than 1 of 10,000 ",
+        ),
+    ],
 )
 def test_settings_beyond_the_risk_are_worse_by_no_finer_figure_than_was_seen(
-    messages: int, said: str
+    attempts: int, said: str
 ) -> None:
     one_in_2_000_is_slow = _seconds([0.05] * 1_999 + [15.0])
-    measured = _measured([25.0] * messages, latency=one_in_2_000_is_slow)
+    measured = _measured([25.0] * attempts, latency=one_in_2_000_is_slow)
     fault = compare(measured, LeaseTerms.of(30, 10), choose(measured, WORTH), WORTH).fault
-    assert fault.startswith(said)
+    assert re.match(said, fault)
 
 
 def test_settings_are_worse_only_by_a_margin_and_on_enough_data() -> None:
@@ -263,8 +337,12 @@ def test_settings_are_worse_only_by_a_margin_and_on_enough_data() -> None:
     nearly = LeaseTerms.of(best.visibility_timeout + 5, best.threshold)
     silly = LeaseTerms.of(36_000)
     assert [compare(measured, terms, choice, WORTH).fault for terms in (best, nearly)] == ["", ""]
-    assert "to recover" in compare(measured, silly, choice, WORTH).fault
-    assert compare(thin, silly, choice, WORTH).fault == ""
+    assert re.search(
+        rf"would cost \d+\.\d times as much as with visibility_timeout={best.visibility_timeout} ",
+        compare(measured, silly, choice, WORTH).fault,
+    )
+    unsure = compare(thin, silly, choice, WORTH)
+    assert (unsure.fault, unsure.confidence) == ("", "low")
 
 
 def test_a_max_lease_that_cuts_tasks_off_is_worse() -> None:

@@ -12,10 +12,12 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.cli.report import report
+from celery_sqs_heartbeat.pipeline.bins import bin_of, middle_of
 from celery_sqs_heartbeat.pipeline.days import Span
-from celery_sqs_heartbeat.pipeline.report import failures, markup
+from celery_sqs_heartbeat.pipeline.report import advice, costs, failures, flight, markup, spans
 from celery_sqs_heartbeat.pipeline.report.coverage import Coverage, covered
 from celery_sqs_heartbeat.pipeline.report.page import render
+from tests.pipeline.builders import SECOND
 from tests.pipeline.report_tables import findings, named, no_findings
 
 EVIL = "<img src=x onerror='alert(1)'>\"\x00</style>"
@@ -70,12 +72,18 @@ def words(page: str) -> str:
         "released 30 s dead letter &ndash;",
         "lost 30 s 7 s and more",
         "outlived a visibility timeout of 30 s",
-        "1 run had not ended",
-        "At most 70 at once",
-        "2.2 for each of the 32 slots",
-        "179,000 calls cost $0.072",
-        "Visibility timeout 60 s",
-        "&lt; 0.0006",
+        "1 run without an end",
+        "running its task still ran at the end of the journal 1 ",
+        "waiting received, and its task had not started at the end of the journal 3 ",
+        "Workers that received something 3 ",
+        "Failed extensions 10 ",
+        "5 executions are duplicates: they began although the one before had not failed.",
+        "At most 70 at once, in the 3 min that began at 2026-03-14 02:03 UTC: 0.06% of SQS's quota",
+        "2.2 for each of 32 slots",
+        "179,001 calls cost $0.072",
+        "9,001 40,000 4.44",
+        "Change to visibility timeout 60 s and threshold 20 s",
+        "less than 1 of 1,666",
         "3 lines of the journal are missing",
         "corrupt line",
     ],
@@ -133,11 +141,26 @@ def test_empty_tables_give_a_page_that_says_so(spark: SparkSession) -> None:
         (0, "0 s"),
         (1500, "1.5 ms"),
         (-2_000_000, "&minus;2 s"),
-        (5_400_000_000, "1.5 h"),
+        (3, "&lt; 10 µs"),
+        (89_400_000, "1 min 29 s"),
+        (59_600_000, "1 min"),
+        (999_990, "1 s"),
+        (5_400_000_000, "1 h 30 min"),
+        (7_199_000_000, "2 h"),
+        (90_000_000_000, "1 d 1 h"),
     ],
 )
 def test_spans_are_told_with_a_unit(microseconds: float | None, said: str) -> None:
     assert markup.span(microseconds) == said
+
+
+@pytest.mark.parametrize("seconds", [0.0000123, 0.0139, 45.0, 59.7, 89.4, 7_201.0, 100_000.0])
+def test_quantiles_are_told_as_no_less_than_any_span_that_they_count(seconds: float) -> None:
+    told = markup.at_most(middle_of(bin_of(seconds * SECOND)))
+    sizes = {"µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86_400}
+    words = told.replace(",", "").split()
+    most = sum(float(n) * sizes[unit] for n, unit in zip(words[::2], words[1::2], strict=True))
+    assert seconds <= most < seconds * 1.05
 
 
 #: By what the tables lack: the sums that say so, the days, and the page's first line.
@@ -189,7 +212,78 @@ def test_it_is_above_all_sections_and_counts_what_could_not_be_read(page: str) -
     assert first < page.index("<section")
     line = words(page[first : page.index("<section")])
     assert "3 lines missing from the workers' numbering" in line
-    assert "2 lines or torn segments that can't be read" in line
+    assert "2 lines that can't be read" in line
+    assert "A worker that is started again counts as one more." in line
+
+
+@pytest.mark.parametrize(
+    ("rejects", "said"),
+    [
+        ([("torn segment", 1)], "1 torn segment that can't be read"),
+        ([("corrupt line", 1)], "1 line that can't be read"),
+        (
+            [("unknown event", 1), ("torn segment", 1), ("torn segment", 1), ("corrupt line", 2)],
+            "3 lines and 2 torn segments that can't be read",
+        ),
+    ],
+)
+def test_lines_and_segments_that_can_not_be_read_are_counted_apart(
+    spark: SparkSession, rejects: list[tuple[str, int]], said: str
+) -> None:
+    rows = [{"file": "x", "reason": reason, "lines": lines} for reason, lines in rejects]
+    found = replace(findings(spark), rejects=rows)
+    assert f"; {said}." in words(covered(found, Coverage(span=Span(), segments=2))).replace(
+        " .", "."
+    )
+
+
+def test_one_duplicate_and_one_missing_line_are_told_in_the_singular(spark: SparkSession) -> None:
+    found = findings(spark)
+    found = replace(
+        found,
+        causes=[{**found.causes[-1], "pairs": 1}],
+        workers={**found.workers, "missing": 1},
+    )
+    said = words(render(found))
+    assert "1 execution is a duplicate: it began although the one before had not failed." in said
+    assert "1 line of the journal is missing: figures are too small by what was in it." in said
+
+
+def test_no_entry_has_more_than_one_call_of_those_that_are_shown(spark: SparkSession) -> None:
+    """One receive of 12 messages, of which 10 would be the most, was 1.2 calls: "1, 12, 10"."""
+    calls = [{**findings(spark).calls[0], "kind": "receive", "calls": 1.2, "entries": 12}]
+    said = words(costs.costs(replace(findings(spark), calls=calls)))
+    assert said.startswith(" 2 calls cost ")
+    assert " receive 2 12 6 " in re.sub(r"receive, q-shop.pay: [$.\d]+ ", "", said)
+
+
+def test_settings_that_are_kept_are_one_candidate_with_two_labels(spark: SparkSession) -> None:
+    rows = [row for row in findings(spark).recommendations if row["rank"] != 0]
+    (used,) = [row for row in rows if row["rank"] == -1]
+    found = replace(findings(spark), recommendations=[*rows, {**used, "rank": 0}])
+    said = words(advice.recommendations(found))
+    assert "Keep visibility timeout 300 s and threshold 100 s" in said
+    assert said.count(" 300 s ") == 2
+    assert "recommended , in use 300 s" in said
+
+
+def test_slots_are_drawn_day_by_day_and_told_of_the_peak(spark: SparkSession) -> None:
+    rows = [
+        {**row, "slots": 32 if number < 100 else 16}
+        for number, row in enumerate(findings(spark).in_flight)
+    ]
+    found = replace(findings(spark), in_flight=rows)
+    page = flight.in_flight(found)
+    assert "for each of 32 slots" in page
+    limit = page[page.index("line limit") :]
+    heights = set(re.findall(r"[ML][\d.]+ ([\d.]+)", limit[: limit.index("<title>")]))
+    assert len(heights) == 2
+
+
+@pytest.mark.parametrize("ticks", spans.TICKS)
+def test_ticks_skip_no_second_that_people_count_by(ticks: tuple[float, ...]) -> None:
+    assert list(ticks) == sorted(set(ticks))
+    assert 10 in ticks
 
 
 @pytest.mark.parametrize(
@@ -214,7 +308,7 @@ def test_an_all_clear_says_what_it_is_based_on(
     [
         ([], "Missing argument 'JOURNAL_OR_WAREHOUSE'"),
         (["j", "--from", "2026-03-02", "--to", "2026-03-01"], "is after --to"),
-        (["j", "--from", "yesterday"], "does not match the format"),
+        (["j", "--from", "yesterday"], "is no day of the calendar"),
     ],
 )
 def test_wrong_options_are_told_before_spark_starts(arguments: list[str], fault: str) -> None:

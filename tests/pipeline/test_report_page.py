@@ -50,6 +50,27 @@ def test_a_phone_shows_it_without_scrolling_sideways(driver: Any) -> None:
     assert min(widths) > PHONE[0] * 0.6
 
 
+@pytest.mark.parametrize("width", [390, 500, 1400])
+def test_no_table_is_a_box_with_a_scrollbar_of_its_own(driver: Any, width: int) -> None:
+    emulate(driver, size=(width, 900))
+    boxes = driver.execute_script(
+        "return [...document.querySelectorAll('.wide')].filter(e => e.checkVisibility()).map("
+        "e => [e.ariaLabel, e.scrollHeight - e.clientHeight, e.scrollWidth - e.clientWidth])"
+    )
+    assert "Duplicates by root cause" in {name for name, *_ in boxes}
+    assert [name for name, down, across in boxes if down > 0 or across > 0] == []
+
+
+def test_a_phone_names_each_number_of_a_wide_table(driver: Any) -> None:
+    emulate(driver, size=PHONE)
+    told = driver.execute_script(
+        "return [...document.querySelector('#duplicates .listed tbody tr').cells].map("
+        "e => getComputedStyle(e, '::before').content + e.innerText)"
+    )
+    assert '"pairs"3' in told
+    assert '"both succeeded"3' in told
+
+
 def test_the_keyboard_reaches_the_tables_and_opens_them(driver: Any) -> None:
     from selenium.webdriver.common.keys import Keys
 

@@ -6,6 +6,7 @@ import ast
 import functools
 import json
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,9 +17,11 @@ from celery import Celery
 from click.testing import CliRunner, Result
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.cli.pasting import as_settings
 from celery_sqs_heartbeat.cli.tune import tune
 from celery_sqs_heartbeat.pipeline import options, tuning
 from celery_sqs_heartbeat.pipeline.measuring import Survey
+from celery_sqs_heartbeat.pipeline.recommended import Row
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, EVENTS, WORKERS
 from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
@@ -63,6 +66,11 @@ def _attempts(number: int) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def _comments(output: str) -> str:
+    lines = (line.strip() for line in output.splitlines())
+    return " ".join(line.removeprefix("# ") for line in lines if line.startswith("# "))
 
 
 @pytest.fixture(scope="module")
@@ -113,8 +121,46 @@ def test_what_is_printed_can_be_pasted_and_is_valid(warehouse: str) -> None:
     queues = ast.literal_eval(assignment.value)
     settings = read_settings({"sqs_heartbeat_queues": queues}.get)
     assert list(settings.queues) == ["work"]
-    assert "# messages are held for" in result.output
-    assert "visibility_timeout=1800" in result.output
+    said = _comments(result.output)
+    assert said.startswith("An attempt is one receive of a message by a worker")
+    terms = queues["work"]
+    assert (
+        f"Change visibility_timeout from 1,800 s to {terms['visibility_timeout']} s, and threshold "
+        f"from 600 s to {terms['threshold']} s. With those in use, calls, waits after crashes and "
+    ) in said
+    assert "Confidence is medium: 1,500 attempts have ended, 10,000 are needed for high." in said
+
+
+def test_no_line_ends_between_a_number_and_its_unit() -> None:
+    row: dict[str, Any] = dict.fromkeys(Row.__dataclass_fields__, 1)
+    row |= {"task": None, "rank": 0}
+    for before in range(1, 97):
+        reason = f"{'x' * before} visible 8 s after a crash, 1,000 attempts, 2 min 15 s."
+        told = as_settings([Row(**{**row, "reason": reason})], {})
+        lines = [line for line in told.splitlines() if line.strip().startswith("#")]
+        assert not [line for line in lines if re.search(r"\d$", line)]
+        assert max(map(len, lines)) <= 96 + len(reason.split()[0])
+        assert "\N{NO-BREAK SPACE}" not in told
+        assert reason in _comments(told)
+
+
+def test_what_check_does_not_find_worse_stays_as_it_is(journal: str, warehouse: str) -> None:
+    for source, is_kept in ((journal, True), (warehouse, False)):
+        result = _tune(_app(), source, "--check")
+        assert ("# OK: " in result.output) is is_kept
+        assert ("# Keep visibility_timeout " in result.output) is is_kept
+        assert (result.exit_code == 0) is is_kept
+
+
+def test_thin_data_is_kept_apart_from_settings_that_are_good(journal: str) -> None:
+    result = _tune(_app(), journal, "--check")
+    assert '\'work\': {"visibility_timeout": 30, "threshold": 10},' in result.output
+    said = _comments(result.output)
+    assert "Keep visibility_timeout 30 s and threshold 10 s. There is too little data to " in said
+    assert "The data cannot show how many attempts would lose their lease." in said
+    assert (
+        "OK: queue prod-work: visibility_timeout=30, threshold=10; too little data to find" in said
+    )
 
 
 @pytest.mark.parametrize(
@@ -167,6 +213,21 @@ def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
     result = _tune(_app(), ".")
     assert result.exit_code == 2
     assert "celery-sqs-heartbeat[pipeline]" in result.output
+
+
+@pytest.mark.parametrize(
+    ("conf", "said"),
+    [
+        ({"broker_transport_options": {"predefined_queues": {"work": {}}}}, "the queue's 'url'"),
+        ({"imports": ["there_is_no_such_module"]}, "tasks can't be imported: ModuleNotFound"),
+    ],
+)
+def test_a_check_needs_options_and_tasks_that_a_worker_could_use(
+    journal: str, conf: dict[str, Any], said: str
+) -> None:
+    result = _tune(_app(**conf), journal, "--check")
+    assert result.exit_code == 2
+    assert said in result.output
 
 
 def test_faulty_settings_are_told_before_anything_is_read(journal: str) -> None:

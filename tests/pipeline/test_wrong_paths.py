@@ -36,7 +36,7 @@ OTHER = 65_534
 DT = "dt=2026-03-14"
 LATER = ("--from", "2027-01-01")
 #: What is given for the paths that are not wrong.
-JOURNAL, TABLES_OF_JOURNAL, NEW = "journal", "warehouse", "new"
+JOURNAL, TABLES_OF_JOURNAL, NEW, KEPT = "journal", "warehouse", "new", "kept"
 
 
 class StartedError(Exception):
@@ -60,8 +60,8 @@ COMMANDS: dict[str, tuple[click.Command, str]] = {
             ("run", ""),
             ("run --engine sail", ""),
             ("events", ""),
-            ("stream", f" --checkpoint {NEW}"),
-            ("stream --once", f" --checkpoint {NEW}"),
+            ("stream", f" --checkpoint {KEPT}"),
+            ("stream --once", f" --checkpoint {KEPT}"),
         )
     },
     **{
@@ -70,7 +70,7 @@ COMMANDS: dict[str, tuple[click.Command, str]] = {
             ("run", ""),
             ("run --engine sail", ""),
             ("events", ""),
-            ("stream", f" --checkpoint {NEW}"),
+            ("stream", f" --checkpoint {KEPT}"),
         )
     },
     "stream, its checkpoint": (
@@ -156,6 +156,16 @@ def read_only(build: Callable[[Path], None]) -> Callable[[Path], None]:
     return build_read_only
 
 
+def with_file(name: str, text: str = "") -> Callable[[Path], None]:
+    """Return what builds a folder with nothing but that file."""
+
+    def build(folder: Path) -> None:
+        (folder / name).parent.mkdir(parents=True)
+        (folder / name).write_text(text)
+
+    return build
+
+
 def nothing(folder: Path) -> None:
     """Leave it out."""
 
@@ -228,6 +238,31 @@ CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]]
         of_another_version,
         "",
         {SOURCE: "has no column censored: another version", WRITES: "another version"},
+    ),
+    "a day of another tool": (
+        with_file(f"{DT}/part-0.json", "{}"),
+        "",
+        {LOOKS: "neither a journal nor a warehouse", WRITES: "a folder of its own"},
+    ),
+    "a worker of another tool": (
+        with_file(f"{DT}/worker=3/part-0.json", "{}"),
+        "",
+        {LOOKS: "neither a journal nor a warehouse", WRITES: "a folder of its own"},
+    ),
+    "a day that is a word, of another tool": (
+        with_file("dt=yesterday/part-0.json", "{}"),
+        "",
+        {LOOKS: "neither a journal nor a warehouse"},
+    ),
+    "a day that is a word": (
+        with_file("dt=yesterday/worker=w1/seg-1.jsonl.open", "{}"),
+        "",
+        {LOOKS: "dt=yesterday, which is no day"},
+    ),
+    "nothing but an empty closed segment": (
+        with_file(SEGMENT),
+        "",
+        {LOOKS: "nothing that can be read"},
     ),
     "a day that is none": (
         lambda folder: (folder / "dt=2026-13-45" / "worker=w1").mkdir(parents=True),
@@ -308,6 +343,43 @@ def test_a_wrong_path_is_one_line_and_status_2(home: Path, kind: str, name: str,
     assert not (home / NEW).exists()
 
 
+#: By the command: places of which one is in another, and what is said.
+NESTED: dict[str, str] = {
+    f"run --journal {JOURNAL} --warehouse {JOURNAL}/new": "'journal/new' is in the journal 'jour",
+    f"run --journal ./{JOURNAL} --warehouse {JOURNAL}/a/b": "is in the journal",
+    f"run --journal link --warehouse {JOURNAL}/new": "is in the journal 'link'",
+    f"run --engine sail --journal {JOURNAL} --warehouse {JOURNAL}/new": "is in the journal",
+    f"run --journal {TABLES_OF_JOURNAL}/j --warehouse {TABLES_OF_JOURNAL}": "is in the warehouse",
+    f"events --journal {JOURNAL} --warehouse {JOURNAL}/new": "is in the journal",
+    "run --journal s3://b/j --warehouse s3a://b/j/w": "is in the journal",
+    "run --journal s3a://b/j/ --warehouse s3://b//j": "is the same place as the warehouse",
+    "stream --journal hdfs:/j --warehouse hdfs:/w --checkpoint hdfs:/w/c": "is in the warehouse",
+    f"stream --journal {JOURNAL} --warehouse new --checkpoint new": "is the same place as the",
+    f"stream --journal {JOURNAL} --warehouse new --checkpoint new/c": "'new/c' is in the warehouse",
+    f"stream --journal {JOURNAL} --warehouse new/w --checkpoint new": "is in the checkpoint 'new'",
+    f"stream --journal {JOURNAL} --warehouse new --checkpoint {JOURNAL}/c": "is in the journal",
+}
+
+
+@pytest.mark.parametrize("arguments", NESTED)
+def test_places_that_are_in_each_other_are_refused(home: Path, arguments: str) -> None:
+    """Spark would take tables in a journal for a part of it."""
+    (home / "link").symlink_to(JOURNAL)
+    if "/j " in arguments:
+        build_warehouse(home / TABLES_OF_JOURNAL)
+        build_journal(home / TABLES_OF_JOURNAL / "j")
+    assert_one_line(call(pipeline, arguments), REFUSED, NESTED[arguments])
+    assert not (home / JOURNAL / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("journal", "warehouse"), [("s3://b/j", "s3a://b/journal"), (JOURNAL, "journal-tables")]
+)
+def test_places_beside_each_other_are_right(home: Path, journal: str, warehouse: str) -> None:
+    result = call(pipeline, f"run --journal {journal} --warehouse {warehouse}")
+    assert isinstance(result.exception, StartedError), result.output
+
+
 def test_each_kind_of_wrong_path_is_tried_with_each_command() -> None:
     tried = {name for _, _, cases in CASES.values() for names in cases for name in names}
     assert tried == set(COMMANDS)
@@ -367,7 +439,7 @@ def test_a_stream_follows_a_journal_that_was_just_begun(home: Path) -> None:
     [
         ("report", "nowhere", False),
         ("run, its journal", "nowhere", False),
-        ("run, its warehouse", JOURNAL, False),
+        ("run, its warehouse", "letter", False),
         ("report", "file:/nowhere", True),
         ("run, its journal", "file:///nowhere", True),
         ("report --engine sail", "nowhere", True),
@@ -385,6 +457,7 @@ def test_on_a_cluster_a_path_without_a_scheme_is_left_to_spark(
     is_looked_at: bool,
 ) -> None:
     monkeypatch.setenv(*cluster)
+    (home / "letter").touch()
     command, arguments = COMMANDS[name]
     result = call(command, arguments.format(path))
     assert isinstance(result.exception, SystemExit if is_looked_at else StartedError)
@@ -417,6 +490,19 @@ def test_days_without_rows_in_a_warehouse_are_status_1(home: Path, name: str) ->
     assert_one_line(result, FOUND, "has no rows from 2027-01-01: its days are 2026-03-14")
 
 
+@pytest.mark.parametrize("name", SOURCE[:2])
+def test_a_warehouse_without_a_row_is_status_1(home: Path, name: str) -> None:
+    build_warehouse(home / "given")
+    for day in (home / "given").glob("*/dt=*"):
+        (day / "part-0.parquet").unlink()
+        day.rmdir()
+    command, arguments = COMMANDS[name]
+    result = call(command, arguments.format("given"))
+    assert_one_line(result, FOUND, "'given' has no rows: its tables are empty")
+    result = call(command, [*arguments.format("given").split(), "--to", "2020-01-01"])
+    assert_one_line(result, FOUND, "'given' has no rows up to 2020-01-01: its tables are empty")
+
+
 def test_the_journal_command_names_the_urls_that_it_can_read(home: Path) -> None:
     result = call(journal_command, "s3a://bucket/journal")
     assert_one_line(result, REFUSED, "give a folder, or s3://BUCKET/PREFIX")
@@ -428,6 +514,10 @@ def test_lines_that_lack_what_each_line_has_are_left_out(home: Path) -> None:
     result = call(journal_command, JOURNAL)
     assert result.exit_code == 0, result.output
     assert len(result.stdout.splitlines()) == 4
+    assert result.stderr == (
+        "Warning: 2 lines of the journal 'journal' could not be read, the first in "
+        f"{SEGMENT.replace('1.jsonl.zst', '2.jsonl.open')}\n"
+    )
 
 
 #: By kind: what `--out` is, and what is said of it before anything is read.

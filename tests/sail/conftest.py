@@ -63,5 +63,5 @@ def by_spark(spark_python: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A fleet's journal: every cause of duplicates, clocks that are wrong, lines there twice."""
     folder = tmp_path_factory.mktemp("fleet")
-    make_fleet(folder, workers=4, hours=1.4, seed=24)
+    make_fleet(folder, workers=4, hours=1.4, seed=44)
     return mangle(folder / JOURNAL, 1, tmp_path_factory.mktemp("mangled"))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
+from contextlib import nullcontext
 from datetime import date
 from pathlib import Path
 
 import pytest
+import zstandard
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.journal.layout import open_segments
@@ -33,6 +35,15 @@ FAULTS = {
     "a line of an unknown event": UNKNOWN,
     "a line that lacks its time": UNKNOWN.replace('"ts":1773446400000000,', ""),
     "a number that is a text": UNKNOWN.replace('"seq":9', '"seq":"nine"'),
+}
+
+
+#: Segments of which Sail reads what it can, or nothing, and most says nothing.
+DAMAGED = {
+    "no zstd": b"damaged",
+    "an empty file": b"",
+    "an empty frame": zstandard.compress(b""),
+    "a cut frame that is not the first": zstandard.compress(b"\n") + zstandard.compress(b"x")[:-3],
 }
 
 
@@ -68,6 +79,42 @@ def test_a_closed_segment_that_was_cut_is_noticed(
         build(spark, str(one_worker), str(tmp_path / "w"))
 
 
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_segment_that_is_not_whole_is_noticed(
+    spark: SparkSession,
+    one_worker: Path,
+    damage: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    put(one_worker, "seg-2.jsonl.zst", DAMAGED[damage])
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(PipelineError, match=r"neither Sail nor Spark could make events.* Sail: "):
+        build(spark, str(one_worker), str(tmp_path / "w"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("what}\n", r"^nothing of the journal can be read from 2026-03-14 to 2026-03-14 \(corrupt"),
+        ('{"v":1,"ts":1773446400000000,"seq":1,"ev":"worker-started","wid":"w1"}\nwhat}\n', ""),
+    ],
+)
+def test_what_spark_says_of_a_journal_is_what_is_said(
+    spark: SparkSession,
+    spark_python: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str,
+    said: str,
+) -> None:
+    """Where nothing is an event; that there is no message it says too, and is no fault."""
+    write_segment(tmp_path / "j", "2026-03-14", "w1", [], text)
+    monkeypatch.setattr(sys, "executable", spark_python)
+    with pytest.raises(PipelineError, match=said) if said else nullcontext():
+        build(spark, str(tmp_path / "j"), str(tmp_path / "w"), tables=())
+
+
 def test_a_journal_with_faults_gives_the_tables_and_rejects_that_spark_gives(
     spark: SparkSession,
     spark_python: str,
@@ -79,19 +126,23 @@ def test_a_journal_with_faults_gives_the_tables_and_rejects_that_spark_gives(
 ) -> None:
     for number, end in enumerate(FAULTS.values()):
         write_segment(one_worker, "2026-03-14", f"w-{number}", [], end)
-    put(one_worker, "seg-2.jsonl.zst", b"damaged")
+    for number, damaged in enumerate(DAMAGED.values(), 2):
+        put(one_worker, f"seg-{number}.jsonl.zst", damaged)
     with monkeypatch.context() as patched, caplog.at_level(logging.WARNING):
         patched.setattr(sys, "executable", spark_python)
         build(spark, str(one_worker), str(tmp_path / "sail"))
-    assert "Sail can't make events of all of" in caplog.text
+    (said,) = [record.getMessage() for record in caplog.records]
+    assert said == (
+        f"some lines or segments of {one_worker} are not as workers write them, and Sail can't "
+        "pass over those: Spark reads the journal in its place"
+    )
     by_spark(one_worker, tmp_path / "spark", "events")
     tables = (schema.EVENTS, schema.REJECTS)
     made = rows_in(tmp_path / "sail", tables)
     assert made == rows_in(tmp_path / "spark", tables)
-    assert len(made["rejects"]) == len(FAULTS) + 1
-    for segment in one_worker.rglob("worker=w-*/*"):
+    assert len(made["rejects"]) == len(FAULTS) + len(DAMAGED)
+    for segment in [*one_worker.rglob("worker=w-*/*"), *one_worker.rglob("seg-[2-9].jsonl.zst")]:
         segment.unlink()
-    next(one_worker.rglob("seg-2.jsonl.zst")).unlink()
     build(spark, str(one_worker), str(tmp_path / "sail"))
     assert SailWarehouse(spark, str(tmp_path / "sail")).read(schema.REJECTS).collect() == []
 

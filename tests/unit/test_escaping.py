@@ -125,7 +125,12 @@ def test_the_table_of_leases_obeys_no_name() -> None:
 
 def test_settings_to_paste_have_no_line_of_a_name() -> None:
     verdict: Any = SimpleNamespace(
-        queue=EVIL, task=EVIL, visibility_timeout=30, threshold=10.0, fault=""
+        queue=EVIL,
+        task=EVIL,
+        visibility_timeout=30,
+        threshold=10.0,
+        fault="",
+        confidence="high",
     )
     _, line = as_text([verdict]).split("\n")
     assert line.startswith("# OK")

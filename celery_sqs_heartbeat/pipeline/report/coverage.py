@@ -9,8 +9,10 @@ from datetime import date
 from celery_sqs_heartbeat.pipeline.days import Days, Span, stretches
 from celery_sqs_heartbeat.pipeline.report.data import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import Html, join, plural, text
-from celery_sqs_heartbeat.pipeline.report.queries import SHOWN
+from celery_sqs_heartbeat.pipeline.report.queries import SHOWN, Rows
 
+#: The reason of what is rejected as a whole segment, not line by line; see `rejects`.
+_TORN = "torn segment"
 #: Gaps between days that are listed.
 _SHOWN = 5
 
@@ -44,7 +46,8 @@ def covered(found: Findings, coverage: Coverage) -> Html:
             f", {len(found.days):,}{of_all} {'day' if count == 1 else 'days'} with events: "
             f"{days.first} to {days.last} (UTC)"
         )
-    head = f"Covers {plural(found.workers['starts'] or 0, 'worker')}, {source}{when}."
+    head = f"Covers {plural(found.workers['starts'] or 0, 'worker')}, {source}{when}. "
+    head += "A worker that is started again counts as one more."
     gaps = list(_gaps(found, days))
     if not gaps:
         return Html(
@@ -78,14 +81,15 @@ def _gaps(found: Findings, days: Days | None) -> Sequence[Html]:
         gaps.append(Html(f"{plural(missing, 'line')} missing from the workers' numbering"))
     if found.rejects:
         least = "at least " if len(found.rejects) == SHOWN else ""
-        lines = sum(row["lines"] for row in found.rejects)
-        gaps.append(
-            Html(
-                f"{least}{plural(lines, 'line or torn segment', 'lines or torn segments')} "
-                "that can't be read"
-            )
-        )
+        gaps.append(Html(f"{least}{_unread(found.rejects)} that can't be read"))
     return gaps
+
+
+def _unread(rejects: Rows) -> str:
+    torn = sum(row["lines"] for row in rejects if row["reason"] == _TORN)
+    lines = sum(row["lines"] for row in rejects) - torn
+    counts = ((lines, "line"), (torn, _TORN))
+    return " and ".join(plural(count, noun) for count, noun in counts if count)
 
 
 def _without(found: Sequence[date], days: Days) -> Sequence[Days]:

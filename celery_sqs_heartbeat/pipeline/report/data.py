@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.quantiles import quantiles_of, tails_of
-from celery_sqs_heartbeat.pipeline.report import queries, timeline
+from celery_sqs_heartbeat.pipeline.report import queries, runs, timeline
 from celery_sqs_heartbeat.pipeline.report.queries import PARTS, SHOWN, Rows
 from celery_sqs_heartbeat.pipeline.schema import Table
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
@@ -64,8 +64,8 @@ def collect(
     causes = _rows(queries.causes(duplicates))
     recoveries = table(schema.RECOVERIES)
     durations = table(schema.DURATIONS)
-    tasks = _rows(queries.tasks(durations))
-    shown = queries.of(durations, tasks)
+    tasks = _rows(runs.tasks(durations))
+    shown = runs.of(durations, tasks)
     return Findings(
         days=days,
         overview=overview,
@@ -76,7 +76,7 @@ def collect(
         recoveries=_rows(queries.recovery_sums(recoveries)),
         slowest=_top(recoveries, F.desc_nulls_last("excess_us"), "failed", "rc"),
         tasks=tasks,
-        bins=_rows(queries.bins(shown)),
+        bins=_rows(runs.bins(shown)),
         quantiles=_rows(quantiles_of(shown, parts=PARTS)),
         tails=_rows(tails_of(shown)),
         in_flight=timeline.points(table(schema.IN_FLIGHT)),

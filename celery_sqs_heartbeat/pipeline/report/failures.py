@@ -1,9 +1,6 @@
-"""The sections of the report on duplicates and on recovery."""
+"""The section of the report on duplicates."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any
 
 from celery_sqs_heartbeat.pipeline.causes import CAUSES
 from celery_sqs_heartbeat.pipeline.report.charts import beam
@@ -35,7 +32,7 @@ def duplicates(found: Findings) -> Html:
             (
                 f"<strong>{text(row['cause'])}</strong>",
                 text(CAUSES[row["cause"]].meaning),
-                text(CAUSES[row["cause"]].advice),
+                text(CAUSES[row["cause"]].advice.replace("`", "")),
                 beam(
                     row["pairs"] / most,
                     label=f"{text(row['cause'])}: {plural(row['pairs'], 'pair')}",
@@ -86,68 +83,3 @@ def _no_duplicates(found: Findings) -> Html:
         f"{plural(seen['messages'], 'message')}, received {plural(seen['attempts'], 'time')}"
         + ("; what the missing lines would say is unknown." if has_gaps else ".")
     )
-
-
-def recoveries(found: Findings) -> Html:
-    """Return how long failed and abandoned messages took to come back."""
-    if not found.recoveries:
-        return note("No attempt ended without its message done: there was nothing to recover.")
-    sums = table(
-        "Until the next receive, on average",
-        (
-            "queue",
-            "ended",
-            "attempts",
-            "dead letters",
-            "not back yet",
-            "promised",
-            "took",
-            "longest",
-        ),
-        [
-            (
-                text(row["queue"]),
-                text(row["ended_as"]),
-                number(row["attempts"]),
-                number(row["dead_letters"]),
-                number(row["censored"]),
-                span(row["promised_us"]),
-                span(row["recovery_us"]),
-                span(row["longest_us"]),
-            )
-            for row in found.recoveries
-        ],
-        numbers=6,
-    )
-    slowest = table(
-        "Attempts, the furthest behind the promise first",
-        ("ended at", "queue", "task", "message", "ended", "promised", "took", "excess"),
-        [
-            (
-                moment(row["failed"]),
-                text(row["queue"]),
-                text(row["task"]),
-                f"<code>{text(row['msg'])}</code>",
-                text(row["ended_as"]),
-                span(row["promised_us"]),
-                _took(row),
-                span(row["excess_us"]),
-            )
-            for row in found.slowest
-        ],
-        numbers=3,
-    )
-    words = (
-        "From an attempt's end to its message's next receive, against what the settings promise: "
-        "the release delay, or what was left of the lease. A full queue adds the wait in it. Below "
-        "zero: another worker had received the message before this one knew that it was lost. A "
-        "dead letter was received as often as its queue allows: SQS moves it to the dead-letter "
-        "queue."
-    )
-    return join((note(words), sums, folded("The slowest ones", slowest)))
-
-
-def _took(row: Mapping[str, Any]) -> Html:
-    if row["is_dead_letter"]:
-        return Html("dead letter")
-    return Html(span(row["recovery_us"]) + (" and more" if row["is_censored"] else ""))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
+from typing import Any
 
 from celery_sqs_heartbeat.pipeline.report import charts
 from celery_sqs_heartbeat.pipeline.report.charts import Label
@@ -14,11 +16,13 @@ from celery_sqs_heartbeat.pipeline.report.markup import (
     moment,
     note,
     number,
+    plural,
     span,
     table,
     text,
 )
 from celery_sqs_heartbeat.pipeline.report.queries import Rows
+from celery_sqs_heartbeat.pipeline.report.timeline import MINUTE_US
 
 
 def in_flight(found: Findings) -> Html:
@@ -26,8 +30,9 @@ def in_flight(found: Findings) -> Html:
     if not found.in_flight:
         return note("No message was in flight.")
     words = (
-        "Messages received and not yet ended. SQS allows 120,000 of a standard queue. Where "
-        "there are more than slots for tasks, workers hold messages that wait."
+        "Messages received and not yet ended. SQS allows 120,000 of a standard queue. A slot runs "
+        "one task: of a day, it is the most that the queue's workers had at any one time. Where "
+        "there are more messages than slots, workers hold messages that wait."
     )
     legend = Html(
         '<p class="legend"><span><i class="key peak"></i>peak</span>'
@@ -46,28 +51,23 @@ def _queue(queue: str, rows: Rows) -> Html:
     # Slots far above are told in words: drawn, they would flatten the rest.
     top = max(peak, slots if slots <= 3 * peak else 0, 1)
 
-    def steps(name: str) -> list[tuple[float, float]]:
+    def steps(values: Mapping[int, float]) -> list[tuple[float, float]]:
         points: list[tuple[float, float]] = []
-        known = {row["at"]: row[name] for row in rows}
         for at in range(begin, end, step):
-            value = known.get(at, 0) / top
+            value = values.get(at, 0) / top
             points += [((each - begin) / (end - begin), value) for each in (at, at + step)]
         return points
 
     name = text(queue)
+    peaks, means = ({row["at"]: row[each] for row in rows} for each in ("peak", "mean"))
     shapes = [
-        charts.area(steps("peak"), title=f"peak: {number(peak)} at most", kind="peak"),
-        charts.line(steps("mean"), title="mean", kind="mean"),
+        charts.area(steps(peaks), title=f"peak: {number(peak)} at most", kind="peak"),
+        charts.line(steps(means), title="mean", kind="mean"),
     ]
     if slots and slots <= top:
-        limit = [(0.0, slots / top), (1.0, slots / top)]
-        shapes.append(charts.line(limit, title=f"{slots} slots", kind="limit"))
-    highest = max(rows, key=lambda row: row["peak"])
-    told = (
-        f"At most {number(peak)} at once, at {moment(highest['at'])} UTC: "
-        f"{_share(highest['quota_share'] or 0)} of the quota"
-        + (f", {peak / slots:.1f} for each of the {number(slots)} slots." if slots else ".")
-    )
+        limits = steps(_filled({row["at"]: row["slots"] for row in rows}, begin, end, step))
+        shapes.append(charts.line(limits, title=f"{plural(slots, 'slot')} at most", kind="limit"))
+    told = _highest(max(rows, key=lambda row: row["peak"]))
     listed = table(
         f"In flight of {name}, by {span(step)}",
         ("from (UTC)", "peak", "mean", "slots"),
@@ -86,6 +86,27 @@ def _queue(queue: str, rows: Rows) -> Html:
         up=[Label(0, Html("0")), Label(1, number(top))],
     )
     return join((f"<h3>{name}</h3>", picture, note(told), folded("As a table", listed)))
+
+
+def _highest(row: Mapping[str, Any]) -> Html:
+    """Return when most messages were in flight, and how many slots there were for them."""
+    peak, slots, step = row["peak"], row["slots"], row["step_us"]
+    when = "minute" if step == MINUTE_US else span(step)
+    return Html(
+        f"At most {number(peak)} at once, in the {when} that began at {moment(row['at'])[:16]} "
+        f"UTC: {_share(row['quota_share'] or 0)} of SQS's quota"
+        + (f", {peak / slots:.1f} for each of {plural(slots, 'slot')}." if slots else ".")
+    )
+
+
+def _filled(known: Mapping[int, int | None], begin: int, end: int, step: int) -> dict[int, float]:
+    """Return the slots of each step: where there is no row, those of the one before."""
+    values: dict[int, float] = {}
+    last = next((each for each in known.values() if each), 0)
+    for at in range(begin, end, step):
+        last = known.get(at) or last
+        values[at] = last
+    return values
 
 
 def _clock(at: float) -> Html:

@@ -11,6 +11,7 @@ from celery_sqs_heartbeat.pipeline.options import SPARK, progress_line
 from celery_sqs_heartbeat.pipeline.places import within_reach
 from celery_sqs_heartbeat.pipeline.report.coverage import Coverage
 from celery_sqs_heartbeat.pipeline.report.data import Findings, collect
+from celery_sqs_heartbeat.pipeline.report.markup import plural
 from celery_sqs_heartbeat.pipeline.report.page import render
 from celery_sqs_heartbeat.pipeline.segments import count_segments
 
@@ -54,7 +55,7 @@ def _refuse_nothing(source: str, span: Span, found: Findings) -> None:
     if found.overview["attempts"]:
         return
     rejected = sum(row["lines"] for row in found.rejects)
-    unread = f"; {rejected:,} lines could not be read" if rejected else ""
+    unread = f"; {plural(rejected, 'line')} could not be read" if rejected else ""
     days = f" {span}" if str(span) else ""
     raise NothingFound(
         f"{source!r} has no message that was received{days}: there is nothing to report{unread}"

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import datetime
-import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, NewType
+
+from celery_sqs_heartbeat.pipeline import phrases
 
 #: HTML that is safe to put into the page.
 Html = NewType("Html", str)
 
 _DASH = Html("&ndash;")
-_UNITS = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _MICROSECONDS = 1_000_000
 #: Less is nothing to anybody.
 _LEAST_DOLLARS = 0.0001
-_LEAST_SECONDS = 10e-6
+#: Of more columns a telephone shows each row as a list.
+_NARROW = 5
 
 
 def text(value: object) -> Html:
@@ -51,12 +52,12 @@ def span(microseconds: float | None) -> Html:
     """Return a span of time with its unit."""
     if microseconds is None:
         return _DASH
-    seconds = abs(microseconds) / _MICROSECONDS
-    if 0 < seconds < _LEAST_SECONDS:
-        return Html("&lt; 10 µs")
-    size, unit = next((each for each in _UNITS if seconds >= each[0]), (1.0, "s"))
-    sign = "&minus;" if microseconds < 0 else ""
-    return Html(f"{sign}{_short(seconds / size)} {unit}")
+    return Html(escape(phrases.span(microseconds)).replace("-", "&minus;"))
+
+
+def at_most(middle_us: float | None) -> Html:
+    """Return what a span of a histogram is at most, given the middle of its bin."""
+    return _DASH if middle_us is None else Html(escape(phrases.at_most(middle_us)))
 
 
 def moment(microseconds: float | None) -> Html:
@@ -75,7 +76,7 @@ def plural(count: int, noun: str, nouns: str = "") -> Html:
 def table(
     caption: str, head: Sequence[str], rows: Iterable[Sequence[Any]], *, numbers: int = 0
 ) -> Html:
-    """Return a table that scrolls sideways by itself where it is too wide.
+    """Return a table. Where it is too wide, it scrolls sideways, or is a list of its rows.
 
     Args:
         head: Names of the columns.
@@ -85,14 +86,20 @@ def table(
     left = len(head) - numbers
     classes = ["" if index < left else ' class="number"' for index in range(len(head))]
     cells = join(f'<th scope="col"{c}>{h}</th>' for c, h in zip(classes, head, strict=True))
+    is_list = len(head) > _NARROW
+    names = [f' data-name="{name}"' if is_list and name else "" for name in head]
+    begins = [f"<td{c}{name}>" for c, name in zip(classes, names, strict=True)]
     body = join(
-        "<tr>" + join(f"<td{c}>{cell}</td>" for c, cell in zip(classes, row, strict=True)) + "</tr>"
+        "<tr>"
+        + join(f"{begin}{cell}</td>" for begin, cell in zip(begins, row, strict=True))
+        + "</tr>"
         for row in rows
     )
+    begin_table = '<table class="listed">' if is_list else "<table>"
     return Html(
-        f'<div class="wide" tabindex="0" role="region" aria-label="{caption}"><table>'
-        f"<caption>{caption}</caption><thead><tr>{cells}</tr></thead><tbody>{body}</tbody>"
-        "</table></div>"
+        f'<div class="wide" tabindex="0" role="region" aria-label="{caption}">'
+        f"{begin_table}<caption>{caption}</caption>"
+        f"<thead><tr>{cells}</tr></thead><tbody>{body}</tbody></table></div>"
     )
 
 
@@ -104,12 +111,6 @@ def folded(summary: str, inner: Html) -> Html:
 def note(inner: str) -> Html:
     """Return a quiet paragraph."""
     return Html(f'<p class="quiet">{inner}</p>')
-
-
-def _short(value: float) -> str:
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}" if math.isfinite(value) else "∞"
 
 
 def _printable(value: str) -> str:

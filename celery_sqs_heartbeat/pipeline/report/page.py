@@ -5,7 +5,15 @@ from __future__ import annotations
 from importlib.resources import files
 
 from celery_sqs_heartbeat.pipeline.days import Span
-from celery_sqs_heartbeat.pipeline.report import failures, flight, money, sections, spans
+from celery_sqs_heartbeat.pipeline.report import (
+    advice,
+    costs,
+    failures,
+    flight,
+    recovery,
+    sections,
+    spans,
+)
 from celery_sqs_heartbeat.pipeline.report.coverage import Coverage, covered
 from celery_sqs_heartbeat.pipeline.report.data import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import Html, join
@@ -14,11 +22,11 @@ from celery_sqs_heartbeat.pipeline.report.markup import Html, join
 _SECTIONS = (
     ("overview", "What happened", sections.overview),
     ("duplicates", "Duplicates", failures.duplicates),
-    ("recoveries", "Recovery", failures.recoveries),
+    ("recoveries", "Recovery", recovery.recoveries),
     ("durations", "Durations", spans.durations),
     ("in-flight", "In flight", flight.in_flight),
-    ("costs", "Calls and their price", money.costs),
-    ("recommendations", "Recommended settings", money.recommendations),
+    ("costs", "Calls and their price", costs.costs),
+    ("recommendations", "Recommended settings", advice.recommendations),
     ("losses", "What the journal lacks", sections.losses),
 )
 #: Of tables, all days of them.

@@ -16,8 +16,6 @@ Rows = Sequence[Mapping[str, Any]]
 
 #: Duplicates, recoveries and files that are shown one by one.
 SHOWN = 50
-#: Tasks whose durations are drawn.
-TASKS = 8
 #: Quantiles that are shown.
 PARTS = (0.5, 0.9, 0.99, 0.999)
 #: Queues whose calls and recommendations are shown.
@@ -44,8 +42,10 @@ def overview(attempts: DataFrame) -> DataFrame:
 
 
 def ends(attempts: DataFrame) -> DataFrame:
-    """Return how attempts ended."""
-    return attempts.groupBy("ended_as").agg(F.count("*").alias("attempts"))
+    """Return how attempts ended; of those that still run, `waiting` are not started yet."""
+    is_waiting = (F.col("ended_as") == "running") & F.col("started").isNull()
+    ended_as = F.when(is_waiting, "waiting").otherwise(F.col("ended_as"))
+    return attempts.groupBy(ended_as.alias("ended_as")).agg(F.count("*").alias("attempts"))
 
 
 def days(workers: DataFrame) -> list[datetime.date]:
@@ -105,41 +105,6 @@ def recovery_sums(recoveries: DataFrame) -> DataFrame:
         )
         .orderBy(F.desc("attempts"), "queue", "ended_as")
         .limit(QUEUES)
-    )
-
-
-def tasks(durations: DataFrame) -> DataFrame:
-    """Return the tasks that took the most time."""
-    runs = durations.where(F.col("measure") == "run")
-    return (
-        runs.groupBy("queue", "task")
-        .agg(
-            F.sum("censored").alias("censored"),
-            F.sum("sum_us").alias("sum_us"),
-        )
-        .orderBy(F.desc("sum_us"), "queue", "task")
-        .limit(TASKS)
-    )
-
-
-def of(durations: DataFrame, tasks: Rows) -> DataFrame:
-    """Return the histograms of some tasks."""
-    is_shown = F.lit(False)
-    for task in tasks:
-        is_shown = is_shown | (
-            F.col("queue").eqNullSafe(F.lit(task["queue"]))
-            & F.col("task").eqNullSafe(F.lit(task["task"]))
-        )
-    return durations.where(is_shown)
-
-
-def bins(durations: DataFrame) -> DataFrame:
-    """Return run times as one histogram for each task."""
-    return (
-        durations.where(F.col("measure") == "run")
-        .groupBy("queue", "task", "bin")
-        .agg(F.sum(F.col("spans") + F.col("censored")).alias("runs"))
-        .orderBy("queue", "task", "bin")
     )
 
 

@@ -24,7 +24,8 @@ _ENDS = {
     "capped": "kept for as long as may be, then let go",
     "continued": "received again by the same worker, which went on",
     "abandoned": "no event tells of its end: its worker died",
-    "running": "still running at the end of the journal",
+    "running": "its task still ran at the end of the journal",
+    "waiting": "received, and its task had not started at the end of the journal",
 }
 
 
@@ -37,23 +38,19 @@ def overview(found: Findings) -> Html:
     messages = plural(seen["messages"], "message")
     pairs = sum(row["pairs"] for row in found.causes)
     words = (
-        f"In {span(seen['end'] - seen['begin'])}, from {moment(seen['begin'])} to "
-        f"{moment(seen['end'])} UTC, {plural(seen['workers'], 'worker')} received "
+        f"In {span(seen['end'] - seen['begin'])}, from {_whole(seen['begin'])} to "
+        f"{_whole(seen['end'])} UTC, {plural(seen['workers'], 'worker')} received "
         f"{messages} {plural(attempts, 'time')}, from {plural(seen['queues'], 'queue')} for "
         f"{plural(seen['tasks'], 'task')}. "
-        + (
-            f"{plural(pairs, 'execution')} came twice."
-            if pairs
-            else "None of them was executed twice."
-        )
+        + (_repeated(pairs) if pairs else "None of them was executed twice.")
     )
     figures = (
         ("Messages", number(seen["messages"])),
         ("Attempts", number(attempts)),
-        ("Workers", number(seen["workers"])),
+        ("Workers that received something", number(seen["workers"])),
         ("Duplicates", number(pairs)),
         ("Extensions", number(seen["extensions"])),
-        ("Failed tries", number(seen["failures"])),
+        ("Failed extensions", number(seen["failures"])),
         ("Keeper late", number(found.workers["late_count"] or 0)),
     )
     ends = sorted(found.ends, key=lambda row: -row["attempts"])
@@ -81,13 +78,26 @@ def overview(found: Findings) -> Html:
     )
 
 
+def _whole(microseconds: float) -> str:
+    return f'<span class="whole">{moment(microseconds)}</span>'
+
+
+def _repeated(pairs: int) -> str:
+    if pairs == 1:
+        return "1 execution is a duplicate: it began although the one before had not failed."
+    return (
+        f"{pairs:,} executions are duplicates: they began although the one before had not failed."
+    )
+
+
 def losses(found: Findings) -> Html:
     """Return what of the journal could not be read."""
     missing = found.workers["missing"] or 0
     if missing:
         told = (
-            f"The gaps in the workers' line numbers say that {plural(missing, 'line')} of the "
-            "journal are missing: figures are too small by what was in them."
+            f"By the gaps in the workers' line numbers, {plural(missing, 'line')} of the journal "
+            f"{'is' if missing == 1 else 'are'} missing: figures are too small by what was in "
+            f"{'it' if missing == 1 else 'them'}."
         )
     else:
         told = "The workers' line numbers have no gaps."
@@ -103,7 +113,10 @@ def losses(found: Findings) -> Html:
     listed = table(
         "What could not be read",
         ("file", "reason", "lines"),
-        [(text(row["file"]), text(row["reason"]), number(row["lines"])) for row in found.rejects],
+        [
+            (f"<code>{text(row['file'])}</code>", text(row["reason"]), number(row["lines"]))
+            for row in found.rejects
+        ],
         numbers=1,
     )
     return join((note(told), listed))

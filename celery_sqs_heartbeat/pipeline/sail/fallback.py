@@ -7,10 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+from celery_sqs_heartbeat.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.faults import cause_of
 
+#: How the line begins that a command ends with.
+_REFUSAL = "Error: "
 #: What makes a process of PySpark's a client.
 _REMOTE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
 
@@ -38,8 +41,11 @@ def read_by_spark(journal: Path, warehouse: str, run: Days, before: Exception) -
         text=True,
         check=False,
     )
-    if done.returncode:
+    # Also where there is no message, which it tells at its end.
+    if done.returncode and not (done.returncode == FOUND and done.stdout):
         last = (done.stderr.strip().splitlines() or [""])[-1]
+        if done.returncode == REFUSED and last.startswith(_REFUSAL):
+            raise PipelineError(last.removeprefix(_REFUSAL))
         raise PipelineError(
             f"neither Sail nor Spark could make events of {journal}. Sail: {cause_of(before)}. "
             f"Spark ended with {done.returncode}: {last}"

@@ -17,25 +17,16 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.journal.fields import FIELDS
 from celery_sqs_heartbeat.journal.layout import all_segments, open_segments
 from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.days import Days, day_of_file
+from celery_sqs_heartbeat.pipeline.closed import SEGMENTS, closed_here
+from celery_sqs_heartbeat.pipeline.days import Days, Span, day_of_file
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.faults import cause_of
 from celery_sqs_heartbeat.pipeline.sail.fallback import read_by_spark
 from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse, folder_of, sweep
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
 from celery_sqs_heartbeat.pipeline.segments import days_between
 from celery_sqs_heartbeat.pipeline.tables.events import are_events, events_of
-from celery_sqs_heartbeat.pipeline.tables.lines import (
-    CORRUPT,
-    DAY,
-    FILE,
-    FOLDER,
-    SCHEMA,
-    SEGMENTS,
-    TORN,
-    missing_journal,
-    wanted,
-)
+from celery_sqs_heartbeat.pipeline.tables.lines import SCHEMA, missing_journal, wanted
+from celery_sqs_heartbeat.pipeline.tables.marks import CORRUPT, DAY, FILE, FOLDER, TORN
 from celery_sqs_heartbeat.pipeline.tables.rejects import reason_against
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
 
@@ -107,16 +98,30 @@ def write_lines(
     for is_last in (False, True):
         before = open_segments(journal)
         try:
+            _refuse_cut(journal, run.grown(2, 2))
             _by_sail(spark, warehouse, journal, run)
         except (PySparkException, _NotAllEventsError) as error:
             # One that is closed while it is read is not there any more, under that name.
             if not is_last and set(before) - set(open_segments(journal)):
                 continue
-            cause = cause_of(error)
-            _log.warning("Sail can't make events of all of %s, so Spark does: %s", journal, cause)
+            _log.warning(
+                "some lines or segments of %s are not as workers write them, and Sail can't pass "
+                "over those: Spark reads the journal in its place",
+                journal,
+            )
             progress("events and rejects, by Spark")
             read_by_spark(journal, warehouse.path, run, error)
         return
+
+
+def _refuse_cut(journal: Path, days: Days) -> None:
+    """Let a journal pass of which no part is missing: Sail would not always notice.
+
+    Raises:
+        _NotAllEventsError: One is.
+    """
+    if any(each.is_cut for each in closed_here(journal, Span(days.first, days.last))):
+        raise _NotAllEventsError("a part of a segment is missing")
 
 
 def _by_sail(spark: SparkSession, warehouse: SailWarehouse, journal: Path, run: Days) -> None:

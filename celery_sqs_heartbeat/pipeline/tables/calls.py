@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.journal.events import CALLED, RECEIVED
 from celery_sqs_heartbeat.pipeline.prices import price_column
 from celery_sqs_heartbeat.pipeline.schema import CALLS, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.shaping import shape
+from celery_sqs_heartbeat.pipeline.tables.shaping import shape, us_of
 
 PACKAGE = "celery-sqs-heartbeat"
 
@@ -18,6 +18,9 @@ _DELETES = ("message-deleted", "delete-failed", "delete-abandoned")
 #: The parts of a call that are counted: a whole number of them is an entry's share of a
 #: call of 1 to 10 entries, so that the sum is exact in any order.
 CALL_PARTS = 2520
+#: Messages that were asked for so close to each other, in microseconds, came by one receive: it
+#: is one moment, rounded in each line anew. A worker's next receive comes after the answer.
+_ONE_RECEIVE_US = 10
 
 
 def entry_parts() -> Column:
@@ -34,16 +37,10 @@ def calls_of(events: DataFrame, workers: DataFrame) -> DataFrame:
     """Return the calls by day, queue, version and kind.
 
     An entry is the part of a call that it shares with the others of its batch, so that
-    each call counts once. Messages received count a tenth: no call brings more than ten.
+    each call counts once.
     """
-    entries = events.where(is_entry() | F.col("ev").isin(*RECEIVED))
-    by_worker = entries.groupBy(PARTITION, "queue", "wid", _kind().alias("kind")).agg(
-        F.sum(F.when(is_entry(), entry_parts()).otherwise(CALL_PARTS // MAX_BATCH_ENTRIES)).alias(
-            "parts"
-        ),
-        F.count("*").alias("entries"),
-        F.count("err").alias("failed"),
-    )
+    entries = events.where(is_entry()).withColumns({"kind": _kind(), "parts": entry_parts()})
+    by_worker = _by_worker(entries).unionByName(_by_worker(_receives(events)))
     by_version = (
         by_worker.join(F.broadcast(_versions_of(workers)), "wid", "left")
         .groupBy(PARTITION, "queue", "version", "kind")
@@ -58,14 +55,44 @@ def calls_of(events: DataFrame, workers: DataFrame) -> DataFrame:
     return shape(priced, CALLS)
 
 
+def _receives(events: DataFrame) -> DataFrame:
+    """Return the messages received; the first one of each call has all of the call's parts.
+
+    A lease counts from the moment that its receive was asked for, which tells the calls apart.
+    Where a line does not say it, the message is a tenth of a call: none brings more than ten.
+    """
+    asked = F.col("mono") + F.col("slack_us") - us_of(F.col("vt"))
+    in_order = Window.partitionBy(PARTITION, "queue", "wid").orderBy("asked")
+    since_last = F.col("asked") - F.lag("asked").over(in_order)
+    return (
+        events.where(F.col("ev").isin(*RECEIVED))
+        .select(PARTITION, "queue", "wid", "err", asked.alias("asked"))
+        .withColumn("is_same", F.coalesce(since_last <= _ONE_RECEIVE_US, F.lit(False)))
+        .withColumn("kind", F.lit("receive"))
+        .withColumn(
+            "parts",
+            F.when(F.col("asked").isNull(), CALL_PARTS // MAX_BATCH_ENTRIES)
+            .when(F.col("is_same"), 0)
+            .otherwise(CALL_PARTS),
+        )
+    )
+
+
+def _by_worker(entries: DataFrame) -> DataFrame:
+    return entries.groupBy(PARTITION, "queue", "wid", "kind").agg(
+        F.sum("parts").alias("parts"),
+        F.count("*").alias("entries"),
+        F.count("err").alias("failed"),
+    )
+
+
 def _versions_of(workers: DataFrame) -> DataFrame:
     return workers.groupBy("wid").agg(F.max(F.col("versions")[PACKAGE]).alias("version"))
 
 
 def _kind() -> Column:
     return (
-        F.when(F.col("ev").isin(*RECEIVED), "receive")
-        .when(F.col("ev").isin(*_RELEASES), "release")
+        F.when(F.col("ev").isin(*_RELEASES), "release")
         .when(F.col("ev").isin(*_DELETES), "delete")
         .otherwise("extend")
     )

@@ -7,113 +7,114 @@ confirmed while the lease before it had not run out.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.tables.failing import call_rules
+from celery_sqs_heartbeat.pipeline.tables.rules import Rule, seconds, text
 
 _SECOND = 1_000_000
 #: What clocks and the way of an answer leave open, in microseconds.
 TOLERANCE_US = _SECOND
-#: A call that takes this part of the visibility timeout is slow: half of the threshold that
-#: leases have by default.
-SLOW_PART = 1 / 6
 #: Why a message is back though its task has ended well.
 DELETE_REFUSED = "delete refused"
 #: Releases that mean that the task has ended. Under any other, what had started goes on.
 ENDED_RELEASES = ("failed", "backoff policy", DELETE_REFUSED)
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """A cause holds where its condition does, and none before it."""
-
-    cause: str
-    condition: Column
-    evidence: Column
-
-
 def rules() -> tuple[Rule, ...]:
     """Return the rules in their order; they need an active session."""
     again, sure = F.col("next_received"), F.col("sure_until")
-    is_gone = F.col("first.ended_as") == "abandoned"
+    has_no_end = F.col("first.ended_as") == "abandoned"
+    # One that was heard of after that was not dead.
+    is_gone = has_no_end & F.coalesce(F.col("first_last_seen") < again + TOLERANCE_US, F.lit(True))
     had_ended = F.col("first.ended").isNotNull() & F.col("first.ended_as").isin(
         "deleted", "released", "lapsed"
     )
     ended_before = had_ended & (F.col("first.ended") < again + TOLERANCE_US)
-    early = again < sure - TOLERANCE_US
+    early = (again < sure - TOLERANCE_US) & ~(ended_before & (F.col("first.ended_as") != "deleted"))
+    is_lost = F.col("lost_until") > F.col("first.last_event")
+    lost = text("lines of its worker %s are missing from that time", F.col("first.wid"))
+    unreceived = text("receive %d of the message is in no journal", F.col("next_rc") - 1)
     return (
         Rule(
-            "no-heartbeat",
-            F.col("has_gap"),
-            _text("receive %d of the message is in no journal", F.col("next_rc") - 1),
+            "lines-lost",
+            F.col("has_gap") & F.col("lost_by").isNotNull(),
+            F.concat(
+                unreceived,
+                F.when(
+                    F.col("was_killed"),
+                    text("; worker %s was killed then, and lost its last lines", F.col("lost_by")),
+                ).otherwise(text("; lines of worker %s are missing then", F.col("lost_by"))),
+            ),
         ),
+        Rule("no-heartbeat", F.col("has_gap"), unreceived),
         Rule(
             "released-while-running",
             was_released_while_running("first") & ended_before,
-            _text("released (%s) while its task ran", F.col("first.cause")),
+            text("released (%s) while its task ran", F.col("first.cause")),
         ),
         Rule(
             "delete-refused",
             F.coalesce(F.col("first.cause") == DELETE_REFUSED, F.lit(False)) & ended_before,
-            _text("SQS refused its delete %.1f s before", _s(again - F.col("first.ended"))),
+            text("SQS refused its delete %.1f s before", seconds(again - F.col("first.ended"))),
+        ),
+        Rule(
+            "lines-lost",
+            is_lost & (early | (has_no_end & F.col("first.finished").isNotNull())),
+            lost,
         ),
         Rule(
             "second-delivery",
-            early & ~(ended_before & (F.col("first.ended_as") != "deleted")),
-            _text("received again %.1f s before the lease could end", _s(sure - again)),
+            early,
+            text("received again %.1f s before the lease could end", seconds(sure - again)),
         ),
         Rule(
             "died-after-success",
             is_gone & F.col("first.finished").isNotNull(),
-            _text(
+            text(
                 "its task had ended, its delete was not confirmed, then its worker was silent; "
                 "received again %.1f s after that",
-                _s(again - F.col("first.last_event")),
+                seconds(again - F.col("first.last_event")),
             ),
         ),
         Rule(
             "capped",
-            F.col("capped_at") > F.coalesce("good_at", F.lit(0)),
-            _text("not extended any more %.1f s before", _s(again - F.col("capped_at"))),
+            # The last extension may say at once that it is the last.
+            F.col("capped_at") >= F.coalesce("good_at", F.lit(0)),
+            text("not extended any more %.1f s before", seconds(again - F.col("capped_at"))),
         ),
         Rule(
             "keeper-starved",
             F.col("late_us").isNotNull(),
-            _text("the keeper stood still for %.1f s", _s(F.col("late_us"))),
+            text("the keeper stood still for %.1f s", seconds(F.col("late_us"))),
         ),
-        Rule(
-            "network",
-            F.col("unanswered_at") > F.coalesce("error_at", F.lit(0)),
-            _text("SQS did not answer %d calls since the last extension", F.col("unanswered")),
-        ),
-        Rule(
-            "sqs-errors",
-            F.col("error_at").isNotNull(),
-            _text(
-                "SQS answered %d calls with errors since the last extension, %d of them throttled",
-                F.col("errors"),
-                F.col("throttled"),
-            ),
-        ),
-        Rule(
-            "sqs-slow",
-            F.col("slow_us").isNotNull(),
-            _text("a call took %.1f s", _s(F.col("slow_us"))),
-        ),
+        *call_rules(again),
+        Rule("lines-lost", is_lost & has_no_end, lost),
         Rule(
             "died-while-running",
             is_gone,
-            _text(
+            text(
                 "its worker was silent from %.1f s before the next receive on",
-                _s(again - F.col("first.last_event")),
+                seconds(again - F.col("first.last_event")),
             ),
         ),
         Rule(
             "keeper-starved",
             F.col("extended_late_us") > 0,
-            _text("extended %.1f s too late, by quick calls", _s(F.col("extended_late_us"))),
+            text("extended %.1f s too late, by quick calls", seconds(F.col("extended_late_us"))),
         ),
+        Rule(
+            "opted-out",
+            F.col("is_opted_out")
+            & F.col("good_at").isNull()
+            & (F.coalesce("tries", F.lit(0)) == 0),
+            text(
+                "its task has sqs_heartbeat=False: its timeout of %d s ended, and was not extended",
+                F.col("first.vt"),
+            ),
+        ),
+        Rule("lines-lost", F.col("lost_until").isNotNull(), lost),
         Rule("unknown", F.lit(True), F.lit("nothing in the journals tells why")),
     )
 
@@ -125,27 +126,3 @@ def was_released_while_running(attempt: str) -> Column:
         & F.col(f"{attempt}.ended_as").isin("released", "lapsed")
         & ~F.coalesce(F.col(f"{attempt}.cause").isin(*ENDED_RELEASES), F.lit(False))
     )
-
-
-def first_that_holds(ordered: tuple[Rule, ...]) -> Column:
-    """Return `cause` and `evidence` of the first rule that holds, as one struct.
-
-    As two columns each condition would be there twice, and the plan be as much larger.
-    """
-    *others, last = ordered
-    chosen = _told(last)
-    for rule in reversed(others):
-        chosen = F.when(rule.condition, _told(rule)).otherwise(chosen)
-    return chosen
-
-
-def _told(rule: Rule) -> Column:
-    return F.struct(F.lit(rule.cause).alias("cause"), rule.evidence.alias("evidence"))
-
-
-def _text(template: str, *values: Column) -> Column:
-    return F.format_string(template, *values)
-
-
-def _s(span: Column) -> Column:
-    return span / _SECOND

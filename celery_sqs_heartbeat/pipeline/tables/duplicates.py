@@ -15,38 +15,53 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.pipeline.schema import DUPLICATES, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.causes import (
     DELETE_REFUSED,
-    first_that_holds,
     rules,
     was_released_while_running,
 )
 from celery_sqs_heartbeat.pipeline.tables.evidence import with_evidence
+from celery_sqs_heartbeat.pipeline.tables.holes import holes_of
 from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, as_it_is
+from celery_sqs_heartbeat.pipeline.tables.losses import with_losses
+from celery_sqs_heartbeat.pipeline.tables.opting import with_worker
 from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
-from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
+from celery_sqs_heartbeat.pipeline.tables.rules import first_that_holds
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
 _OF_FIRST = (
     "wid", "rc", "dlv", "received", "started", "finished", "ended", "ended_as", "cause", "vt",
     "last_event",
 )  # fmt: skip
+#: Of the receive before one.
+_OF_PRIOR = ("wid", "last_event", "ended", "ended_as", "lease_end")
 #: Of both, and of the second execution.
 _OF_PAIR = (
     "queue", "msg", "task", "task_id", "wid", "rc", "started", "finished", "ended_as",
-    "first", "has_gap", "next_received", "next_rc", "overlap_us", "both_succeeded", PARTITION,
+    "first", "has_gap", "next_received", "next_rc", "overlap_us", "both_succeeded", "received",
+    "vt", "prior", "sqs_first", PARTITION,
 )  # fmt: skip
 
 
 def duplicates_of(
-    attempts: DataFrame, events: DataFrame, workers: DataFrame, keep: Keep = as_it_is
+    attempts: DataFrame,
+    events: DataFrame,
+    workers: DataFrame,
+    rejects: DataFrame,
+    keep: Keep = as_it_is,
 ) -> DataFrame:
     """Return the pairs with their causes.
 
     Args:
+        rejects: Of the segments that the events are from.
         keep: Is given what is read more than once.
     """
     again = keys_of(attempts.where(F.col("rc") > 1), "msg")
     pairs = keep(_pairs(_in_order(again.only(attempts)), workers))
-    judged = with_evidence(pairs, events, keep).withColumn("judged", first_that_holds(rules()))
+    if pairs.isEmpty():
+        return pairs.sparkSession.createDataFrame([], DUPLICATES.ddl)
+    holes = holes_of(attempts, events, workers, rejects)
+    told = with_losses(with_worker(with_evidence(pairs, events, keep), workers), pairs, holes)
+    judged = told.withColumn("judged", first_that_holds(rules()))
     return shape(judged.withColumns(_told()), DUPLICATES)
 
 
@@ -66,12 +81,17 @@ def _in_order(attempts: DataFrame) -> DataFrame:
     receives = Window.partitionBy("queue", "msg").orderBy("rc", "received", "dlv")
     before = receives.rowsBetween(Window.unboundedPreceding, -1)
     one_execution = Window.partitionBy("queue", "msg", "wid", "started")
+    lease_end = F.coalesce("last_extended", "received") + us_of(F.coalesce("last_vt", "vt"))
     finished = F.when(F.col("started").isNotNull(), F.max("finished").over(one_execution))
     with_next = (
         attempts.withColumn("finished", F.coalesce(finished, F.col("finished")))
         .withColumn("next_received", F.lead("received").over(receives))
         .withColumn("next_rc", F.lead("rc").over(receives))
         .withColumn("has_gap", F.col("rc") > F.coalesce(F.lag("rc").over(receives), F.lit(0)) + 1)
+        # What tells when the receives were that are in no journal: SQS says it of the first.
+        .withColumn("lease_end", lease_end)
+        .withColumn("prior", F.lag(F.struct(*_OF_PRIOR)).over(receives))
+        .withColumn("sqs_first", F.col("first"))
     )
     ran = F.when(F.col("started").isNotNull(), F.struct(*_OF_FIRST, "next_received", "next_rc"))
     return with_next.withColumn("first", F.last(ran, ignorenulls=True).over(before))

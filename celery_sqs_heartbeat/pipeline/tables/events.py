@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.lines import FOLDER, is_wanted, read_lines
+from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
+from celery_sqs_heartbeat.pipeline.tables.marks import FOLDER, is_wanted
 from celery_sqs_heartbeat.pipeline.tables.numbering import (
     MOST_FOLDERS,
     folders_with_copies,

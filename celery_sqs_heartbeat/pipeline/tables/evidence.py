@@ -10,23 +10,24 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.core.calls import REFUSALS, Outcome
 from celery_sqs_heartbeat.core.events import EventKind as Kind
-from celery_sqs_heartbeat.journal.events import CALLED, KEEPER_LATE
-from celery_sqs_heartbeat.pipeline.tables.causes import SLOW_PART
+from celery_sqs_heartbeat.journal.events import CALLED
+from celery_sqs_heartbeat.pipeline.tables.failing import SLOW_PART
 from celery_sqs_heartbeat.pipeline.tables.keeping import Keep
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
+from celery_sqs_heartbeat.pipeline.tables.surroundings import LEASE, surroundings
 
-_SECOND = 1_000_000
 #: What SQS answered itself, and did not do, or did not say so of: HTTP 429, 503, 500 and the like.
 _ERRORS = (Outcome.THROTTLED.value, Outcome.FAILED.value, Outcome.UNSURE.value)
 #: No answer of SQS: none at all, or that of a gateway before it, HTTP 502 or 504.
 _UNANSWERED = (Outcome.UNKNOWN.value,)
+#: SQS does not let the worker do it; a queue that it does not show at all, it does not know.
+_REFUSED = tuple(sorted(each.value for each in REFUSALS))
+_TRIES = (Kind.LEASE_EXTENDED.value, Kind.EXTENSION_FAILED.value)
 
 #: Leases that are broadcast, at the most: some 200 bytes of each. Of more, the events are shuffled.
 MOST_BROADCAST = 250_000
-#: A lease: the first's delivery, until the next receive of the message.
-_LEASE = ("first_dlv", "next_received")
 
 
 def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
@@ -45,13 +46,14 @@ def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
     leases = (
         named.where(~F.col("has_gap"))
         .select(
-            *_LEASE,
+            *LEASE,
+            "queue",
             F.col("first.wid").alias("first_wid"),
             F.col("first.received").alias("first_received"),
             us_of(F.col("first.vt")).alias("vt_us"),
         )
         # Were two pairs of one lease, each would be there twice.
-        .dropDuplicates(list(_LEASE))
+        .dropDuplicates(list(LEASE))
     )
     calls = events.where(F.col("ev").isin(*CALLED, Kind.LEASE_CAPPED.value)).withColumn(
         "planned", F.col("ts") - F.coalesce("lat_us", F.lit(0))
@@ -59,16 +61,16 @@ def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
     good = _good_extensions(beside(leases), calls)
     sure_until = F.coalesce("good_until", F.col("first_received") + F.col("vt_us"))
     sure = keep(
-        leases.join(beside(good), [*_LEASE], "left")
+        leases.join(beside(good), [*LEASE], "left")
         .withColumn("sure_until", sure_until)
         .drop("first_received", "good_until")
     )
     told = (
-        sure.join(beside(_since(beside(sure), calls)), [*_LEASE], "left")
-        .join(beside(_late(sure, events)), [*_LEASE], "left")
-        .drop("first_wid", "vt_us")
+        sure.join(beside(_since(beside(sure), calls)), [*LEASE], "left")
+        .join(beside(surroundings(sure, events)), [*LEASE], "left")
+        .drop("first_wid", "vt_us", "queue")
     )
-    return named.join(beside(told), [*_LEASE], "left")
+    return named.join(beside(told), [*LEASE], "left")
 
 
 def _good_extensions(leases: DataFrame, calls: DataFrame) -> DataFrame:
@@ -78,7 +80,7 @@ def _good_extensions(leases: DataFrame, calls: DataFrame) -> DataFrame:
     return (
         good.join(leases, F.col("dlv") == F.col("first_dlv"))
         .where(F.col("ts") <= F.col("next_received"))
-        .groupBy(*_LEASE)
+        .groupBy(*LEASE)
         .agg(
             F.max("ts").alias("good_at"),
             F.max(F.col("planned") + us_of(F.col("vt"))).alias("good_until"),
@@ -95,13 +97,14 @@ def _since(leases: DataFrame, calls: DataFrame) -> DataFrame:
     answered = is_since & err.isin(*_ERRORS)
     throttled = answered & (err == Outcome.THROTTLED.value)
     unanswered = is_since & err.isin(*_UNANSWERED)
+    refused = is_since & err.isin(*_REFUSED) & (F.col("ev") == Kind.EXTENSION_FAILED.value)
     is_slow = is_since & (F.col("lat_us") > F.col("vt_us") * SLOW_PART)
     late = is_since & (F.col("ev") == Kind.LEASE_EXTENDED.value) & (F.col("slack_us") <= 0)
     return (
         calls.select("ev", "dlv", "ts", "planned", "slack_us", "lat_us", "err")
         .join(leases, F.col("dlv") == F.col("first_dlv"))
         .where(is_since | is_cap)
-        .groupBy(*_LEASE)
+        .groupBy(*LEASE)
         .agg(
             F.max(F.when(is_cap, ts)).alias("capped_at"),
             F.max(F.when(answered, ts)).alias("error_at"),
@@ -109,20 +112,10 @@ def _since(leases: DataFrame, calls: DataFrame) -> DataFrame:
             F.count_if(throttled).alias("throttled"),
             F.max(F.when(unanswered, ts)).alias("unanswered_at"),
             F.count_if(unanswered).alias("unanswered"),
+            F.max(F.when(refused, ts)).alias("refused_at"),
+            F.count_if(refused).alias("refused"),
+            F.count_if(F.col("ev").isin(*_TRIES)).alias("tries"),
             F.max(F.when(is_slow, F.col("lat_us"))).alias("slow_us"),
             F.max(F.when(late, -F.col("slack_us"))).alias("extended_late_us"),
         )
-    )
-
-
-def _late(leases: DataFrame, events: DataFrame) -> DataFrame:
-    """Return for how long the keeper stood still when each lease ran out."""
-    late = events.where(F.col("ev") == KEEPER_LATE).select("wid", "ts", "late_us")
-    ran_out = (F.col("ts") >= F.col("sure_until") - _SECOND) & (
-        F.col("ts") - F.col("late_us") < F.col("next_received")
-    )
-    return (
-        leases.join(F.broadcast(late), (F.col("wid") == F.col("first_wid")) & ran_out)
-        .groupBy(*_LEASE)
-        .agg(F.max("late_us").alias("late_us"))
     )

@@ -8,11 +8,13 @@ and a minute's are an array of them: to sort that takes less than a window over 
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import IN_FLIGHT, PARTITION
+from celery_sqs_heartbeat.pipeline.tables.levels import highest
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
+from celery_sqs_heartbeat.pipeline.tables.slots import slots_of
 from celery_sqs_heartbeat.pipeline.tables.stays import stays_of
 
 #: Messages in flight on a standard queue, at the most (SQS Developer Guide, "Quotas").
@@ -28,7 +30,7 @@ def in_flight_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     days = every_minute.withColumn(PARTITION, day_of(F.col("minute"))).withColumn(
         "quota_share", F.col("peak") / F.lit(QUOTA)
     )
-    slots = F.broadcast(_slots_of(stays, workers))
+    slots = F.broadcast(slots_of(stays, workers))
     return shape(days.join(slots, ["queue", PARTITION], "left"), IN_FLIGHT)
 
 
@@ -64,19 +66,9 @@ def _minutes_of(changes: DataFrame) -> DataFrame:
             F.sum(step * until_next_minute).alias("area"),
             F.sort_array(F.collect_list("change")).alias("changes"),
         )
-        .withColumn("rise", F.aggregate("changes", _level(0, 0), _after)["highest"])
+        .withColumn("rise", highest("changes", lambda change: F.pmod(change, F.lit(2)) * 2 - 1))
         .drop("changes")
     )
-
-
-def _level(now: Column | int, highest: Column | int) -> Column:
-    both = {"now": now, "highest": highest}
-    return F.struct(*(F.lit(value).cast("int").alias(name) for name, value in both.items()))
-
-
-def _after(level: Column, change: Column) -> Column:
-    now = level["now"] + F.pmod(change, F.lit(2)) * 2 - 1
-    return _level(now, F.greatest(level["highest"], now))
 
 
 def _with_levels(minutes: DataFrame) -> DataFrame:
@@ -102,20 +94,4 @@ def _fill(minutes: DataFrame) -> DataFrame:
         F.col("each").alias("minute"),
         F.when(is_own, F.col("peak")).otherwise(F.col("after")).alias("peak"),
         F.when(is_own, F.col("mean")).otherwise(F.col("after")).alias("mean"),
-    )
-
-
-def _slots_of(stays: DataFrame, workers: DataFrame) -> DataFrame:
-    """Return how many tasks the workers that hold a queue's messages on a day can run at once."""
-    spans = stays.groupBy(
-        "queue", "wid", day_of(F.col("begin")).alias("first"), day_of(F.col("end")).alias("last")
-    ).agg(F.lit(None))
-    days = spans.select(
-        "queue", "wid", F.explode(F.sequence("first", "last")).alias(PARTITION)
-    ).distinct()
-    sizes = workers.groupBy("wid").agg(F.max("concurrency").alias("concurrency"))
-    return (
-        days.join(F.broadcast(sizes), "wid")
-        .groupBy("queue", PARTITION)
-        .agg(F.sum("concurrency").alias("slots"))
     )

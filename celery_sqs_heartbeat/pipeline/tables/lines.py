@@ -1,11 +1,11 @@
-"""Reads the lines of a journal's segments, and finds the segments that can't be read whole.
+"""Reads the lines of a journal's segments.
 
-A segment that was cut or damaged after it was written reads in two ways. What Spark's reader
-meets as the end of the file is a line without an end. What it meets as an error ends the job;
-the lines before it are to be had with `ignoreCorruptFiles`, which says nothing. Then each closed
-segment is unpacked once more as one text: one that gives none, or one without an end of line at
-its end, is torn. Of one that was cut exactly between two frames, or to nothing, nothing shows
-but the gap in `seq`, which `workers` counts.
+A segment that was cut or damaged after it was written reads in three ways. What Spark's reader
+meets as the end of the file is a line without an end, or nothing at all; so segments are looked at
+first (`closed`). What it meets as an error ends the job; the lines before it are to be had with
+`ignoreCorruptFiles`, which says nothing. Then each segment is unpacked once more (`torn`). Of one
+that was cut exactly between two frames, or on a cluster in any but the first, nothing shows but
+the gap in `seq`, which `workers` counts.
 """
 
 from __future__ import annotations
@@ -15,30 +15,27 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.fields import FIELDS
-from celery_sqs_heartbeat.pipeline.days import no_day
+from celery_sqs_heartbeat.pipeline.closed import ANY_SEGMENT, CutSegmentError, closed_of
+from celery_sqs_heartbeat.pipeline.days import Span, no_day
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.places import spark_path
+from celery_sqs_heartbeat.pipeline.tables.marks import (
+    CORRUPT,
+    DAY,
+    FIRST,
+    FOLDER,
+    LAST,
+    TORN,
+    relative_path,
+)
+from celery_sqs_heartbeat.pipeline.tables.torn import torn_segments
 
-CORRUPT, FILE, DAY, TORN = "_corrupt", "_file", "_day", "_torn"
-#: The worker's folder that the segment is in; empty where there is none.
-FOLDER = "_folder"
-#: The first and the last day that are wanted, or null: on every line, as a constant.
-FIRST, LAST = "_first", "_last"
-
-CLOSED = "seg-*.jsonl.zst"
-#: The names of segments, in Spark's patterns: in this order one that is closed while they are
-#: looked for is found.
-SEGMENTS = ("seg-*.jsonl.open", CLOSED)
-ANY_SEGMENT = "seg-*.jsonl.{zst,open}"
-#: The path of a segment below its journal's folder.
-_RELATIVE = r"dt=[^/]+/worker=[^/]+/[^/]+$"
 _FIELDS = ", ".join(f"`{field.name}` {field.type}" for field in FIELDS)
 SCHEMA = f"{_FIELDS}, `{CORRUPT}` string, dt date, worker string"
-_ONE_DAY = datetime.timedelta(days=1)
 
 
 def read_lines(
@@ -64,24 +61,30 @@ def read_lines(
 
     Raises:
         PipelineError: There is no such journal.
+        CutSegmentError: A part of a segment is missing, and that is to fail the job.
+        OSError: A segment can't be read.
     """
-    path = spark_path(journal)
+    path, around = spark_path(journal), Span(first, last).grown(1)
     with faults_told(journal):
         lines = _read_json(spark, path, strict=strict)
-        torn = None if strict else _read_torn(spark, path)
         # Where Spark is remote, a missing folder shows only when it is asked.
         lines.schema  # noqa: B018
-    if torn is not None:
-        lines = lines.unionByName(torn.withColumn(FOLDER, F.lit("")), allowMissingColumns=True)
+        closed = closed_of(spark, journal, around)
+    if not strict:
+        torn = torn_segments(spark, path, closed).withColumn(FOLDER, F.lit(""))
+        lines = lines.unionByName(torn, allowMissingColumns=True)
+    elif cut := sum(each.is_cut for each in closed):
+        raise CutSegmentError(f"a part of {cut} segments is missing")
     return wanted(lines, first, last)
 
 
 def wanted(lines: DataFrame, first: datetime.date | None, last: datetime.date | None) -> DataFrame:
     """Return the lines of these days' folders and of those beside them, marked with the days."""
-    if first is not None:
-        lines = lines.where(F.col(DAY) >= F.lit(first - _ONE_DAY))
-    if last is not None:
-        lines = lines.where(F.col(DAY) <= F.lit(last + _ONE_DAY))
+    around = Span(first, last).grown(1)
+    if around.first is not None:
+        lines = lines.where(F.col(DAY) >= F.lit(around.first))
+    if around.last is not None:
+        lines = lines.where(F.col(DAY) <= F.lit(around.last))
     return lines.withColumns(
         {FIRST: F.lit(first).cast("date"), LAST: F.lit(last).cast("date")},
     )
@@ -113,13 +116,6 @@ def missing_journal(journal: str) -> PipelineError:
     )
 
 
-def is_wanted(day: str) -> Column:
-    """Return whether the day in this column is one of those that `read_lines` was asked for."""
-    return F.coalesce(F.col(day) >= F.col(FIRST), F.lit(True)) & F.coalesce(
-        F.col(day) <= F.col(LAST), F.lit(True)
-    )
-
-
 def _read_json(spark: SparkSession, path: str, *, strict: bool) -> DataFrame:
     return (
         spark.read.schema(SCHEMA)
@@ -132,32 +128,9 @@ def _read_json(spark: SparkSession, path: str, *, strict: bool) -> DataFrame:
         .select(
             *(field.name for field in FIELDS),
             CORRUPT,
-            _relative_path(),
+            relative_path(),
             F.col("dt").alias(DAY),
             F.coalesce("worker", F.lit("")).alias(FOLDER),
             F.lit(False).alias(TORN),
         )
     )
-
-
-def _read_torn(spark: SparkSession, path: str) -> DataFrame | None:
-    """Return the closed segments that can't be unpacked to their end; None if none is closed."""
-    all_closed = spark.read.format("binaryFile").option("pathGlobFilter", CLOSED).load(path)
-    if "dt" not in all_closed.columns:
-        return None
-    day = F.col("dt").cast("date").alias(DAY)
-    whole = (
-        spark.read.option("ignoreCorruptFiles", "true")
-        .option("ignoreMissingFiles", "true")
-        .option("pathGlobFilter", CLOSED)
-        .text(path, wholetext=True)
-        .where(F.col("value").endswith("\n"))
-    )
-    torn = all_closed.select(_relative_path(), day).join(
-        whole.select(_relative_path(), day), [FILE, DAY], "left_anti"
-    )
-    return torn.withColumn(TORN, F.lit(True))
-
-
-def _relative_path() -> Column:
-    return F.regexp_extract("_metadata.file_path", _RELATIVE, 0).alias(FILE)

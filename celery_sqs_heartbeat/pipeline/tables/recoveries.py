@@ -17,7 +17,9 @@ FRUITLESS = ("released", "lapsed", "lost", "capped", "abandoned")
 def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     """Return a row for each attempt that ended without its message done.
 
-    One that SQS has moved to the dead-letter queue, or will, has no recovery.
+    One that SQS has moved to the dead-letter queue, or will, has no recovery. Of one that was
+    received next where no journal tells of it, neither that nor what was promised is known: the
+    lines that would tell how it ended may be as lost.
 
     Promised is the delay that a release asked for, else what the lease had left, by the last
     confirmed timeout.
@@ -31,6 +33,7 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         fruitless.only(attempts)
         .withColumn("next_received", F.lead("received").over(receives))
         .withColumn("next_wid", F.lead("wid").over(receives))
+        .withColumn("next_rc", F.coalesce(F.lead("rc").over(receives), "rc"))
         .where(F.col("ended_as").isin(*FRUITLESS))
         .withColumn("failed", failed)
     )
@@ -43,12 +46,20 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     # SQS moves a message to the dead-letter queue in place of the receive after that.
     is_dead = is_last & F.coalesce(F.col("rc") >= F.col("max_rc"), F.lit(False))
     until = F.coalesce("next_received", F.when(~is_dead, F.col("data_end")))
+    known = {
+        name: F.when(F.coalesce(F.col("next_rc") <= F.col("rc") + 1, F.lit(True)), value)
+        for name, value in (
+            ("recovery_us", until - F.col("failed")),
+            ("promised_us", promised),
+            ("next_received", F.col("next_received")),
+            ("next_wid", F.col("next_wid")),
+        )
+    }
     return shape(
         next_receives.crossJoin(F.broadcast(data_end(workers)))
         .withColumn("is_censored", is_last & ~is_dead)
         .withColumn("is_dead_letter", is_dead)
-        .withColumn("recovery_us", until - F.col("failed"))
-        .withColumn("promised_us", promised)
+        .withColumns(known)
         .withColumn("excess_us", F.col("recovery_us") - F.col("promised_us"))
         .withColumn(PARTITION, day_of(F.col("failed"))),
         RECOVERIES,

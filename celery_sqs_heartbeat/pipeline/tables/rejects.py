@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.events import EVENTS, VERSION
 from celery_sqs_heartbeat.pipeline.schema import REJECTS
-from celery_sqs_heartbeat.pipeline.tables.lines import CORRUPT, DAY, FILE, TORN, is_wanted
+from celery_sqs_heartbeat.pipeline.tables.marks import CORRUPT, DAY, FILE, TORN, is_wanted
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape
 
 TORN_SEGMENT = "torn segment"
@@ -15,19 +15,16 @@ CORRUPT_LINE = "corrupt line"
 UNKNOWN_VERSION = "unknown version"
 UNKNOWN_EVENT = "unknown event"
 
+_REASONS = (TORN_SEGMENT, CORRUPT_LINE, UNKNOWN_VERSION, UNKNOWN_EVENT)
 _REQUIRED = ("ts", "seq", "ev", "wid")
 
 
 def reason_against() -> Column:
-    """Return why a line is no event; null where it is one.
-
-    A line without an end is what is left of a torn one.
-    """
-    is_corrupt = F.col(CORRUPT).isNotNull()
+    """Return why a line is no event; null where it is one."""
     lacks_something = F.greatest(*(F.col(name).isNull() for name in _REQUIRED))
     return (
-        F.when(F.col(TORN) | (is_corrupt & ~F.col(CORRUPT).endswith("}")), TORN_SEGMENT)
-        .when(is_corrupt | F.col("v").isNull(), CORRUPT_LINE)
+        F.when(F.col(TORN), TORN_SEGMENT)
+        .when(F.col(CORRUPT).isNotNull() | F.col("v").isNull(), CORRUPT_LINE)
         .when(F.col("v") != VERSION, UNKNOWN_VERSION)
         .when(lacks_something, CORRUPT_LINE)
         .when(~F.col("ev").isin(*EVENTS), UNKNOWN_EVENT)
@@ -37,14 +34,28 @@ def reason_against() -> Column:
 def rejects_of(lines: DataFrame) -> DataFrame:
     """Return how many lines of each segment are no events, by the reason.
 
-    They count for the day of their folder: their own time can't be trusted.
+    They count for the day of their folder: their own time can't be trusted. What is left of the
+    last line of a torn segment is the segment's, and no line of its own.
     """
-    lines_by_reason = (
+    rejected = (
         lines.where(is_wanted(DAY))
         .withColumn("reason", reason_against())
         .where(F.col("reason").isNotNull())
-        .groupBy(F.col(FILE).alias("file"), "reason", F.col(DAY).alias("dt"))
-        .agg(F.count(F.lit(1)).alias("lines"))
     )
-    lines_known = F.when(F.col("reason") == TORN_SEGMENT, 1).otherwise(F.col("lines"))
-    return shape(lines_by_reason.withColumn("lines", lines_known), REJECTS)
+    by_text = rejected.groupBy(FILE, DAY, CORRUPT).agg(
+        *(F.count_if(F.col("reason") == reason).alias(reason) for reason in _REASONS)
+    )
+    is_rest = F.col(CORRUPT).isNotNull() & (F.col(TORN_SEGMENT) > 0)
+    others = F.col(CORRUPT_LINE) - F.when(is_rest, 1).otherwise(0)
+    by_segment = (
+        by_text.withColumn(CORRUPT_LINE, F.greatest(others, F.lit(0)))
+        .groupBy(FILE, DAY)
+        .agg(*(F.sum(reason).alias(reason) for reason in _REASONS))
+    )
+    counts = (
+        F.struct(F.lit(name).alias("reason"), F.col(name).alias("lines")) for name in _REASONS
+    )
+    told = by_segment.select(
+        F.col(FILE).alias("file"), F.col(DAY).alias("dt"), F.explode(F.array(*counts)).alias("told")
+    )
+    return shape(told.select("file", "dt", "told.*").where("lines > 0"), REJECTS)

@@ -1,0 +1,75 @@
+"""Spans of time and counts in words, for people."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from celery_sqs_heartbeat.pipeline.schema import RATIO
+
+#: Stands between a number and its unit while text is wrapped.
+GLUE = "\N{NO-BREAK SPACE}"
+
+_MICROSECONDS = 1_000_000
+#: Units below a minute, and their length in seconds.
+_SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
+#: Those above, each with the one that tells the rest.
+_LARGE = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+#: Less is nothing to anybody.
+_LEAST_SECONDS = 10e-6
+_DIGITS = 3
+#: Below this a fraction is a rounding error.
+_TINY = 1e-9
+
+
+def span(microseconds: float, *, up: bool = False) -> str:
+    """Return a span of time with its unit: three figures, or two units.
+
+    Args:
+        up: Never tell less than it is, as of a limit that something stays below.
+    """
+    seconds = abs(microseconds) / _MICROSECONDS
+    sign = "-" if microseconds < 0 else ""
+    if 0 < seconds < _LEAST_SECONDS:
+        return "< 10 µs"
+    whole = math.ceil(seconds - _TINY) if up else round(seconds)
+    for size, unit, small_size, small_unit in _LARGE:
+        if whole >= size:
+            rest = whole % size / small_size
+            less = math.ceil(rest) if up else round(rest)
+            more, less = (whole // size + less * small_size // size, less % (size // small_size))
+            return f"{sign}{more:,} {unit}" + (f" {less} {small_unit}" if less else "")
+    # What rounds to 1 of a unit is told in it.
+    length, unit = next((each for each in _SMALL if seconds >= 0.9995 * each[0]), (1.0, "s"))
+    return f"{sign}{_figures(seconds / length, up=up)} {unit}"
+
+
+def at_most(middle_us: float) -> str:
+    """Return what a span of a histogram is at most: its bin's upper edge.
+
+    Args:
+        middle_us: The middle of the bin, in microseconds.
+    """
+    return span(middle_us * RATIO**0.5, up=True)
+
+
+def count(number: int, noun: str) -> str:
+    """Return "1 attempt" or "2 attempts"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def sentence(words: str) -> str:
+    """Return words with a capital letter and a full stop."""
+    return f"{words[:1].upper()}{words[1:].removesuffix('.')}."
+
+
+def glued(words: str) -> str:
+    """Return words that no line may end in between a number and its unit."""
+    return re.sub(r"(?<=\d) (?=\w)", GLUE, words)
+
+
+def _figures(value: float, *, up: bool) -> str:
+    if up and value:
+        unit = 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1)
+        value = math.ceil(value / unit - _TINY) * unit
+    return f"{value:,.0f}" if value >= 10 ** (_DIGITS - 1) else f"{value:.{_DIGITS}g}"

@@ -1,0 +1,98 @@
+"""The times from which lines of a worker are missing, as far as the journals show that.
+
+| what shows it | from | to |
+|---|---|---|
+| a gap in the worker's numbers | the line before it | the line after it |
+| its first line is not number 1, and is not of the first day, or a segment can't be read | a day \
+before | that line |
+| no `worker-stopped`, and a segment of its last day can't be read | its last line | `SILENT_US` \
+later |
+| no `worker-stopped`, and it was killed | its last line | when a lease that it held ran out |
+| no line at all of a worker whose segment can't be read | the day's beginning | the day's end |
+
+A worker that is killed loses the lines of its last second. It is taken for dead when it was not
+heard of although a lease that it held ran out, or for `SILENT_US`. Workers are few: what is known
+of them is collected, and the holes are made of that.
+"""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from pyspark.sql import DataFrame, Row
+
+from celery_sqs_heartbeat.pipeline.tables.attempts import SILENT_US
+from celery_sqs_heartbeat.pipeline.tables.lives import gaps_of, held_by, lives_of, unread_days
+
+_SECOND = 1_000_000
+_DAY_US = 86_400 * _SECOND
+_EPOCH = datetime.date(1970, 1, 1)
+
+
+class Hole(NamedTuple):
+    """A time from which lines of a worker are missing, in microseconds.
+
+    Attributes:
+        queue: One that it served; None where no journal says which it did.
+        is_killed: It was killed then, which loses its last lines.
+    """
+
+    wid: str
+    queue: str | None
+    since: int
+    until: int
+    is_killed: bool = False
+
+
+def holes_of(
+    attempts: DataFrame, events: DataFrame, workers: DataFrame, rejects: DataFrame
+) -> list[Hole]:
+    """Return the holes of all workers, each once for each queue that the worker served."""
+    lives = {row["wid"]: row for row in lives_of(workers).collect() if row["last_seen"] is not None}
+    unread = unread_days(rejects)
+    suspects = [
+        wid
+        for wid, life in lives.items()
+        if life["stopped"] is None or life["missing"] or life["first_seq"] > 1
+    ]
+    seen = [(wid, lives[wid]["last_seen"], lives[wid]["tasks"]) for wid in suspects]
+    queues, lease_ends = held_by(attempts, seen) if seen else ({}, {})
+    begin = min((life["first_day"] for life in lives.values()), default=_EPOCH)
+    end = max((life["last_seen"] for life in lives.values()), default=0)
+    holes = list(_of_unheard(unread, lives.keys()))
+    for wid in suspects:
+        days, life = unread.get(wid, []), lives[wid]
+        holes += _before(life, days, begin)
+        holes += _after(life, days, lease_ends.get(wid), end)
+    incomplete = [wid for wid in suspects if lives[wid]["missing"]]
+    holes += [Hole(wid, None, since, until) for wid, since, until in gaps_of(events, incomplete)]
+    return [hole._replace(queue=queue) for hole in holes for queue in queues.get(hole.wid, (None,))]
+
+
+def _before(life: Row, unread: list[datetime.date], begin: datetime.date) -> Iterator[Hole]:
+    if life["first_seq"] > 1 and (unread or life["first_day"] > begin):
+        yield Hole(life["wid"], None, life["first_seen"] - _DAY_US, life["first_seen"])
+
+
+def _after(
+    life: Row, unread: list[datetime.date], lease_end: int | None, end: int
+) -> Iterator[Hole]:
+    if life["stopped"] is not None:
+        return
+    wid, last = life["wid"], life["last_seen"]
+    if any(day >= life["last_day"] for day in unread):
+        yield Hole(wid, None, last, last + SILENT_US)
+        return
+    until = last + SILENT_US if lease_end is None else lease_end
+    if end > until + _SECOND:
+        yield Hole(wid, None, last, until, is_killed=True)
+
+
+def _of_unheard(unread: Mapping[str, list[datetime.date]], heard: Iterable[str]) -> Iterator[Hole]:
+    """Yield the days of the workers of which no line could be read."""
+    for wid in unread.keys() - set(heard) - {""}:
+        for day in unread[wid]:
+            since = (day - _EPOCH).days * _DAY_US
+            yield Hole(wid, None, since, since + _DAY_US)

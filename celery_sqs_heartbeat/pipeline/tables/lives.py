@@ -1,0 +1,84 @@
+"""Collects what is known of each worker's life, for `holes`: workers are few."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterator
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.schema import PARTITION
+from celery_sqs_heartbeat.pipeline.tables.opting import has_opted_out, opting_tasks
+from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
+from celery_sqs_heartbeat.pipeline.tables.workers import missing
+
+
+def lives_of(workers: DataFrame) -> DataFrame:
+    """Return a row for each worker: its first and last line, and what is missing between."""
+    return workers.groupBy("wid").agg(
+        F.min("first_seen").alias("first_seen"),
+        F.max("last_seen").alias("last_seen"),
+        F.max("stopped").alias("stopped"),
+        F.coalesce(F.min("first_seq"), F.lit(1)).alias("first_seq"),
+        F.min(PARTITION).alias("first_day"),
+        F.max(PARTITION).alias("last_day"),
+        F.max(opting_tasks()).alias("tasks"),
+        missing().alias("missing"),
+    )
+
+
+def unread_days(rejects: DataFrame) -> dict[str, list[datetime.date]]:
+    """Return the days of each worker's segments of which not all could be read."""
+    wid = F.regexp_extract("file", "worker=([^/]+)/", 1).alias("wid")
+    days = defaultdict(list)
+    for row in rejects.select(wid, PARTITION).distinct().collect():
+        days[row["wid"]].append(row[PARTITION])
+    return days
+
+
+def held_by(
+    attempts: DataFrame, seen: list[tuple[str, int, str | None]]
+) -> tuple[dict[str, set[str]], dict[str, int]]:
+    """Return the queues that each worker served, and when the first lease of its end ran out.
+
+    A worker tells of the end of each, but for those of tasks that have opted out.
+    """
+    ddl = "wid string, last_seen bigint, tasks string"
+    workers = attempts.sparkSession.createDataFrame(seen, ddl)
+    timeout, last_event = us_of(F.coalesce("last_vt", "vt", F.lit(0))), F.col("last_event")
+    confirmed = F.coalesce("last_extended", "received") + timeout
+    # Of one that had run out, and was held all the same, it is tried again by then.
+    lease_end = F.when(confirmed < last_event, last_event + timeout).otherwise(confirmed)
+    is_told = ~has_opted_out(F.col("tasks"), F.col("task"))
+    is_held = (F.col("ended_as") == "abandoned") & (lease_end >= F.col("last_seen")) & is_told
+    found = (
+        attempts.join(F.broadcast(workers), "wid")
+        .groupBy("wid", "queue")
+        .agg(F.min(F.when(is_held, lease_end)).alias("lease_end"))
+        .collect()
+    )
+    queues, ends = defaultdict(set), defaultdict(list)
+    for row in found:
+        queues[row["wid"]].add(row["queue"])
+        if row["lease_end"] is not None:
+            ends[row["wid"]].append(row["lease_end"])
+    return queues, {wid: min(each) for wid, each in ends.items()}
+
+
+def gaps_of(events: DataFrame, wids: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield the gaps in the numbers of these workers: from which line to which, by their times."""
+    if not wids:
+        return
+    theirs = events.sparkSession.createDataFrame([(wid,) for wid in wids], "wid string")
+    in_order = Window.partitionBy("wid").orderBy("seq")
+    numbered = (
+        events.select("wid", "seq", "ts")
+        .join(F.broadcast(theirs), "wid", "semi")
+        .withColumn("seq_before", F.lag("seq").over(in_order))
+        .withColumn("ts_before", F.lag("ts").over(in_order))
+    )
+    for row in numbered.where(F.col("seq") > F.col("seq_before") + 1).collect():
+        # A clock may have been set back meanwhile.
+        yield row["wid"], min(row["ts_before"], row["ts"]), max(row["ts_before"], row["ts"])

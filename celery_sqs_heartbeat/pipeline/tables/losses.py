@@ -1,0 +1,101 @@
+"""Finds which pairs of executions the lines that are missing (`holes`) may be about."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.tables.holes import Hole
+from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
+from celery_sqs_heartbeat.pipeline.tables.surroundings import LEASE
+
+#: What two clocks leave open, in microseconds.
+_TOLERANCE_US = 1_000_000
+_HOLES = "lost_by string, of_queue string, since bigint, until bigint, is_killed boolean"
+#: Of a pair whose first receive is in no journal.
+_PAIR = ("queue", "msg", "rc", "wid")
+
+
+def with_losses(told: DataFrame, pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
+    """Add what lines are missing that would tell of each pair's first execution.
+
+    Of one whose receive is in no journal, `lost_by` is a worker of the queue that may have had it,
+    and `was_killed` whether that one's lines are missing as it was killed. Of the others,
+    `lost_until` is the latest time up to the next receive of which the first worker's are, where
+    that was not killed.
+
+    Args:
+        told: The pairs with all else that is told of them.
+        pairs: Are read several times: let that be cheap.
+    """
+    own = [hole for hole in holes if not hole.is_killed]
+    # Mostly there is none: then the plan is as much smaller.
+    if holes:
+        told = told.join(_of_gaps(pairs, holes), [*_PAIR], "left")
+    else:
+        nobody = {"lost_by": F.lit(None).cast("string"), "was_killed": F.lit(False)}
+        told = told.withColumns(nobody)
+    if own:
+        return told.join(_of_own(pairs, own), [*LEASE], "left")
+    return told.withColumn("lost_until", F.lit(None).cast("bigint"))
+
+
+def _of_gaps(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
+    """Return the workers that may have had the receive which is in no journal.
+
+    It was when the receive before it was over; or before that, by the same worker, whose lines
+    that gave the message back are lost as well. One that was killed did not give it back, so it
+    was hidden for its timeout.
+    """
+    prior_end, lease_end = F.col("prior.ended"), F.col("prior.lease_end")
+    is_back = F.col("prior.ended_as").isin("released", "deleted") & (prior_end <= F.col("received"))
+    free_at = F.coalesce(F.when(is_back, prior_end), lease_end, "sqs_first", F.lit(0))
+    # SQS says when the first was.
+    is_first = F.col("prior").isNull() & (F.col("rc") == F.lit(2))
+    hidden = F.when(F.col("is_killed"), us_of(F.coalesce("vt", F.lit(0)))).otherwise(0)
+    last = F.least(F.when(is_first, F.col("sqs_first")), F.col("received") - hidden)
+    is_again = (F.col("prior.wid") == F.col("lost_by")) & ~is_back
+    begin = F.when(is_again, F.col("prior.last_event")).otherwise(free_at)
+    is_possible = F.coalesce(~is_again | ~F.col("is_killed") | (last < lease_end), F.lit(True))
+    # Of a worker that served no one knows what: any queue.
+    is_its = F.coalesce("of_queue", "queue") == F.col("queue")
+    # Lines that are missing for certain come first.
+    is_killed = F.col("is_killed").cast("int").cast("string")
+    return (
+        pairs.where("has_gap")
+        .select(*_PAIR, "prior", "sqs_first", "received", "vt")
+        .join(_frame_of(pairs, holes), is_its & is_possible & _meet(begin, last))
+        .groupBy(*_PAIR)
+        .agg(F.min(F.concat(is_killed, "lost_by")).alias("chosen"))
+        .select(
+            *_PAIR,
+            F.substring("chosen", 2, 1_000).alias("lost_by"),
+            (F.substring("chosen", 1, 1) == "1").alias("was_killed"),
+        )
+    )
+
+
+def _of_own(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
+    begin = F.col("first.received")
+    return (
+        pairs.where("NOT has_gap")
+        .select(F.col("first.dlv").alias("first_dlv"), "next_received", "first")
+        .join(
+            _frame_of(pairs, holes),
+            (F.col("first.wid") == F.col("lost_by")) & _meet(begin, F.col("next_received")),
+        )
+        .groupBy(*LEASE)
+        .agg(F.max(F.least("until", "next_received")).alias("lost_until"))
+    )
+
+
+def _frame_of(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
+    rows = [tuple(hole) for hole in holes]
+    return F.broadcast(pairs.sparkSession.createDataFrame(rows, _HOLES))
+
+
+def _meet(begin: Column, end: Column) -> Column:
+    """Return whether a hole and that time have a part in common."""
+    return (F.col("since") <= end + _TOLERANCE_US) & (F.col("until") >= begin - _TOLERANCE_US)

@@ -1,0 +1,188 @@
+"""What of a journal can't be read is counted, and said by the command that prints one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import zstandard
+from click.testing import CliRunner, Result
+
+from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.exits import DONE, FOUND, REFUSED
+from celery_sqs_heartbeat.journal import read_journal
+from celery_sqs_heartbeat.journal.__main__ import main
+from celery_sqs_heartbeat.journal.frames import is_whole
+from celery_sqs_heartbeat.journal.lines import line_of
+from celery_sqs_heartbeat.journal.mapping import record_of
+from celery_sqs_heartbeat.journal.reading import Unread, read_segments
+from tests.unit.journal.making import DAY, ORIGIN, event_of
+
+LINES = [line_of(record_of(event_of(kind), seq, ORIGIN)) for seq, kind in enumerate(EventKind, 1)]
+ALL = b"".join(LINES)
+SKIPPED = b"\x50\x2a\x4d\x18\x03\x00\x00\x00any"
+
+
+def frame(data: bytes, *, checksum: bool = True) -> bytes:
+    return zstandard.ZstdCompressor(write_checksum=checksum).compress(data)
+
+
+def flipped(data: bytes) -> bytes:
+    middle = len(data) // 2
+    return data[:middle] + bytes([data[middle] ^ 0x55]) + data[middle + 1 :]
+
+
+WHOLE, MANY = frame(ALL), frame(os.urandom(300_000))
+#: By what a closed segment is: its bytes, whether its frames are whole, and the lines, segments and
+#: lines that are not read.
+CLOSED: dict[str, tuple[bytes, bool, int, int, int]] = {
+    "whole": (WHOLE, True, len(LINES), 0, 0),
+    "without a checksum": (frame(ALL, checksum=False), True, len(LINES), 0, 0),
+    "of two frames": (WHOLE + frame(LINES[0]), True, len(LINES) + 1, 0, 0),
+    "of one byte again and again": (frame(b"\n" * 300_000), True, 0, 0, 0),
+    "with a part to be skipped": (SKIPPED + WHOLE, True, len(LINES), 0, 0),
+    "with lines that are none": (
+        frame(LINES[0] + b"this is not json\n[1,2,3]\n" + LINES[1][:9] + b"\n\n" + LINES[2]),
+        True,
+        2,
+        0,
+        3,
+    ),
+    "empty": (b"", False, 0, 1, 0),
+    "an empty frame": (frame(b""), False, 0, 1, 0),
+    "cut": (WHOLE[:-20], False, 0, 1, 0),
+    "cut by a byte": (WHOLE[:-1], False, len(LINES), 1, 0),
+    "cut in its second frame": (WHOLE + frame(ALL)[:99], False, len(LINES), 1, 0),
+    "cut in its second frame's header": (WHOLE + WHOLE[:3], False, len(LINES), 1, 0),
+    "cut in a later block": (MANY[:200_000], False, 0, 1, -1),
+    "of a cut line": (frame(ALL + LINES[0][:-1]), True, len(LINES), 1, 0),
+    "flipped": (flipped(WHOLE), True, 0, 1, 0),
+    "no zstd": (b"what is that", False, 0, 1, 0),
+    "followed by what is no zstd": (WHOLE + b"what is that", False, len(LINES), 1, 0),
+}
+
+
+def put(journal: Path, data: bytes, name: str = "seg-1.jsonl.zst", wid: str = "w1") -> Path:
+    path = journal / f"dt={DAY}" / f"worker={wid}" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    return path
+
+
+@pytest.mark.parametrize("what", CLOSED)
+def test_a_closed_segment_is_read_as_far_as_it_can_be(tmp_path: Path, what: str) -> None:
+    data, has_all_frames, lines, segments, others = CLOSED[what]
+    path, unread = put(tmp_path, data), Unread()
+    assert is_whole(path) is has_all_frames
+    assert len(list(read_segments(tmp_path, unread))) == lines
+    assert unread.segments == segments
+    assert unread.lines == others or others < 0
+    assert unread.first == (path if unread else None)
+    assert len(list(read_journal(tmp_path))) == lines
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", ""),
+        (ALL, ""),
+        (ALL + LINES[0][:9], "1 segment"),
+        (LINES[0] + b"what\n", "1 line"),
+        (b"what\n" * 2 + b"and more", "1 segment and 2 lines"),
+        (b"what\n" * 1_200, "1200 lines"),
+    ],
+)
+def test_an_open_segment_may_be_empty_and_lacks_an_unfinished_line(
+    tmp_path: Path, data: bytes, said: str
+) -> None:
+    put(tmp_path, data, "seg-1.jsonl.open")
+    unread = Unread()
+    lines = list(read_segments(tmp_path, unread))
+    assert len(lines) == data.count(b'"v":1') - (LINES[0][:9] == data[-9:])
+    assert str(unread) == said
+
+
+def run(journal: Path, *options: str) -> Result:
+    return CliRunner().invoke(main, [str(journal), *options], catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"v":1,"ts":1773500968500000,"seq":1,"ev":"task-started"}',
+        '{"v":1,"ts":"x","seq":1,"ev":"task-started","wid":"w"}',
+        '{"v":1,"ts":true,"seq":1,"ev":"task-started","wid":"w"}',
+        '{"v":1,"ts":99999999999999999,"seq":1.5,"ev":"task-started","wid":"w"}',
+        '{"v":1,"ts":999999999999999999,"seq":1,"ev":"task-started","wid":"w"}',
+        '{"v":1,"ts":1773500968500000,"seq":1,"ev":"x","wid":"w","lat_us":"long"}',
+        '{"v":1,"ts":1773500968500000,"seq":1,"ev":"x","wid":"w","rc":4294967296}',
+        '{"v":1,"ts":1773500968500000,"seq":1,"ev":"x","wid":"w","settings":["a"]}',
+        '{"v":1,"ts":1773500968500000,"seq":1,"ev":"x","wid":"w","settings":{"a":1}}',
+    ],
+)
+def test_a_line_that_is_no_event_is_counted_and_not_printed(tmp_path: Path, line: str) -> None:
+    put(tmp_path, frame(f"{line}\n".encode() + LINES[0]))
+    result = run(tmp_path)
+    assert (result.exit_code, len(result.stdout.splitlines())) == (DONE, 1)
+    assert result.stderr == (
+        f"Warning: 1 line of the journal {str(tmp_path)!r} could not be read, the first in "
+        f"dt={DAY}/worker=w1/seg-1.jsonl.zst\n"
+    )
+
+
+def test_a_line_that_lacks_what_it_may_lack_is_printed(tmp_path: Path) -> None:
+    line = b'{"v":1,"ts":1773500968500000,"seq":1,"ev":"new","wid":"w","msg":"m","rc":null}\n'
+    put(tmp_path, frame(line))
+    result = run(tmp_path)
+    assert (result.exit_code, result.stderr) == (DONE, "")
+    assert "m of -, task -[-]" in result.stdout
+
+
+@pytest.mark.parametrize("what", [name for name, (*_, cut, _) in CLOSED.items() if cut])
+def test_a_segment_that_can_not_be_read_is_said_in_one_line(tmp_path: Path, what: str) -> None:
+    put(tmp_path, CLOSED[what][0])
+    put(tmp_path, WHOLE, wid="w2")
+    result = run(tmp_path)
+    assert result.exit_code == DONE
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Warning: 1 segment")
+    assert "could not be read, the first in dt=" in line
+    assert "worker=w1/seg-1.jsonl.zst" in line
+
+
+def test_what_could_not_be_read_is_said_where_nothing_is_found(tmp_path: Path) -> None:
+    put(tmp_path, WHOLE + b"cut")
+    put(tmp_path, frame(b"what\n" + LINES[0]), wid="w2")
+    result = run(tmp_path, "--message", "nobody", "--task", "proj.add", "--to", "2020-01-01")
+    assert result.exit_code == FOUND
+    assert result.stderr == (
+        f"Error: the journal {str(tmp_path)!r} has no lines of message 'nobody', task 'proj.add' "
+        "up to 2020-01-01; 1 segment and 1 line of it could not be read\n"
+    )
+    put(tmp_path, WHOLE)
+    put(tmp_path, WHOLE, wid="w2")
+    result = run(tmp_path, "--queue", "other")
+    assert result.exit_code == FOUND
+    assert result.stderr.endswith("has no lines of queue 'other'\n")
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [(b"no zstd", "1 segment"), (frame(b"what\n" * 3), "3 lines"), (frame(b""), "1 segment")],
+)
+def test_a_journal_of_which_nothing_can_be_read_is_status_2(
+    tmp_path: Path, data: bytes, said: str
+) -> None:
+    put(tmp_path, data)
+    result = run(tmp_path, "--message", "any")
+    assert result.exit_code == REFUSED
+    (line,) = result.stderr.splitlines()
+    assert line.startswith(f"Error: nothing of the journal {str(tmp_path)!r} can be read: {said};")
+
+
+def test_a_pipe_is_no_segment_to_wait_for(tmp_path: Path) -> None:
+    path = put(tmp_path, b"")
+    path.unlink()
+    os.mkfifo(path)
+    assert not is_whole(path)
