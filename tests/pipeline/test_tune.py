@@ -218,7 +218,7 @@ def test_without_spark_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.parametrize(
     ("conf", "said"),
     [
-        ({"broker_transport_options": {"predefined_queues": {"work": {}}}}, "the queue's 'url'"),
+        ({"worker_prefetch_multiplier": "x"}, "worker_prefetch_multiplier='x': must be a whole"),
         ({"imports": ["there_is_no_such_module"]}, "tasks can't be imported: ModuleNotFound"),
     ],
 )
