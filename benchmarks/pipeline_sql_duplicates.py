@@ -77,7 +77,8 @@ pairs AS (
         dlv AS second_dlv,
         prior.vt::BIGINT * 1_000_000 AS vt_us
     FROM executions, (SELECT max(last_seen) AS data_end FROM workers)
-    WHERE has_gap OR is_cut_off OR overlap_us > 0 OR both_succeeded
+    WHERE has_gap OR is_cut_off OR overlap_us > 0
+        OR (has_succeeded(prior.finished, prior.ended_as, prior.cause) AND NOT is_cut_off)
 ),
 told AS (
     SELECT *,

@@ -81,7 +81,7 @@ class History:
         ends = [end if each.ended_at is None else each.ended_at for each in (one, second)]
         overlap = min(ends) - max(one.started_at, second.started_at)
         both = one.succeeded and second.succeeded
-        if overlap <= 0 and not both and not one.is_cut_off:
+        if overlap <= 0 and not one.succeeded and not one.is_cut_off:
             return None
         return {
             "msg": self.message_id,

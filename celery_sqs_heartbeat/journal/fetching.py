@@ -84,8 +84,9 @@ def fetch(
         keys = list(_keys(s3, source, first, last))
         if not keys and not _is_there(s3, source):
             raise FetchError(
-                f"there is no journal at {journal!r}: no key there begins with dt=. Give what "
-                "sqs_heartbeat_journal names; a worker ships its first segment after five minutes"
+                f"there is no journal at {journal!r}: no key there is that of a segment, as "
+                "dt=YYYY-MM-DD/worker=ID/seg-1.jsonl.zst. Give what sqs_heartbeat_journal names; a "
+                "worker ships its first segment after five minutes"
             )
         with ThreadPoolExecutor(_THREADS) as threads:
             for _ in threads.map(lambda key: _copy(s3, source, key, folder), keys):
@@ -129,9 +130,10 @@ def _check_day(day: str, url: str) -> None:
 
 
 def _is_there(s3: Any, source: Destination) -> bool:
-    """Return whether there is any day's folder, or the like of it."""
-    asked = {"Bucket": source.bucket, "Prefix": f"{_below(source)}dt=", "MaxKeys": 1}
-    return bool(s3.list_objects_v2(**asked)["KeyCount"])
+    """Return whether there is a segment of any day, among the first keys that may be one."""
+    below = _below(source)
+    found = s3.list_objects_v2(Bucket=source.bucket, Prefix=f"{below}dt=").get("Contents", ())
+    return any(_SEGMENT.fullmatch(each["Key"].removeprefix(below)) for each in found)
 
 
 def _below(source: Destination) -> str:

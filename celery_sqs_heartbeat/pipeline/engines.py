@@ -71,7 +71,7 @@ class Engine:
         with within_reach(spark, journal, first, last, progress) as source:
             run = self.take_in(spark, source, made.path, first, last, progress)
         if run is not None:
-            refuse_unreadable(made, run)
+            refuse_unreadable(made, run, journal)
         return run
 
     def build(

@@ -80,4 +80,4 @@ def stream(
         )
         query.awaitTermination()
         if once and (days := journal_days(spark, journal)):
-            refuse_unreadable(Warehouse(spark, warehouse), days)
+            refuse_unreadable(Warehouse(spark, warehouse), days, journal)

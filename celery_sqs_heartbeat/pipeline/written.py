@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.days import Days, Span
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, REJECTS, TABLES
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
@@ -25,7 +25,7 @@ def written(warehouse: Warehouse, days: Days) -> Rows:
     return counts
 
 
-def refuse_unreadable(warehouse: Warehouse, days: Days) -> None:
+def refuse_unreadable(warehouse: Warehouse, days: Days, journal: str) -> None:
     """Let tables pass of a journal from which anything was read.
 
     Raises:
@@ -40,8 +40,8 @@ def refuse_unreadable(warehouse: Warehouse, days: Days) -> None:
     found = ", ".join(f"{row['reason']}: {row['lines']:,}" for row in counts.collect())
     if found:
         raise PipelineError(
-            f"nothing of the journal can be read from {days.first} to {days.last} ({found}): "
-            "give what sqs_heartbeat_journal names"
+            f"nothing of the journal {journal!r} can be read {Span(days.first, days.last)} "
+            f"({found}): give what sqs_heartbeat_journal names"
         )
 
 

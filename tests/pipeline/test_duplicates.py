@@ -160,6 +160,13 @@ SCENARIOS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         ],
         [],
     ),
+    "failed after a success": (
+        [
+            FIRST | {"finished": at(30), "ended": at(30)},
+            SECOND_RUN | {"ended_as": "released", "cause": "failed"},
+        ],
+        [],
+    ),
     "overlap": ([FIRST, SECOND_RUN], []),
     "hours": (
         [
@@ -241,6 +248,13 @@ def test_one_call_is_not_many(found: dict[str, list[Row]]) -> None:
 
 def test_an_execution_after_one_that_failed_is_no_duplicate(found: dict[str, list[Row]]) -> None:
     assert found["failed"] == []
+
+
+def test_an_execution_after_one_that_succeeded_is_a_duplicate_though_it_fails(
+    found: dict[str, list[Row]],
+) -> None:
+    (row,) = found["failed after a success"]
+    assert (row.overlap_us, row.both_succeeded) == (0, False)
 
 
 def test_the_overlap_is_the_time_in_which_both_ran(found: dict[str, list[Row]]) -> None:

@@ -117,7 +117,7 @@ THIN: dict[str, tuple[str, int, str]] = {
         FOUND,
         "has no messages",
     ),
-    "garbage": ("what}\n" * 3, REFUSED, "nothing of the journal can be read"),
+    "garbage": ("what}\n" * 3, REFUSED, "can be read of 2026-03-14 (corrupt line: 3)"),
     "foreign lines": ('{"name":"x"}\n' * 3, REFUSED, "(corrupt line: 3): give what sqs_heart"),
     "lines of a newer version": ('{"v":2,"ts":1}\n', REFUSED, "(unknown version: 1): give"),
 }

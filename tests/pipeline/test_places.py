@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.journal.fetching import FetchError
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
@@ -42,6 +43,13 @@ def test_spark_on_one_machine_reads_it_as_if_it_were_a_folder(
     expected = rows_in(near, [schema.EVENTS])
     assert expected[schema.EVENTS.name]
     assert rows_in(far, [schema.EVENTS]) == expected
+
+
+def test_days_of_another_tool_on_s3_are_no_journal(spark: SparkSession, s3: Any) -> None:
+    for key in ("dt=2026-03-14/part-0.json", "dt=yesterday/worker=w1/seg-1.jsonl.zst"):
+        s3.put_object(Bucket=BUCKET, Key=f"prod/eu/{key}", Body=b"{}")
+    with pytest.raises(FetchError, match=f"there is no journal at '{JOURNAL}': no key there is"):
+        engine_of(SPARK).read_journal(spark, JOURNAL, "w")
 
 
 def test_a_warehouse_on_s3_is_refused_on_one_machine_before_anything_is_read(

@@ -108,13 +108,13 @@ def _pairs(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         (F.col("first.ended_as") == "abandoned") & F.col("first.finished").isNull()
     )
     is_known = ~F.col("has_gap") & ~is_cut_off
-    both = _succeeded("first.") & _succeeded("")
+    has_succeeded = _succeeded("first.") & ~is_cut_off
     candidates = attempts.where(is_new & (F.col("has_gap") | F.col("first").isNotNull()))
     return (
         candidates.crossJoin(F.broadcast(data_end(workers)))
         .withColumn("overlap_us", F.when(is_known, F.greatest(overlap, F.lit(0))))
-        .withColumn("both_succeeded", F.when(~F.col("has_gap"), both & ~is_cut_off))
-        .where(F.col("has_gap") | is_cut_off | (F.col("overlap_us") > 0) | F.col("both_succeeded"))
+        .withColumn("both_succeeded", F.when(~F.col("has_gap"), has_succeeded & _succeeded("")))
+        .where(F.col("has_gap") | is_cut_off | (F.col("overlap_us") > 0) | has_succeeded)
         .withColumn("next_received", F.coalesce("first.next_received", "received"))
         .withColumn(
             "next_rc", F.when(F.col("has_gap"), F.col("rc")).otherwise(F.col("first.next_rc"))
