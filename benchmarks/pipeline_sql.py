@@ -68,7 +68,9 @@ RECOVERIES = """
 WITH receives AS (
     SELECT *,
         lead(received) OVER next_one AS next_received,
-        lead(wid) OVER next_one AS next_wid
+        lead(wid) OVER next_one AS next_wid,
+        -- Of a next receive that is in no journal nothing is known.
+        coalesce(lead(rc) OVER next_one <= rc + 1, TRUE) AS is_known
     FROM attempts
     WHERE msg IN (
         SELECT msg FROM attempts
@@ -91,9 +93,14 @@ promises AS (
         END AS promised_us
     FROM receives, (SELECT max(last_seen) AS data_end FROM workers)
 )
-SELECT *,
+SELECT * REPLACE (
+        CASE WHEN is_known THEN next_received END AS next_received,
+        CASE WHEN is_known THEN next_wid END AS next_wid,
+        CASE WHEN is_known THEN recovery_us END AS recovery_us,
+        CASE WHEN is_known THEN promised_us END AS promised_us
+    ),
     next_received IS NULL AND NOT is_dead_letter AS is_censored,
-    recovery_us - promised_us AS excess_us,
+    CASE WHEN is_known THEN recovery_us - promised_us END AS excess_us,
     day_of(failed) AS dt
 FROM promises
 """

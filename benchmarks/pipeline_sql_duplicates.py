@@ -10,6 +10,11 @@ MACROS = """
         (abs(us) + 50_000) // 1_000_000,
         (abs(us) + 50_000) // 100_000 % 10
     );
+    CREATE MACRO calls_of(number) AS
+        printf('%d call%s', number, CASE WHEN number = 1 THEN '' ELSE 's' END);
+    CREATE MACRO has_opted_out(tasks, task) AS coalesce(starts_with(
+        split_part(split_part(tasks, '''' || task || ''': Rules(', 2), 'extend=', 2), 'False'
+    ), FALSE);
     CREATE MACRO is_released_while_running(started, ended_as, cause) AS
         started IS NOT NULL AND ended_as IN ('released', 'lapsed')
         AND NOT coalesce(cause IN ('failed', 'backoff policy', 'delete refused'), FALSE);
@@ -34,10 +39,18 @@ WITH receives AS (
         ),
         lead(received) OVER in_order AS next_received,
         lead(rc) OVER in_order AS next_rc,
-        rc > coalesce(lag(rc) OVER in_order, 0) + 1 AS has_gap
+        rc > coalesce(lag(rc) OVER in_order, 0) + 1 AS has_gap,
+        -- The receive before this one, for what is in no journal between the two.
+        lag(wid) OVER in_order AS before_wid,
+        lag(last_event) OVER in_order AS before_last_event,
+        lag(lease_end) OVER in_order AS before_lease_end,
+        lag(CASE WHEN ended_as IN ('released', 'deleted') THEN ended END) OVER in_order
+            AS before_ended
     FROM (
         SELECT queue, msg, task, task_id, wid, rc, dlv, received_as, received, started, finished,
-            ended, ended_as, cause, vt, last_event
+            ended, ended_as, cause, vt, last_event, "first" AS sqs_first,
+            coalesce(last_extended, received) + coalesce(last_vt, vt)::BIGINT * 1_000_000
+                AS lease_end
         FROM attempts
         WHERE msg IN (SELECT msg FROM attempts WHERE rc > 1)
     )
@@ -80,6 +93,63 @@ pairs AS (
     WHERE has_gap OR is_cut_off OR overlap_us > 0
         OR (has_succeeded(prior.finished, prior.ended_as, prior.cause) AND NOT is_cut_off)
 ),
+lives AS (
+    SELECT wid,
+        max(last_seen) AS last_seen,
+        max(stopped) AS stopped,
+        max(settings['tasks']) FILTER (contains(settings['tasks'], 'extend=False')) AS tasks
+    FROM workers
+    GROUP BY wid
+),
+held AS (
+    SELECT wid, min(lease_end) AS lease_end
+    FROM (
+        SELECT wid, last_seen,
+            coalesce(last_vt, vt, 0)::BIGINT * 1_000_000 AS timeout_us,
+            coalesce(last_extended, received) + timeout_us AS confirmed_until,
+            CASE
+                WHEN confirmed_until < last_event THEN last_event + timeout_us
+                ELSE confirmed_until
+            END AS lease_end
+        FROM attempts JOIN lives USING (wid)
+        WHERE ended_as = 'abandoned' AND NOT has_opted_out(tasks, task)
+    )
+    WHERE lease_end >= last_seen
+    GROUP BY wid
+),
+-- Workers that were killed. No other lines are missing from what is measured.
+killed AS (
+    SELECT DISTINCT wid AS lost_by, attempts.queue, since, until
+    FROM (
+        SELECT wid, last_seen AS since, coalesce(lease_end, last_seen + 900_000_000) AS until
+        FROM lives LEFT JOIN held USING (wid)
+        WHERE stopped IS NULL
+    )
+    LEFT JOIN attempts USING (wid)
+    WHERE (SELECT max(last_seen) FROM lives) > until + 1_000_000
+),
+lost AS (
+    SELECT queue, msg, rc, wid, min(lost_by) AS lost_by
+    FROM (
+        SELECT *,
+            coalesce(before_ended <= received, FALSE) AS is_back,
+            least(
+                CASE WHEN before_wid IS NULL AND rc = 2 THEN sqs_first END,
+                received - coalesce(vt, 0)::BIGINT * 1_000_000
+            ) AS last,
+            before_wid = lost_by AND NOT is_back AS is_again,
+            CASE
+                WHEN is_again THEN before_last_event
+                ELSE coalesce(
+                    CASE WHEN is_back THEN before_ended END, before_lease_end, sqs_first, 0
+                )
+            END AS begin
+        FROM (SELECT * FROM pairs WHERE has_gap) JOIN killed USING (queue)
+        WHERE coalesce(NOT is_again OR last < before_lease_end, TRUE)
+            AND since <= last + 1_000_000 AND until >= begin - 1_000_000
+    )
+    GROUP BY ALL
+),
 told AS (
     SELECT *,
         ts - coalesce(lat_us, 0) AS planned,
@@ -112,11 +182,16 @@ calls AS (
         count(*) FILTER (is_bad AND err = 'throttled') AS throttled,
         max(ts) FILTER (is_bad AND err = 'unknown') AS unanswered_at,
         count(*) FILTER (is_bad AND err = 'unknown') AS unanswered,
+        max(ts) FILTER (is_refused) AS refused_at,
+        count(*) FILTER (is_refused) AS refused,
+        count(*) FILTER (is_bad AND ev IN ('lease-extended', 'extension-failed')) AS tries,
         max(lat_us) FILTER (is_bad AND lat_us > vt_us * (1 / 6)) AS slow_us,
         max(-slack_us) FILTER (is_bad AND is_extended AND slack_us <= 0) AS extended_late_us,
         max(ts) FILTER (ev = 'lease-capped' AND ts <= next_received) AS capped_at
     FROM (
-        SELECT *, planned >= coalesce(good_at, 0) AND planned < next_received AS is_bad
+        SELECT *,
+            planned >= coalesce(good_at, 0) AND planned < next_received AS is_bad,
+            is_bad AND ev = 'extension-failed' AND err IN ('denied', 'no-queue') AS is_refused
         FROM told JOIN confirmed USING (first_dlv, second_dlv)
     )
     GROUP BY ALL
@@ -128,8 +203,24 @@ known AS (
 late AS (
     SELECT wid, ts, late_us FROM events WHERE ev = 'keeper-late'
 ),
+permissions AS (
+    SELECT wid, queue, ts, ev = 'permission-denied' AS is_denied
+    FROM events
+    WHERE ev IN ('permission-denied', 'permission-granted') AND act IN ('extend', 'release')
+),
 judged AS (
-    SELECT *,
+    SELECT known.*, lost.lost_by, lives.last_seen AS first_last_seen,
+        has_opted_out(lives.tasks, known.task) AS is_opted_out,
+        (
+            -- Since when its worker could extend nothing of the queue.
+            SELECT CASE
+                WHEN max(ts) FILTER (is_denied) > coalesce(max(ts) FILTER (NOT is_denied), 0)
+                THEN max(ts) FILTER (is_denied)
+            END
+            FROM permissions
+            WHERE permissions.wid = known.prior.wid AND permissions.queue = known.queue
+                AND permissions.ts < known.next_received
+        ) AS denied_at,
         (
             -- For how long the keeper stood still when the lease ran out.
             SELECT max(late.late_us) FROM late
@@ -138,6 +229,8 @@ judged AS (
                 AND late.ts - late.late_us < known.next_received
         ) AS late_us
     FROM known
+    LEFT JOIN lost USING (queue, msg, rc, wid)
+    LEFT JOIN lives ON lives.wid = known.prior.wid
 ),
 ends AS (
     SELECT *,
@@ -146,11 +239,23 @@ ends AS (
             AND prior.ended < next_received + 1_000_000,
             FALSE
         ) AS has_ended_before,
-        next_received - prior.last_event AS silent_us
+        next_received - prior.last_event AS silent_us,
+        prior.ended_as = 'abandoned'
+            AND coalesce(first_last_seen < next_received + 1_000_000, TRUE) AS is_gone,
+        greatest(error_at, unanswered_at, 0) AS failed_at
     FROM judged
 ),
 caused AS (
     SELECT *, CASE
+        WHEN has_gap AND lost_by IS NOT NULL THEN {
+            'cause': 'lines-lost',
+            'evidence': printf(
+                'receive %d of the message is in no journal; worker %s was killed then, and lost '
+                    || 'its last lines',
+                next_rc - 1,
+                lost_by
+            )
+        }
         WHEN has_gap THEN {
             'cause': 'no-heartbeat',
             'evidence': printf('receive %d of the message is in no journal', next_rc - 1)
@@ -175,7 +280,7 @@ caused AS (
                 seconds_of(sure_until - next_received)
             )
         }
-        WHEN prior.ended_as = 'abandoned' AND prior.finished IS NOT NULL THEN {
+        WHEN is_gone AND prior.finished IS NOT NULL THEN {
             'cause': 'died-after-success',
             'evidence': printf(
                 'its task had ended, its delete was not confirmed, then its worker was silent; '
@@ -183,7 +288,7 @@ caused AS (
                 seconds_of(silent_us)
             )
         }
-        WHEN capped_at > coalesce(good_at, 0) THEN {
+        WHEN capped_at >= coalesce(good_at, 0) THEN {
             'cause': 'capped',
             'evidence': printf(
                 'not extended any more %s s before', seconds_of(next_received - capped_at)
@@ -193,22 +298,35 @@ caused AS (
             'cause': 'keeper-starved',
             'evidence': printf('the keeper stood still for %s s', seconds_of(late_us))
         }
+        WHEN greatest(refused_at, denied_at) > failed_at THEN {
+            'cause': 'not-permitted',
+            'evidence': printf(
+                'SQS refused %s to extend it, as not permitted%s',
+                calls_of(coalesce(refused, 0)),
+                CASE WHEN denied_at IS NULL THEN '' ELSE printf(
+                    '; its worker was refused them for the whole queue, from %s s before on',
+                    seconds_of(next_received - denied_at)
+                ) END
+            )
+        }
         WHEN unanswered_at > coalesce(error_at, 0) THEN {
             'cause': 'network',
-            'evidence': printf('SQS did not answer %d calls since the last extension', unanswered)
+            'evidence': printf(
+                'SQS did not answer %s since the last extension', calls_of(unanswered)
+            )
         }
         WHEN error_at IS NOT NULL THEN {
             'cause': 'sqs-errors',
             'evidence': printf(
-                'SQS answered %d calls with errors since the last extension, %d of them throttled',
-                errors, throttled
+                'SQS answered %s with errors since the last extension, %d of them throttled',
+                calls_of(errors), throttled
             )
         }
         WHEN slow_us IS NOT NULL THEN {
             'cause': 'sqs-slow',
             'evidence': printf('a call took %s s', seconds_of(slow_us))
         }
-        WHEN prior.ended_as = 'abandoned' THEN {
+        WHEN is_gone THEN {
             'cause': 'died-while-running',
             'evidence': printf(
                 'its worker was silent from %s s before the next receive on',
@@ -219,6 +337,13 @@ caused AS (
             'cause': 'keeper-starved',
             'evidence': printf(
                 'extended %s s too late, by quick calls', seconds_of(extended_late_us)
+            )
+        }
+        WHEN is_opted_out AND good_at IS NULL AND coalesce(tries, 0) = 0 THEN {
+            'cause': 'opted-out',
+            'evidence': printf(
+                'its task has sqs_heartbeat=False: its timeout of %d s ended, and was not extended',
+                prior.vt
             )
         }
         ELSE {'cause': 'unknown', 'evidence': 'nothing in the journals tells why'}

@@ -115,8 +115,8 @@ _PLAIN = "must be a plain function that returns seconds"
         (functools.partial(_later), _PLAIN),
         (_Later(), _PLAIN),
         (_yielding, _PLAIN),
-        (time.time, "no signature found"),
-        (max, "no signature found"),
+        (time.time, "must be a function of the receive count alone"),
+        (max, "must be a function of the receive count alone"),
     ],
 )
 def test_a_release_delay_function_that_cannot_take_the_receive_count_is_one_fault(
