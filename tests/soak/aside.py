@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.soak.belief import belief_of
 from tests.soak.lives import Life
 from tests.soak.model import Call, Entry
+from tests.soak.reading import why_unread
 from tests.soak.releases import why_released
 from tests.soak.table import HELD_UP, Cause
 from tests.soak.tenure import Tenure
@@ -18,11 +19,11 @@ _FAILED_WITHIN = "500"
 def why_set_aside(tenure: Tenure, life: Life) -> Cause | None:
     """Return whether it was not run as an older release by its worker was not answered yet.
 
-    Only the first time: one that hangs must not keep a message for good.
+    Only the first time that it reads of it: one that hangs must not keep a message for good.
     """
     was_read = tenure.run is not None and tenure.run.count == tenure.count
     calls = [*tenure.changes, *tenure.deletes]
-    earlier = next((each for each in tenure.before() if each.worker == tenure.worker), None)
+    earlier = next((each for each in tenure.before() if _was_read(each, tenure, life)), None)
     if was_read or earlier is None or any(call.worker == tenure.worker for call, _ in calls):
         return None
     if not _is_open(earlier, tenure.receive.ended, tenure.receive.ended, life):
@@ -46,6 +47,12 @@ def why_left_to_its_timeout(tenure: Tenure, life: Life) -> Cause | None:
             return why.but("as an older release of it may still be done")
         came_back = earlier.receive.ended
     return None
+
+
+def _was_read(earlier: Tenure, tenure: Tenure, life: Life) -> bool:
+    """Return whether the same worker knew of an earlier receive."""
+    is_its_own = earlier.worker == tenure.worker
+    return is_its_own and earlier.entry.told and why_unread(earlier, life) is None
 
 
 def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) -> bool:

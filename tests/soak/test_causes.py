@@ -342,6 +342,26 @@ def test_no_other_release_has(story: Story) -> None:
     assert "without a cause" in story.verdict().faults[-1]
 
 
+def set_aside_later(*, unread: bool) -> Story:
+    """The answer to a's release is lost; a sets the message aside the second time it comes."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
+    story.hide("a", 1, 2.1, 0, told=False, fault="reset")
+    story.receive("a", 2, 2.5, told=not unread)
+    story.receive("a", 3, 8.7).receive("b", 4, 14.9).run("b", 4, 15.0, 15.5)
+    return story.delete("b", 4, 15.6)
+
+
+def test_a_receive_that_its_worker_never_saw_is_not_the_once() -> None:
+    verdict = set_aside_later(unread=True).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks[2] == "an older release of it was held up"
+
+
+def test_a_receive_that_it_saw_is() -> None:
+    faults = set_aside_later(unread=False).verdict().faults
+    assert "came back after receive 3 without a cause" in faults
+
+
 def cut_off(*, busy_until: float) -> Story:
     """a's connection is lost at 3.1, after it received the message in the first of two tasks."""
     story = Story(pool="solo").busy("a", 0.5, 1.4).receive("a", 1, 1.0)
