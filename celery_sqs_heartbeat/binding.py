@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from weakref import WeakSet, WeakValueDictionary
 
-from celery_sqs_heartbeat.breakage import Breakage, raise_error
+from celery_sqs_heartbeat.breakage import Breakage
 from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.core.recent import RecentKeys
 from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
@@ -75,7 +75,8 @@ class Heartbeat:
         start_queues: Returns the names of the queues that the worker starts with.
         check_names: Warns of settings for unknown queues; is given a function that returns
             whether SQS has a queue of a name.
-        refuse: Ends the worker, as it can't use its queues, or its settings do not fit them.
+        refuse: Ends the worker, as it can't use its queues, or its settings do not fit them. Where
+            it returns, as without a worker, the error goes to whoever uses the channel.
         is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
         requests: The requests made of leased messages, by their lease's key.
         unsettled: Gives up messages whose request has gone without settling them.
@@ -94,7 +95,7 @@ class Heartbeat:
     breakage: Breakage = field(default_factory=Breakage)
     start_queues: Callable[[], Iterable[str]] = tuple
     check_names: Callable[[Callable[[str], bool]], object] = bool
-    refuse: Callable[[SqsHeartbeatError], object] = raise_error
+    refuse: Callable[[SqsHeartbeatError], object] = bool
     is_ending: bool = False
     requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
         default_factory=WeakValueDictionary

@@ -64,6 +64,7 @@ class ReceivingChannel(LeasingChannel):
                 self._prepare(self._heartbeat, queue)
             except ConfigurationError as error:
                 self._heartbeat.refuse(error)
+                raise
         return super().basic_consume(queue, no_ack, *args, **kwargs)
 
     def _prepare(self, heartbeat: Heartbeat, queue: str) -> None:

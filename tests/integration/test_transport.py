@@ -579,6 +579,16 @@ def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extend
     desk.drain_until(lambda: len(taken) >= 20)
 
 
+def test_an_unusable_queue_gets_kombus_error_where_no_worker_is_refused_its_start(
+    new_desk: Callable[..., Desk],
+) -> None:
+    """As kombu's own tests, and whoever uses a channel of ours by itself, expect it."""
+    used = {"url": "http://localhost/000000000000/used"}
+    desk = new_desk(options={"predefined_queues": {"used": used}})
+    with pytest.raises(SQS.UndefinedQueueException):
+        desk.channel._new_queue("unused")
+
+
 def test_without_a_heartbeat_all_is_kombus_own(proxy: FaultProxy) -> None:
     name = f"q-{uuid.uuid4().hex[:12]}"
     with Connection(
