@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from io import FileIO
 from pathlib import Path
 
@@ -14,6 +14,8 @@ from celery_sqs_heartbeat.journal.lines import is_whole
 
 #: Of lines in a frame, before compression: larger ones compress hardly better.
 FRAME_BYTES = 1 << 20
+#: Of a compressed segment that is read at a time: it may be a hundred times as long unpacked.
+_READ_BYTES = 1 << 16
 
 #: Makes a file of a descriptor, as `FileIO` does: whatever is written must not wait in a buffer,
 #: which a forked child would write once more.
@@ -59,26 +61,38 @@ def pack(source: FileIO, folder: Folder, name: str, opener: Opener = FileIO) -> 
     return torn
 
 
-def unpack(path: Path) -> Iterator[bytes]:
-    """Return the lines of a closed segment; what follows a damaged frame is left out.
+def unpack(path: Path) -> Generator[bytes, None, bool]:
+    """Return the lines of a closed segment, as `lines_of` does.
 
     Raises:
         OSError: The file can't be read.
     """
     with FileIO(path) as file:
-        yield from lines_of(file)
+        return (yield from lines_of(file))
 
 
-def lines_of(file: FileIO) -> Iterator[bytes]:
-    """Return the lines of a closed segment that is open, as `unpack` does."""
+def lines_of(file: FileIO) -> Generator[bytes, None, bool]:
+    """Yield the lines of a closed segment that are there to their ends.
+
+    Returns:
+        Whether that is all of it. A worker closes no segment without a line; what follows damage
+        is left out, and so is a line without an end.
+    """
     import zstandard
 
-    reader = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    rest = b""
-    with contextlib.suppress(zstandard.ZstdError):
-        while data := reader.read(FRAME_BYTES):
-            *lines, rest = (rest + data).split(b"\n")
-            yield from (line + b"\n" for line in lines)
+    frame, rest, is_empty = None, b"", True
+    try:
+        while data := file.read(_READ_BYTES):
+            while data:
+                frame = frame or zstandard.ZstdDecompressor().decompressobj()
+                *lines, rest = (rest + frame.decompress(data)).split(b"\n")
+                is_empty = is_empty and not lines
+                yield from (line + b"\n" for line in lines)
+                data = frame.unused_data if frame.eof else b""
+                frame = None if frame.eof else frame
+    except zstandard.ZstdError:
+        return False
+    return frame is None and not rest and not is_empty
 
 
 def write_all(file: FileIO, data: bytes) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from celery_sqs_heartbeat.journal.layout import OPEN_SUFFIX, all_segments, closed_path
 from celery_sqs_heartbeat.journal.lines import parse
-from celery_sqs_heartbeat.journal.packing import FRAME_BYTES
+from celery_sqs_heartbeat.journal.packing import unpack
 from celery_sqs_heartbeat.wording import counted
 
 
@@ -83,32 +82,5 @@ def _lines(path: Path, unread: Unread) -> Iterator[bytes]:
             if rest:
                 unread.note_segment(path)
             return
-    rest, is_empty, is_whole = b"", True, True
-    with FileIO(path) as file:
-        for data in _unpacked(file):
-            is_whole = data is not None
-            *lines, rest = (rest + (data or b"")).split(b"\n")
-            is_empty = is_empty and not lines
-            yield from (line + b"\n" for line in lines)
-    # A worker closes no segment without a line.
-    if rest or is_empty or not is_whole:
+    if not (yield from unpack(path)):
         unread.note_segment(path)
-
-
-def _unpacked(file: FileIO) -> Iterator[bytes | None]:
-    """Yield what is in the frames of a closed segment, then None where that is not all."""
-    import zstandard
-
-    frame = None
-    try:
-        while data := file.read(FRAME_BYTES):
-            while data:
-                frame = frame or zstandard.ZstdDecompressor().decompressobj()
-                yield frame.decompress(data)
-                data = frame.unused_data if frame.eof else b""
-                frame = None if frame.eof else frame
-    except zstandard.ZstdError:
-        yield None
-    else:
-        if frame is not None:
-            yield None
