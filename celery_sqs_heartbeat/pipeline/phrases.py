@@ -39,7 +39,7 @@ def span(microseconds: float, *, up: bool = False) -> str:
             less = math.ceil(rest) if up else round(rest)
             more, less = (whole // size + less * small_size // size, less % (size // small_size))
             return f"{sign}{more:,} {unit}" + (f" {less} {small_unit}" if less else "")
-    # What rounds to 1 of a unit is told in it.
+    # What rounds to 1 of a unit is given in it.
     length, unit = next((each for each in _SMALL if seconds >= 0.9995 * each[0]), (1.0, "s"))
     return f"{sign}{_figures(seconds / length, up=up)} {unit}"
 
@@ -53,9 +53,13 @@ def at_most(middle_us: float) -> str:
     return span(middle_us * RATIO**0.5, up=True)
 
 
-def count(number: int, noun: str) -> str:
-    """Return "1 attempt" or "2 attempts"."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def count(number: int, noun: str, nouns: str = "") -> str:
+    """Return "1 attempt" or "2,000 attempts".
+
+    Args:
+        nouns: The plural, where it takes more than an s.
+    """
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def sentence(words: str) -> str:

@@ -70,7 +70,7 @@ def moment(microseconds: float | None) -> Html:
 
 def plural(count: int, noun: str, nouns: str = "") -> Html:
     """Return "1 message" or "2 messages"."""
-    return Html(f"{count:,} {noun if count == 1 else nouns or noun + 's'}")
+    return Html(phrases.count(count, noun, nouns))
 
 
 def table(
