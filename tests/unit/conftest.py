@@ -1,4 +1,4 @@
-"""A worker's board, channel and requests, and a clock that stands still."""
+"""A worker's board, channel and requests, a simulated SQS, and clocks that stand still."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from celery_sqs_heartbeat.current import lease as current
 from celery_sqs_heartbeat.current.sharing import VARIABLE, share_board, unshare_board
 from tests.unit.asking import NOW, Worker
 from tests.unit.requesting import desk as desk
+from tests.unit.simulating import clock as clock
+from tests.unit.simulating import sqs as sqs
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.testing import SimulatedServer
-from tests.unit.test_simulated_sqs import code_of, create
+from tests.unit.simulating import code_of, create
 
 #: The header has whole seconds, and a busy machine takes its time.
 ABOUT_NOW = 5
@@ -47,8 +47,8 @@ def ask(
 
 def ahead(response: Any) -> float:
     """Return by how many seconds the server's time is ahead of ours."""
-    told = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
-    return told.timestamp() - time.time()
+    sent = parsedate_to_datetime(response["ResponseMetadata"]["HTTPHeaders"]["date"])
+    return sent.timestamp() - time.time()
 
 
 @pytest.mark.parametrize("token", ["zz", "-1", "1.5", "٣", "1" * 10, " 1"])
@@ -79,12 +79,12 @@ def test_an_unforeseen_error_is_answered_and_logged_in_one_line(
         assert failed.value.response["ResponseMetadata"]["HTTPStatusCode"] == 500
         (record,) = caplog.records
         assert record.levelno == logging.ERROR
-        told = record.getMessage()
-        assert told.startswith(
+        line = record.getMessage()
+        assert line.startswith(
             "sqs-heartbeat: the simulated SQS failed on POST / AmazonSQS.ListQueues: LookupError: "
         )
-        assert "\n" not in told
-        assert "test_simulated_http.py:" in told
+        assert "\n" not in line
+        assert "test_simulated_http.py:" in line
         assert record.exc_info is None
         status, answer = ask(connection, "POST", "/", "AmazonSQS.ListQueues")
         assert (status, answer["__type"]) == (500, "com.amazonaws.sqs#InternalError")

@@ -10,16 +10,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from celery_sqs_heartbeat.testing import FakeClock, SimulatedServer, SimulatedSqs
-from tests.unit.test_simulated_sqs import code_of, create
+from celery_sqs_heartbeat.testing import SimulatedServer, SimulatedSqs
+from tests.unit.simulating import code_of, create
 
 TEXT = {"DataType": "String", "StringValue": "x"}
 TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1"
-
-
-@pytest.fixture
-def sqs() -> SimulatedSqs:
-    return SimulatedSqs(FakeClock())
 
 
 def refusal(sqs: Any, **message: Any) -> tuple[str, str]:

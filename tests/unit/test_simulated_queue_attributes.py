@@ -12,16 +12,11 @@ from typing import Any
 import pytest
 from botocore.exceptions import ClientError
 
-from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
-from tests.unit.test_simulated_sqs import FIFO, arn, attributes_of, code_of, create, redrive
+from celery_sqs_heartbeat.testing import SimulatedSqs
+from tests.unit.simulating import FIFO, arn, attributes_of, code_of, create, redrive
 
 BY_GROUP = {"DeduplicationScope": "messageGroup", "FifoThroughputLimit": "perMessageGroupId"}
 KEY = "alias/aws/sqs"
-
-
-@pytest.fixture
-def sqs() -> SimulatedSqs:
-    return SimulatedSqs(FakeClock())
 
 
 def allow(permission: str, *sources: str) -> str:

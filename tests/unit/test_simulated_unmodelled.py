@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedServer, SimulatedSqs
 from celery_sqs_heartbeat.testing.operations import NOT_MODELLED, OPERATIONS
-from tests.unit.test_simulated_sqs import FIFO, arn, attributes_of, code_of, create, redrive
+from tests.unit.simulating import FIFO, arn, attributes_of, code_of, create, redrive
 
 TABLE = Path("docs/testing.md").read_text().partition("Not modelled:")[2].partition("\n## ")[0]
 #: A request of each operation that is not modelled.
@@ -32,16 +32,6 @@ ASKED: dict[str, dict[str, Any]] = {
     "TagQueue": {"QueueUrl": "work", "Tags": {"a": "b"}},
     "UntagQueue": {"QueueUrl": "work", "TagKeys": ["a"]},
 }
-
-
-@pytest.fixture
-def clock() -> FakeClock:
-    return FakeClock()
-
-
-@pytest.fixture
-def sqs(clock: FakeClock) -> SimulatedSqs:
-    return SimulatedSqs(clock)
 
 
 def received(sqs: Any, url: str, **options: Any) -> list[dict[str, Any]]:
@@ -69,8 +59,8 @@ def test_an_operation_that_is_not_modelled_is_named_as_such() -> None:
                     getattr(sqs, method)(**ASKED[operation])
                 error = refused.value.response["Error"]
                 assert error["Code"] == "AWS.SimpleQueueService.UnsupportedOperation"
-                told = f'{operation} is not modelled; see docs/testing.md, "Not modelled"'
-                assert error["Message"] == told
+                text = f'{operation} is not modelled; see docs/testing.md, "Not modelled"'
+                assert error["Message"] == text
         with pytest.raises(client.exceptions.UnsupportedOperation):
             client.list_queue_tags(QueueUrl="work")
 
