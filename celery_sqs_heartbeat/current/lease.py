@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.current.claim import current_message
 from celery_sqs_heartbeat.current.record import Mark, Record, key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
 from celery_sqs_heartbeat.errors import LeaseLost, NoLease
+from celery_sqs_heartbeat.numeric import is_number
 
 _NO_LEASE = {
     Mark.ACKED: "its message was acknowledged already",
@@ -120,7 +121,7 @@ def _left(record: Record) -> float:
 
 
 def _check(min_remaining: float) -> None:
-    if not isinstance(min_remaining, (int, float)) or isinstance(min_remaining, bool):
+    if not is_number(min_remaining):
         raise TypeError(f"min_remaining is {min_remaining!r}: give it as seconds")
     if min_remaining < 0 or not math.isfinite(min_remaining):
         raise ValueError(f"min_remaining is {min_remaining!r}: give it as seconds, 0 or more")

@@ -7,6 +7,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.core.policy import implied_calls_per_second
+from celery_sqs_heartbeat.numeric import is_number, is_whole
 from celery_sqs_heartbeat.settings.address import parse_address
 from celery_sqs_heartbeat.settings.delay import call_fault
 from celery_sqs_heartbeat.settings.target import parse_target
@@ -22,7 +23,7 @@ SECRETS = frozenset({"status_token"})
 
 def number_fault(value: Any, *, above: float | None = None, low: float = 0) -> str | None:
     """Check a number of seconds up to SQS's 12 hours."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not is_number(value):
         return f"must be a number of seconds, not {type(value).__name__}"
     if above is not None and not above < value <= MAX_VISIBILITY_SECONDS:
         return f"must be above {above:g} and at most {MAX_VISIBILITY_SECONDS} seconds"
@@ -36,7 +37,7 @@ def _positive(value: Any) -> str | None:
 
 
 def _whole(value: Any) -> str | None:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not is_whole(value):
         return f"must be a whole number of seconds, not {type(value).__name__}"
     return number_fault(value, low=1)
 
@@ -52,7 +53,7 @@ def _delay(value: Any) -> str | None:
         if not value:
             return "must have at least one delay: the first receive's"
         return next((fault for item in value if (fault := number_fault(item))), None)
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if not is_number(value):
         return "must be seconds, a list of seconds by receive count, or a function of that count"
     return number_fault(value)
 

@@ -10,6 +10,7 @@ from typing import Any
 from botocore.config import Config
 
 from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.numeric import is_number, is_whole
 from celery_sqs_heartbeat.sqs.names import FIFO_SUFFIX
 
 #: The longest long poll, in seconds (SQS API reference, ReceiveMessage).
@@ -77,20 +78,16 @@ def _predefined_faults(given: object) -> Iterator[str]:
             )
 
 
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
 def _is_wait(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_WAIT
+    return is_whole(value) and 0 <= value <= MAX_WAIT
 
 
 def _is_timeout(value: Any) -> bool:
-    return value is None or (_is_number(value) and 0 < value < math.inf)
+    return value is None or (is_number(value) and 0 < value < math.inf)
 
 
 def _is_pause(value: Any) -> bool:
-    return value is None or (_is_number(value) and value >= 0)
+    return value is None or (is_number(value) and value >= 0)
 
 
 def _is_created_timeout(value: Any) -> bool:
@@ -113,7 +110,7 @@ def _is_role(value: object) -> bool:
 
 
 def _is_lifetime(value: Any) -> bool:
-    return _is_number(value) and 0 < value <= MAX_VISIBILITY_SECONDS
+    return is_number(value) and 0 < value <= MAX_VISIBILITY_SECONDS
 
 
 def _is_attributes(value: object) -> bool:

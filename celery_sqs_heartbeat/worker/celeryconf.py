@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from celery_sqs_heartbeat.numeric import is_number
+
 
 def celery_faults(app: Any) -> Iterator[str]:
     """Yield a sentence for each of Celery's settings that no worker can work with."""
@@ -57,7 +59,7 @@ def _is_concurrency(value: Any) -> bool:
 
 
 def _is_limit(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    return is_number(value) and value > 0
 
 
 _LIMIT = "a number of seconds above 0"
