@@ -11,11 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.tables.failing import call_rules
-from celery_sqs_heartbeat.pipeline.tables.rules import Rule, seconds, text
+from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US, Rule, seconds, text
 
-_SECOND = 1_000_000
-#: What clocks and the way of an answer leave open, in microseconds.
-TOLERANCE_US = _SECOND
 #: Why a message is back though its task has ended well.
 DELETE_REFUSED = "delete refused"
 #: Releases that mean that the task has ended. Under any other, what had started goes on.

@@ -25,9 +25,9 @@ from pyspark.sql import DataFrame, Row
 
 from celery_sqs_heartbeat.pipeline.tables.attempts import SILENT_US
 from celery_sqs_heartbeat.pipeline.tables.lives import gaps_of, held_by, lives_of, unread_days
+from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US
 
-_SECOND = 1_000_000
-_DAY_US = 86_400 * _SECOND
+_DAY_US = 86_400_000_000
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -86,7 +86,7 @@ def _after(
         yield Hole(wid, None, last, last + SILENT_US)
         return
     until = last + SILENT_US if lease_end is None else lease_end
-    if end > until + _SECOND:
+    if end > until + TOLERANCE_US:
         yield Hole(wid, None, last, until, is_killed=True)
 
 

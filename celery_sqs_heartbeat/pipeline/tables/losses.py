@@ -8,17 +8,16 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.tables.holes import Hole
+from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 from celery_sqs_heartbeat.pipeline.tables.surroundings import LEASE
 
-#: What two clocks leave open, in microseconds.
-_TOLERANCE_US = 1_000_000
 _HOLES = "lost_by string, of_queue string, since bigint, until bigint, is_killed boolean"
 #: Of a pair whose first receive is in no journal.
 _PAIR = ("queue", "msg", "rc", "wid")
 
 
-def with_losses(told: DataFrame, pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
+def with_losses(known: DataFrame, pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
     """Add what lines are missing that would tell of each pair's first execution.
 
     Of one whose receive is in no journal, `lost_by` is a worker of the queue that may have had it,
@@ -27,19 +26,19 @@ def with_losses(told: DataFrame, pairs: DataFrame, holes: Sequence[Hole]) -> Dat
     that was not killed.
 
     Args:
-        told: The pairs with all else that is told of them.
+        known: The pairs with all else that is known of them.
         pairs: Are read several times: let that be cheap.
     """
     own = [hole for hole in holes if not hole.is_killed]
     # Mostly there is none: then the plan is as much smaller.
     if holes:
-        told = told.join(_of_gaps(pairs, holes), [*_PAIR], "left")
+        known = known.join(_of_gaps(pairs, holes), [*_PAIR], "left")
     else:
-        nobody = {"lost_by": F.lit(None).cast("string"), "was_killed": F.lit(False)}
-        told = told.withColumns(nobody)
+        nothing = {"lost_by": F.lit(None).cast("string"), "was_killed": F.lit(False)}
+        known = known.withColumns(nothing)
     if own:
-        return told.join(_of_own(pairs, own), [*LEASE], "left")
-    return told.withColumn("lost_until", F.lit(None).cast("bigint"))
+        return known.join(_of_own(pairs, own), [*LEASE], "left")
+    return known.withColumn("lost_until", F.lit(None).cast("bigint"))
 
 
 def _of_gaps(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
@@ -98,4 +97,4 @@ def _frame_of(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
 
 def _meet(begin: Column, end: Column) -> Column:
     """Return whether a hole and that time have a part in common."""
-    return (F.col("since") <= end + _TOLERANCE_US) & (F.col("until") >= begin - _TOLERANCE_US)
+    return (F.col("since") <= end + TOLERANCE_US) & (F.col("until") >= begin - TOLERANCE_US)

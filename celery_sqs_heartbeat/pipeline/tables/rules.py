@@ -8,6 +8,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 _SECOND = 1_000_000
+#: What clocks and the way of an answer leave open, in microseconds.
+TOLERANCE_US = _SECOND
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +27,13 @@ def first_that_holds(ordered: tuple[Rule, ...]) -> Column:
     As two columns each condition would be there twice, and the plan be as much larger.
     """
     *others, last = ordered
-    chosen = _told(last)
+    chosen = _verdict(last)
     for rule in reversed(others):
-        chosen = F.when(rule.condition, _told(rule)).otherwise(chosen)
+        chosen = F.when(rule.condition, _verdict(rule)).otherwise(chosen)
     return chosen
 
 
-def _told(rule: Rule) -> Column:
+def _verdict(rule: Rule) -> Column:
     # Of all rules it is a text for certain: Sail chooses between structs of one type alone.
     evidence = F.coalesce(rule.evidence, F.lit(""))
     return F.struct(F.lit(rule.cause).alias("cause"), evidence.alias("evidence"))

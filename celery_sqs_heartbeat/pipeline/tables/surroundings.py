@@ -8,11 +8,11 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.core.calls import Action
 from celery_sqs_heartbeat.core.events import EventKind as Kind
 from celery_sqs_heartbeat.journal.events import KEEPER_LATE, PERMISSIONS
+from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US
 
 #: A lease: the first's delivery, until the next receive of the message.
 LEASE = ("first_dlv", "next_received")
 
-_SECOND = 1_000_000
 #: A queue that refuses one of them refuses the other, too.
 _EXTENDING = (Action.EXTEND.value, Action.RELEASE.value)
 
@@ -21,22 +21,22 @@ def surroundings(leases: DataFrame, events: DataFrame) -> DataFrame:
     """Return for how long the keeper stood still when each lease ran out, and what was refused.
 
     That is `late_us`; and `denied_at`, since when the queue let the worker extend nothing, where
-    it still did not. It is told of one message, and only that one is tried again.
+    it still did not. The journal says so of one message, and only that one is tried again.
     """
     ev, ts = F.col("ev"), F.col("ts")
     is_late = ev == KEEPER_LATE
-    is_told = ev.isin(*PERMISSIONS) & F.col("act").isin(*_EXTENDING)
-    told = events.where(is_late | is_told).select(
+    is_permission = ev.isin(*PERMISSIONS) & F.col("act").isin(*_EXTENDING)
+    lines = events.where(is_late | is_permission).select(
         "ev", "wid", "ts", "late_us", F.col("queue").alias("of_queue")
     )
-    ran_out = is_late & (ts >= F.col("sure_until") - _SECOND)
+    ran_out = is_late & (ts >= F.col("sure_until") - TOLERANCE_US)
     ran_out &= ts - F.col("late_us") < F.col("next_received")
     is_before = (F.col("of_queue") == F.col("queue")) & (ts < F.col("next_received"))
     denied_at = F.max(F.when(ev == Kind.PERMISSION_DENIED.value, ts))
     granted_at = F.max(F.when(ev == Kind.PERMISSION_GRANTED.value, ts))
     return (
         leases.join(
-            F.broadcast(told),
+            F.broadcast(lines),
             (F.col("wid") == F.col("first_wid")) & (ran_out | (~is_late & is_before)),
         )
         .groupBy(*LEASE)
