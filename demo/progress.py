@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 
+from celery_sqs_heartbeat.wording import counted
 from demo.ledger import Execution, after_a_kill, duplicates, succeeded
 from demo.phase import TASKS, Watcher
 
@@ -48,7 +49,7 @@ class Display:
         def update(runs: Sequence[Execution], doing: str) -> None:
             done, twice = len(succeeded(runs)), len(duplicates(runs))
             is_avoidable = twice > len(after_a_kill(runs))
-            counts = f"{len(runs)} started, {twice} duplicate{'' if twice == 1 else 's'}"
+            counts = f"{len(runs)} started, {counted(twice, 'duplicate')}"
             seconds = time.monotonic() - began_at
             if self._is_live:
                 self._update(

@@ -81,11 +81,11 @@ def verdict(stock: Result, heartbeat: Result) -> str:
 
 def about_the_page(heartbeat: Result) -> str:
     """Return how the page on the journal goes with the table."""
-    told = "The page is on the --heartbeat-sqs workers alone, "
+    begin = "The page is on the --heartbeat-sqs workers alone, "
     if not expected(heartbeat):
-        return told + "and has no duplicates, either."
+        return begin + "and has no duplicates, either."
     return (
-        f"{told}and its duplicate is the task of the killed worker, too. Its time of recovery is "
+        f"{begin}and its duplicate is the task of the killed worker, too. Its time of recovery is "
         "longer: it counts from that worker's last event in the journal, which was before the kill."
     )
 

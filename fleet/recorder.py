@@ -32,7 +32,7 @@ class Recorder:
         wall: Microseconds from the clock's zero to the epoch's, by the worker's wall clock.
 
     Attributes:
-        told_at: When the last line was put down.
+        recorded_at: When the last line was put down.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Recorder:
     ) -> None:
         self.wid = identity.wid
         self.lines = 0
-        self.told_at = clock()
+        self.recorded_at = clock()
         self._identity = identity
         self._clock = clock
         self._origin = Origin(wid=identity.wid, started_at=clock(), offset=wall)
@@ -102,7 +102,7 @@ class Recorder:
         return self.lines
 
     def _put(self, record: Record) -> None:
-        self.told_at = self._clock()
+        self.recorded_at = self._clock()
         self._waiting.append((record.ts, line_of(record)))
         if len(self._waiting) >= _BATCH:
             self._flush()

@@ -109,7 +109,7 @@ class Worker:
     def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:
         """Take in a message that was just received."""
         message_id, handle = message["MessageId"], message["ReceiptHandle"]
-        heard_at = self.recorder.told_at
+        heard_at = self.recorder.recorded_at
         if self._dies_with_next:
             self.recorder.flush()
         if not queue.is_extended:
@@ -225,13 +225,13 @@ class Worker:
 
     def _kill(self, *, after_success: bool = False) -> None:
         """Die at once, unless something has ended of which the journal says nothing yet."""
-        heard_at = self.recorder.told_at
+        heard_at = self.recorder.recorded_at
         # Deletes that fail are many lines, and are not to pile up.
         is_wrong = not self._ending() if after_success else self._is_confused(heard_at)
         if after_success and self.world.clock() > self.troubled_at + _KILL_PATIENCE:
             self._recover()
             return
-        if is_wrong or self._is_untold():
+        if is_wrong or self._is_unwritten():
             self._later(_KILL_POLL, lambda: self._kill(after_success=after_success))
             return
         self._die(heard_at)
@@ -240,7 +240,7 @@ class Worker:
         """Die with a task that has just begun, of whose receive the journal says nothing."""
         execution = receive.execution
         is_alone = self.recorder.is_all_about(message_id)
-        if self._is_untold() or self._is_confused(heard_at) or not is_alone or execution is None:
+        if self._is_unwritten() or self._is_confused(heard_at) or not is_alone or execution is None:
             return
         self.recorder.lose()
         self._die(heard_at, unheard=message_id)
@@ -250,7 +250,7 @@ class Worker:
     def _ending(self) -> list[Lease]:
         return [each for each in self.keeper._book.leases() if each.state is not State.HELD]
 
-    def _is_untold(self) -> bool:
+    def _is_unwritten(self) -> bool:
         """Return whether something has ended of which the journal says nothing yet.
 
         The two are the same in it: a worker that died before its task had ended, and one

@@ -74,11 +74,11 @@ def as_text(findings: Sequence[Finding], *, width: int | None = None) -> str:
 def summary(findings: Sequence[Finding]) -> str:
     """Return how many findings of each severity there are, as they are shown: in groups."""
     counts = Counter(group.first.severity for group in grouped(findings))
-    told = [
+    parts = [
         f"{counts[severity]} {one if counts[severity] == 1 else many}"
         for severity, (one, many) in _NOUNS.items()
     ]
-    return f"{', '.join(told)}."
+    return f"{', '.join(parts)}."
 
 
 def _block(group: Group, width: int) -> str:
@@ -86,8 +86,8 @@ def _block(group: Group, width: int) -> str:
     label = click.style(f"{LABELS[finding.severity]:<8}", fg=COLORS[finding.severity], bold=True)
     head, *rest = [
         line
-        for told in headline(group).splitlines()
-        for line in _wrap(told.removeprefix(ITEM), width, ITEM if told.startswith(ITEM) else "")
+        for text in headline(group).splitlines()
+        for line in _wrap(text.removeprefix(ITEM), width, ITEM if text.startswith(ITEM) else "")
     ]
     lines = [f"{label} {head.lstrip()}", *rest]
     if finding.severity is Severity.OK:

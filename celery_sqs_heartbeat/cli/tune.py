@@ -73,11 +73,11 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
         )
     verdicts = list(tuning.check(found, terms_of, Worth())) if check else []
     if as_json:
-        told = {
+        output = {
             "recommendations": [asdict(row) for row in rows],
             **({"checks": [asdict(each) for each in verdicts]} if check else {}),
         }
-        click.echo(dumps(told, indent=2))
+        click.echo(dumps(output, indent=2))
     else:
         click.echo(as_settings(rows, names))
         if check:

@@ -46,8 +46,8 @@ class _Wanted:
         )
 
     def __str__(self) -> str:
-        told = (("message", self.message), ("queue", self.queue), ("task", self.task))
-        named = ", ".join(f"{name} {value!r}" for name, value in told if value is not None)
+        given = (("message", self.message), ("queue", self.queue), ("task", self.task))
+        named = ", ".join(f"{name} {value!r}" for name, value in given if value is not None)
         return " ".join(filter(None, [named and f"of {named}", str(self.span)]))
 
 

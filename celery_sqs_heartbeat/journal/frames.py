@@ -54,10 +54,10 @@ def _frame(file: FileIO, start: int) -> tuple[int, int] | None:
         return None
     content, is_last = 0, False
     while not is_last:
-        told = _read(file, place, _BLOCK_HEADER_BYTES)
-        if len(told) < _BLOCK_HEADER_BYTES:
+        begin = _read(file, place, _BLOCK_HEADER_BYTES)
+        if len(begin) < _BLOCK_HEADER_BYTES:
             return None
-        block = int.from_bytes(told, "little")
+        block = int.from_bytes(begin, "little")
         is_last, kind, length = bool(block & 1), block >> 1 & 3, block >> 3
         place += _BLOCK_HEADER_BYTES + (1 if kind == _RLE else length)
         content += length

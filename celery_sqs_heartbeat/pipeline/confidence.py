@@ -50,15 +50,17 @@ def how_sure(measured: Measured) -> str:
     """Return the confidence in a sentence, with what the data lacks for more."""
     ended, of_all = measured.held.ended, measured.messages
     confidence = confidence_of(measured)
-    told = f"{ended:,} of {count(of_all, 'attempt')}" if ended < of_all else count(ended, "attempt")
-    told += " has ended" if of_all == ended == 1 else " have ended"
+    basis = count(max(ended, of_all), "attempt")
+    if ended < of_all:
+        basis = f"{ended:,} of {basis}"
+    basis += " has ended" if of_all == ended == 1 else " have ended"
     if ended < of_all / 2:
-        return f"Confidence is {confidence}: only {told}."
+        return f"Confidence is {confidence}: only {basis}."
     if ended < ENOUGH:
-        told += f", {ENOUGH:,} are needed for medium"
+        basis += f", {ENOUGH:,} are needed for medium"
     elif ended < MANY:
-        told += f", {MANY:,} are needed for high"
+        basis += f", {MANY:,} are needed for high"
     elif confidence != "high":
         calls = count(measured.latency.count, "extension call")
-        told = f"{calls} told of their time, {ENOUGH:,} are needed for high"
-    return f"Confidence is {confidence}: {told}."
+        basis = f"{calls} told of their time, {ENOUGH:,} are needed for high"
+    return f"Confidence is {confidence}: {basis}."

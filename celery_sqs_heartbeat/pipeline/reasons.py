@@ -38,16 +38,16 @@ def reason_of(
         in_use: What is expected of those in use, where these are others.
         is_safe: Whether they are, or any candidate is, below the cap of risk.
     """
-    told = [sentence(why)] if why else []
-    told += [_expected(expected, in_use), _lost(measured, expected)]
+    sentences = [sentence(why)] if why else []
+    sentences += [_expected(expected, in_use), _lost(measured, expected)]
     if not is_safe:
-        told.append(
+        sentences.append(
             f"No candidate loses less than {part_of_attempts(RISK_CAP)}: this one does best."
         )
-    told.append(_held(measured))
+    sentences.append(_held(measured))
     if max_lease < DEFAULT_MAX_LEASE_SECONDS and measured.held.ended >= ENOUGH:
-        told.append(f"max_lease is {MAX_LEASE_SAFETY:g} times that, or more.")
-    return " ".join([*told, how_sure(measured)])
+        sentences.append(f"max_lease is {MAX_LEASE_SAFETY:g} times that, or more.")
+    return " ".join([*sentences, how_sure(measured)])
 
 
 def why_kept(measured: Measured) -> str:

@@ -582,7 +582,7 @@ def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extend
 def test_an_unusable_queue_gets_kombus_error_where_no_worker_is_refused_its_start(
     new_desk: Callable[..., Desk],
 ) -> None:
-    """As kombu's own tests, and whoever uses a channel of ours by itself, expect it."""
+    """As kombu's own tests expect it, and users of a channel without a worker."""
     used = {"url": "http://localhost/000000000000/used"}
     desk = new_desk(options={"predefined_queues": {"used": used}})
     with pytest.raises(SQS.UndefinedQueueException):

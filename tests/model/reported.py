@@ -1,4 +1,4 @@
-"""The events of a book: whoever reads them alone must know what is held, and what became of it."""
+"""The events of a book: from them alone it must be known what is held, and what became of it."""
 
 from __future__ import annotations
 

@@ -131,8 +131,8 @@ def test_a_misspelt_prefix_is_an_error(manage: Manage, name: str, meant: str) ->
 def test_the_faults_of_tasks_are_found(manage: Manage, command: str, status: int) -> None:
     ended = manage(command, env={"PROJ_TASK": '{"max_lease": "long"}'})
     assert ended.returncode == status
-    told = " ".join((ended.stdout + ended.stderr).split())
-    assert "task 'shop.tasks.sell': sqs_heartbeat['max_lease']='long': must be" in told
+    shown = " ".join((ended.stdout + ended.stderr).split())
+    assert "task 'shop.tasks.sell': sqs_heartbeat['max_lease']='long': must be" in shown
 
 
 def test_a_misspelt_option_of_a_task_is_an_error(manage: Manage, project: Path) -> None:

@@ -484,7 +484,7 @@ def test_settings_of_celery_that_no_worker_can_work_with_are_found(
     (error,) = [finding for finding in findings if finding.severity is Severity.ERROR]
     assert error.id == "SQSHB-E001"
     assert said in str(error.value)
-    # Nothing is said of a value that nobody set.
+    # Nothing is said of a value that is not set.
     assert "SQSHB-W105" not in found(findings)
 
 

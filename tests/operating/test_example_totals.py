@@ -30,7 +30,7 @@ def test_the_amounts_of_each_region_are_added_up(
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "fault"),
     [
         (b"", "the file is empty: its first line must name region and amount"),
         (HEADER, "the file has no orders: it needs lines with region and amount"),
@@ -69,10 +69,10 @@ def test_the_amounts_of_each_region_are_added_up(
     ],
 )
 def test_a_file_that_cannot_be_added_up_says_why_in_plain_words(
-    studio: Studio, tmp_path: Path, content: bytes, told: str
+    studio: Studio, tmp_path: Path, content: bytes, fault: str
 ) -> None:
     (tmp_path / "upload").write_bytes(content)
     with pytest.raises(ValueError) as caught:
         studio("totals").add_up(tmp_path / "upload", tmp_path / "totals.csv")
-    assert str(caught.value).startswith(told)
+    assert str(caught.value).startswith(fault)
     assert not (tmp_path / "totals.csv").exists()

@@ -89,7 +89,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
     ),
     ("not-permitted", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="denied")]),
     ("not-permitted", {}, {}, [message("extension-failed", 29, lat_us=20_000, err="no-queue")]),
-    # It is told of another message, and this one is not tried.
+    # The journal says so of another message, and this one is not tried.
     ("not-permitted", {}, {}, [message("permission-denied", 9, msg="m9", dlv="d9", act="extend")]),
     # Of failures, the last counts.
     (

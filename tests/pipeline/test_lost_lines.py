@@ -199,18 +199,18 @@ def found(spark: SparkSession, names: list[str], *unheard: str) -> dict[str, tup
         rejects_frame(spark, *torn, *unheard),
     )
     rows = [row for row in frame.collect() if row.second_wid.startswith("w2@")]
-    told = {row.msg.partition("@")[2]: (row.cause, row.evidence) for row in rows}
-    assert len(told) == len(rows)
-    return told
+    judged = {row.msg.partition("@")[2]: (row.cause, row.evidence) for row in rows}
+    assert len(judged) == len(rows)
+    return judged
 
 
 def test_lines_that_are_lost_are_the_cause_where_they_may_be_about_it(spark: SparkSession) -> None:
-    told = found(spark, list(SCENARIOS))
-    assert {name: cause for name, (cause, _) in told.items()} == {
+    judged = found(spark, list(SCENARIOS))
+    assert {name: cause for name, (cause, _) in judged.items()} == {
         name: cause for name, (cause, *_) in SCENARIOS.items()
     }
     for name, (_, evidence, *_) in SCENARIOS.items():
-        assert evidence in told[name][1].replace(f"@{name}", ""), name
+        assert evidence in judged[name][1].replace(f"@{name}", ""), name
     assert {cause for cause, *_ in SCENARIOS.values()} <= set(CAUSES)
 
 
@@ -219,9 +219,9 @@ def test_a_worker_of_which_no_line_could_be_read_may_have_served_any_queue(
     spark: SparkSession, unheard: str, cause: str
 ) -> None:
     name = "stopped by itself"
-    told = found(spark, [name], *filter(None, [unheard]))
-    assert told[name][0] == cause
-    assert ("lines of worker w9 are missing then" in told[name][1]) is bool(unheard)
+    judged = found(spark, [name], *filter(None, [unheard]))
+    assert judged[name][0] == cause
+    assert ("lines of worker w9 are missing then" in judged[name][1]) is bool(unheard)
 
 
 def test_a_worker_that_is_silent_for_long_was_killed(spark: SparkSession) -> None:

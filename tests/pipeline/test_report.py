@@ -156,9 +156,9 @@ def test_spans_are_told_with_a_unit(microseconds: float | None, said: str) -> No
 
 @pytest.mark.parametrize("seconds", [0.0000123, 0.0139, 45.0, 59.7, 89.4, 7_201.0, 100_000.0])
 def test_quantiles_are_told_as_no_less_than_any_span_that_they_count(seconds: float) -> None:
-    told = markup.at_most(middle_of(bin_of(seconds * SECOND)))
+    shown = markup.at_most(middle_of(bin_of(seconds * SECOND)))
     sizes = {"µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86_400}
-    words = told.replace(",", "").split()
+    words = shown.replace(",", "").split()
     most = sum(float(n) * sizes[unit] for n, unit in zip(words[::2], words[1::2], strict=True))
     assert seconds <= most < seconds * 1.05
 

@@ -63,12 +63,12 @@ def test_no_table_is_a_box_with_a_scrollbar_of_its_own(driver: Any, width: int) 
 
 def test_a_phone_names_each_number_of_a_wide_table(driver: Any) -> None:
     emulate(driver, size=PHONE)
-    told = driver.execute_script(
+    shown = driver.execute_script(
         "return [...document.querySelector('#duplicates .listed tbody tr').cells].map("
         "e => getComputedStyle(e, '::before').content + e.innerText)"
     )
-    assert '"pairs"3' in told
-    assert '"both succeeded"3' in told
+    assert '"pairs"3' in shown
+    assert '"both succeeded"3' in shown
 
 
 def test_the_keyboard_reaches_the_tables_and_opens_them(driver: Any) -> None:

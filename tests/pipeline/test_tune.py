@@ -136,12 +136,12 @@ def test_no_line_ends_between_a_number_and_its_unit() -> None:
     row |= {"task": None, "rank": 0}
     for before in range(1, 97):
         reason = f"{'x' * before} visible 8 s after a crash, 1,000 attempts, 2 min 15 s."
-        told = as_settings([Row(**{**row, "reason": reason})], {})
-        lines = [line for line in told.splitlines() if line.strip().startswith("#")]
+        settings = as_settings([Row(**{**row, "reason": reason})], {})
+        lines = [line for line in settings.splitlines() if line.strip().startswith("#")]
         assert not [line for line in lines if re.search(r"\d$", line)]
         assert max(map(len, lines)) <= 96 + len(reason.split()[0])
-        assert "\N{NO-BREAK SPACE}" not in told
-        assert reason in _comments(told)
+        assert "\N{NO-BREAK SPACE}" not in settings
+        assert reason in _comments(settings)
 
 
 def test_what_check_does_not_find_worse_stays_as_it_is(journal: str, warehouse: str) -> None:
@@ -192,10 +192,10 @@ def test_check_tells_when_the_apps_settings_are_worse(
 def test_a_journal_does_as_well_and_thin_data_is_no_fault(journal: str) -> None:
     result = _tune(_app(), journal, "--check", "--json")
     assert result.exit_code == 0, result.output
-    told = json.loads(result.stdout)
-    (recommended,) = [row for row in told["recommendations"] if row["rank"] == 0]
+    output = json.loads(result.stdout)
+    (recommended,) = [row for row in output["recommendations"] if row["rank"] == 0]
     assert (recommended["confidence"], recommended["messages"]) == ("low", 1)
-    assert [each["fault"] for each in told["checks"]] == [""]
+    assert [each["fault"] for each in output["checks"]] == [""]
 
 
 def test_nothing_measured_is_an_error_that_tells_what_to_do(

@@ -53,7 +53,7 @@ def _target(queue: str, task: str | None, rows: Rows) -> Html:
     used = next((row for row in rows if row["rank"] == RUNNING), None)
     name = text(queue) if task is None else f"{text(task)} on {text(queue)}"
     verb = "Set" if used is None else "Keep" if _terms(used) == _terms(best) else "Change to"
-    told = (
+    setting = (
         f"<p><strong>{verb} visibility timeout {best['visibility_timeout']} s and threshold "
         f"{number(best['threshold'])} s</strong>, with interval {number(best['interval'])} s and "
         f"max lease {span(best['max_lease'] * _SECOND)}. {text(glued(best['reason']))}</p>"
@@ -76,7 +76,12 @@ def _target(queue: str, task: str | None, rows: Rows) -> Html:
         numbers=6,
     )
     return join(
-        (f"<h3>{name}</h3>", told, _curve(name, rows), folded("The candidates as a table", listed))
+        (
+            f"<h3>{name}</h3>",
+            setting,
+            _curve(name, rows),
+            folded("The candidates as a table", listed),
+        )
     )
 
 

@@ -48,7 +48,7 @@ def _queue(queue: str, rows: Rows) -> Html:
     begin, end = rows[0]["at"], rows[-1]["at"] + step
     peak = max(row["peak"] for row in rows)
     slots = max((row["slots"] or 0 for row in rows), default=0)
-    # Slots far above are told in words: drawn, they would flatten the rest.
+    # Slots far above are given in words: drawn, they would flatten the rest.
     top = max(peak, slots if slots <= 3 * peak else 0, 1)
 
     def steps(values: Mapping[int, float]) -> list[tuple[float, float]]:
@@ -67,7 +67,7 @@ def _queue(queue: str, rows: Rows) -> Html:
     if slots and slots <= top:
         limits = steps(_filled({row["at"]: row["slots"] for row in rows}, begin, end, step))
         shapes.append(charts.line(limits, title=f"{plural(slots, 'slot')} at most", kind="limit"))
-    told = _highest(max(rows, key=lambda row: row["peak"]))
+    highest = _highest(max(rows, key=lambda row: row["peak"]))
     listed = table(
         f"In flight of {name}, by {span(step)}",
         ("from (UTC)", "peak", "mean", "slots"),
@@ -80,12 +80,12 @@ def _queue(queue: str, rows: Rows) -> Html:
     shares = (0.0, 0.5, 1.0) if end - begin > step else (0.0, 1.0)
     ticks = [Label(share, _clock(begin + share * (end - begin))) for share in shares]
     picture = charts.plot(
-        f"Messages in flight of {name}: {told}",
+        f"Messages in flight of {name}: {highest}",
         shapes,
         across=ticks,
         up=[Label(0, Html("0")), Label(1, number(top))],
     )
-    return join((f"<h3>{name}</h3>", picture, note(told), folded("As a table", listed)))
+    return join((f"<h3>{name}</h3>", picture, note(highest), folded("As a table", listed)))
 
 
 def _highest(row: Mapping[str, Any]) -> Html:

@@ -94,22 +94,22 @@ def losses(found: Findings) -> Html:
     """Return what of the journal could not be read."""
     missing = found.workers["missing"] or 0
     if missing:
-        told = (
+        gaps = (
             f"By the gaps in the workers' line numbers, {plural(missing, 'line')} of the journal "
             f"{'is' if missing == 1 else 'are'} missing: figures are too small by what was in "
             f"{'it' if missing == 1 else 'them'}."
         )
     else:
-        told = "The workers' line numbers have no gaps."
+        gaps = "The workers' line numbers have no gaps."
     unfinished = (found.workers["starts"] or 0) - (found.workers["stopped"] or 0)
     if unfinished:
-        told += (
+        gaps += (
             f" {plural(unfinished, 'worker has', 'workers have')} no last line: still running, "
             "or killed."
         )
     if not found.rejects:
         read = "Every line could be read." if found.workers["starts"] else "There are no lines."
-        return note(f"{read} {told}")
+        return note(f"{read} {gaps}")
     listed = table(
         "What could not be read",
         ("file", "reason", "lines"),
@@ -119,4 +119,4 @@ def losses(found: Findings) -> Html:
         ],
         numbers=1,
     )
-    return join((note(told), listed))
+    return join((note(gaps), listed))

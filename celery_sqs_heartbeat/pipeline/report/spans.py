@@ -66,9 +66,9 @@ def _task(task: Mapping[str, Any], found: Findings) -> Html:
     bins = mine(found.bins)
     tails = sorted(mine(found.tails), key=lambda row: int(row["vt"]))
     quantiles = {row["measure"]: row for row in mine(found.quantiles)}
-    told = [f"{row['share']:.1%} outlived a visibility timeout of {row['vt']} s." for row in tails]
+    notes = [f"{row['share']:.1%} outlived a visibility timeout of {row['vt']} s." for row in tails]
     if task["censored"]:
-        told.append(
+        notes.append(
             f"{plural(task['censored'], 'run')} without an end: still going on, or cut off."
         )
     name = f"{text(task['task'])} on {text(task['queue'])}"
@@ -87,7 +87,7 @@ def _task(task: Mapping[str, Any], found: Findings) -> Html:
         numbers=len(PARTS) + 1,
     )
     picture = _histogram(name, bins, [row["vt"] for row in tails])
-    return join((f"<h3>{name}</h3>", picture, note(" ".join(told)), listed))
+    return join((f"<h3>{name}</h3>", picture, note(" ".join(notes)), listed))
 
 
 def _histogram(name: str, bins: Rows, vts: Sequence[int]) -> Html:

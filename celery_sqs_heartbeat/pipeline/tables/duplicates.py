@@ -60,12 +60,12 @@ def duplicates_of(
     if pairs.isEmpty():
         return pairs.sparkSession.createDataFrame([], DUPLICATES.ddl)
     holes = holes_of(attempts, events, workers, rejects)
-    told = with_losses(with_worker(with_evidence(pairs, events, keep), workers), pairs, holes)
-    judged = told.withColumn("judged", first_that_holds(rules()))
-    return shape(judged.withColumns(_told()), DUPLICATES)
+    known = with_losses(with_worker(with_evidence(pairs, events, keep), workers), pairs, holes)
+    judged = known.withColumn("judged", first_that_holds(rules()))
+    return shape(judged.withColumns(_verdict()), DUPLICATES)
 
 
-def _told() -> dict[str, Column]:
+def _verdict() -> dict[str, Column]:
     """Return the columns that tell why, and of the first execution and of the second."""
     columns = {name: F.col("judged")[name] for name in ("cause", "evidence")}
     for name in ("wid", "rc", "started", "finished", "ended_as"):

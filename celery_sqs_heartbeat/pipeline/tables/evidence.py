@@ -65,12 +65,12 @@ def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
         .withColumn("sure_until", sure_until)
         .drop("first_received", "good_until")
     )
-    told = (
+    found = (
         sure.join(beside(_since(beside(sure), calls)), [*LEASE], "left")
         .join(beside(surroundings(sure, events)), [*LEASE], "left")
         .drop("first_wid", "vt_us", "queue")
     )
-    return named.join(beside(told), [*LEASE], "left")
+    return named.join(beside(found), [*LEASE], "left")
 
 
 def _good_extensions(leases: DataFrame, calls: DataFrame) -> DataFrame:

@@ -51,8 +51,8 @@ def held_by(
     confirmed = F.coalesce("last_extended", "received") + timeout
     # Of one that had run out, and was held all the same, it is tried again by then.
     lease_end = F.when(confirmed < last_event, last_event + timeout).otherwise(confirmed)
-    is_told = ~has_opted_out(F.col("tasks"), F.col("task"))
-    is_held = (F.col("ended_as") == "abandoned") & (lease_end >= F.col("last_seen")) & is_told
+    is_extended = ~has_opted_out(F.col("tasks"), F.col("task"))
+    is_held = (F.col("ended_as") == "abandoned") & (lease_end >= F.col("last_seen")) & is_extended
     found = (
         attempts.join(F.broadcast(workers), "wid")
         .groupBy("wid", "queue")

@@ -1,4 +1,4 @@
-"""The columns that lines have besides the fields of events, and what is told by them."""
+"""The columns that lines have besides the fields of events, and what they say."""
 
 from __future__ import annotations
 

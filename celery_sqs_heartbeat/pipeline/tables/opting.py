@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 def with_worker(pairs: DataFrame, workers: DataFrame) -> DataFrame:
     """Add `first_last_seen`, and `is_opted_out`: whether the task has `sqs_heartbeat=False`.
 
-    By what the worker's first line says of its settings. Where that is not known, nobody has
+    By what the worker's first line says of its settings. Where that is not known, no task has
     opted out.
     """
     of_first = workers.groupBy(F.col("wid").alias("of_wid")).agg(

@@ -55,7 +55,7 @@ def rejects_of(lines: DataFrame) -> DataFrame:
     counts = (
         F.struct(F.lit(name).alias("reason"), F.col(name).alias("lines")) for name in _REASONS
     )
-    told = by_segment.select(
-        F.col(FILE).alias("file"), F.col(DAY).alias("dt"), F.explode(F.array(*counts)).alias("told")
+    by_reason = by_segment.select(
+        F.col(FILE).alias("file"), F.col(DAY).alias("dt"), F.explode(F.array(*counts)).alias("one")
     )
-    return shape(told.select("file", "dt", "told.*").where("lines > 0"), REJECTS)
+    return shape(by_reason.select("file", "dt", "one.*").where("lines > 0"), REJECTS)

@@ -2,7 +2,7 @@
 
 Each is unpacked once more, as one text. One that gives no text, or one without an end of line at
 its end, is torn. Spark takes the end of the file for the end of the segment where that is in any
-zstd frame but the first; so the closed ones that were cut are told beforehand (`closed`).
+zstd frame but the first; so the closed ones that were cut are found beforehand (`closed`).
 """
 
 from __future__ import annotations
