@@ -78,18 +78,23 @@ class WritesDisconnects(bootsteps.Step):
     """Writes down that the connection was lost, on purpose or not.
 
     Before Celery does anything of it: to flush its pool it may wait for half a minute, for a
-    process that waits for it to read its results.
+    process that waits for it to read its results. And also where it does nothing of it, as it is
+    to shut down (celery/worker/consumer/consumer.py, `Consumer.start`).
     """
 
     def __init__(self, c: Any, **options: Any) -> None:
         super().__init__(c, **options)
-        go_on = c.on_connection_error_after_connected
+        start = c.blueprint.start
 
-        def write_and_go_on(error: Exception) -> None:
-            write("disconnect")
-            go_on(error)
+        def start_and_write(parent: Any) -> None:
+            try:
+                start(parent)
+            except (*c.connection_errors, *c.channel_errors):
+                if c.connection:
+                    write("disconnect")
+                raise
 
-        c.on_connection_error_after_connected = write_and_go_on
+        c.blueprint.start = start_and_write
 
 
 app.steps["consumer"].add(WritesDisconnects)

@@ -2,11 +2,51 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from celery.bootsteps import CLOSE, RUN
+from celery.exceptions import WorkerShutdown
+from celery.worker import state
+from celery.worker.consumer import Consumer
 
 from tests.soak import proj
+
+
+def losing(lose: Callable[[], None], go_on: Callable[[Exception], None]) -> Any:
+    """Return what Celery's consumer needs to start, to lose its connection, and to end."""
+
+    def end(*_: object) -> None:
+        blueprint.state = CLOSE
+
+    blueprint = SimpleNamespace(state=RUN, start=lambda parent: lose(), restart=end)
+    consumer: Any = SimpleNamespace(
+        blueprint=blueprint,
+        restart_count=0,
+        app=SimpleNamespace(
+            conf=Conf(broker_connection_retry=True, broker_channel_error_retry=False)
+        ),
+        connection=object(),
+        connection_errors=(OSError,),
+        channel_errors=(),
+        hub=None,
+        steps=[],
+        first_connection_attempt=False,
+        _get_connection_retry_type=lambda is_first: "broker_connection_retry",
+        _cancel_connection_timer_entries=lambda: None,
+        on_connection_error_after_connected=go_on,
+        on_close=lambda: None,
+    )
+    proj.WritesDisconnects(consumer)
+    return consumer
+
+
+class Conf(dict[str, bool]):
+    """Settings that are read as items and as attributes."""
+
+    __getattr__ = dict.__getitem__
 
 
 def test_a_lost_connection_is_written_down_before_celery_waits_for_its_pool(
@@ -14,8 +54,25 @@ def test_a_lost_connection_is_written_down_before_celery_waits_for_its_pool(
 ) -> None:
     done: list[object] = []
     monkeypatch.setattr(proj, "write", done.append)
-    consumer = SimpleNamespace(on_connection_error_after_connected=done.append, steps=[])
-    proj.WritesDisconnects(consumer)
     error = OSError("lost")
-    consumer.on_connection_error_after_connected(error)
+
+    def lose() -> None:
+        raise error
+
+    Consumer.start(losing(lose, done.append))
     assert done == ["disconnect", error]
+
+
+def test_one_that_is_lost_as_the_worker_is_told_to_shut_down_is_written_down_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[object] = []
+    monkeypatch.setattr(proj, "write", done.append)
+
+    def lose() -> None:
+        monkeypatch.setattr(state, "should_stop", 0)
+        raise OSError("lost")
+
+    with pytest.raises(WorkerShutdown):
+        Consumer.start(losing(lose, done.append))
+    assert done == ["disconnect"]
