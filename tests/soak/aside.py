@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from tests.soak.belief import belief_of
 from tests.soak.lives import Life
-from tests.soak.model import Call, Entry
 from tests.soak.reading import why_unread
 from tests.soak.releases import why_released
+from tests.soak.strays import may_still_be_done
 from tests.soak.table import HELD_UP, Cause
 from tests.soak.tenure import Tenure
-
-#: After these a worker knows that its call was not done.
-_NOT_DONE = {"throttled", "503", "refused", "hidden", "entries refused"}
-#: After this it knows that it was done before the answer, or not at all.
-_FAILED_WITHIN = "500"
 
 
 def why_set_aside(tenure: Tenure, life: Life) -> Cause | None:
@@ -68,11 +63,6 @@ def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) 
         call.worker == earlier.worker
         and entry.timeout < earlier.queue.shortest
         and call.started < came_back
-        and call.fault not in _NOT_DONE
-        and not (_is_answered(earlier, call, entry) and call.ended < answered_by)
+        and may_still_be_done(earlier, call, entry, answered_by=answered_by)
         for call, entry in earlier.changes
     )
-
-
-def _is_answered(tenure: Tenure, call: Call, entry: Entry) -> bool:
-    return call.fault == _FAILED_WITHIN or tenure.is_known(call, entry)

@@ -14,6 +14,7 @@ from tests.soak.blocks import Block, after, free
 from tests.soak.lives import Life
 from tests.soak.model import CHANGE
 from tests.soak.releases import GRACE, why_released
+from tests.soak.strays import longest_hold
 from tests.soak.table import Cause
 from tests.soak.tenure import HASTE, Tenure
 
@@ -33,7 +34,9 @@ class Belief:
 
 def belief_of(tenure: Tenure, life: Life) -> Belief:
     """Return what the worker of a receive had been told by the end of the lease."""
-    ends, is_certain, lapsed = tenure.receive.started + tenure.timeout, True, math.inf
+    most = longest_hold(tenure)
+    ends = tenure.receive.started + min(tenure.timeout, most)
+    is_certain, lapsed = True, math.inf
     told = [
         (call, entry.timeout)
         for call, entry in tenure.changes
@@ -49,7 +52,7 @@ def belief_of(tenure: Tenure, life: Life) -> Belief:
         lapsed = min(lapsed, ends if call.ended >= ends else math.inf)
         # A worker that stands still right after an answer was sent reads it only then.
         is_certain = is_certain and after(call.ended + HASTE, life.blocks) < ends
-        ends = max(ends, call.started + timeout)
+        ends = max(ends, call.started + min(timeout, most))
     return Belief(ends=ends, is_certain=is_certain, lapsed=min(lapsed, ends))
 
 

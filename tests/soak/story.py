@@ -75,11 +75,12 @@ class Story:
         entry = Entry(handle=f"h{count}", timeout=seconds, done=not fails, told=is_told)
         return self._call(CHANGE, worker, at, entry, fault)
 
-    def delete(self, worker: str, count: int, at: float, *, fails: bool = False) -> Story:
+    def delete(
+        self, worker: str, count: int, at: float, *, fails: bool = False, fault: str = "500"
+    ) -> Story:
         """A worker deletes the message."""
-        return self._call(
-            DELETE, worker, at, Entry(handle=f"h{count}", done=not fails, told=not fails)
-        )
+        entry = Entry(handle=f"h{count}", done=not fails, told=not fails)
+        return self._call(DELETE, worker, at, entry, fault)
 
     def run(
         self,

@@ -137,6 +137,30 @@ def test_deletes_that_begin_late_do_not() -> None:
     assert deletes_failed(4.5).faults == ["came back after receive 1 without a cause"]
 
 
+def deletes_reset(*, extended: bool) -> Story:
+    """Worker a does the message, deletes that are reset have it come back to a, then to b.
+
+    It is hidden for 3 s at first. An extension that is reset, too, may hide it for as long again,
+    however late it is done: so the second lease, of 6 s, counts for no more until 7.2.
+    """
+    story = Story(timeouts=(3,)).receive("a", 1, 1.0, seconds=3).run("a", 1, 1.1, 1.5)
+    if extended:
+        story.hide("a", 1, 3.0, 3, fails=True, fault="reset")
+    for tenth in range(16, 41, 3):
+        story.delete("a", 1, tenth / 10, fails=True, fault="reset")
+    story.receive("a", 2, 4.2)
+    # Tries come more and more seldom once the lease is over.
+    for at in (4.3, 5.0, 5.6, 6.2, 6.8, 7.2, 8.1):
+        story.delete("a", 2, at, fails=True, fault="reset")
+    return story.receive("b", 3, 10.3).run("b", 3, 10.4, 11.0).delete("b", 3, 11.1)
+
+
+def test_a_lease_counts_for_no_longer_than_what_an_older_handle_may_still_do() -> None:
+    assert deletes_reset(extended=True).verdict().faults == []
+    faults = deletes_reset(extended=False).verdict().faults
+    assert faults == ["came back after receive 2 without a cause"]
+
+
 def extended_and_failed(extended: float, failed: float, *, told: bool = True) -> Story:
     """Worker a's task fails, and its message comes back by itself, for b."""
     story = Story(task="flaky").receive("a", 1, 1.0).run("a", 1, 1.5, failed, "fail")

@@ -1,0 +1,43 @@
+"""Calls by an older handle that were not answered: SQS may do them however late."""
+
+from __future__ import annotations
+
+import math
+
+from tests.soak.model import Call, Entry
+from tests.soak.tenure import Tenure
+
+#: After these a worker knows that its call was not done.
+_NOT_DONE = {"throttled", "503", "refused", "hidden", "entries refused"}
+#: After this it knows that it was done before the answer, or not at all.
+_FAILED_WITHIN = "500"
+
+
+def may_still_be_done(earlier: Tenure, call: Call, entry: Entry, *, answered_by: float) -> bool:
+    """Return whether a call for an earlier receive may still be done, as far as is known.
+
+    Args:
+        answered_by: An answer later than this does not count.
+    """
+    is_answered = call.fault == _FAILED_WITHIN or earlier.is_known(call, entry)
+    return call.fault not in _NOT_DONE and not (is_answered and call.ended < answered_by)
+
+
+def longest_hold(tenure: Tenure) -> float:
+    """Return for how long a lease counts at most, in seconds: no longer than any open extension.
+
+    SQS may do that one after whatever else hides the message (docs/architecture.md, "What is
+    known of a lease").
+    """
+    return min(
+        (
+            float(entry.timeout)
+            for earlier in tenure.before()
+            for call, entry in earlier.changes
+            if earlier.worker == call.worker == tenure.worker
+            and entry.timeout >= tenure.queue.shortest
+            and call.started < tenure.receive.ended
+            and may_still_be_done(earlier, call, entry, answered_by=tenure.receive.started)
+        ),
+        default=math.inf,
+    )
