@@ -32,8 +32,11 @@ class Dispatcher(Protocol):
     def dispatch(self, call: Call, settle: Settle) -> None:
         """Have the call made, and `settle` called once with what became of it."""
 
-    def give_up(self, call: Call) -> None:
-        """Wait for a call no more. Its `settle` is called all the same, when it comes back."""
+    def give_up(self, call: Call) -> bool:
+        """Wait for a call no more, and return whether it may have been sent.
+
+        One that was not is sent no more. Its `settle` is called all the same, when it comes back.
+        """
 
     def close(self) -> None:
         """Make no more calls."""
@@ -62,14 +65,17 @@ class ThreadDispatcher:
             logger.warning("sqs-heartbeat: no thread for a call (%s); it is repeated", error)
             settle([Outcome.FAILED] * len(call.entries))
 
-    def give_up(self, call: Call) -> None:
+    def give_up(self, call: Call) -> bool:
         """Let another thread make the next call, where this one's is still in it."""
         with self._lock:
             job = self._jobs.get(id(call))
-            if job is not None:
-                job.is_given_up = True
-                if job.has_begun and self._threads.add_stand_in():
-                    job.stand_in_of = self._threads
+            if job is None:
+                # It has just come back, and its answer is on its way.
+                return True
+            job.is_given_up = True
+            if job.has_begun and self._threads.add_stand_in():
+                job.stand_in_of = self._threads
+            return job.may_be_sent
 
     def prepare(self, job: Callable[[], object]) -> None:
         """Run a job beside the calls: what the first of them would lose time with.
@@ -89,7 +95,8 @@ class ThreadDispatcher:
 
     def _perform(self, call: Call, settle: Settle, job: _Job) -> None:
         with self._lock:
-            job.has_begun = not job.is_given_up
+            # Whoever makes it may send at once, unless it says that it does not yet.
+            job.has_begun = job.may_be_sent = not job.is_given_up
             if not job.has_begun:
                 self._jobs.pop(id(call), None)
         if not job.has_begun:
@@ -97,13 +104,24 @@ class ThreadDispatcher:
             settle([Outcome.UNKNOWN] * len(call.entries))
             return
         try:
-            with sending_while(lambda: not job.is_given_up):
+            with sending_while(
+                functools.partial(self._may_send, job), functools.partial(self._prepare, job)
+            ):
                 self._send(call, settle)
         finally:
             with self._lock:
                 self._jobs.pop(id(call), None)
                 if job.stand_in_of is not None:
                     job.stand_in_of.end_stand_in()
+
+    def _prepare(self, job: _Job) -> None:
+        with self._lock:
+            job.may_be_sent = False
+
+    def _may_send(self, job: _Job) -> bool:
+        with self._lock:
+            job.may_be_sent = job.may_be_sent or not job.is_given_up
+            return not job.is_given_up
 
     def _send(self, call: Call, settle: Settle) -> None:
         outcomes: list[Outcome] = []
@@ -122,5 +140,6 @@ class _Job:
     """One call on its way through a thread."""
 
     has_begun: bool = False
+    may_be_sent: bool = False
     is_given_up: bool = False
     stand_in_of: CallerThreads | None = field(default=None, repr=False)

@@ -74,11 +74,9 @@ class KeeperLoop:
             # Awake: what is told from here on is seen at the end of the step.
             self._asleep_until = -math.inf
             book, now = self._book, self._clock()
-            given_up = book.give_up(now)
+            book.give_up(now, self._dispatcher.give_up)
             calls = book.plan(now, MAX_CALLS - book.in_flight)
             events = book.take_events()
-        for call in given_up:
-            self._dispatcher.give_up(call)
         self._dispatch(book, calls)
         self._report(events)
         with self._lock:

@@ -160,8 +160,10 @@ class Worker:
                 self._blame(entry.lease.message_id, _BLAMED[self.network.trouble])
         self.network.carry(call, partial(self._settle, settle))
 
-    def give_up(self, call: Call) -> None:
-        """Nothing to give up: its answer is carried back whenever it comes."""
+    def give_up(self, call: Call) -> bool:
+        """Nothing to give up: it was sent, and its answer is carried back whenever it comes."""
+        del call
+        return True
 
     def close(self) -> None:
         """Nothing to close."""

@@ -292,14 +292,19 @@ class LeaseBook:
             self._strays.note_sent(call)
         return calls
 
-    def give_up(self, now: float) -> list[Call]:
+    def give_up(self, now: float, may_be_sent: Callable[[Call], bool]) -> list[Call]:
         """Give up the calls that take too long, and return them: their leases join others.
 
-        What became of them is unknown. An answer that comes all the same is settled late.
+        What became of one that may be sent is unknown. An answer that comes all the same is
+        settled late.
+
+        Args:
+            may_be_sent: Sends nothing for a call any more, and returns whether it may have been.
         """
         calls = self._agenda.overdue(now)
         for call in calls:
-            self._settle(call, [Outcome.UNKNOWN] * len(call.entries), now)
+            outcome = Outcome.UNKNOWN if may_be_sent(call) else Outcome.FAILED
+            self._settle(call, [outcome] * len(call.entries), now)
             self._agenda.note_stuck(call, now)
         return calls
 

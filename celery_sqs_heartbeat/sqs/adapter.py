@@ -10,6 +10,7 @@ from typing import Any
 from celery_sqs_heartbeat.core.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
+from celery_sqs_heartbeat.sqs.sending import preparing
 
 logger = get_logger(__name__)
 
@@ -56,7 +57,8 @@ class BotoSqs:
     def send(self, call: Call) -> Sequence[Outcome]:
         """Make a batch call. Errors of SQS or the network become outcomes."""
         try:
-            client = self._client_for(call.queue_url)
+            with preparing():
+                client = self._client_for(call.queue_url)
             if call.kind is CallKind.DELETE:
                 answer = client.delete_message_batch(
                     QueueUrl=self._address(call.queue_url),

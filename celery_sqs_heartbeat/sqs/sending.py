@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 _may_send: ContextVar[Callable[[], bool]] = ContextVar("may_send", default=lambda: True)
+_prepare: ContextVar[Callable[[], object]] = ContextVar("prepare", default=lambda: None)
 
 
 class CallGivenUp(OSError):
@@ -19,13 +20,32 @@ class CallGivenUp(OSError):
 
 
 @contextmanager
-def sending_while(may_send: Callable[[], bool]) -> Iterator[None]:
-    """Ask `may_send` right before a client sends what this thread or greenlet asks of it."""
-    token = _may_send.set(may_send)
+def sending_while(
+    may_send: Callable[[], bool], prepare: Callable[[], object] = lambda: None
+) -> Iterator[None]:
+    """Ask `may_send` right before a client sends what this thread or greenlet asks of it.
+
+    Args:
+        prepare: Called where nothing is sent before `may_send` is asked.
+    """
+    tokens = _may_send.set(may_send), _prepare.set(prepare)
     try:
         yield
     finally:
-        _may_send.reset(token)
+        _may_send.reset(tokens[0])
+        _prepare.reset(tokens[1])
+
+
+@contextmanager
+def preparing() -> Iterator[None]:
+    """Note that nothing of a call is sent before the end of this block, as a client is made in it.
+
+    Raises:
+        CallGivenUp: At that end; the call was given up meanwhile.
+    """
+    _prepare.get()()
+    yield
+    _refuse_given_up()
 
 
 def guard(client: Any) -> None:

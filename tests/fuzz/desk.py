@@ -31,8 +31,8 @@ class NoCalls:
     def dispatch(self, call: Call, settle: Settle) -> None:
         pass
 
-    def give_up(self, call: Call) -> None:
-        pass
+    def give_up(self, call: Call) -> bool:
+        return True
 
     def close(self) -> None:
         pass

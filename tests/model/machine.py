@@ -88,25 +88,31 @@ class BookMachine(Wishing):
     def settle_all(self, outcome: Outcome) -> None:
         self._settle_all(outcome)
 
-    @rule()
-    def give_up(self) -> None:
-        self._give_up()
+    @rule(may_be_sent=st.booleans())
+    def give_up(self, may_be_sent: bool) -> None:
+        self._give_up(may_be_sent=may_be_sent)
 
-    def _give_up(self) -> bool:
+    def _give_up(self, *, may_be_sent: bool = True) -> bool:
         late = [
             pair for pair in self.world.outstanding if self.now >= self.world.waits_until(pair[0])
         ]
-        assert self.book.give_up(self.now) == [call for call, _ in late]
+        given_up = self.book.give_up(self.now, lambda call: may_be_sent)
+        assert given_up == [call for call, _ in late]
+        outcome = Outcome.UNKNOWN if may_be_sent else Outcome.FAILED
         for call, leases in late:
             self.world.outstanding.remove((call, leases))
             self.world.given_up.append((call, leases, self.now))
-            self._take_in(call, leases, [Outcome.UNKNOWN] * len(call.entries))
+            self._take_in(call, leases, [outcome] * len(call.entries))
+            if not may_be_sent:
+                self.world.unsent.add(call.number)
         return bool(late)
 
     @precondition(lambda self: self.world.given_up)
     @rule(pick=picks, answer=outcomes)
     def settle_late(self, pick: int, answer: list[Outcome]) -> None:
         call, leases, _ = self.world.given_up.pop(pick % len(self.world.given_up))
+        if call.number in self.world.unsent:
+            answer = [Outcome.UNKNOWN]
         given = list(itertools.islice(itertools.cycle(answer), len(call.entries)))
         for entry, held, outcome in zip(call.entries, leases, given, strict=True):
             is_known = self.world.held.get(held.key) is held and entry.receipt_handle == held.handle

@@ -177,6 +177,7 @@ class World:
         self.finished: set[Key] = set()
         self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
         self.given_up: list[tuple[Call, tuple[Held, ...], float]] = []
+        self.unsent: set[int] = set()
         #: Calls of a queue and kind that were given up before then count no more.
         self.forgotten: dict[tuple[str, CallKind], float] = {}
         self.released: set[str] = set()

@@ -29,10 +29,12 @@ class Threads:
         if self._waiting:
             self._on_wait(call)
 
-    def give_up(self, call: Call) -> None:
-        """Have another thread take the place of the one that the call is stuck in."""
-        if call.number in self._busy and len(self._stand_ins) < MAX_STAND_INS:
+    def give_up(self, call: Call) -> bool:
+        """Have another thread take the place of the one that the call is stuck in, if it is."""
+        has_begun = call.number in self._busy
+        if has_begun and len(self._stand_ins) < MAX_STAND_INS:
             self._stand_ins.add(call.number)
+        return has_begun
 
     def end(self, call: Call) -> None:
         """Note that a call has come back."""

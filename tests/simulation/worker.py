@@ -182,12 +182,12 @@ class SimulatedWorker:
 
         self._threads.submit(call, begin)
 
-    def give_up(self, call: Call) -> None:
+    def give_up(self, call: Call) -> bool:
         """Wait for a call no more; its answer is carried back whenever it comes."""
         self._given_up.add(call)
-        self._threads.give_up(call)
         self._rules.answered(call)
         self.world.unanswered(call)
+        return self._threads.give_up(call)
 
     def close(self) -> None:
         """Nothing to close."""

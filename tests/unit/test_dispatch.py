@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from threading import Semaphore
 from types import SimpleNamespace
 
 import boto3
@@ -13,6 +15,7 @@ from botocore.exceptions import ConnectionClosedError
 from celery_sqs_heartbeat.callers import MAX_STAND_INS, CallerThreads
 from celery_sqs_heartbeat.core.calls import Call, Outcome
 from celery_sqs_heartbeat.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.booking import Booking
@@ -55,7 +58,8 @@ def test_a_call_is_made_though_all_threads_hang_in_calls_that_were_given_up(
     settled: list[int] = []
     dispatcher.dispatch(stuck, lambda outcomes: settled.append(stuck.number))
     wait_until(lambda: sqs.begun == [stuck.number])
-    dispatcher.give_up(stuck)
+    # It does not say when it sends.
+    assert dispatcher.give_up(stuck)
     dispatcher.dispatch(after, lambda outcomes: settled.append(after.number))
     wait_until(lambda: sqs.begun == [stuck.number, after.number])
     assert settled == []
@@ -71,7 +75,7 @@ def test_a_call_that_was_given_up_before_a_thread_was_free_is_not_made(sqs: Hang
     for call in (stuck, waiting, last):
         dispatcher.dispatch(call, lambda outcomes, number=call.number: settled.append(number))
     wait_until(lambda: sqs.begun == [stuck.number])
-    dispatcher.give_up(waiting)
+    assert not dispatcher.give_up(waiting)
     sqs.let_go.set()
     wait_until(lambda: last.number in settled)
     assert sqs.begun == [stuck.number, last.number]
@@ -99,7 +103,54 @@ def test_giving_up_a_call_that_has_ended_meanwhile_changes_nothing(sqs: HangingS
     free = threading.Event()
     dispatcher.prepare(free.set)
     assert free.wait(PATIENCE)
-    dispatcher.give_up(call)
+    assert dispatcher.give_up(call)
+    dispatcher.close()
+
+
+@dataclass
+class SlowToStart:
+    """Takes its time to make a client, then to send by it."""
+
+    clients: Semaphore = field(default_factory=lambda: Semaphore(0))
+    sends: Semaphore = field(default_factory=lambda: Semaphore(0))
+    steps: list[str] = field(default_factory=list)
+
+    def client(self, queue_url: str) -> SlowToStart:
+        self.steps.append("makes a client")
+        assert self.clients.acquire(timeout=PATIENCE)
+        return self
+
+    def change_message_visibility_batch(self, **_: object) -> dict[str, list[dict[str, str]]]:
+        self.steps.append("sends")
+        assert self.sends.acquire(timeout=PATIENCE)
+        return {"Successful": [{"Id": "0"}]}
+
+
+def test_a_call_that_is_given_up_as_its_client_is_made_was_not_sent_and_never_is() -> None:
+    sqs = SlowToStart()
+    (call,) = planned(1)
+    dispatcher = ThreadDispatcher(BotoSqs(sqs.client), 1)
+    settled: list[Sequence[Outcome]] = []
+    dispatcher.dispatch(call, settled.append)
+    wait_until(lambda: sqs.steps == ["makes a client"])
+    assert not dispatcher.give_up(call)
+    sqs.clients.release()
+    wait_until(lambda: settled)
+    assert (settled, sqs.steps) == ([[Outcome.UNKNOWN]], ["makes a client"])
+    dispatcher.close()
+
+
+def test_one_that_is_given_up_after_that_may_have_been_sent() -> None:
+    sqs = SlowToStart()
+    (call,) = planned(1)
+    dispatcher = ThreadDispatcher(BotoSqs(sqs.client), 1)
+    settled: list[Sequence[Outcome]] = []
+    dispatcher.dispatch(call, settled.append)
+    sqs.clients.release()
+    wait_until(lambda: sqs.steps == ["makes a client", "sends"])
+    assert dispatcher.give_up(call)
+    sqs.sends.release()
+    wait_until(lambda: settled == [[Outcome.DONE]])
     dispatcher.close()
 
 

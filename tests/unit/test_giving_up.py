@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 
 from celery_sqs_heartbeat.core.agenda import MANY_STUCK
-from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat.core.book import Receipt
+from celery_sqs_heartbeat.core.calls import Action, Call, Outcome
 from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.core.lane import MAX_STUCK_PER_LANE, STUCK_SECONDS
 from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing
@@ -21,8 +22,8 @@ def booking() -> Booking:
     return Booking()
 
 
-def given_up(booking: Booking) -> list[Call]:
-    calls = booking.book.give_up(booking.now)
+def given_up(booking: Booking, *, may_be_sent: bool = True) -> list[Call]:
+    calls = booking.book.give_up(booking.now, lambda call: may_be_sent)
     booking.events += booking.book.take_events()
     return calls
 
@@ -127,6 +128,25 @@ def test_a_release_without_an_answer_lapses(booking: Booking) -> None:
     assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
     booking.settle(stuck, Outcome.DONE)
     assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
+
+
+def test_a_release_of_which_nothing_was_sent_is_tried_again(booking: Booking) -> None:
+    # A client is made within the first call, which may take longer than that is waited for.
+    booking.receive("a")
+    booking.book.release("a", 0, booking.now)
+    stuck = booking.one_call()
+    booking.now += 6.0
+    given_up(booking, may_be_sent=False)
+    assert booking.kinds() == []
+    booking.now = booking.book.next_due(booking.now)
+    again = booking.one_call()
+    assert [entry.action for entry in again.entries] == [Action.RELEASE]
+    booking.settle(again, Outcome.DONE)
+    assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
+    booking.settle(stuck, Outcome.UNKNOWN)
+    assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
+    # Nor is one that comes back set aside for it.
+    assert booking.receive("a", handle="again") is Receipt.NEW
 
 
 def test_calls_that_hang_leave_room_for_others(booking: Booking) -> None:

@@ -105,7 +105,11 @@ def test_a_thread_that_died_is_replaced_and_its_leases_are_kept_on(
     threads = ThreadDispatcher(sqs, 1)
     options = {
         "clock": {"clock": now},
-        "dispatcher": {"dispatcher": SimpleNamespace(dispatch=dispatch, close=threads.close)},
+        "dispatcher": {
+            "dispatcher": SimpleNamespace(
+                dispatch=dispatch, give_up=threads.give_up, close=threads.close
+            )
+        },
     }
     keeper = new_keeper(sqs, **options[where])
     keeper.start()

@@ -373,7 +373,9 @@ def test_a_threshold_above_the_timeout_does_not_make_extensions_without_end() ->
         calls.append(clock())
         settle(sqs.send(call))
 
-    at_once = SimpleNamespace(dispatch=answer_at_once, close=lambda: None)
+    at_once = SimpleNamespace(
+        dispatch=answer_at_once, give_up=lambda call: True, close=lambda: None
+    )
     keeper = LeaseKeeper(sqs, clock=clock, dispatcher=at_once)
     keeper.receive(QUEUE, message(), terms=LeaseTerms(visibility_timeout=15, threshold=20))
     for _ in range(60):

@@ -62,7 +62,7 @@ def test_once_the_older_call_is_answered_an_extension_counts_in_full() -> None:
 def test_an_extension_sent_before_the_older_call_was_answered_counts_in_part() -> None:
     booking = Booking()
     first = overtaken(booking)
-    booking.book.give_up(booking.now)
+    booking.book.give_up(booking.now, lambda call: True)
     booking.now += 20
     second, planned_at = booking.one_call(), booking.now
     booking.settle(first, Outcome.DONE)
