@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from celery_sqs_heartbeat.core.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
-from celery_sqs_heartbeat.sqs.sending import preparing
+from celery_sqs_heartbeat.sqs.sending import prepared
 
 logger = get_logger(__name__)
 
@@ -57,8 +58,7 @@ class BotoSqs:
     def send(self, call: Call) -> Sequence[Outcome]:
         """Make a batch call. Errors of SQS or the network become outcomes."""
         try:
-            with preparing():
-                client = self._client_for(call.queue_url)
+            client = prepared(partial(self._client_for, call.queue_url))
             if call.kind is CallKind.DELETE:
                 answer = client.delete_message_batch(
                     QueueUrl=self._address(call.queue_url),

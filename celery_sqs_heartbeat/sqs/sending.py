@@ -14,6 +14,9 @@ from typing import Any
 _may_send: ContextVar[Callable[[], bool]] = ContextVar("may_send", default=lambda: True)
 _prepare: ContextVar[Callable[[], object]] = ContextVar("prepare", default=lambda: None)
 
+#: An attribute of clients that ask before they send.
+_GUARDED = "sqs_heartbeat_asks"
+
 
 class CallGivenUp(OSError):
     """The keeper does not wait for this call any more; nothing was sent."""
@@ -36,21 +39,26 @@ def sending_while(
         _prepare.reset(tokens[1])
 
 
-@contextmanager
-def preparing() -> Iterator[None]:
-    """Note that nothing of a call is sent before the end of this block, as a client is made in it.
+def prepared(make: Callable[[], Any]) -> Any:
+    """Return the client of a call: nothing is sent before it is made, or before a guarded one asks.
+
+    Args:
+        make: Returns the client, and may take its time.
 
     Raises:
-        CallGivenUp: At that end; the call was given up meanwhile.
+        CallGivenUp: The call was given up meanwhile, and the client would not ask.
     """
     _prepare.get()()
-    yield
-    _refuse_given_up()
+    client = make()
+    if getattr(client, _GUARDED, False) is not True:
+        _refuse_given_up()
+    return client
 
 
 def guard(client: Any) -> None:
     """Have a boto3 client send nothing for a call that was given up."""
     client.meta.events.register("before-send", _refuse_given_up)
+    setattr(client, _GUARDED, True)
 
 
 def _refuse_given_up(**_: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from threading import Semaphore
 from types import SimpleNamespace
+from typing import Any
 
 import boto3
 import pytest
@@ -137,6 +138,29 @@ def test_a_call_that_is_given_up_as_its_client_is_made_was_not_sent_and_never_is
     sqs.clients.release()
     wait_until(lambda: settled)
     assert (settled, sqs.steps) == ([[Outcome.UNKNOWN]], ["makes a client"])
+    dispatcher.close()
+
+
+def test_a_call_that_hangs_within_a_client_that_asks_was_not_sent_and_never_is(
+    client: Any, sent: list[str]
+) -> None:
+    steps: list[str] = []
+    signs = Semaphore(0)
+
+    def sign(**_: object) -> None:
+        steps.append("signs")
+        assert signs.acquire(timeout=PATIENCE)
+
+    client.meta.events.register("before-sign", sign)
+    (call,) = planned(1)
+    dispatcher = ThreadDispatcher(BotoSqs(client), 1)
+    settled: list[Sequence[Outcome]] = []
+    dispatcher.dispatch(call, settled.append)
+    wait_until(lambda: steps == ["signs"])
+    assert not dispatcher.give_up(call)
+    signs.release(99)
+    wait_until(lambda: settled)
+    assert (settled, sent) == ([[Outcome.UNKNOWN]], [])
     dispatcher.close()
 
 
