@@ -20,6 +20,10 @@ from tests.support.waiting import wait_until
 
 #: How long a worker may take to end after it was told to, beside the times it stood still.
 ENDING_SECONDS = 60.0
+#: For how long a poll may hold up the end of a worker without an event loop, in seconds: until it
+#: is answered, or botocore's `read_timeout` of 60 s is over (docs/architecture.md, "A worker's
+#: life").
+POLL_SECONDS = 60.0
 #: How long their stacks may take to come, in seconds.
 STACKS_SECONDS = 20.0
 #: Celery's own deadlock: the handler of a cold shutdown that came while a job was written to a
@@ -103,7 +107,7 @@ class Fleet:
             code = member.process.process.exit_code
             if code is not None:
                 self._note_end(member, code)
-            elif member.paused is None and time.monotonic() > self._patience_ends(member):
+            elif member.paused is None and time.monotonic() > patience_ends(member):
                 self._give_up(member)
 
     def close(self) -> None:
@@ -136,12 +140,6 @@ class Fleet:
             self.record("broken", member)
         return is_broken
 
-    def _patience_ends(self, member: Member) -> float:
-        pauses = sum(
-            harm.until - harm.at for harm in member.harms if harm.what in ("pause", "cut off")
-        )
-        return member.told_to_end + ENDING_SECONDS + pauses
-
     def _give_up(self, member: Member) -> None:
         # Celery writes its stacks into its log, unless it hangs where it can't.
         member.process.kill(signal.SIGUSR1)
@@ -149,10 +147,17 @@ class Fleet:
             wait_until(lambda: writes_for_ever(member.process.logs()), STACKS_SECONDS)
         if not writes_for_ever(member.process.logs()):
             self.surprises.append(
-                f"{member.info.name} still ran {ENDING_SECONDS:.0f} s after it was told to end; "
-                "its stacks are in its log"
+                f"{member.info.name} still ran long after it was told to end; its stacks are in "
+                "its log"
             )
         self.kill(member)
+
+
+def patience_ends(member: Member) -> float:
+    """Return until when a worker may run that was told to end."""
+    pauses = sum(harm.until - harm.at for harm in member.harms if harm.what in ("pause", "cut off"))
+    poll = POLL_SECONDS if member.info.pool == "gevent" else 0.0
+    return member.told_to_end + ENDING_SECONDS + poll + pauses
 
 
 def writes_for_ever(log: str) -> bool:

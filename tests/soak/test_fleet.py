@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from tests.soak.fleet import writes_for_ever
+from tests.soak.fleet import patience_ends, writes_for_ever
+from tests.soak.model import Harm
 
 HANDLER = """\
   File "celery/apps/worker.py", line 343, in _handle_request
@@ -37,3 +41,23 @@ def test_a_worker_that_hangs_is_celerys_own_only_where_it_waits_for_what_it_was_
     log: str, is_celerys: bool
 ) -> None:
     assert writes_for_ever(log) is is_celerys
+
+
+@pytest.mark.parametrize(
+    ("pool", "harms", "ends"),
+    [
+        ("prefork", [], 160.0),
+        # Its open poll may have to time out first.
+        ("gevent", [], 220.0),
+        ("threads", [("pause", 3.0), ("cut off", 5.0), ("break", 7.0)], 168.0),
+    ],
+)
+def test_a_worker_is_waited_for_beside_the_times_in_which_it_could_not_end(
+    pool: str, harms: list[tuple[str, float]], ends: float
+) -> None:
+    member: Any = SimpleNamespace(
+        info=SimpleNamespace(pool=pool),
+        told_to_end=100.0,
+        harms=[Harm(what=what, worker="w", at=90.0, until=90.0 + lasts) for what, lasts in harms],
+    )
+    assert patience_ends(member) == ends
