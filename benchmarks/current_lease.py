@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat import current_lease
-from celery_sqs_heartbeat.clock import now
+from celery_sqs_heartbeat.common.clock import now
 from celery_sqs_heartbeat.current.sharing import share_board
 from tests.support.leases import lease_of
 from tests.support.tasks import run_in_task, sqs_message

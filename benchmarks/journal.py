@@ -18,12 +18,12 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from celery_sqs_heartbeat.core.calls import Action, Outcome
-from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.journal import open_journal
 from celery_sqs_heartbeat.journal.layout import closed_segments
 from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import Origin, record_of
+from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
 
 TASKS = ("shop.tasks.send_invoice", "shop.tasks.resize_image", "reports.tasks.nightly")
 URL = "https://sqs.eu-west-1.amazonaws.com/123456789012/shop-production"

@@ -6,7 +6,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from celery_sqs_heartbeat.core.lease import LeaseTerms
     from celery_sqs_heartbeat.current.lease import current_lease
     from celery_sqs_heartbeat.errors import (
         AlreadyHeld,
@@ -15,7 +14,8 @@ if TYPE_CHECKING:
         NoLease,
         SqsHeartbeatError,
     )
-    from celery_sqs_heartbeat.keeper import LeaseKeeper
+    from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+    from celery_sqs_heartbeat.leases.lease import LeaseTerms
     from celery_sqs_heartbeat.sqs.adapter import BotoSqs
     from celery_sqs_heartbeat.sqs.clients import short_config
     from celery_sqs_heartbeat.worker.install import install
@@ -41,9 +41,9 @@ _HOME = {
     "AlreadyHeld": "errors",
     "BotoSqs": "sqs.adapter",
     "ConfigurationError": "errors",
-    "LeaseKeeper": "keeper",
+    "LeaseKeeper": "keeper.keeper",
     "LeaseLost": "errors",
-    "LeaseTerms": "core.lease",
+    "LeaseTerms": "leases.lease",
     "NoLease": "errors",
     "SqsHeartbeatError": "errors",
     "current_lease": "current.lease",

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from celery_sqs_heartbeat.core.book import LeaseBook
-from celery_sqs_heartbeat.core.calls import Outcome
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.book import LeaseBook
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 
 TARGET = Path(__file__).with_name("lease.svg")
 TERMS = LeaseTerms.of(30)

@@ -10,7 +10,7 @@ import click
 
 from celery_sqs_heartbeat.cli.checks import KINDS
 from celery_sqs_heartbeat.cli.group import sqs_heartbeat
-from celery_sqs_heartbeat.exits import FOUND_WHEN, REFUSED_WHEN, STATUSES
+from celery_sqs_heartbeat.common.exits import FOUND_WHEN, REFUSED_WHEN, STATUSES
 from celery_sqs_heartbeat.journal.__main__ import main as journal
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
 from celery_sqs_heartbeat.testing.server import main as server

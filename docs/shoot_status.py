@@ -13,13 +13,14 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms, clock
-from celery_sqs_heartbeat.core.calls import Action, Call, Outcome
-from celery_sqs_heartbeat.dispatch import Settle
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.leases.calls import Action, Call, Outcome
 from celery_sqs_heartbeat.observe.metrics import Metrics
+from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.server import StatusServer
-from celery_sqs_heartbeat.observers import Observers
 from tests.support.browser import chromium, emulate
 
 IMAGES = Path(__file__).parent / "img"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.dispatch import Settle, SqsCalls
+from celery_sqs_heartbeat.keeper.dispatch import Settle, SqsCalls
+from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.testing import FakeClock
 from fleet.profile import Trouble
 

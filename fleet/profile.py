@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 from celery.concurrency.prefork import TaskPool
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.journal.identity import WorkerInfo
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.worker.operating import _describe
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.journal.events import (
     KEEPER_LATE,
     WORKER_STARTED,
@@ -20,6 +19,7 @@ from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import Origin, microseconds, record_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.leases.events import Event
 
 #: Lines that are written at once.
 _BATCH = 500

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.core.calls import Call, Outcome
-from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.core.lease import Lease, Standing, State
-from celery_sqs_heartbeat.dispatch import Settle
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 from fleet import profile
 from fleet.network import Network
 from fleet.profile import QueueProfile, Trouble

@@ -14,7 +14,7 @@ from botocore.exceptions import (
 )
 
 from celery_sqs_heartbeat.cli.facts import Answer, Tried
-from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.sqs import outcomes
 
 _ARN = re.compile(r"arn:aws[\w-]*:sqs:[\w-]*:(\d{12}):")

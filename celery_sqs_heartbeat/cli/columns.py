@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from celery_sqs_heartbeat.escaping import escaped
+from celery_sqs_heartbeat.common.escaping import escaped
 
 _GAP = "  "
 #: A column of text is not made narrower than this.

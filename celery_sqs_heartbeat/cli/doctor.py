@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from celery_sqs_heartbeat.cli.common import Concurrency, queues_option, split
-from celery_sqs_heartbeat.exits import DONE, FOUND, REFUSED, Command, epilog
+from celery_sqs_heartbeat.common.exits import DONE, FOUND, REFUSED, Command, epilog
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.checks.finding import Finding

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from celery_sqs_heartbeat.cli.writing import write_whole
-from celery_sqs_heartbeat.exits import Command, Refusal
+from celery_sqs_heartbeat.common.exits import Command, Refusal
 
 #: What is written: the dashboard for Grafana, the rules for Prometheus.
 FILES = ("dashboard.json", "alerts.yml")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from celery_sqs_heartbeat.cli.common import queues_option, split
-from celery_sqs_heartbeat.exits import Command, Refusal
+from celery_sqs_heartbeat.common.exits import Command, Refusal
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.facts import QueueFacts

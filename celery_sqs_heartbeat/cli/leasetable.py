@@ -10,7 +10,7 @@ import click
 
 from celery_sqs_heartbeat.cli.columns import Cell, table
 from celery_sqs_heartbeat.cli.pages import PageAnswer
-from celery_sqs_heartbeat.escaping import escaped
+from celery_sqs_heartbeat.common.escaping import escaped
 
 _RED, _YELLOW = {"fg": "red", "bold": True}, {"fg": "yellow", "bold": True}
 _STYLES: Mapping[str, Mapping[str, Any]] = {

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from celery_sqs_heartbeat.cli.payloads import NO_PAGE, payload_fault
 from celery_sqs_heartbeat.cli.targets import Target
-from celery_sqs_heartbeat.escaping import escaped
+from celery_sqs_heartbeat.common.escaping import escaped
 
 #: How long a page may take, in seconds.
 PATIENCE = 5.0

@@ -6,8 +6,8 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS
-from celery_sqs_heartbeat.escaping import escaped
+from celery_sqs_heartbeat.common.escaping import escaped
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS
 from celery_sqs_heartbeat.pipeline.phrases import GLUE, glued
 from celery_sqs_heartbeat.settings import PREFIX
 

@@ -17,8 +17,8 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.options import option_faults
 from celery_sqs_heartbeat.transport import Transport
-from celery_sqs_heartbeat.versions import running_versions
 from celery_sqs_heartbeat.worker.celeryconf import celery_faults, is_count, queues_fault
+from celery_sqs_heartbeat.worker.compat.versions import running_versions
 from celery_sqs_heartbeat.worker.settings import read_app_settings
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import Command, epilog, refusing
+from celery_sqs_heartbeat.common.exits import Command, epilog, refusing
 from celery_sqs_heartbeat.pipeline.options import SAIL, engine_option, require_pyspark
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from celery_sqs_heartbeat.exits import DONE, FOUND, Command, Refusal, epilog
+from celery_sqs_heartbeat.common.exits import DONE, FOUND, Command, Refusal, epilog
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.pages import PageAnswer

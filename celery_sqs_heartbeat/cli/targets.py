@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from celery_sqs_heartbeat.escaping import escaped
-from celery_sqs_heartbeat.exits import Refusal
+from celery_sqs_heartbeat.common.escaping import escaped
+from celery_sqs_heartbeat.common.exits import Refusal
 from celery_sqs_heartbeat.settings import checks
 from celery_sqs_heartbeat.settings.address import parse_address, url_of
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from celery_sqs_heartbeat.exits import (
+from celery_sqs_heartbeat.common.exits import (
     DONE,
     FOUND,
     Command,
@@ -26,7 +26,7 @@ from celery_sqs_heartbeat.pipeline.options import (
 )
 
 if TYPE_CHECKING:
-    from celery_sqs_heartbeat.core.lease import LeaseTerms
+    from celery_sqs_heartbeat.leases.lease import LeaseTerms
 
 
 @click.command(cls=Command, epilog=epilog("tune"))

@@ -7,7 +7,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from celery_sqs_heartbeat.exits import Refusal
+from celery_sqs_heartbeat.common.exits import Refusal
 
 _MODES = {"effective_ids": os.access in os.supports_effective_ids}
 

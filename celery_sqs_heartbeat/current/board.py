@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.current.record import Record, key_of
 from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.leases.lease import Lease
 
 
 class LeaseBoard:
@@ -15,7 +15,7 @@ class LeaseBoard:
     A lease that finds no place gets one at its next change, if there is one then; meanwhile
     the table says that such leases exist, so that none of them is taken for lost.
 
-    One process writes, under its keeper's lock. See `core.board.Board`.
+    One process writes, under its keeper's lock. See `leases.board.Board`.
     """
 
     def __init__(self, table: Table) -> None:

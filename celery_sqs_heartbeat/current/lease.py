@@ -6,13 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from celery_sqs_heartbeat.clock import now
-from celery_sqs_heartbeat.core.message import receive_count_of
+from celery_sqs_heartbeat.common.clock import now
+from celery_sqs_heartbeat.common.numeric import is_number
 from celery_sqs_heartbeat.current.claim import current_message
 from celery_sqs_heartbeat.current.record import Mark, Record, key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
 from celery_sqs_heartbeat.errors import LeaseLost, NoLease
-from celery_sqs_heartbeat.numeric import is_number
+from celery_sqs_heartbeat.leases.message import receive_count_of
 
 _NO_LEASE = {
     Mark.ACKED: "its message was acknowledged already",

@@ -9,7 +9,7 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from celery_sqs_heartbeat.core.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 
 KEY_BYTES = 16
 _CHECKSUM = struct.Struct("<I")

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 
-from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.green.inbox import Inbox
 
 _inbox: Inbox | None = None

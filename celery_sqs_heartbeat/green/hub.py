@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.green.inbox import Inbox
 
 #: How long its last jobs are waited for, in seconds: calls fail by then (`MAX_TIMEOUT`).

@@ -8,7 +8,7 @@ import socket
 from collections import deque
 from collections.abc import Callable
 
-from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.common import native
 
 
 class Inbox:

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import Command, NothingFound, Refusal, epilog, refusing
+from celery_sqs_heartbeat.common.exits import Command, NothingFound, Refusal, epilog, refusing
 from celery_sqs_heartbeat.journal.fetching import fetched
 from celery_sqs_heartbeat.journal.judging import is_event
 from celery_sqs_heartbeat.journal.layout import day_of

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal.events import Record
 from celery_sqs_heartbeat.journal.mapping import Origin
 

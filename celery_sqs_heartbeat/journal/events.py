@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.leases.events import EventKind
 
 VERSION = 1
 

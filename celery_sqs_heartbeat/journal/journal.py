@@ -7,8 +7,7 @@ import os
 import time
 from collections.abc import Callable
 
-from celery_sqs_heartbeat import native
-from celery_sqs_heartbeat.core.events import Event
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal.backlog import Backlog
 from celery_sqs_heartbeat.journal.events import (
     KEEPER_LATE,
@@ -23,6 +22,7 @@ from celery_sqs_heartbeat.journal.mapping import Origin, microseconds, record_of
 from celery_sqs_heartbeat.journal.scribe import Scribe
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.leases.events import Event
 
 logger = logging.getLogger(__name__)
 

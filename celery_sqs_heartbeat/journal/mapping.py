@@ -7,9 +7,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from celery_sqs_heartbeat.core.calls import Outcome
-from celery_sqs_heartbeat.core.events import Event
-from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.journal.events import (
     CALLED,
     HIDING,
@@ -18,6 +15,9 @@ from celery_sqs_heartbeat.journal.events import (
     VERSION,
     MessageRecord,
 )
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.message import queue_name
 
 _MICROSECONDS = 1_000_000
 _INT64_MAX = 2**63 - 1

@@ -8,7 +8,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat import clock as clocks
+from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal.backlog import Backlog
 from celery_sqs_heartbeat.journal.identity import Identity

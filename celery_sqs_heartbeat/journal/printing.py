@@ -6,7 +6,7 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
-from celery_sqs_heartbeat.escaping import escaped
+from celery_sqs_heartbeat.common.escaping import escaped
 
 _MICROSECONDS = 1_000_000
 #: Told in words, or by the worker's other lines.

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.journal.backlog import Backlog, Make
 from celery_sqs_heartbeat.journal.layout import day_of
 from celery_sqs_heartbeat.journal.lines import line_of
@@ -18,7 +19,6 @@ from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.trouble import Trouble
 from celery_sqs_heartbeat.journal.writer import SegmentWriter
-from celery_sqs_heartbeat.wording import counted
 
 logger = logging.getLogger(__name__)
 

@@ -11,16 +11,16 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat import native
-from celery_sqs_heartbeat.callers import CallerThreads
+from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.journal import locks
 from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import Spooled, shrink
 from celery_sqs_heartbeat.journal.trouble import Trouble
+from celery_sqs_heartbeat.keeper.callers import CallerThreads
 from celery_sqs_heartbeat.settings.target import Destination
-from celery_sqs_heartbeat.wording import counted
 
 logger = logging.getLogger(__name__)
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from celery_sqs_heartbeat.core.lease import Standing, State
-from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.journal.stats import JournalStats
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.lease import Standing, State
+from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.measuring import Measurement
-from celery_sqs_heartbeat.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import PolledQueues
 
 
 class Gauges:

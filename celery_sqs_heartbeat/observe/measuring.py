@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from celery_sqs_heartbeat import native
-from celery_sqs_heartbeat.core.actions import CALL_KIND
-from celery_sqs_heartbeat.core.calls import Action
-from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.core.message import queue_name
-from celery_sqs_heartbeat.core.recent import RecentKeys
+from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.leases.actions import CALL_KIND
+from celery_sqs_heartbeat.leases.calls import Action
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.message import queue_name
+from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.catalogue import Metric
 

@@ -13,15 +13,15 @@ from prometheus_client.metrics_core import (
 )
 from prometheus_client.registry import Collector
 
-from celery_sqs_heartbeat import native
-from celery_sqs_heartbeat.core.events import Event
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal.stats import JournalStats
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
 from celery_sqs_heartbeat.observe.measuring import Measurer
+from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.observe.tally import Labels, Tally
-from celery_sqs_heartbeat.polled import PolledQueues
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 

@@ -12,16 +12,16 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.trace import Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from celery_sqs_heartbeat import native
-from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.core.message import queue_name
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.green.home import home
 from celery_sqs_heartbeat.journal.stats import JournalStats
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, PREFIX, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
 from celery_sqs_heartbeat.observe.measuring import ENDS, Measurer, loss_of
-from celery_sqs_heartbeat.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import PolledQueues
 
 _SPANS = {EventKind.LEASE_EXTENDED: "extend", EventKind.MESSAGE_RELEASED: "release"}
 _NANOSECONDS = 1_000_000_000

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from typing import NamedTuple
 
-from celery_sqs_heartbeat import native
-from celery_sqs_heartbeat.core.actions import CALL_KIND
-from celery_sqs_heartbeat.core.calls import CallKind
-from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.leases.actions import CALL_KIND
+from celery_sqs_heartbeat.leases.calls import CallKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.observe.measuring import ENDS, CallCount, loss_of
 
 #: Releases and losses that are remembered.

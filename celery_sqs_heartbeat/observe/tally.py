@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping
 
-from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.observe.catalogue import Metric
 from celery_sqs_heartbeat.observe.measuring import Measurement
 

@@ -7,7 +7,7 @@ import datetime
 import click
 
 from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
-from celery_sqs_heartbeat.exits import Command, NothingFound, epilog, refusing
+from celery_sqs_heartbeat.common.exits import Command, NothingFound, epilog, refusing
 from celery_sqs_heartbeat.pipeline.apart import check_apart
 from celery_sqs_heartbeat.pipeline.checking import check_journal, check_target
 from celery_sqs_heartbeat.pipeline.days import Span

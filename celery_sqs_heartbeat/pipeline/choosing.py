@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.pipeline.confidence import ENOUGH
 from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, candidates, replay

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.pipeline.choosing import RISK_CAP, Choice
 from celery_sqs_heartbeat.pipeline.confidence import confidence_of, least_risk, part_of_attempts
 from celery_sqs_heartbeat.pipeline.measured import Measured

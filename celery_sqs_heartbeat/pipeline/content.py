@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from celery_sqs_heartbeat.exits import NothingFound
+from celery_sqs_heartbeat.common.exits import NothingFound
 from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX, is_segment
 from celery_sqs_heartbeat.pipeline.days import Span, day_of_file, no_day
 from celery_sqs_heartbeat.pipeline.errors import PipelineError

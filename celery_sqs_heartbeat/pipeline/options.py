@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import click
 
-from celery_sqs_heartbeat.exits import Refusal
+from celery_sqs_heartbeat.common.exits import Refusal
 
 INSTALL = "pip install 'celery-sqs-heartbeat[pipeline]'"
 

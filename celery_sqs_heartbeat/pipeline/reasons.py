@@ -5,7 +5,7 @@ An attempt is one receive of a message by a worker; a message that comes back is
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS
 from celery_sqs_heartbeat.pipeline.choosing import MAX_LEASE_SAFETY, RISK_CAP
 from celery_sqs_heartbeat.pipeline.confidence import (
     ENOUGH,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.pipeline.choosing import Choice, choose, max_lease_of, needs_its_own
 from celery_sqs_heartbeat.pipeline.comparing import compare
 from celery_sqs_heartbeat.pipeline.confidence import confidence_of

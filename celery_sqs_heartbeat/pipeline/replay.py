@@ -10,8 +10,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
-from celery_sqs_heartbeat.core.policy import MAX_RETRY_SECONDS, implied_calls_per_second
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.policy import MAX_RETRY_SECONDS, implied_calls_per_second
 from celery_sqs_heartbeat.pipeline.lateness import chance_too_late
 from celery_sqs_heartbeat.pipeline.measured import Measured
 from celery_sqs_heartbeat.pipeline.prices import COMPUTE_SECOND_USD, price_of

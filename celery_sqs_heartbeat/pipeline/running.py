@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import Rules
 from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
 

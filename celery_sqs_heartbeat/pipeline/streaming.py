@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from celery_sqs_heartbeat.exits import Command, NothingFound, refusing
+from celery_sqs_heartbeat.common.exits import Command, NothingFound, refusing
 from celery_sqs_heartbeat.pipeline.apart import check_apart
 from celery_sqs_heartbeat.pipeline.checking import check_checkpoint, check_journal, check_target
 from celery_sqs_heartbeat.pipeline.days import Span

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from tempfile import TemporaryDirectory
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.pipeline.choosing import choose, needs_its_own
 from celery_sqs_heartbeat.pipeline.comparing import Verdict, compare
 from celery_sqs_heartbeat.pipeline.engines import Engine

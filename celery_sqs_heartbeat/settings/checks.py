@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
-from celery_sqs_heartbeat.core.policy import implied_calls_per_second
-from celery_sqs_heartbeat.numeric import is_number, is_whole
+from celery_sqs_heartbeat.common.numeric import is_number, is_whole
+from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.leases.policy import implied_calls_per_second
 from celery_sqs_heartbeat.settings.address import parse_address
 from celery_sqs_heartbeat.settings.delay import call_fault
 from celery_sqs_heartbeat.settings.target import parse_target

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.address import is_loopback, parse_address
 from celery_sqs_heartbeat.settings.checks import (
     GLOBAL_CHECKS,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, MAX_VISIBILITY_SECONDS
-from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import SHORTEST_TOKEN
 from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
 

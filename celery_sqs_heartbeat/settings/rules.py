@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from celery_sqs_heartbeat.core.lease import (
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.leases.lease import (
     DEFAULT_MAX_LEASE_SECONDS,
     DEFAULT_THRESHOLD_PART,
     LeaseTerms,
 )
-from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import load_faults, number_fault, order_faults
 
 #: Common beginning of every setting's name.

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from celery_sqs_heartbeat.core.calls import Call, CallKind, Outcome
-from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
 from celery_sqs_heartbeat.sqs.sending import prepared
 

@@ -12,8 +12,8 @@ from botocore.config import Config
 from botocore.credentials import RefreshableCredentials
 from botocore.session import get_session
 
-from celery_sqs_heartbeat import native
-from celery_sqs_heartbeat.core.calls import MAX_CALLS
+from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 from celery_sqs_heartbeat.sqs.sending import guard
 

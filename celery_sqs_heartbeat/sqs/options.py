@@ -9,8 +9,8 @@ from typing import Any
 
 from botocore.config import Config
 
-from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
-from celery_sqs_heartbeat.numeric import is_number, is_whole
+from celery_sqs_heartbeat.common.numeric import is_number, is_whole
+from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.sqs.names import FIFO_SUFFIX
 
 #: The longest long poll, in seconds (SQS API reference, ReceiveMessage).

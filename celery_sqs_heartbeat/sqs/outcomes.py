@@ -19,7 +19,7 @@ from botocore.exceptions import (
     TokenRetrievalError,
 )
 
-from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 
 #: The error codes of the SQS API reference ("Common errors" and the errors of
 #: ChangeMessageVisibility, DeleteMessage and their batch forms), by their last

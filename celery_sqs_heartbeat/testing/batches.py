@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.testing.errors import SqsError, internal, throttled
 from celery_sqs_heartbeat.testing.faults import Faults
 

@@ -7,7 +7,7 @@ import time
 import traceback
 from email.utils import formatdate
 
-from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.testing.admin import answer_admin
 from celery_sqs_heartbeat.testing.connections import ConnectionServer, KeepAliveHandler
 from celery_sqs_heartbeat.testing.errors import SqsError, internal

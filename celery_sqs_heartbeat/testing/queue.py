@@ -15,7 +15,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.testing import errors
 from celery_sqs_heartbeat.testing.deduplication import Deduplication, id_by_content
 from celery_sqs_heartbeat.testing.delivery import available_of_fifo, available_of_standard

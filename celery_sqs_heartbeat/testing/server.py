@@ -13,8 +13,8 @@ from typing import Any
 import click
 from botocore.exceptions import ClientError
 
-from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS
-from celery_sqs_heartbeat.exits import Command, Refusal
+from celery_sqs_heartbeat.common.exits import Command, Refusal
+from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.faultsfile import FaultsFile
 from celery_sqs_heartbeat.testing.names import check_name

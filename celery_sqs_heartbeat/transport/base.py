@@ -13,9 +13,9 @@ from kombu.asynchronous import get_event_loop, set_event_loop
 from kombu.transport import SQS
 from kombu.transport.SQS import UndefinedQueueException
 
-from celery_sqs_heartbeat.binding import Heartbeat, bound
-from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.errors import UnusableQueues
+from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 
 logger = logging.getLogger(__name__)
 

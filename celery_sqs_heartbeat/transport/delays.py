@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 
-from celery_sqs_heartbeat.binding import Heartbeat
-from celery_sqs_heartbeat.core.lease import Lease
-from celery_sqs_heartbeat.core.policy import lease_end, poison_delay, receives_until
-from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.policy import lease_end, poison_delay, receives_until
 from celery_sqs_heartbeat.settings.rules import UnusableDelay
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 
 logger = get_logger(__name__)
 

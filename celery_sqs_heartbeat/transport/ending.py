@@ -22,7 +22,7 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-from celery_sqs_heartbeat import clock, native
+from celery_sqs_heartbeat.common import clock, native
 from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.sending import is_polls
 

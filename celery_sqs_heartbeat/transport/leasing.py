@@ -5,13 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from celery_sqs_heartbeat import clock
-from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.transport.base import LeasedChannel, Poll
 from celery_sqs_heartbeat.transport.delays import is_too_far
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
-from celery_sqs_heartbeat.wording import counted
 
 logger = get_logger(__name__)
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from celery_sqs_heartbeat import clock
-from celery_sqs_heartbeat.binding import Heartbeat
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.leasing import LeasingChannel
 
 logger = get_logger(__name__)

@@ -6,10 +6,10 @@ from typing import Any
 
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat import clock
-from celery_sqs_heartbeat.binding import Heartbeat
-from celery_sqs_heartbeat.core.lease import Lease
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.transport.base import LeasedChannel
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delays import failure_delay
 
 #: Whether kombu deletes what is rejected without requeue (since 5.7).

@@ -18,7 +18,7 @@ from celery import Celery
 from kombu.utils.encoding import safe_repr
 from kombu.utils.imports import symbol_by_name
 
-from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, error_of
 from celery_sqs_heartbeat.worker.strategies import gathers_requests
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from celery_sqs_heartbeat.numeric import is_number
+from celery_sqs_heartbeat.common.numeric import is_number
 
 
 def celery_faults(app: Any) -> Iterator[str]:

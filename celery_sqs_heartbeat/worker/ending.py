@@ -13,9 +13,9 @@ from typing import Any
 
 import celery
 
-from celery_sqs_heartbeat.binding import Heartbeat, LeasedRequest
+from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.transport.binding import Heartbeat, LeasedRequest
 from celery_sqs_heartbeat.transport.ending import LastPolls
-from celery_sqs_heartbeat.wording import counted
 
 logger = logging.getLogger(__name__)
 

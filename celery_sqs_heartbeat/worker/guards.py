@@ -13,7 +13,7 @@ from typing import Any
 from billiard.einfo import ExceptionInfo
 from celery.worker import state
 
-from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.worker.ends import ENDS_WORKER, Failure, failure_of, is_for_pool
 from celery_sqs_heartbeat.worker.pools import takes_no_more
 from celery_sqs_heartbeat.worker.requests import LeasedRequest

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 
 #: Those that Celery shuts down on (celery/apps/worker.py).
 SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)

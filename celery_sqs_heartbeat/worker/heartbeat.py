@@ -11,19 +11,19 @@ from typing import Any
 from celery import signals
 from celery.worker import state
 
-from celery_sqs_heartbeat.binding import Heartbeat, bind
-from celery_sqs_heartbeat.callers import CallerThreads
-from celery_sqs_heartbeat.core.board import Board
-from celery_sqs_heartbeat.core.calls import MAX_CALLS
 from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
-from celery_sqs_heartbeat.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.keeper import LeaseKeeper
-from celery_sqs_heartbeat.observers import Observer, Observers
-from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.keeper.callers import CallerThreads
+from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.board import Board
+from celery_sqs_heartbeat.leases.calls import MAX_CALLS
+from celery_sqs_heartbeat.observe.observers import Observer, Observers
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.ending import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.broken import end_worker

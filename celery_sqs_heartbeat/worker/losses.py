@@ -9,11 +9,11 @@ from typing import Any
 from celery import Celery
 from celery.concurrency.base import BasePool
 
-from celery_sqs_heartbeat.binding import Heartbeat, LeasedRequest
-from celery_sqs_heartbeat.callers import CallerThreads
-from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.eventlog import log_event
+from celery_sqs_heartbeat.keeper.callers import CallerThreads
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
+from celery_sqs_heartbeat.transport.binding import Heartbeat, LeasedRequest
 
 logger = logging.getLogger(__name__)
 

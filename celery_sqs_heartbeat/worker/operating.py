@@ -7,15 +7,15 @@ from dataclasses import fields
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.binding import Heartbeat
-from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal import JournalStats, WorkerInfo, open_journal
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.observe.observers import Observer
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.server import StatusServer
-from celery_sqs_heartbeat.observers import Observer
 from celery_sqs_heartbeat.settings import PREFIX, Settings
-from celery_sqs_heartbeat.versions import running_versions
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.worker.compat.versions import running_versions
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.observe.metrics import Metrics

@@ -15,10 +15,10 @@ from celery import Celery
 from celery.exceptions import Reject
 from kombu.utils.imports import symbol_by_name
 
-from celery_sqs_heartbeat.binding import Heartbeat, bound
-from celery_sqs_heartbeat.core.lease import Lease, Standing, State
-from celery_sqs_heartbeat.escaping import get_logger
-from celery_sqs_heartbeat.unsettled import Watch
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
+from celery_sqs_heartbeat.transport.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import is_with_process
 from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
 from celery_sqs_heartbeat.worker.unleased import report_unleased

@@ -9,8 +9,8 @@ import click
 from celery.exceptions import ImproperlyConfigured, WorkerShutdown
 from celery.platforms import EX_FAILURE
 
+from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
-from celery_sqs_heartbeat.escaping import get_logger
 from celery_sqs_heartbeat.settings import PREFIX, Settings, read_settings
 from celery_sqs_heartbeat.settings.suggesting import did_you_mean, resembles
 from celery_sqs_heartbeat.sqs.options import option_faults

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery_sqs_heartbeat.binding import Heartbeat
-from celery_sqs_heartbeat.escaping import get_logger
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.worker.versions import running
 
 logger = get_logger(__name__)

@@ -11,9 +11,9 @@ import logging
 import click
 from celery.exceptions import ImproperlyConfigured
 
-from celery_sqs_heartbeat.compat.check import missing
 from celery_sqs_heartbeat.errors import IncompatibleVersions
-from celery_sqs_heartbeat.versions import TESTED, is_tested, version_of
+from celery_sqs_heartbeat.worker.compat.check import missing
+from celery_sqs_heartbeat.worker.compat.versions import TESTED, is_tested, version_of
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
-from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.common import native
 
 
 class Custom(BaseException):

@@ -13,7 +13,7 @@ from typing import Any
 from botocore.exceptions import EndpointConnectionError
 from celery import bootsteps
 
-from celery_sqs_heartbeat.binding import bound
+from celery_sqs_heartbeat.transport.binding import bound
 from tests.acceptance.proj import app, note
 from tests.acceptance.scene import Scene
 

@@ -12,8 +12,9 @@ from typing import Any
 from celery import Celery, Task, signals
 from celery.exceptions import Reject
 
-from celery_sqs_heartbeat import install, queues
+from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
+from celery_sqs_heartbeat.sqs import queues
 from tests.acceptance.ends import ENDS, GREEN_ENDS, SWALLOWED
 from tests.acceptance.forgetting import ForgetsJobs
 from tests.acceptance.losing import LosesConnection

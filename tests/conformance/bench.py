@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from celery_sqs_heartbeat import BotoSqs, LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.core.lease import Lease
-from celery_sqs_heartbeat.eventlog import log_event
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue

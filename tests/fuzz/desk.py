@@ -7,16 +7,16 @@ from typing import Any
 
 from kombu import Connection, Consumer, Queue
 
-from celery_sqs_heartbeat.binding import Heartbeat, bind
-from celery_sqs_heartbeat.core.calls import Call
-from celery_sqs_heartbeat.core.lease import State
-from celery_sqs_heartbeat.dispatch import Settle
-from celery_sqs_heartbeat.keeper import LeaseKeeper
-from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.calls import Call
+from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
+from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from tests.support.board import Board
 from tests.support.insides import slots_taken
 from tests.support.loop import FakePolls

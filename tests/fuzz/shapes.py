@@ -16,7 +16,7 @@ from botocore.exceptions import (
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
 from tests.support.scale import scaled
 
 FUZZ = settings(

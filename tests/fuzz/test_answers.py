@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.sqs.adapter import read_answer, read_attributes
 from celery_sqs_heartbeat.sqs.outcomes import of_error, of_exception
 from tests.fuzz.shapes import FUZZ, answers, errors, exceptions, json_values, optional, scalars

@@ -11,7 +11,7 @@ from botocore.exceptions import ParamValidationError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.core.lease import Standing, State
+from celery_sqs_heartbeat.leases.lease import Standing, State
 from tests.fuzz.keeping import Keeping
 from tests.fuzz.shapes import FUZZ, answers, exceptions, json_values
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.settings import PREFIX, Rules, Settings, read_settings
 from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
 from tests.fuzz.shapes import FUZZ, json_values, optional

@@ -10,11 +10,12 @@ from collections.abc import Iterator
 import click
 import pytest
 from celery.exceptions import ImproperlyConfigured
+from celery_sqs_heartbeat.worker.compat.check import NEEDS, missing
+from celery_sqs_heartbeat.worker.compat.needs import Need
 
-from celery_sqs_heartbeat import SqsHeartbeatError, versions
-from celery_sqs_heartbeat.compat.check import NEEDS, missing
-from celery_sqs_heartbeat.compat.needs import Need
+from celery_sqs_heartbeat import SqsHeartbeatError
 from celery_sqs_heartbeat.worker import versions as at_start
+from celery_sqs_heartbeat.worker.compat import versions
 from tests.integration.uses import PACKAGE, Module, modules
 
 HERE = "tests.integration.test_compat"
@@ -159,7 +160,7 @@ def test_a_class_that_we_derive_from_may_be_gone(name: str) -> None:
     script = f"""
 from kombu.transport import SQS
 del SQS.{name}
-from celery_sqs_heartbeat.compat.check import missing
+from celery_sqs_heartbeat.worker.compat.check import missing
 print("\\n".join(missing()))
 """
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

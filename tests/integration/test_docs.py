@@ -12,10 +12,10 @@ import yaml
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat import LeaseLost, NoLease
-from celery_sqs_heartbeat.clock import now
-from celery_sqs_heartbeat.core.lease import Standing
-from celery_sqs_heartbeat.core.policy import longest_wait
+from celery_sqs_heartbeat.common.clock import now
 from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
+from celery_sqs_heartbeat.leases.lease import Standing
+from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.observe.catalogue import COUNTED
 from tests.support.leases import lease_of
 from tests.support.markdown import ROOT, blocks

@@ -8,7 +8,7 @@ import pytest
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.asynchronous.http import Client
 
-from celery_sqs_heartbeat import clock, native
+from celery_sqs_heartbeat.common import clock, native
 from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.ending import LastPolls
 from tests.support.insides import uses_curl

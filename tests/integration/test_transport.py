@@ -16,15 +16,15 @@ from botocore.exceptions import ClientError
 from kombu import Connection, Consumer, Queue
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.binding import Heartbeat, bind
-from celery_sqs_heartbeat.core.lease import LeaseTerms
-from celery_sqs_heartbeat.keeper import LeaseKeeper
-from celery_sqs_heartbeat.polled import DEAF_AFTER
-from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.observe.polled import DEAF_AFTER
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import Transport
+from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from tests.support.answers import Answer, Body
 from tests.support.faults import Forward, fail, first, never_answer
 from tests.support.loop import FakePolls, SentPoll
@@ -565,7 +565,7 @@ def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extend
     desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Ten messages are extended by a call every twenty seconds.
-    monkeypatch.setattr("celery_sqs_heartbeat.terms.CALLS_PER_SECOND", 1 / 20)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.terms.CALLS_PER_SECOND", 1 / 20)
     desk.publish(*(f"m{number}" for number in range(25)))
     taken: list[Any] = []
     desk.consume(taken.append)

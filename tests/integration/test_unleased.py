@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.binding import Heartbeat
-from celery_sqs_heartbeat.core.lease import LeaseTerms
-from celery_sqs_heartbeat.keeper import LeaseKeeper
-from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.worker.unleased import report_unleased
 from tests.support.proxy import FaultProxy
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from celery_sqs_heartbeat import clock
-from celery_sqs_heartbeat.polled import PolledQueues
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.integration.test_transport import Desk
 from tests.support.loop import FakePolls

@@ -130,5 +130,10 @@ def stored(kinds: list[type]) -> Iterator[str]:
 def modules() -> list[Module]:
     """Our modules that a worker runs."""
     folders = ("transport", "worker", "current", "green", "sqs")
-    paths = [path for folder in folders for path in (PACKAGE / folder).rglob("*.py")]
-    return [Module(path) for path in (*paths, PACKAGE / "signals.py", PACKAGE / "binding.py")]
+    paths = [
+        path
+        for folder in folders
+        for path in (PACKAGE / folder).rglob("*.py")
+        if path.parent.name != "compat"
+    ]
+    return [Module(path) for path in (*paths, PACKAGE / "signals.py")]

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Outcome
 
 Key = tuple[str, str]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from celery_sqs_heartbeat.core.book import LeaseBook
-from celery_sqs_heartbeat.core.calls import Action, Call, CallKind, Entry
-from celery_sqs_heartbeat.core.lane import MAX_CALLS_PER_LANE
-from celery_sqs_heartbeat.core.lease import Lease, Standing
+from celery_sqs_heartbeat.leases.book import LeaseBook
+from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.lane import MAX_CALLS_PER_LANE
+from celery_sqs_heartbeat.leases.lease import Lease, Standing
 from tests.model.placing import Place, in_flight, places, probes
 from tests.model.truth import TWELVE_HOURS, Held, Window, World
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from celery_sqs_heartbeat.core.book import LeaseBook
-from celery_sqs_heartbeat.core.calls import CallKind
-from celery_sqs_heartbeat.core.lease import Lease
+from celery_sqs_heartbeat.leases.book import LeaseBook
+from celery_sqs_heartbeat.leases.calls import CallKind
+from celery_sqs_heartbeat.leases.lease import Lease
 
 
 @dataclass(frozen=True)

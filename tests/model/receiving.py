@@ -7,8 +7,8 @@ import math
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from celery_sqs_heartbeat.core.book import LeaseBook, Receipt
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.book import LeaseBook, Receipt
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from tests.model.reported import Reported
 from tests.model.truth import Held, Key, World
 

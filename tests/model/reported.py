@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import Event, EventKind
 from tests.model.truth import Key
 
 #: What a reader of the events takes for the end of a lease.

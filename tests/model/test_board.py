@@ -8,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
 
-from celery_sqs_heartbeat.core.book import LeaseBook
-from celery_sqs_heartbeat.core.lease import Lease
 from celery_sqs_heartbeat.current.board import LeaseBoard
 from celery_sqs_heartbeat.current.record import Mark, Record, key_of
 from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.leases.book import LeaseBook
+from celery_sqs_heartbeat.leases.lease import Lease
 from tests.model.machine import BookMachine
 from tests.model.test_lease_book import CI, EXAMPLES
 from tests.support.scale import scaled

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.core.calls import Outcome
-from celery_sqs_heartbeat.core.events import EventKind
-from celery_sqs_heartbeat.core.lease import Standing
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import Standing
 from tests.unit.booking import Booking, summary
 
 

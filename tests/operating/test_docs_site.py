@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from markdown_it import MarkdownIt
 
-from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS
 from celery_sqs_heartbeat.settings import PREFIX, Settings
 from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
 from celery_sqs_heartbeat.settings.reference import REFERENCE

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from celery_sqs_heartbeat.exits import DONE, FOUND
+from celery_sqs_heartbeat.common.exits import DONE, FOUND
 from celery_sqs_heartbeat.journal.__main__ import main
 from celery_sqs_heartbeat.journal.fetching import FetchError, fetch, fetched
 from tests.pipeline.builders import DAY

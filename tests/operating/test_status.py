@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.core.calls import Outcome
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status import connection
 from celery_sqs_heartbeat.observe.status.seats import MAX_ANSWERS, MAX_CONNECTIONS

@@ -18,7 +18,7 @@ from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.cli import pages, watching
 from celery_sqs_heartbeat.cli.status import status
 from celery_sqs_heartbeat.cli.targets import Target
-from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from tests.support.observed import TOKEN, Observed, observed
 from tests.support.waiting import wait_until
 

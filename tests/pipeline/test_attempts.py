@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, ENDS
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
 from celery_sqs_heartbeat.pipeline.tables.deliveries import GIVEN_BACK

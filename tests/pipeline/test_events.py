@@ -13,12 +13,12 @@ import pytest
 import zstandard
 from pyspark.sql import DataFrame, SparkSession
 
-from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.journal.events import WORKER_STARTED, Record, WorkerStarted
 from celery_sqs_heartbeat.journal.lines import line_of, slim
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.pipeline import closed
 from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.errors import PipelineError

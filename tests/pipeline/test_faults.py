@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
 
-from celery_sqs_heartbeat.exits import FOUND, REFUSED, NothingFound
+from celery_sqs_heartbeat.common.exits import FOUND, REFUSED, NothingFound
 from celery_sqs_heartbeat.pipeline import jobs
 from celery_sqs_heartbeat.pipeline.__main__ import main
 from celery_sqs_heartbeat.pipeline.days import Span

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.pipeline.bins import bin_of
 from celery_sqs_heartbeat.pipeline.histogram import Histogram
 from celery_sqs_heartbeat.pipeline.measured import Measured

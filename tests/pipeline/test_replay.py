@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.core.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.pipeline.bins import bin_of
 from celery_sqs_heartbeat.pipeline.choosing import (
     RISK_CAP,

@@ -20,7 +20,7 @@ from celery import Celery
 from click.testing import CliRunner, Result
 
 from celery_sqs_heartbeat.cli import sqs_heartbeat, writing
-from celery_sqs_heartbeat.exits import FOUND, REFUSED
+from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main as journal_command
 from celery_sqs_heartbeat.journal.layout import closed_path
 from celery_sqs_heartbeat.pipeline import engines, session

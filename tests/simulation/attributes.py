@@ -6,10 +6,10 @@ import itertools
 import random
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
-from celery_sqs_heartbeat.terms import QueueTerms
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.terms import QueueTerms
 
 if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker

@@ -7,8 +7,8 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.core.calls import Call
-from celery_sqs_heartbeat.core.policy import call_patience
+from celery_sqs_heartbeat.leases.calls import Call
+from celery_sqs_heartbeat.leases.policy import call_patience
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -6,7 +6,7 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.core.calls import Call, CallKind
+from celery_sqs_heartbeat.leases.calls import Call, CallKind
 from tests.simulation.hangs import Hang
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import math
 import random
 from typing import TYPE_CHECKING
 
-from celery_sqs_heartbeat.core.agenda import LONGEST_PAUSE
-from celery_sqs_heartbeat.core.calls import Call
+from celery_sqs_heartbeat.leases.agenda import LONGEST_PAUSE
+from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 from tests.simulation.hangs import Hang
 from tests.simulation.truth import MessageTruth

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.sqs.clients import MAX_TIMEOUT, MIN_TIMEOUT
 from celery_sqs_heartbeat.testing import Fault
 

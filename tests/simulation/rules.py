@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from celery_sqs_heartbeat.core.calls import MAX_BATCH_ENTRIES, Action, Call
-from celery_sqs_heartbeat.core.lease import MAX_VISIBILITY_SECONDS, Lease, Standing, State
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Action, Call
+from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Lease, Standing, State
 from tests.simulation.truth import MessageTruth, Violation
 
 #: Two clocks that are added up in another order differ by less.

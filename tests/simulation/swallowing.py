@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.keeper import LeaseKeeper
-from celery_sqs_heartbeat.unsettled import Unsettled
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.transport.unsettled import Unsettled
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

@@ -9,15 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from celery_sqs_heartbeat import queues
-from celery_sqs_heartbeat.core import agenda
-from celery_sqs_heartbeat.core.calls import Action, Outcome
-from celery_sqs_heartbeat.core.lease import LeaseTerms
-from celery_sqs_heartbeat.core.strays import Strays
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.sqs import adapter
+from celery_sqs_heartbeat.leases import agenda
+from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.strays import Strays
+from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
-from celery_sqs_heartbeat.unsettled import Unsettled
+from celery_sqs_heartbeat.transport.unsettled import Unsettled
 from tests.simulation.afterwards import may_fail_afterwards
 from tests.simulation.polls import Polls
 from tests.simulation.runner import report, simulate
@@ -191,8 +190,8 @@ def test_without_the_net_a_message_whose_end_was_lost_is_kept_for_good(
 def test_a_broken_book_is_found_out(
     monkeypatch: pytest.MonkeyPatch, broken: str, said: str
 ) -> None:
-    from celery_sqs_heartbeat.core import policy
-    from celery_sqs_heartbeat.core.settle import Settler
+    from celery_sqs_heartbeat.leases import policy
+    from celery_sqs_heartbeat.leases.settle import Settler
 
     if broken == "settle_from_the_answer":
         original = Settler.settle

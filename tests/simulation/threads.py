@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from celery_sqs_heartbeat.callers import MAX_STAND_INS
-from celery_sqs_heartbeat.core.calls import MAX_CALLS, Call
+from celery_sqs_heartbeat.keeper.callers import MAX_STAND_INS
+from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call
 
 
 class Threads:

@@ -7,16 +7,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.core import policy
-from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.core.calls import Call, Outcome
-from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.core.lease import Standing
-from celery_sqs_heartbeat.dispatch import Settle
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Standing
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.transport.polling import MAX_RECEIVED
-from celery_sqs_heartbeat.unsettled import LOOK_SECONDS
+from celery_sqs_heartbeat.transport.unsettled import LOOK_SECONDS
 from tests.simulation.consumer import Consumer
 from tests.simulation.network import NONE
 from tests.simulation.profile import patience

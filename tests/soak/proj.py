@@ -14,7 +14,8 @@ from billiard import current_process
 from celery import Celery, Task, bootsteps, signals
 from celery.exceptions import Reject
 
-from celery_sqs_heartbeat import install, queues
+from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.sqs import queues
 from tests.acceptance.losing import LosesConnection
 from tests.soak.gathering import Gathers
 

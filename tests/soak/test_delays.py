@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from celery_sqs_heartbeat.core import policy
+from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.sqs.clients import short_config
 from tests.soak.delays import PAUSE_PART, call_patience, client_patience, failure_delay
 

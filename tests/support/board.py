@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.core.lease import Lease
+from celery_sqs_heartbeat.leases.lease import Lease
 
 
 class Board:

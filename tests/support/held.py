@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from celery_sqs_heartbeat import LeaseKeeper, clock
+from celery_sqs_heartbeat import LeaseKeeper
+from celery_sqs_heartbeat.common import clock
 from tests.support.waiting import PATIENCE
 
 

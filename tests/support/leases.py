@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.core.calls import Call, Outcome
-from celery_sqs_heartbeat.core.events import Event
 from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.metrics import Metrics
+from celery_sqs_heartbeat.observe.observers import Observers
+from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.server import StatusServer
-from celery_sqs_heartbeat.observers import Observers
-from celery_sqs_heartbeat.polled import PolledQueues
 from tests.support.waiting import PATIENCE
 
 QUEUE = "https://sqs.eu-west-1.example/123456789012/orders"

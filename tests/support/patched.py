@@ -32,10 +32,11 @@ from typing import Any
 
 import psutil
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms, native
-from celery_sqs_heartbeat.callers import CallerThreads
-from celery_sqs_heartbeat.core.calls import Call, Outcome
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.green.home import home
+from celery_sqs_heartbeat.keeper.callers import CallerThreads
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs import clients as sqs_clients
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from tests.support.waiting import PATIENCE

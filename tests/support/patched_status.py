@@ -21,7 +21,8 @@ if __name__ == "__main__":
 import os
 from pathlib import Path
 
-from celery_sqs_heartbeat import LeaseTerms, native
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.common import native
 from tests.support.observed import observed
 
 #: Due for extension a tenth of a second after each extension.

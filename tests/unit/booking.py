@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.core.book import LeaseBook, Receipt
-from celery_sqs_heartbeat.core.calls import Call, CallKind, Outcome
-from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.book import LeaseBook, Receipt
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 
 QUEUE = "https://sqs/1/q"
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import LeaseKeeper
-from celery_sqs_heartbeat.core.lease import Lease
+from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.testing import FakeClock
-from celery_sqs_heartbeat.unsettled import Unsettled
+from celery_sqs_heartbeat.transport.unsettled import Unsettled
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 

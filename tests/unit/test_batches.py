@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from billiard.einfo import ExceptionInfo
 
-from celery_sqs_heartbeat.core.lease import Standing
+from celery_sqs_heartbeat.leases.lease import Standing
 from celery_sqs_heartbeat.worker import batches
 from celery_sqs_heartbeat.worker.batches import Batch, guard_batches
 from tests.unit.requesting import Desk, Request

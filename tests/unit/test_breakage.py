@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.breakage import BROKEN_AFTER, Breakage
+from celery_sqs_heartbeat.transport.breakage import BROKEN_AFTER, Breakage
 
 ERROR = LookupError("no such pool")
 

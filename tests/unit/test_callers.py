@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import callers, native
-from celery_sqs_heartbeat.callers import CallerThreads
+from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.keeper import callers
+from celery_sqs_heartbeat.keeper.callers import CallerThreads
 from tests.support.waiting import PATIENCE, wait_until
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from celery_sqs_heartbeat import clock
+from celery_sqs_heartbeat.common import clock
 
 BOOTTIME, RAW, MONOTONIC = 7, 4, 1
 LINUX = {"CLOCK_BOOTTIME": BOOTTIME, "CLOCK_MONOTONIC_RAW": RAW, "CLOCK_MONOTONIC": MONOTONIC}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import LeaseLost, NoLease, current_lease
-from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.lease import LeaseTerms, Standing, State
 from tests.support.leases import lease_of
 from tests.support.tasks import sqs_message
 from tests.unit.asking import NOW, Worker

@@ -13,9 +13,9 @@ import boto3
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from celery_sqs_heartbeat.callers import MAX_STAND_INS, CallerThreads
-from celery_sqs_heartbeat.core.calls import Call, Outcome
-from celery_sqs_heartbeat.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.keeper.callers import MAX_STAND_INS, CallerThreads
+from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
 from tests.support.waiting import PATIENCE, wait_until

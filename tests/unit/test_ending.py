@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.core.calls import CallKind, Outcome
-from celery_sqs_heartbeat.core.events import EventKind
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from tests.unit.booking import Booking, summary
 
 NEVER = float("inf")

@@ -16,12 +16,12 @@ from celery_sqs_heartbeat.cli.leasetable import lines_of
 from celery_sqs_heartbeat.cli.pages import PageAnswer
 from celery_sqs_heartbeat.cli.pasting import as_text
 from celery_sqs_heartbeat.cli.targets import Target
-from celery_sqs_heartbeat.core.events import EventKind
-from celery_sqs_heartbeat.escaping import escaped, get_logger
-from celery_sqs_heartbeat.eventlog import log_event
+from celery_sqs_heartbeat.common.escaping import escaped, get_logger
 from celery_sqs_heartbeat.journal.lines import slim
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.printing import text_of
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.leases.events import EventKind
 from tests.unit.journal.making import ORIGIN, event_of
 
 PACKAGE = Path(celery_sqs_heartbeat.__file__).parent

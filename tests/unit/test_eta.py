@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.core.policy import receives_until
+from celery_sqs_heartbeat.leases.policy import receives_until
 from celery_sqs_heartbeat.transport.delays import is_too_far
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
 from tests.support.leases import lease_of

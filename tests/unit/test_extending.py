@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.core.calls import CallKind, Outcome
-from celery_sqs_heartbeat.core.events import EventKind
-from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing
+from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import LeaseTerms, Standing
 from tests.unit.booking import QUEUE, TERMS, Booking, summary
 
 

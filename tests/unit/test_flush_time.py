@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.core.policy import FLUSH_SECONDS
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.worker.ending import flush_time_left
 
 #: Kubernetes' terminationGracePeriodSeconds, where nothing is said.

@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
-from celery_sqs_heartbeat.core.agenda import MANY_STUCK
-from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.core.calls import Action, Call, Outcome
-from celery_sqs_heartbeat.core.events import EventKind
-from celery_sqs_heartbeat.core.lane import MAX_STUCK_PER_LANE, STUCK_SECONDS
-from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing
-from celery_sqs_heartbeat.core.policy import call_patience
+from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
+from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.calls import Action, Call, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lane import MAX_STUCK_PER_LANE, STUCK_SECONDS
+from celery_sqs_heartbeat.leases.lease import LeaseTerms, Standing
+from celery_sqs_heartbeat.leases.policy import call_patience
 from tests.unit.booking import Booking, summary
 
 

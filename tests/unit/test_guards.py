@@ -14,7 +14,7 @@ from celery.concurrency.thread import TaskPool
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from greenlet import GreenletExit
 
-from celery_sqs_heartbeat.breakage import Breakage
+from celery_sqs_heartbeat.transport.breakage import Breakage
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.support.insides import killable

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from kombu.asynchronous import Hub
 
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
-from celery_sqs_heartbeat.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.worker import handlers
 from tests.fuzz.desk import FakeDesk
 from tests.fuzz.mail import GOOD

@@ -10,13 +10,15 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms, clock, native, service, watch
-from celery_sqs_heartbeat.core.calls import Call, Outcome
-from celery_sqs_heartbeat.dispatch import ThreadDispatcher
-from celery_sqs_heartbeat.health import KeeperHealth
-from celery_sqs_heartbeat.rounds import RoundsThread
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.common import clock, native
+from celery_sqs_heartbeat.keeper import service, watch
+from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.keeper.rounds import RoundsThread
+from celery_sqs_heartbeat.keeper.watch import Watcher
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.testing import FakeClock
-from celery_sqs_heartbeat.watch import Watcher
 from tests.support.held import HeldClock
 from tests.support.waiting import PATIENCE, wait_until
 

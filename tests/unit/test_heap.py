@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_sqs_heartbeat.core.heap import LeaseHeap
-from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.heap import LeaseHeap
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 
 
 def new_lease(name: str = "m") -> Lease:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.core import policy
-from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.core.calls import Action, Call, Outcome
-from celery_sqs_heartbeat.core.events import Event
-from celery_sqs_heartbeat.dispatch import Settle
-from celery_sqs_heartbeat.rounds import RoundsThread
+from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.rounds import RoundsThread
+from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.calls import Action, Call, Outcome
+from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.held import HeldClock
 from tests.support.waiting import PATIENCE, wait_until
@@ -192,7 +192,7 @@ def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
     def observer(event: Event) -> None:
         raise ZeroDivisionError
 
-    logging.getLogger("celery_sqs_heartbeat.loop").disabled = True
+    logging.getLogger("celery_sqs_heartbeat.keeper.loop").disabled = True
     keeper = LeaseKeeper(sqs, terms=EAGER, observer=observer)
     keeper.start()
     try:
@@ -200,7 +200,7 @@ def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
             with keeper.hold(QUEUE, message(name)):
                 sqs.wait_for(("extend", f"{name}-1"))
     finally:
-        logging.getLogger("celery_sqs_heartbeat.loop").disabled = False
+        logging.getLogger("celery_sqs_heartbeat.keeper.loop").disabled = False
         keeper.stop()
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.core.calls import Call, Outcome
-from celery_sqs_heartbeat.core.lease import Lease, Standing, State
 from celery_sqs_heartbeat.current.board import LeaseBoard
 from celery_sqs_heartbeat.current.record import RECORD_BYTES, Mark, Record, key_of
 from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import TERMS, lease_of
 

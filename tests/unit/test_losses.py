@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from celery import Celery
 
-from celery_sqs_heartbeat.core.calls import Outcome
-from celery_sqs_heartbeat.core.events import Event, EventKind
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_lost
 from celery_sqs_heartbeat.worker.losses import Losses, cause_of
 from tests.support.waiting import PATIENCE

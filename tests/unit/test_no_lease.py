@@ -13,10 +13,10 @@ import pytest
 from celery import Celery
 
 from celery_sqs_heartbeat import LeaseLost, NoLease, SqsHeartbeatError, current_lease
-from celery_sqs_heartbeat.core.lease import State
 from celery_sqs_heartbeat.current import sharing
 from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
 from celery_sqs_heartbeat.current.table import REACH
+from celery_sqs_heartbeat.leases.lease import State
 from tests.support.leases import TERMS, lease_of
 from tests.support.tasks import app, run_in_task, sqs_message
 from tests.support.waiting import PATIENCE

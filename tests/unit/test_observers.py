@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.observers import Observers
+from celery_sqs_heartbeat.observe.observers import Observers
 from tests.unit.booking import Booking
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_sqs_heartbeat.core.calls import Action, Outcome
-from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
 from tests.unit.booking import Booking
 
 K = EventKind

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.core import policy
-from celery_sqs_heartbeat.core.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 
 
 def lease(*, received_at: float = 0.0, expires_at: float, max_lease: float = 43_195) -> Lease:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.polled import PolledQueue, PolledQueues
+from celery_sqs_heartbeat.observe.polled import PolledQueue, PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
 
 URL = "https://sqs/1/orders"

@@ -13,7 +13,7 @@ HEAVY = {"boto3", "botocore", "celery", "kombu", "django", "flask", "pyspark"}
 CORE = [
     "celery_sqs_heartbeat",
     *(
-        f"celery_sqs_heartbeat.core.{name}"
+        f"celery_sqs_heartbeat.leases.{name}"
         for name in (
             "actions",
             "agenda",
@@ -33,7 +33,7 @@ CORE = [
     ),
     "celery_sqs_heartbeat.current.sharing",
     "celery_sqs_heartbeat.settings",
-    "celery_sqs_heartbeat.keeper",
+    "celery_sqs_heartbeat.keeper.keeper",
 ]
 
 

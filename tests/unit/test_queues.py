@@ -11,8 +11,8 @@ from botocore.exceptions import (
     ReadTimeoutError,
 )
 
-from celery_sqs_heartbeat.queues import QueueDirectory
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 
 URL = "https://sqs/1/q"
 PERMISSION = "permission sqs:GetQueueAttributes is missing"

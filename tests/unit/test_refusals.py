@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from celery_sqs_heartbeat.core.calls import CallKind, Outcome
-from celery_sqs_heartbeat.core.events import EventKind
-from celery_sqs_heartbeat.core.lease import LeaseTerms, Standing
-from celery_sqs_heartbeat.core.policy import MAX_PROBE_SECONDS, probe_delay
+from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import LeaseTerms, Standing
+from celery_sqs_heartbeat.leases.policy import MAX_PROBE_SECONDS, probe_delay
 from tests.unit.booking import Booking, summary
 
 REFUSED = pytest.mark.parametrize("refused", [Outcome.DENIED, Outcome.NO_QUEUE])

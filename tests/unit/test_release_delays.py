@@ -9,9 +9,9 @@ from typing import Any, cast
 
 import pytest
 
-from celery_sqs_heartbeat.binding import Heartbeat
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delays import failure_delay
 from tests.support.leases import lease_of
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import Settings, read_settings
 from celery_sqs_heartbeat.settings.rules import UnusableDelay
 

@@ -15,7 +15,6 @@ from types import SimpleNamespace
 import pytest
 
 from celery_sqs_heartbeat import NoLease
-from celery_sqs_heartbeat.core.lease import Standing
 from celery_sqs_heartbeat.current import sharedfile
 from celery_sqs_heartbeat.current.record import Mark, key_of
 from celery_sqs_heartbeat.current.sharing import (
@@ -24,6 +23,7 @@ from celery_sqs_heartbeat.current.sharing import (
     shared_table,
     unshare_board,
 )
+from celery_sqs_heartbeat.leases.lease import Standing
 from celery_sqs_heartbeat.worker.forking import forks_pool
 from tests.support.leases import lease_of
 from tests.support.workers import ROOT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.core.lease import Standing
+from celery_sqs_heartbeat.leases.lease import Standing
 from tests.unit.requesting import Desk
 
 #: Whether a task starts, by the setting.

@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from celery_sqs_heartbeat.core.book import Receipt
-from celery_sqs_heartbeat.core.calls import Call, Outcome
-from celery_sqs_heartbeat.core.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from tests.unit.booking import TERMS, Booking, summary
 
 #: The queue's visibility timeout was raised from 30 s to this.

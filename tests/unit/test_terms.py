@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.core.lease import LeaseTerms
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.queues import REFRESH_SECONDS, QueueDirectory
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
-from celery_sqs_heartbeat.terms import QueueTerms
+from celery_sqs_heartbeat.sqs.queues import REFRESH_SECONDS, QueueDirectory
 from celery_sqs_heartbeat.testing import FakeClock
+from celery_sqs_heartbeat.transport.terms import QueueTerms
 
 URL = "https://sqs/1/q"
 OTHER = "https://other/1/q"

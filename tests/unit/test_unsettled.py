@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.core.lease import Lease, State
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.lease import Lease, State
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
-from celery_sqs_heartbeat.unsettled import Unsettled, Watch
+from celery_sqs_heartbeat.transport.unsettled import Unsettled, Watch
 from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
@@ -173,7 +173,7 @@ def test_a_watch_needs_no_garbage_collector_to_go() -> None:
 def test_it_looks_on_the_event_loop_and_asks_again_when_a_call_was_lost(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.unsettled.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.unsettled.LOOK_SECONDS", 0.01)
     scene, request = Scene(), Request()
     looked = threading.Event()
     calls: list[Any] = []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
 from celery_sqs_heartbeat.cli.facts import AppFacts
-from celery_sqs_heartbeat.versions import TESTED, is_tested
+from celery_sqs_heartbeat.worker.compat.versions import TESTED, is_tested
 
 #: SQS refuses calls signed at another time than this, in seconds (AWS reference guide,
 #: "Troubleshoot Signature Version 4 signing": five minutes).

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind, of_fault
 from celery_sqs_heartbeat.cli.facts import AppFacts, QueueFacts
-from celery_sqs_heartbeat.core.policy import longest_wait
+from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.sqs.adapter import read_attributes
 
 #: kombu's own pause after an empty poll, in seconds.

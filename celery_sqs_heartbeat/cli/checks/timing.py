@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from celery_sqs_heartbeat.cli.checks.finding import Finding, Kind
 from celery_sqs_heartbeat.cli.facts import AppFacts
-from celery_sqs_heartbeat.core.lease import LeaseTerms
-from celery_sqs_heartbeat.core.policy import MIN_CALL_SECONDS, call_patience
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.policy import MIN_CALL_SECONDS, call_patience
 from celery_sqs_heartbeat.settings import PREFIX, Rules, Settings
 from celery_sqs_heartbeat.settings.checks import order_faults
 from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL

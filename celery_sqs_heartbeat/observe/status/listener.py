@@ -15,7 +15,7 @@ from _socket import socket as Socket
 from collections.abc import Callable
 from weakref import WeakSet
 
-from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.observe.status.connection import close, refuse, serve
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request, Response
 from celery_sqs_heartbeat.observe.status.seats import BUSY, Seat, Seats

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, Protocol
 
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request, Response
 from celery_sqs_heartbeat.observe.status.payloads import (
@@ -15,7 +16,6 @@ from celery_sqs_heartbeat.observe.status.payloads import (
     health_payload,
     leases_payload,
 )
-from celery_sqs_heartbeat.polled import PolledQueues
 
 _FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),

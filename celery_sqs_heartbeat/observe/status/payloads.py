@@ -6,14 +6,14 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
-from celery_sqs_heartbeat.core.events import Event
-from celery_sqs_heartbeat.core.message import queue_name
-from celery_sqs_heartbeat.core.view import LeaseView
-from celery_sqs_heartbeat.health import KeeperHealth
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.leases.message import queue_name
+from celery_sqs_heartbeat.leases.view import LeaseView
+from celery_sqs_heartbeat.observe.polled import PolledQueue, PolledQueues
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.totals import grouped, rounded, totals
-from celery_sqs_heartbeat.polled import PolledQueue, PolledQueues
 
 #: Leases that are listed: those that expire first. A page of more is no help.
 MAX_LEASES = 500

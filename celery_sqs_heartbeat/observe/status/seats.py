@@ -13,7 +13,7 @@ from _socket import SHUT_RDWR
 from _socket import socket as Socket
 from collections.abc import Iterator
 
-from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.observe.status.http import RefusedError
 
 #: The path that is always answered. Its answer takes microseconds.

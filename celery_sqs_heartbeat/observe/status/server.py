@@ -6,13 +6,13 @@ import logging
 import os
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.access import Guard, token_fault
 from celery_sqs_heartbeat.observe.status.http import Request, Response
 from celery_sqs_heartbeat.observe.status.listener import Listener
 from celery_sqs_heartbeat.observe.status.pages import Exposer, Pages
-from celery_sqs_heartbeat.polled import PolledQueues
 from celery_sqs_heartbeat.settings import PREFIX
 from celery_sqs_heartbeat.settings.address import parse_address
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from celery_sqs_heartbeat.core.lease import Standing, State
-from celery_sqs_heartbeat.core.view import LeaseView
+from celery_sqs_heartbeat.leases.lease import Standing, State
+from celery_sqs_heartbeat.leases.view import LeaseView
 
 _Key = TypeVar("_Key", bound=Hashable)
 

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.core.calls import Outcome
-from celery_sqs_heartbeat.core.events import EventKind as Kind
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import EventKind as Kind
 
 #: A later delivery of a message that still runs has a number of its own, and its events with it.
 KEY = ("queue", "msg", "dlv", "wid", "task", "task_id")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.core.calls import REFUSALS, Outcome
-from celery_sqs_heartbeat.core.events import EventKind as Kind
 from celery_sqs_heartbeat.journal.events import CALLED
+from celery_sqs_heartbeat.leases.calls import REFUSALS, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.pipeline.tables.failing import SLOW_PART
 from celery_sqs_heartbeat.pipeline.tables.keeping import Keep
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.pipeline.tables.marks import DAY
 from celery_sqs_heartbeat.pipeline.tables.numbering import Worker
 

@@ -10,8 +10,8 @@ import logging
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.core.calls import Outcome
-from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.testing.errors import SqsError
 from tests.conformance.bench import BAD_NEWS, Bench
 from tests.conformance.network import Trip

@@ -11,7 +11,7 @@ import functools
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.core.policy import GATHER_SECONDS
+from celery_sqs_heartbeat.leases.policy import GATHER_SECONDS
 from tests.conformance.bench import BAD_NEWS, Bench
 
 #: The framework's own defaults.

@@ -11,9 +11,9 @@ from __future__ import annotations
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.core.calls import Outcome
-from celery_sqs_heartbeat.core.events import EventKind
-from celery_sqs_heartbeat.core.policy import MAX_RETRY_SECONDS
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.policy import MAX_RETRY_SECONDS
 from celery_sqs_heartbeat.testing.errors import internal
 from tests.conformance.bench import BAD_NEWS, Bench
 from tests.conformance.network import SentCall, Trip

@@ -12,7 +12,7 @@ import logging
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.testing.errors import denied, internal, no_queue, throttled
 from tests.conformance.bench import BAD_NEWS, Bench
 from tests.conformance.bugs_others_had.shutdown import shut_down_warmly

@@ -20,7 +20,7 @@ from botocore.exceptions import (
 )
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.core.calls import Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.testing.errors import SqsError, internal, throttled
 from tests.conformance.bench import BAD_NEWS, Bench
 from tests.conformance.network import Trip

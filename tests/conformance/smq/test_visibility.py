@@ -12,8 +12,8 @@ from __future__ import annotations
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.core.events import EventKind
 from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.settings import PREFIX, read_settings
 from tests.conformance.bench import BAD_NEWS, Bench
 

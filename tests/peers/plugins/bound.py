@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from celery_sqs_heartbeat.binding import Heartbeat, bind
-from celery_sqs_heartbeat.core.calls import Call, Outcome
-from celery_sqs_heartbeat.keeper import LeaseKeeper
-from celery_sqs_heartbeat.queues import QueueDirectory
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from tests.peers.plugins import channel  # noqa: F401
 
 

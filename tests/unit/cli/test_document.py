@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from celery_sqs_heartbeat.exits import FOUND_WHEN, REFUSED_WHEN
+from celery_sqs_heartbeat.common.exits import FOUND_WHEN, REFUSED_WHEN
 from tests.support.markdown import ROOT
 
 MAKE = runpy.run_path(str(ROOT / "docs" / "make_commands.py"))

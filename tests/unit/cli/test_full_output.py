@@ -13,7 +13,7 @@ import pytest
 from celery import Celery
 
 from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.exits import REFUSED, Command
+from celery_sqs_heartbeat.common.exits import REFUSED, Command
 from celery_sqs_heartbeat.testing import server
 from tests.support.workers import ROOT
 

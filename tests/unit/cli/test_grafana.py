@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from celery_sqs_heartbeat.cli.grafana import FILES, grafana
 from celery_sqs_heartbeat.cli.group import sqs_heartbeat
-from celery_sqs_heartbeat.exits import DONE, REFUSED
+from celery_sqs_heartbeat.common.exits import DONE, REFUSED
 
 SOURCE = files("celery_sqs_heartbeat.observe") / "grafana"
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import zstandard
 
-from celery_sqs_heartbeat.core.calls import Action, Outcome
-from celery_sqs_heartbeat.core.events import Event, EventKind
 from celery_sqs_heartbeat.journal.mapping import Origin
 from celery_sqs_heartbeat.journal.rooted import Root
+from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
 
 #: 2026-03-14 15:09:26 UTC, in microseconds.
 WALL = 1_773_500_966_000_000

@@ -16,9 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.core.calls import Action, Outcome
-from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.core.message import queue_name
 from celery_sqs_heartbeat.journal.events import (
     EVENTS,
     KEEPER_LATE,
@@ -37,6 +34,9 @@ from celery_sqs_heartbeat.journal.mapping import (
     microseconds,
     record_of,
 )
+from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.message import queue_name
 from tests.fuzz.shapes import FUZZ
 from tests.unit.journal.making import ORIGIN, STARTED, answered, event_of
 

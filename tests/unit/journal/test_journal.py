@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat import ConfigurationError, native
-from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat import ConfigurationError
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal import Journal, WorkerInfo, open_journal, read_journal
 from celery_sqs_heartbeat.journal.backlog import Backlog
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.writer import SegmentWriter
+from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.settings.target import Destination, parse_target
 from tests.support.waiting import PATIENCE, wait_until
 from tests.unit.journal.making import DAY, ORIGIN, Clocks, Disk, event_of, files_in

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from celery_sqs_heartbeat.core.calls import Action, Outcome
-from celery_sqs_heartbeat.core.events import Event, EventKind
-from celery_sqs_heartbeat.exits import DONE, FOUND
+from celery_sqs_heartbeat.common.exits import DONE, FOUND
 from celery_sqs_heartbeat.journal.__main__ import main
 from celery_sqs_heartbeat.journal.events import WORKER_STARTED, WorkerStarted
 from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
+from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
 from tests.unit.journal.making import ORIGIN, STARTED, WALL, Clocks, answered, event_of
 
 RECEIVED = event_of(sent_time=WALL / 1e6, cause="new")

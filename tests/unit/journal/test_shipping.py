@@ -12,7 +12,7 @@ import pytest
 import zstandard
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from celery_sqs_heartbeat import native
+from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal import locks
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.shipping import Shipper

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from prometheus_client import CollectorRegistry
 
-from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.observe.otel import OtelObserver
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request

@@ -9,11 +9,11 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from celery_sqs_heartbeat.core.calls import Outcome
-from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.observe.catalogue import METRICS
 from celery_sqs_heartbeat.observe.metrics import Metrics
-from celery_sqs_heartbeat.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.observed import Observed
 from tests.unit.observe.happening import event, one_of_each

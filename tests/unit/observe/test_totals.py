@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.core.events import EventKind
+from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.observe.recorder import HAPPENINGS, Recorder
 from celery_sqs_heartbeat.observe.status.payloads import (
     MAX_LEASES,

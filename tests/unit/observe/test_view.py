@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.core.lease import Standing, State
+from celery_sqs_heartbeat.leases.lease import Standing, State
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.held import HeldClock
 from tests.support.observed import QUEUE, Sqs

@@ -13,8 +13,8 @@ from celery_sqs_heartbeat.cli.common import Concurrency, split
 from celery_sqs_heartbeat.cli.doctor import doctor, exit_status
 from celery_sqs_heartbeat.cli.examining import examine
 from celery_sqs_heartbeat.cli.printing import print_findings
+from celery_sqs_heartbeat.common.exits import REFUSED, printing
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
-from celery_sqs_heartbeat.exits import REFUSED, printing
 
 
 class Command(BaseCommand):

@@ -1,0 +1,1 @@
+"""What every other folder may use: time, numbers, words. It imports nothing of ours but errors."""

@@ -1,0 +1,139 @@
+"""Makes blocking calls beside their caller, as many as are needed at once."""
+
+from __future__ import annotations
+
+import logging
+from _queue import SimpleQueue
+from collections.abc import Callable
+from queue import Empty
+
+from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.green.home import home
+from celery_sqs_heartbeat.green.hub import HubThread
+from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
+
+logger = logging.getLogger(__name__)
+
+#: How long an idle thread waits for a job, in seconds.
+LINGER_SECONDS = 60.0
+#: The most threads that take the place of stuck ones: what hangs for every call, as a name server
+#: that does not answer, must not fill the process with threads. So many are needed where calls hang
+#: for a day.
+MAX_STAND_INS = 2 * MANY_STUCK
+
+
+class CallerThreads:
+    """Runs jobs on up to `size` threads; a thread is started when none is idle.
+
+    Not a `ThreadPoolExecutor`: its threads are joined when the interpreter exits, so a
+    call that hangs would hold up the worker's end.
+
+    Under gevent and eventlet the threads are greenlets: of the tasks' hub, or of a hub of
+    their own where the jobs have to go on while a task does not yield.
+
+    Args:
+        size: The most jobs at once.
+        name: Of the threads.
+        apart: Whether the jobs have to go on while a task does not yield. They may then
+            share nothing with the tasks that is cooperative, no connection and no lock.
+    """
+
+    def __init__(self, size: int, name: str, *, apart: bool = False) -> None:
+        self._size = size
+        self._name = name
+        self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
+        self._lock = native.RLock()
+        self._threads = 0
+        self._unfinished = 0
+        self._stand_ins = 0
+        self._is_closed = False
+        self._home = home() if native.is_green() else None
+        self._hub = HubThread(name) if self._home and apart else None
+        # A greenlet must not wait for a job: its hub would stand still, and another is cheap.
+        self._linger = 0.0 if self._home else LINGER_SECONDS
+
+    def submit(self, job: Callable[[], object]) -> None:
+        """Run `job` soon. It should not raise: its error would only be logged.
+
+        Not at all when this is closed.
+
+        Raises:
+            RuntimeError: There is no thread and the system grants none. The job is not run.
+        """
+        with self._lock:
+            if self._is_closed:
+                return
+            if self._threads < min(self._unfinished + 1, self._size + self._stand_ins):
+                try:
+                    self._start_thread()
+                except RuntimeError:
+                    if not self._threads:
+                        raise
+            self._unfinished += 1
+            # Under the lock: a thread that finds nothing to do must not end just now.
+            self._jobs.put(job)
+
+    def add_stand_in(self) -> bool:
+        """Allow one more thread in the place of a stuck one; return whether that is possible."""
+        with self._lock:
+            has_room = self._stand_ins < MAX_STAND_INS
+            self._stand_ins += has_room
+            return has_room
+
+    def end_stand_in(self) -> None:
+        """Allow one thread less: a stuck one goes on."""
+        with self._lock:
+            self._stand_ins -= 1
+
+    def close(self) -> None:
+        """Let every thread end after its current job. Not waited for."""
+        with self._lock:
+            self._is_closed = True
+            for _ in range(self._threads):
+                self._jobs.put(None)
+        if self._hub:
+            self._hub.close()
+
+    def _start_thread(self) -> None:
+        if self._hub:
+            self._hub.spawn(self._run)
+        elif self._home:
+            self._home.put(self._run)
+        else:
+            native.start_thread(self._run, f"{self._name}-{self._threads + 1}")
+        self._threads += 1
+
+    def _run(self) -> None:
+        try:
+            while self._do_next():
+                pass
+        except BaseException:
+            # The thread ends: the next job is to have another.
+            with self._lock:
+                self._threads -= 1
+            raise
+
+    def _do_next(self) -> bool:
+        try:
+            # A timeout of 0 will not do: Python 3.10 makes it negative, and waits for ever, when
+            # the system runs another process at the wrong moment.
+            job = self._jobs.get(block=self._linger > 0, timeout=self._linger)
+        except Empty:
+            return not self._retire()
+        if job is None:
+            return False
+        try:
+            job()
+        except Exception:
+            logger.exception("sqs-heartbeat: a job of thread %s failed", self._name)
+        finally:
+            with self._lock:
+                self._unfinished -= 1
+        return True
+
+    def _retire(self) -> bool:
+        """Count this thread out, unless a job was put in just now."""
+        with self._lock:
+            idle = self._jobs.empty()
+            self._threads -= idle
+            return idle

@@ -1,0 +1,145 @@
+"""Makes a keeper's calls on threads and hands their answers back."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.keeper.callers import CallerThreads
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.sqs.sending import sending_while
+
+logger = logging.getLogger(__name__)
+
+#: Takes one outcome for each entry of a call, in their order.
+Settle = Callable[[Sequence[Outcome]], None]
+
+
+class SqsCalls(Protocol):
+    """What a keeper needs of SQS."""
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        """Make the call and return one outcome for each entry, in their order."""
+
+
+class Dispatcher(Protocol):
+    """How a keeper has its calls made."""
+
+    def dispatch(self, call: Call, settle: Settle) -> None:
+        """Have the call made, and `settle` called once with what became of it."""
+
+    def give_up(self, call: Call) -> bool:
+        """Wait for a call no more, and return whether it may have been sent.
+
+        One that was not is sent no more. Its `settle` is called all the same, when it comes back.
+        """
+
+    def close(self) -> None:
+        """Make no more calls."""
+
+
+class ThreadDispatcher:
+    """Makes calls on as many threads as are needed at once, up to `size`.
+
+    A call that was given up has another thread take the place of its own until it ends.
+    """
+
+    def __init__(self, sqs: SqsCalls, size: int) -> None:
+        self._sqs = sqs
+        self._size = size
+        self._lock = native.RLock()
+        self._jobs: dict[int, _Job] = {}
+        self._threads = self._new_threads()
+
+    def dispatch(self, call: Call, settle: Settle) -> None:
+        """Make the call soon; without a thread for it, it counts as failed."""
+        job = self._jobs[id(call)] = _Job()
+        try:
+            self._threads.submit(functools.partial(self._perform, call, settle, job))
+        except RuntimeError as error:
+            del self._jobs[id(call)]
+            logger.warning("sqs-heartbeat: no thread for a call (%s); it is repeated", error)
+            settle([Outcome.FAILED] * len(call.entries))
+
+    def give_up(self, call: Call) -> bool:
+        """Let another thread make the next call, where this one's is still in it."""
+        with self._lock:
+            job = self._jobs.get(id(call))
+            if job is None:
+                # It has just come back, and its answer is on its way.
+                return True
+            job.is_given_up = True
+            if job.has_begun and self._threads.add_stand_in():
+                job.stand_in_of = self._threads
+            return job.may_be_sent
+
+    def prepare(self, job: Callable[[], object]) -> None:
+        """Run a job beside the calls: what the first of them would lose time with.
+
+        Raises:
+            RuntimeError: There is no thread, and the system grants none.
+        """
+        self._threads.submit(job)
+
+    def close(self) -> None:
+        """Let the threads end after the calls they are in; others make the next calls."""
+        self._threads.close()
+        self._threads, self._jobs = self._new_threads(), {}
+
+    def _new_threads(self) -> CallerThreads:
+        return CallerThreads(self._size, "sqs-heartbeat-call", apart=True)
+
+    def _perform(self, call: Call, settle: Settle, job: _Job) -> None:
+        with self._lock:
+            # Whoever makes it may send at once, unless it says that it does not yet.
+            job.has_begun = job.may_be_sent = not job.is_given_up
+            if not job.has_begun:
+                self._jobs.pop(id(call), None)
+        if not job.has_begun:
+            # It waited for a thread until then: its leases are in another call.
+            settle([Outcome.UNKNOWN] * len(call.entries))
+            return
+        try:
+            with sending_while(
+                functools.partial(self._may_send, job), functools.partial(self._prepare, job)
+            ):
+                self._send(call, settle)
+        finally:
+            with self._lock:
+                self._jobs.pop(id(call), None)
+                if job.stand_in_of is not None:
+                    job.stand_in_of.end_stand_in()
+
+    def _prepare(self, job: _Job) -> None:
+        with self._lock:
+            job.may_be_sent = False
+
+    def _may_send(self, job: _Job) -> bool:
+        with self._lock:
+            job.may_be_sent = job.may_be_sent or not job.is_given_up
+            return not job.is_given_up
+
+    def _send(self, call: Call, settle: Settle) -> None:
+        outcomes: list[Outcome] = []
+        try:
+            outcomes = list(self._sqs.send(call))
+        except Exception:
+            logger.exception("sqs-heartbeat: a call failed in an unforeseen way; it is repeated")
+        finally:
+            # Also when the thread ends by it: leases must not wait for an answer for ever.
+            missing = len(call.entries) - len(outcomes)
+            settle((outcomes + [Outcome.UNKNOWN] * missing)[: len(call.entries)])
+
+
+@dataclass(slots=True)
+class _Job:
+    """One call on its way through a thread."""
+
+    has_begun: bool = False
+    may_be_sent: bool = False
+    is_given_up: bool = False
+    stand_in_of: CallerThreads | None = field(default=None, repr=False)

@@ -1,0 +1,44 @@
+"""Names the messages whose delete or release SQS did not confirm in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.leases.lease import Lease, State
+
+logger = get_logger(__name__)
+
+#: So many messages get a line each; the others are counted.
+_LISTED = 100
+
+
+def log_unconfirmed(leases: Sequence[Lease], waited: float) -> None:
+    """Log what was waited for in vain, if anything.
+
+    Args:
+        waited: For how long, in seconds.
+    """
+    if not leases:
+        return
+    logger.warning(
+        "sqs-heartbeat: SQS did not confirm the delete or release of %s within %g s: %s",
+        counted(len(leases), "message"),
+        waited,
+        "it will come back" if len(leases) == 1 else "they will come back",
+    )
+    for lease in leases[:_LISTED]:
+        logger.warning(
+            "sqs-heartbeat: the %s of message %s of %s, task %s[%s], is not confirmed after %s",
+            "delete" if lease.state is State.DONE else "release",
+            lease.message_id,
+            lease.queue_url,
+            lease.task,
+            lease.task_id,
+            counted(lease.attempts, "failed try", "failed tries"),
+        )
+    if len(leases) > _LISTED:
+        logger.warning(
+            "sqs-heartbeat: and so for %s", counted(len(leases) - _LISTED, "more message")
+        )

@@ -1,0 +1,56 @@
+"""A lock that a signal's handler can stay out of."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+
+from celery_sqs_heartbeat.common import native
+
+
+class UninterruptedLock:
+    """A re-entrant lock which knows whether this thread is in it.
+
+    The handler of a signal interrupts the main thread anywhere, in the middle of a change,
+    too. There it would get a re-entrant lock at once and meet half of that change; and if it waits,
+    as Celery's soft shutdown does, no other thread gets the lock for all that time. So it
+    asks, and where it would, puts its work off until the thread has left the lock.
+    """
+
+    def __init__(self) -> None:
+        self._lock = native.RLock()
+        self._put_off: deque[Callable[[], object]] = deque()
+
+    def put_off(self, job: Callable[[], object]) -> bool:
+        """Have the job done when this thread has left the lock; False where it is not in it."""
+        if not self._is_inside():
+            return False
+        self._put_off.append(job)
+        return True
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._lock.release()
+        if self._put_off and not self._is_inside():
+            self._do_what_was_put_off()
+
+    def _is_inside(self) -> bool:
+        # Not in typeshed.
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]
+
+    def _do_what_was_put_off(self) -> None:
+        while True:
+            try:
+                job = self._put_off.popleft()
+            except IndexError:
+                # Another thread, which left the lock a moment later, was quicker.
+                return
+            job()

@@ -1,0 +1,75 @@
+"""What is to be done next for a lease, and the entry of a call that does it."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.calls import Action, CallKind, Entry
+from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+
+CALL_KIND = {
+    Action.EXTEND: CallKind.CHANGE_VISIBILITY,
+    Action.RELEASE: CallKind.CHANGE_VISIBILITY,
+    Action.DELETE: CallKind.DELETE,
+}
+
+
+#: Leases that may still be saved.
+EXTENDABLE = frozenset({Standing.OURS, Standing.EXPIRED, Standing.UNLEASED})
+
+
+def next_action(lease: Lease) -> Action | None:
+    """Return what the lease needs next, or None when it only waits for its owner."""
+    extendable = lease.terms.extend and lease.standing in EXTENDABLE
+    if lease.state is State.HELD:
+        return Action.EXTEND if extendable else None
+    if lease.state is State.BACK:
+        return Action.RELEASE
+    # A delete that SQS did not take is tried again, and the lease kept meanwhile: unless the
+    # queue refuses extensions, as the delete must not wait for a probe.
+    extendable = extendable and lease.standing is not Standing.UNLEASED
+    if lease.attempts and extendable and lease.extend_at < lease.end_at:
+        return Action.EXTEND
+    return Action.DELETE
+
+
+def due_time(lease: Lease, action: Action) -> float:
+    """Return when that action is due, in monotonic seconds."""
+    return lease.extend_at if action is Action.EXTEND else lease.end_at
+
+
+def urgency(lease: Lease) -> float:
+    """Return the rank of a lease among those that are due; lower goes first.
+
+    An extension ranks by its expiry, so that a retry keeps its place. A release or a
+    delete ranks by the moment it is due, and so goes before the extensions that are not
+    yet due then; a retry lines up again behind those that wait for their first try.
+    """
+    if next_action(lease) is Action.EXTEND:
+        return lease.expires_at - lease.terms.threshold
+    return lease.end_at
+
+
+def entry_for(lease: Lease, now: float) -> Entry | None:
+    """Return the entry for the next action, or None where there is nothing to ask for."""
+    action = next_action(lease)
+    if action is None:
+        return None
+    if action is Action.EXTEND:
+        timeout = policy.next_timeout(lease, now)
+        if not timeout:
+            return None
+        return Entry(lease, lease.receipt_handle, action, timeout, lease.limit)
+    return Entry(lease, lease.receipt_handle, action, lease.release_delay)
+
+
+def early_entry_for(lease: Lease, now: float) -> Entry | None:
+    """Return the entry for a lease that is not due yet, where it may join a call early."""
+    if lease.alone or now >= lease.expires_at:
+        return None
+    if lease.last_timeout > lease.terms.visibility_timeout:
+        # It is hidden for longer than it would ask for: there is nothing to win yet.
+        return None
+    if lease.attempts and next_action(lease) is not Action.EXTEND:
+        # It pauses because SQS asked it to, or refused.
+        return None
+    return entry_for(lease, now)

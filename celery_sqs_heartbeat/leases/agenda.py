@@ -1,0 +1,173 @@
+"""What is due when, and which call it goes into."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+
+from celery_sqs_heartbeat.leases.actions import (
+    CALL_KIND,
+    due_time,
+    early_entry_for,
+    next_action,
+    urgency,
+)
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.lane import STUCK_SECONDS, Lane, LaneView
+from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.policy import call_patience
+
+#: From so many calls on that hang at once, of all queues, more are risked less and less often, an
+#: hour apart at last: there are threads for 160, also for queues whose calls do not hang.
+MANY_STUCK = 72
+#: That hour, in seconds.
+LONGEST_PAUSE = 3_600.0
+
+
+class Agenda:
+    """Holds each lease where its next action waits, and forms calls of what is due.
+
+    A lease is in at most one call at a time, so that no call of a lease can overtake
+    another. Each change costs O(log n).
+
+    Args:
+        due_entry: Returns the entry for a lease that is due; or deals with a lease that
+            needs no call (it has lapsed, it is capped) and returns None.
+    """
+
+    def __init__(self, due_entry: Callable[[Lease, float], Entry | None]) -> None:
+        self._due_entry = due_entry
+        self._lanes: dict[tuple[str, CallKind], Lane] = {}
+        self._numbers = itertools.count(1)
+        #: By number, each call that waits for its answer, and until when.
+        self._out: dict[int, tuple[Call, float]] = {}
+        #: The numbers of those that were given up and have not come back.
+        self._hanging: set[int] = set()
+
+    @property
+    def in_flight(self) -> int:
+        """How many calls wait for their answer."""
+        return len(self._out)
+
+    def view(self) -> list[LaneView]:
+        """Return what waits for calls, for each queue and kind of call."""
+        return [lane.view() for lane in self._lanes.values()]
+
+    def put(self, lease: Lease) -> None:
+        """Place the lease by its next action; nowhere while it is in a call."""
+        self.discard(lease)
+        if lease.call is not None or (action := next_action(lease)) is None:
+            return
+        key = (lease.queue_url, CALL_KIND[action])
+        if key not in self._lanes:
+            self._lanes[key] = Lane(*key)
+        self._lanes[key].put(lease, due_time(lease, action))
+
+    def discard(self, lease: Lease) -> None:
+        """Take the lease out, if it is in."""
+        for kind in CallKind:
+            if (lease.queue_url, kind) in self._lanes:
+                self._lanes[lease.queue_url, kind].discard(lease)
+
+    def plan(self, now: float, room: int) -> list[Call]:
+        """Return the calls to make now, most urgent first, at most `room` of them."""
+        for each in self._lanes.values():
+            each.advance(now, urgency)
+        calls: list[Call] = []
+        while len(calls) < room and (lane := self._most_urgent_lane(now)) is not None:
+            entries = self._take_entries(lane, now)
+            if entries:
+                calls.append(self._begin(lane, entries, now))
+        return calls
+
+    def end(self, call: Call) -> bool:
+        """Note that a planned call is over; its leases may be placed again.
+
+        False where it was over before: its answer comes late.
+        """
+        if self._out.pop(call.number, None) is None:
+            self._hanging.discard(call.number)
+            self._lanes[call.queue_url, call.kind].remove_stuck(call.number)
+            return False
+        self._lanes[call.queue_url, call.kind].in_flight -= 1
+        for entry in call.entries:
+            entry.lease.call = None
+        return True
+
+    def overdue(self, now: float) -> list[Call]:
+        """Return the calls whose answers were waited for long enough."""
+        return [call for call, deadline in self._out.values() if now >= deadline]
+
+    def note_answer(self, call: Call, now: float) -> None:
+        """Note that a call came back in time: those of its queue that hang are exceptions."""
+        before = now if len(self._hanging) < MANY_STUCK else now - STUCK_SECONDS
+        self._lanes[call.queue_url, call.kind].forget_stuck(before)
+
+    def note_stuck(self, call: Call, now: float) -> None:
+        """Note that a call which is over for its leases still hangs."""
+        self._hanging.add(call.number)
+        self._lanes[call.queue_url, call.kind].add_stuck(call.number, now)
+
+    def refuse(self, queue_url: str, kind: CallKind, probe_at: float) -> None:
+        """Note that a queue refuses such calls: the next is one entry, not before `probe_at`."""
+        self._lanes[queue_url, kind].probe_at = probe_at
+
+    def grant(self, queue_url: str, kind: CallKind) -> None:
+        """Note that a queue takes such calls again."""
+        self._lanes[queue_url, kind].probe_at = None
+
+    def next_due(self, now: float, room: int) -> float:
+        """Return when there is next something to do, with that much room; infinity for never."""
+        times = [deadline for _, deadline in self._out.values()]
+        if room > 0:
+            pause = self._pause
+            dues = (lane.next_due(now, pause) for lane in self._lanes.values())
+            times += [due for due in dues if due is not None]
+        return min(times, default=math.inf)
+
+    @property
+    def _pause(self) -> float:
+        """After how many seconds a queue is tried again whose calls hang."""
+        # Doubled more often, it would be the longest all the same.
+        beyond = min(max(0, len(self._hanging) - MANY_STUCK), 10)
+        return min(STUCK_SECONDS * 2.0**beyond, LONGEST_PAUSE)
+
+    def _begin(self, lane: Lane, entries: list[Entry], now: float) -> Call:
+        call = Call(lane.kind, lane.queue_url, tuple(entries), now, next(self._numbers))
+        for entry in entries:
+            entry.lease.call = call
+        lane.in_flight += 1
+        self._out[call.number] = (call, _deadline(call))
+        return call
+
+    def _most_urgent_lane(self, now: float) -> Lane | None:
+        pause = self._pause
+        ready = [
+            (first, index, lane)
+            for index, lane in enumerate(self._lanes.values())
+            if lane.may_call(now, pause) and (first := lane.most_urgent()) is not None
+        ]
+        return min(ready)[2] if ready else None
+
+    def _take_entries(self, lane: Lane, now: float) -> list[Entry]:
+        entries: list[Entry] = []
+        most = MAX_BATCH_ENTRIES if lane.probe_at is None else 1
+        for lease in lane.pop_ready():
+            if lease.alone and entries:
+                lane.put_back(lease, urgency(lease))
+                break
+            entry = self._due_entry(lease, now)
+            if entry is None:
+                continue
+            entries.append(entry)
+            if lease.alone or len(entries) == most:
+                return entries
+        if entries:
+            lane.fill_up(entries, lambda lease: early_entry_for(lease, now))
+        return entries
+
+
+def _deadline(call: Call) -> float:
+    threshold = min(entry.lease.terms.threshold for entry in call.entries)
+    return call.planned_at + call_patience(threshold)

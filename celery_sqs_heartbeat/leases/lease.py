@@ -1,0 +1,205 @@
+"""What we know of one received message, and what we want to become of it."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.leases.calls import Call
+
+#: SQS keeps a message hidden for at most 12 h after it was received
+#: (SQS Developer Guide, "Visibility timeout").
+MAX_VISIBILITY_SECONDS = 43_200
+
+#: Where extending ends by default: five seconds below the hard limit, as the
+#: SQS Developer Guide advises, so that a request delayed on its way is not refused.
+DEFAULT_MAX_LEASE_SECONDS = 43_195.0
+
+#: Extend when less than this part of the visibility timeout is left: two thirds of it
+#: pass with no call, and the last third takes many retries.
+DEFAULT_THRESHOLD_PART = 1 / 3
+
+
+class State(enum.Enum):
+    """The end that is wanted for a lease. It only ever moves away from HELD."""
+
+    HELD = "held"
+    DONE = "done"
+    BACK = "back"
+
+
+class Standing(enum.Enum):
+    """How good our claim is, as far as is known."""
+
+    #: Confirmed, and not yet past its expiry.
+    OURS = "ours"
+    #: Our clock passed the expiry with no confirmation. It may still be ours.
+    EXPIRED = "expired"
+    #: SQS says that the receipt handle is no longer ours, or we gave up.
+    LOST = "lost"
+    #: It reached `max_lease` or SQS's 12 hours and is not extended any more.
+    CAPPED = "capped"
+    #: The queue refuses to extend it. It is probed, and the lease is ours until it expires.
+    UNLEASED = "unleased"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseTerms:
+    """The rules one lease is kept by. All values in seconds.
+
+    Attributes:
+        extend_late: Whether it is extended when it has expired, while its task runs or waits.
+            Not so where the task is stopped then: the message would be hidden for nobody.
+    """
+
+    visibility_timeout: int
+    threshold: float
+    max_lease: float = DEFAULT_MAX_LEASE_SECONDS
+    extend: bool = True
+    extend_late: bool = True
+
+    @classmethod
+    def of(cls, visibility_timeout: int, threshold: float | None = None) -> LeaseTerms:
+        """Return terms with the default threshold, a third of the visibility timeout."""
+        if threshold is None:
+            threshold = visibility_timeout * DEFAULT_THRESHOLD_PART
+        return cls(visibility_timeout=visibility_timeout, threshold=threshold)
+
+    def with_room(self) -> LeaseTerms:
+        """Return the terms, with the default threshold where theirs leaves no room.
+
+        An extension would be due again as soon as it is confirmed, and so without end.
+        """
+        if self.threshold < self.visibility_timeout:
+            return self
+        return replace(self, threshold=self.visibility_timeout * DEFAULT_THRESHOLD_PART)
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Lease:
+    """Our claim on one received message. Times are monotonic seconds.
+
+    Only the `LeaseBook` that holds it may change it.
+
+    Attributes:
+        held_since: When the first of its receives was asked for; `max_lease`
+            counts from here, over redeliveries.
+        received_at: When its latest receive was asked for; SQS's 12 hours count
+            from the receive, so this is the safe side of it.
+        expires_at: Until when SQS is known to hide the message, at least.
+        hidden_until: Until when it does so at most, as far as is confirmed.
+        certain: Nobody else can have received the message since its latest receive here.
+            Not so after an extension that was confirmed when the lease had expired: on a
+            standard queue SQS takes a stale handle, too.
+        last_timeout: The visibility timeout that was confirmed last, in seconds.
+        limit: For how long an extension counts at most, in seconds, see `strays`.
+        extend_at: When the next extension is due.
+        asked_at: When the delete or the release was asked for.
+        end_at: When the next try of that delete or release is due.
+        attempts: Failed tries since the last confirmed success.
+        cause: Why the message is given back, in a word or two.
+        max_receive_count: Of its queue's redrive policy; None without one, or where not known.
+        sent_time: When it was sent, in Unix seconds of SQS's clock, where SQS said so.
+        first_received_time: When it was first received, likewise.
+        started_at: When its task began; None while the task waits.
+        handles: Every receipt handle by which its owner may name it.
+        extensions: Confirmed ones since its latest receive.
+        cap_is_near: It was reported that its end is near.
+        alone: Its calls carry no other lease: a shared one was malformed.
+    """
+
+    queue_url: str
+    message_id: str
+    terms: LeaseTerms
+    held_since: float
+    task: str | None = None
+    task_id: str | None = None
+    receipt_handle: str = field(default="", repr=False)
+    receive_count: int = 0
+    received_at: float = 0.0
+    expires_at: float = 0.0
+    hidden_until: float = 0.0
+    last_timeout: int = 0
+    limit: float = math.inf
+    extend_at: float = 0.0
+    state: State = State.HELD
+    standing: Standing = Standing.OURS
+    asked_at: float = 0.0
+    end_at: float = 0.0
+    release_delay: int = 0
+    cause: str = ""
+    max_receive_count: int | None = None
+    sent_time: float | None = None
+    first_received_time: float | None = None
+    started_at: float | None = None
+    attempts: int = 0
+    extensions: int = 0
+    alone: bool = False
+    cap_is_near: bool = False
+    certain: bool = True
+    handles: list[str] = field(default_factory=list, repr=False)
+    call: Call | None = field(default=None, repr=False)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The identity that stays the same over redeliveries."""
+        return (self.queue_url, self.message_id)
+
+    def take_receive(
+        self,
+        receipt_handle: str,
+        *,
+        receive_count: int,
+        sent_at: float,
+        expires_at: float,
+        hidden_until: float,
+        hidden_for: int,
+        counts_for: float = math.inf,
+    ) -> None:
+        """Go on, or begin, under the handle of the latest receive."""
+        self.receipt_handle = receipt_handle
+        self.add_handle(receipt_handle)
+        self.receive_count = receive_count
+        self.received_at = sent_at
+        self.hidden_until = max(expires_at, hidden_until)
+        self.last_timeout = hidden_for
+        self.lasts_until(expires_at, counts_for)
+        self.attempts = self.extensions = 0
+        self.alone = False
+        self.certain = True
+
+    def add_handle(self, receipt_handle: str) -> None:
+        """Remember a handle that the message was received by."""
+        if receipt_handle not in self.handles:
+            self.handles.append(receipt_handle)
+
+    def is_newer_than(self, receive_count: int, sent_at: float) -> bool:
+        """Return whether its latest receive came after another, which has arrived late.
+
+        By both: counts begin anew when a message comes back from a dead-letter queue, and of
+        two polls that wait at the same time the later one may bring it first.
+        """
+        return receive_count < self.receive_count and sent_at < self.received_at
+
+    def lasts_until(self, expires_at: float, counts_for: float) -> None:
+        """Count on it until then, and extend it in time.
+
+        Args:
+            counts_for: For how long it was hidden as far as that counts, in seconds.
+        """
+        margin = self.terms.threshold
+        if counts_for < self.last_timeout:
+            # Else the next extension would be due at once, over and over.
+            margin = min(margin, counts_for * DEFAULT_THRESHOLD_PART)
+        self.expires_at = expires_at
+        self.extend_at = expires_at - margin
+
+    def want(self, state: State, now: float, *, due: float) -> None:
+        """Ask for the lease's end, to be tried first at `due`."""
+        self.state = state
+        self.asked_at = now
+        self.end_at = due
+        self.attempts = 0

@@ -1,0 +1,64 @@
+"""A lease as others may see it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+
+
+class LeaseView(NamedTuple):
+    """A lease at one moment, without the receipt handle. Times in seconds.
+
+    A tuple, because thousands may be made while the keeper waits.
+
+    Attributes:
+        held_for: Since the first of its receives was asked for.
+        received_ago: Since the latest was.
+        running_for: Since its task began; None while the task waits.
+        expires_in: What is left of it; negative after its expiry.
+        visibility_timeout: That SQS confirmed last.
+        threshold: An extension is due when less than this is left.
+        ended_for: Since its delete or release was asked for; None while it is held.
+        extensions: Confirmed ones since its latest receive.
+        attempts: Failed tries since the last confirmed success.
+    """
+
+    queue_url: str
+    message_id: str
+    task: str | None
+    task_id: str | None
+    receive_count: int
+    state: State
+    standing: Standing
+    held_for: float
+    received_ago: float
+    running_for: float | None
+    expires_in: float
+    visibility_timeout: int
+    threshold: float
+    ended_for: float | None
+    extensions: int
+    attempts: int
+
+    @classmethod
+    def of(cls, lease: Lease, now: float) -> LeaseView:
+        """Return what is to be seen of a lease now, in monotonic seconds."""
+        return cls(
+            lease.queue_url,
+            lease.message_id,
+            lease.task,
+            lease.task_id,
+            lease.receive_count,
+            lease.state,
+            lease.standing,
+            now - lease.held_since,
+            now - lease.received_at,
+            None if lease.started_at is None else now - lease.started_at,
+            lease.expires_at - now,
+            lease.last_timeout,
+            lease.terms.threshold,
+            None if lease.state is State.HELD else now - lease.asked_at,
+            lease.extensions,
+            lease.attempts,
+        )

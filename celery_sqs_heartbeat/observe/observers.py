@@ -1,0 +1,27 @@
+"""Several observers of one keeper."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from celery_sqs_heartbeat.leases.events import Event
+
+logger = logging.getLogger(__name__)
+
+Observer = Callable[[Event], None]
+
+
+class Observers:
+    """Tells each of several observers of every event; the error of one keeps none from it."""
+
+    def __init__(self, *observers: Observer) -> None:
+        self._observers = observers
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event of the keeper."""
+        for observer in self._observers:
+            try:
+                observer(event)
+            except Exception:
+                logger.exception("sqs-heartbeat: an observer failed on %s", event.kind.value)

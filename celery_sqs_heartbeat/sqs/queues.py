@@ -1,0 +1,101 @@
+"""What is known of the queues that are consumed from."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
+
+from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.common.clock import now
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.sqs.outcomes import of_exception
+
+logger = logging.getLogger(__name__)
+
+#: How long a queue's attributes are used before they are read again, in seconds: a
+#: dead-letter queue added to a live queue should be noticed without a restart.
+REFRESH_SECONDS = 300.0
+#: How soon a queue whose attributes could not be read is asked again, in seconds.
+RETRY_SECONDS = 5.0
+#: Why attributes could not be read, by what SQS answered; of other answers the error says it.
+_CAUSES = {
+    Outcome.DENIED: "the permission sqs:GetQueueAttributes is missing",
+    Outcome.NO_QUEUE: "SQS knows no such queue, or hides it from this worker",
+    Outcome.THROTTLED: "SQS asks for fewer calls",
+}
+
+
+class QueueDirectory:
+    """Remembers the attributes of queues, read once and refreshed off the caller's thread.
+
+    Args:
+        read: Reads a queue's attributes; may raise anything.
+        run: Runs a function on another thread.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[str], QueueAttributes],
+        run: Callable[[Callable[[], None]], None],
+        clock: Callable[[], float] = now,
+    ) -> None:
+        self._read = read
+        self._run = run
+        self._clock = clock
+        self._lock = native.RLock()
+        self._known: dict[str, tuple[QueueAttributes, float]] = {}
+        # By the queue: a queue whose attributes stay unreadable is asked again and again.
+        self._logged: dict[str, str] = {}
+
+    def get(self, queue_url: str) -> QueueAttributes:
+        """Return a queue's attributes. Blocks on SQS the first time only."""
+        with self._lock:
+            known = self._known.get(queue_url)
+            if known is not None:
+                attributes, read_at = known
+                lasts = REFRESH_SECONDS if attributes.is_known else RETRY_SECONDS
+                if self._clock() - read_at >= lasts:
+                    self._known[queue_url] = (attributes, self._clock())
+                    self._run(lambda: self._refresh(queue_url))
+                return attributes
+        self._refresh(queue_url)
+        with self._lock:
+            return self._known[queue_url][0]
+
+    def _refresh(self, queue_url: str) -> None:
+        try:
+            attributes = self._read(queue_url)
+        except Exception as error:
+            with self._lock:
+                known = self._known.get(queue_url)
+            # Those read before still stand.
+            attributes = known[0] if known else QueueAttributes(is_known=False)
+            self._log(queue_url, error, attributes)
+        else:
+            self._logged.pop(queue_url, None)
+        with self._lock:
+            self._known[queue_url] = (attributes, self._clock())
+
+    def _log(self, queue_url: str, error: Exception, attributes: QueueAttributes) -> None:
+        cause = _cause_of(error)
+        if self._logged.get(queue_url) != cause:
+            self._logged[queue_url] = cause
+            logger.warning(
+                "sqs-heartbeat: could not read the attributes of queue %s: %s (%s); its visibility "
+                "timeout is taken to be %d s until they are read",
+                queue_url,
+                cause,
+                str(error) or type(error).__name__,
+                attributes.visibility_timeout,
+            )
+
+
+def _cause_of(error: Exception) -> str:
+    """Return why attributes could not be read, in words."""
+    if isinstance(error, (TimeoutError, ConnectTimeoutError, ReadTimeoutError)):
+        return "SQS did not answer in time"
+    return _CAUSES.get(of_exception(error, "GetQueueAttributes"), "the call failed")
