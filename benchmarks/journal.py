@@ -22,8 +22,9 @@ from celery_sqs_heartbeat.journal import open_journal
 from celery_sqs_heartbeat.journal.layout import closed_segments
 from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import Origin, record_of
-from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action
 
 TASKS = ("shop.tasks.send_invoice", "shop.tasks.resize_image", "reports.tasks.nightly")
 URL = "https://sqs.eu-west-1.amazonaws.com/123456789012/shop-production"

@@ -12,6 +12,7 @@ from pathlib import Path
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.receipts import Receive
 
 TARGET = Path(__file__).with_name("lease.svg")
 TERMS = LeaseTerms.of(30)
@@ -37,16 +38,16 @@ STYLE = """
 def plan() -> list[tuple[float, float]]:
     """Return when each visibility timeout begins and ends, in seconds from the receive."""
     book = LeaseBook(jitter=lambda: 0.5)
-    book.receive(
+    receive = Receive(
         queue_url="q",
         message_id="m",
         receipt_handle="h",
         receive_count=1,
-        terms=TERMS,
         hidden_for=TERMS.visibility_timeout,
         sent_at=0.0,
         arrived_at=0.0,
     )
+    book.receive(receive, terms=TERMS)
     spans = [(0.0, float(TERMS.visibility_timeout))]
     while (now := book.next_due(0.0)) < TASK_SECONDS:
         (call,) = book.plan(now, room=1)

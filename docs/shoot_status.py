@@ -16,7 +16,8 @@ from pathlib import Path
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.leases.calls import Action, Call, Outcome
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.observe.recorder import Recorder

@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 
 from celery_sqs_heartbeat.keeper.dispatch import Settle, SqsCalls
-from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.testing import FakeClock
 from fleet.profile import Trouble
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.dispatch import Settle
 from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
-from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from fleet import profile
 from fleet.network import Network
 from fleet.profile import QueueProfile, Trouble
@@ -332,7 +332,7 @@ class Worker:
         """
         held = self._held.get(message_id)
         lease = self.keeper._book.get(held.handle) if held is not None else None
-        return lease is not None and lease.call is not None
+        return lease is not None and lease.pending is not None
 
     def _is_stalled(self) -> bool:
         return self.world.clock() < self._stalled_until

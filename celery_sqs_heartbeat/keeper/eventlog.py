@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action
 
 logger = get_logger("celery_sqs_heartbeat")
 

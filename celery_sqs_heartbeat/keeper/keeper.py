@@ -10,9 +10,9 @@ from typing import Any
 from celery_sqs_heartbeat.errors import AlreadyHeld, SqsHeartbeatError
 from celery_sqs_heartbeat.keeper.dispatch import SqsCalls
 from celery_sqs_heartbeat.keeper.service import KeeperService
-from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, Standing, State
 from celery_sqs_heartbeat.leases.message import receive_count_of, time_of
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.leases.view import LeaseView
 
 #: How often a wait for a confirmation looks whether it is there, in seconds.
@@ -71,15 +71,18 @@ class LeaseKeeper(KeeperService):
         self._note_terms(terms)
         with self._lock:
             now = self._clock()
-            receipt = self._book.receive(
+            receive = Receive(
                 queue_url=queue_url,
                 message_id=str(message["MessageId"]),
                 receipt_handle=str(message["ReceiptHandle"]),
                 receive_count=receive_count_of(message),
-                terms=terms,
                 hidden_for=terms.visibility_timeout if hidden_for is None else hidden_for,
                 sent_at=now if sent_at is None else sent_at,
                 arrived_at=now,
+            )
+            receipt = self._book.receive(
+                receive,
+                terms=terms,
                 task=task,
                 task_id=task_id,
                 max_receive_count=max_receive_count,

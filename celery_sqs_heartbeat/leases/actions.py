@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Action, CallKind, Entry
-from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.calls import CallKind, Entry
+from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing, State
 
 CALL_KIND = {
     Action.EXTEND: CallKind.CHANGE_VISIBILITY,

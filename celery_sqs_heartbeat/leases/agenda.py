@@ -42,6 +42,8 @@ class Agenda:
         self._numbers = itertools.count(1)
         #: By number, each call that waits for its answer, and until when.
         self._out: dict[int, tuple[Call, float]] = {}
+        #: The call that each lease is in.
+        self._calls: dict[Lease, Call] = {}
         #: The numbers of those that were given up and have not come back.
         self._hanging: set[int] = set()
 
@@ -54,10 +56,14 @@ class Agenda:
         """Return what waits for calls, for each queue and kind of call."""
         return [lane.view() for lane in self._lanes.values()]
 
+    def call_of(self, lease: Lease) -> Call | None:
+        """Return the call that waits for its answer and that the lease is in, or None."""
+        return self._calls.get(lease)
+
     def put(self, lease: Lease) -> None:
         """Place the lease by its next action; nowhere while it is in a call."""
         self.discard(lease)
-        if lease.call is not None or (action := next_action(lease)) is None:
+        if lease.pending is not None or (action := next_action(lease)) is None:
             return
         key = (lease.queue_url, CALL_KIND[action])
         if key not in self._lanes:
@@ -92,7 +98,8 @@ class Agenda:
             return False
         self._lanes[call.queue_url, call.kind].in_flight -= 1
         for entry in call.entries:
-            entry.lease.call = None
+            entry.lease.pending = None
+            del self._calls[entry.lease]
         return True
 
     def overdue(self, now: float) -> list[Call]:
@@ -136,7 +143,8 @@ class Agenda:
     def _begin(self, lane: Lane, entries: list[Entry], now: float) -> Call:
         call = Call(lane.kind, lane.queue_url, tuple(entries), now, next(self._numbers))
         for entry in entries:
-            entry.lease.call = call
+            entry.lease.pending = entry.action
+            self._calls[entry.lease] = call
         lane.in_flight += 1
         self._out[call.number] = (call, _deadline(call))
         return call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -11,32 +10,18 @@ from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.actions import entry_for, next_action
 from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.board import Board
-from celery_sqs_heartbeat.leases.calls import Action, Answer, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.calls import Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.expiry import ExpiryWatch
 from celery_sqs_heartbeat.leases.lane import LaneView
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive, receipt_of
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.leases.settle import Settler
 from celery_sqs_heartbeat.leases.strays import Strays
 
 #: For the record only, and so frequent that they are not worth a wake-up.
 _NO_NEWS = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.TASK_STARTED})
-
-
-class Receipt(enum.Enum):
-    """What a received message means to its receiver."""
-
-    #: Run it.
-    NEW = "new"
-    #: It still runs, or waits, here: its lease goes on under the new handle. Don't run it.
-    REDELIVERED = "redelivered"
-    #: Its task has ended well already: it is being deleted. Don't run it.
-    FINISHED = "finished"
-    #: It was held up on its way, and may be someone else's by now. Don't run it.
-    LAPSED = "lapsed"
-    #: An older release of it is under way, and may end this lease at any moment. Don't run it.
-    RELEASED = "released"
 
 
 class LeaseBook:
@@ -86,92 +71,93 @@ class LeaseBook:
 
     def receive(
         self,
+        receive: Receive,
         *,
-        queue_url: str,
-        message_id: str,
-        receipt_handle: str,
-        receive_count: int,
         terms: LeaseTerms,
-        hidden_for: int,
-        sent_at: float,
-        arrived_at: float,
         task: str | None = None,
         task_id: str | None = None,
         max_receive_count: int | None = None,
         sent_time: float | None = None,
         first_received_time: float | None = None,
+        receipt: Receipt | None = None,
     ) -> Receipt:
         """Begin a lease on a message that was just received, or go on with one.
 
         It is reported, with what it is as the cause, unless it has lapsed.
 
         Args:
-            hidden_for: The visibility timeout that the receive began with, in seconds.
-            sent_at: When the receive was asked for.
-            arrived_at: When its answer was in.
+            receipt: What its receiver has decided that it is; decided here without it.
         """
-        lease = self._by_key.get((queue_url, message_id))
-        if hidden_for and arrived_at >= sent_at + hidden_for:
-            if lease is not None:
-                # Somebody, if only this late answer, has received it since: our handle is
-                # stale, and a release by it would break the lease of whoever has it now.
-                lease.certain = False
-                self._let_lapse(lease, arrived_at)
-            return Receipt.LAPSED
-        if lease is not None and lease.is_newer_than(receive_count, sent_at):
-            return self._note_older(lease, receipt_handle)
-        key = (queue_url, message_id)
-        is_released = self._strays.releases(key, receipt_handle, sent_at, arrived_at)
-        is_here = lease is not None and lease.state is not State.BACK
-        if is_released and not is_here and self._strays.spare(key, receipt_handle):
-            return Receipt.RELEASED
+        now = receive.arrived_at
+        lease = self._by_key.get(receive.key)
+        if receipt is None:
+            receipt = receipt_of(
+                receive, lease, is_finished=receive.key in self._finished, strays=self._strays
+            )
+        if receive.has_lapsed and lease is not None:
+            # Somebody, if only this late answer, has received it since: our handle is
+            # stale, and a release by it would break the lease of whoever has it now.
+            lease.certain = False
+            self._let_lapse(lease, now)
+        if receipt in (Receipt.LAPSED, Receipt.RELEASED):
+            return receipt
+        if lease is not None and receive.is_older_than(lease):
+            # The lease keeps its handle: on a standard queue a delete by the older one would be
+            # confirmed, and delete nothing.
+            lease.add_handle(receive.receipt_handle)
+            self._by_handle[receive.receipt_handle] = lease
+            return receipt
+        is_released = self._strays.releases(
+            receive.key, receive.receipt_handle, receive.sent_at, now
+        )
         if lease is not None and lease.state is State.BACK:
-            self._end_by_redelivery(lease, arrived_at)
+            self._end_by_redelivery(lease, now)
             lease = None
-        known = lease is not None
-        is_refused = self._settler.is_refused(queue_url, CallKind.CHANGE_VISIBILITY)
         if lease is None:
             lease = Lease(
-                queue_url=queue_url,
-                message_id=message_id,
+                queue_url=receive.queue_url,
+                message_id=receive.message_id,
                 terms=terms,
-                held_since=sent_at,
+                held_since=receive.sent_at,
                 task=task,
                 task_id=task_id,
             )
             self._by_key[lease.key] = lease
-            if lease.key in self._finished:
-                self._want_done(lease, arrived_at)
+            if receipt is Receipt.FINISHED:
+                self._want_done(lease, now)
+        lease.max_receive_count = max_receive_count
+        lease.sent_time, lease.first_received_time = sent_time, first_received_time
+        self._go_on(lease, receive, is_certain=not is_released)
+        self.report(EventKind.MESSAGE_RECEIVED, lease, now, cause=receipt.value)
+        return receipt
+
+    def _go_on(self, lease: Lease, receive: Receive, *, is_certain: bool) -> None:
+        """Have a lease go on, or begin, by its latest receive."""
+        key, handle = receive.key, receive.receipt_handle
+        is_refused = self._settler.is_refused(receive.queue_url, CallKind.CHANGE_VISIBILITY)
         lease.standing = Standing.UNLEASED if is_refused else Standing.OURS
-        lease.limit = self._strays.limit(key, receipt_handle)
-        limit = self._strays.limit(key, receipt_handle, sent_at)
+        lease.limit = self._strays.limit(key, handle)
+        limit = self._strays.limit(key, handle, receive.sent_at)
         lease.take_receive(
-            receipt_handle,
-            receive_count=receive_count,
-            sent_at=sent_at,
-            hidden_until=arrived_at + hidden_for,
-            hidden_for=hidden_for,
+            handle,
+            receive_count=receive.receive_count,
+            sent_at=receive.sent_at,
+            hidden_until=receive.arrived_at + receive.hidden_for,
+            hidden_for=receive.hidden_for,
             counts_for=limit,
             expires_at=policy.first_expiry(
-                sent_at=sent_at,
-                arrived_at=arrived_at,
-                visibility_timeout=min(hidden_for, limit),
+                sent_at=receive.sent_at,
+                arrived_at=receive.arrived_at,
+                visibility_timeout=min(receive.hidden_for, limit),
                 threshold=min(lease.terms.threshold, limit),
             ),
         )
-        lease.certain = not is_released
-        lease.max_receive_count = max_receive_count
-        lease.sent_time, lease.first_received_time = sent_time, first_received_time
-        self._by_handle[receipt_handle] = lease
+        lease.certain = is_certain
+        self._by_handle[handle] = lease
         if lease.state is State.DONE:
-            lease.end_at = arrived_at
+            lease.end_at = receive.arrived_at
         self.watch_expiry(lease)
         self.schedule(lease)
-        receipt = Receipt.REDELIVERED if known else Receipt.NEW
-        if lease.state is State.DONE:
-            receipt = Receipt.FINISHED
-        self.report(EventKind.MESSAGE_RECEIVED, lease, arrived_at, cause=receipt.value)
-        return receipt
 
     def _end_by_redelivery(self, lease: Lease, now: float) -> None:
         """End a lease that was to be released, as its message has come back by now.
@@ -179,7 +165,7 @@ class LeaseBook:
         A release under way has taken effect, whatever becomes of its answer, if the lease had not
         run out: nothing else can have brought the message back. Its answer is ignored.
         """
-        release = _release_under_way(lease)
+        release = self._release_under_way(lease)
         if release is None:
             self.report(EventKind.MESSAGE_LAPSING, lease, now)
         elif now < lease.expires_at:
@@ -187,18 +173,6 @@ class LeaseBook:
         else:
             self.report(EventKind.MESSAGE_LAPSING, lease, now, Answer(*release, Outcome.UNKNOWN))
         self.forget(lease)
-
-    def _note_older(self, lease: Lease, receipt_handle: str) -> Receipt:
-        """Take in that a receive has arrived later than one that SQS made after it.
-
-        The lease keeps its handle: on a standard queue a delete by the older one would be
-        confirmed, and delete nothing.
-        """
-        if lease.state is State.BACK:
-            return Receipt.LAPSED
-        lease.add_handle(receipt_handle)
-        self._by_handle[receipt_handle] = lease
-        return Receipt.FINISHED if lease.state is State.DONE else Receipt.REDELIVERED
 
     def done(self, receipt_handle: str, now: float) -> bool:
         """Want the message deleted: its task has ended well. False when it is unknown."""
@@ -210,7 +184,7 @@ class LeaseBook:
         elif lease.state is State.BACK:
             # Released under a task that went on and succeeded all the same.
             self._finished.add(lease.key)
-            if _release_under_way(lease) is None:
+            if lease.pending is not Action.RELEASE:
                 if lease.attempts or lease.alone:
                     # A release was tried: no extension may follow it.
                     lease.terms = replace(lease.terms, extend=False)
@@ -382,7 +356,7 @@ class LeaseBook:
             self._settler.forget_refused_deletes()
         for lease in self.leases():
             is_meant = queue_url is None or lease.queue_url == queue_url
-            if is_meant and lease.state is State.DONE and lease.attempts and lease.call is None:
+            if is_meant and lease.state is State.DONE and lease.attempts and lease.pending is None:
                 lease.end_at = min(lease.end_at, now)
                 self.schedule(lease)
 
@@ -490,10 +464,9 @@ class LeaseBook:
         may_be_late = lease.terms.extend_late or lease.state is State.DONE
         return may_be_late and now < lease.expires_at + timeout and not is_cut
 
-
-def _release_under_way(lease: Lease) -> tuple[Call, Entry] | None:
-    if lease.call is not None:
-        for entry in lease.call.entries:
-            if entry.lease is lease and entry.action is Action.RELEASE:
-                return lease.call, entry
-    return None
+    def _release_under_way(self, lease: Lease) -> tuple[Call, Entry] | None:
+        if (call := self._agenda.call_of(lease)) is not None:
+            for entry in call.entries:
+                if entry.lease is lease and entry.action is Action.RELEASE:
+                    return call, entry
+        return None

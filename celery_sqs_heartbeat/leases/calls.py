@@ -6,20 +6,12 @@ import enum
 import math
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.lease import Action, Lease
 
 #: Calls in flight over all queues. One connection makes 10 to 100 calls a second.
 MAX_CALLS = 16
 #: Entries in one batch request (SQS API reference, ChangeMessageVisibilityBatch).
 MAX_BATCH_ENTRIES = 10
-
-
-class Action(enum.Enum):
-    """What an entry of a call does to its message."""
-
-    EXTEND = "extend"
-    RELEASE = "release"
-    DELETE = "delete"
 
 
 class CallKind(enum.Enum):

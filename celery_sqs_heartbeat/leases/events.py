@@ -5,8 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field, replace
 
-from celery_sqs_heartbeat.leases.calls import Action, Answer, Outcome
-from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.calls import Answer, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, Lease, State
 
 
 class EventKind(enum.Enum):

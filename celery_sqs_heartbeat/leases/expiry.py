@@ -51,7 +51,7 @@ def _may_expire(lease: Lease) -> bool:
     released lapses, unless its release is under way.
     """
     if lease.state is State.BACK:
-        return lease.call is None
+        return lease.pending is None
     return (
         lease.state is State.HELD
         and lease.terms.extend

@@ -5,10 +5,6 @@ from __future__ import annotations
 import enum
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from celery_sqs_heartbeat.leases.calls import Call
 
 #: SQS keeps a message hidden for at most 12 h after it was received
 #: (SQS Developer Guide, "Visibility timeout").
@@ -21,6 +17,14 @@ DEFAULT_MAX_LEASE_SECONDS = 43_195.0
 #: Extend when less than this part of the visibility timeout is left: two thirds of it
 #: pass with no call, and the last third takes many retries.
 DEFAULT_THRESHOLD_PART = 1 / 3
+
+
+class Action(enum.Enum):
+    """What an entry of a call does to its message."""
+
+    EXTEND = "extend"
+    RELEASE = "release"
+    DELETE = "delete"
 
 
 class State(enum.Enum):
@@ -109,6 +113,7 @@ class Lease:
         extensions: Confirmed ones since its latest receive.
         cap_is_near: It was reported that its end is near.
         alone: Its calls carry no other lease: a shared one was malformed.
+        pending: What the call asks for that it is in; None while it is in none.
     """
 
     queue_url: str
@@ -141,7 +146,7 @@ class Lease:
     cap_is_near: bool = False
     certain: bool = True
     handles: list[str] = field(default_factory=list, repr=False)
-    call: Call | None = field(default=None, repr=False)
+    pending: Action | None = None
 
     @property
     def key(self) -> tuple[str, str]:

@@ -3,32 +3,59 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.actions import EXTENDABLE
-from celery_sqs_heartbeat.leases.calls import (
-    REFUSALS,
-    Action,
-    Answer,
-    Call,
-    CallKind,
-    Entry,
-    Outcome,
-)
+from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Action, Lease, Standing, State
 
-if TYPE_CHECKING:
-    from celery_sqs_heartbeat.leases.book import LeaseBook
+
+class Ledger(Protocol):
+    """What a settler has changed in the book that it works for."""
+
+    def leases(self) -> Iterable[Lease]:
+        """Return the leases of the book."""
+
+    def schedule(self, lease: Lease) -> None:
+        """Place the lease by its next action."""
+
+    def forget(self, lease: Lease) -> None:
+        """Remove every trace of a lease."""
+
+    def watch_expiry(self, lease: Lease) -> None:
+        """Report when the lease expires."""
+
+    def note_expiry(self, lease: Lease, now: float) -> None:
+        """Report, once, that a lease has expired."""
+
+    def refuse(self, queue_url: str, kind: CallKind, probe_at: float) -> None:
+        """Probe a queue that refused such a call."""
+
+    def grant(self, queue_url: str, kind: CallKind) -> None:
+        """Make such calls of a queue as usual again."""
+
+    def hurry_deletes(self, now: float, queue_url: str | None = None) -> None:
+        """Make deletes that wait for another try due."""
+
+    def report(
+        self,
+        kind: EventKind,
+        lease: Lease,
+        now: float,
+        answer: Answer | None = None,
+        cause: str = "",
+    ) -> None:
+        """Note an event."""
 
 
 class Settler:
     """Turns one entry's outcome into the next state of its lease."""
 
-    def __init__(self, book: LeaseBook, jitter: Callable[[], float]) -> None:
+    def __init__(self, book: Ledger, jitter: Callable[[], float]) -> None:
         self._book = book
         self._jitter = jitter
         self._refusals: dict[tuple[str, CallKind], _Refusals] = {}

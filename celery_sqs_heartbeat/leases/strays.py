@@ -26,7 +26,8 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.recent import CAPACITY
 
 _Key = tuple[str, str]

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.leases.actions import CALL_KIND
-from celery_sqs_heartbeat.leases.calls import Action
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.observe import catalogue

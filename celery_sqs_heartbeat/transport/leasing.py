@@ -8,7 +8,7 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.transport.base import LeasedChannel, Poll
 from celery_sqs_heartbeat.transport.delays import is_too_far
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta

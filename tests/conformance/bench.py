@@ -13,9 +13,9 @@ from contextlib import contextmanager
 
 from celery_sqs_heartbeat import BotoSqs, LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue

@@ -6,7 +6,8 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.lease import Action
 
 Key = tuple[str, str]
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable
 
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Entry
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
 from celery_sqs_heartbeat.leases.lane import MAX_CALLS_PER_LANE
-from celery_sqs_heartbeat.leases.lease import Lease, Standing
+from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing
 from tests.model.placing import Place, in_flight, places, probes
 from tests.model.truth import TWELVE_HOURS, Held, Window, World
 
@@ -56,8 +56,8 @@ def _check_calls_out(book: LeaseBook, world: World) -> None:
     out = [entry.lease for call, _ in world.outstanding for entry in call.entries]
     assert len(out) == len(set(out)), "a lease is in two calls"
     for call, _ in world.outstanding:
-        assert all(entry.lease.call is call for entry in call.entries)
-    assert all((lease.call is not None) == (lease in out) for lease in book.leases())
+        assert all(entry.lease.pending is entry.action for entry in call.entries)
+    assert all((lease.pending is not None) == (lease in out) for lease in book.leases())
 
 
 def _check_lease(lease: Lease, held: Held, world: World, now: float) -> None:

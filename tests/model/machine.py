@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from celery_sqs_heartbeat.keeper.loop import MAX_CALLS
-from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Standing
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, Standing
 from tests.model.checks import check_book, check_call
 from tests.model.placing import in_flight, places
 from tests.model.receiving import picks

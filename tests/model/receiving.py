@@ -7,8 +7,9 @@ import math
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from celery_sqs_heartbeat.leases.book import LeaseBook, Receipt
+from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from tests.model.reported import Reported
 from tests.model.truth import Held, Key, World
 
@@ -84,16 +85,16 @@ class Receiving(RuleBasedStateMachine):
         hidden = terms.visibility_timeout if hidden_for is None else hidden_for
         held = self.world.held.get(key)
         sent_at, asking = self.now - poll, self.world.asking
-        receipt = self.book.receive(
+        receive = Receive(
             queue_url=key[0],
             message_id=key[1],
             receipt_handle=handle,
             receive_count=len(self.handles),
-            terms=terms,
             hidden_for=hidden,
             sent_at=self.now - poll,
             arrived_at=self.now,
         )
+        receipt = self.book.receive(receive, terms=terms)
         if receipt is Receipt.LAPSED:
             assert 0 < hidden <= poll, "it is certainly ours"
             if held is not None:

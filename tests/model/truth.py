@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Outcome
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 from tests.model.asking import Asking, Key
 
 #: From when until when something is due, in monotonic seconds.

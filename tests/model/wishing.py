@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from celery_sqs_heartbeat.leases.calls import Action
-from celery_sqs_heartbeat.leases.lease import Standing
+from celery_sqs_heartbeat.leases.lease import Action, Standing
 from tests.model.receiving import Receiving, picks
 from tests.model.truth import Held
 

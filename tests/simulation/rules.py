@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Action, Call
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Lease, Standing, State
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call
+from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Action, Lease, Standing, State
 from tests.simulation.truth import MessageTruth, Violation
 
 #: Two clocks that are added up in another order differ by less.
@@ -67,7 +67,7 @@ def check_belief(
     if (
         message is None
         # Its release may have taken effect, when a call that was given up is answered.
-        or (lease.state is State.BACK and lease.call is not None)
+        or (lease.state is State.BACK and lease.pending is not None)
         or lease.standing is not Standing.OURS
         # Of a receive whose timeout is not known, nothing is believed before an extension.
         or not lease.last_timeout

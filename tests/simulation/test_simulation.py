@@ -11,8 +11,8 @@ import pytest
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import agenda
-from celery_sqs_heartbeat.leases.calls import Action, Outcome
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 from celery_sqs_heartbeat.leases.strays import Strays
 from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from celery_sqs_heartbeat.keeper.dispatch import Settle
 from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Standing
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.transport.polling import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.unsettled import LOOK_SECONDS

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing, State
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.leases.book import LeaseBook, Receipt
+from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 
 QUEUE = "https://sqs/1/q"
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
@@ -30,17 +31,16 @@ class Booking:
         hidden_for: int | None = None,
         poll: float = 0.0,
     ) -> Receipt:
-        return self.book.receive(
+        receive = Receive(
             queue_url=queue,
             message_id=message,
             receipt_handle=handle or message,
             receive_count=count,
-            terms=terms,
             hidden_for=terms.visibility_timeout if hidden_for is None else hidden_for,
             sent_at=self.now - poll,
             arrived_at=self.now,
-            task="work",
         )
+        return self.book.receive(receive, terms=terms, task="work")
 
     def lease(self, handle: str) -> Lease:
         lease = self.book.get(handle)

@@ -6,10 +6,10 @@ import itertools
 
 import pytest
 
-from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from tests.unit.booking import Booking, summary
 
 NEVER = float("inf")

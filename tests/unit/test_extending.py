@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import LeaseTerms, Standing
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from tests.unit.booking import QUEUE, TERMS, Booking, summary
 
 

@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 
 from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
-from celery_sqs_heartbeat.leases.book import Receipt
-from celery_sqs_heartbeat.leases.calls import Action, Call, Outcome
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lane import MAX_STUCK_PER_LANE, STUCK_SECONDS
-from celery_sqs_heartbeat.leases.lease import LeaseTerms, Standing
+from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms, Standing
 from celery_sqs_heartbeat.leases.policy import call_patience
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from tests.unit.booking import Booking, summary
 
 
@@ -245,7 +245,7 @@ def test_calls_that_hang_now_and_then_do_not_hold_up_the_others(booking: Booking
         booking.now += 20
         given_up(booking)
         # Its lease joins another call, which is answered.
-        while booking.lease(f"m{number}").call is None:
+        while booking.lease(f"m{number}").pending is None:
             booking.now = booking.book.next_due(booking.now)
             calls = booking.plan()
         assert hanging not in calls

@@ -15,9 +15,10 @@ from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.keeper.dispatch import Settle
 from celery_sqs_heartbeat.keeper.rounds import RoundsThread
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.book import Receipt
-from celery_sqs_heartbeat.leases.calls import Action, Call, Outcome
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.lease import Action
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.held import HeldClock
 from tests.support.waiting import PATIENCE, wait_until

@@ -17,8 +17,8 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
-from celery_sqs_heartbeat.leases.calls import Action, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import (
     BotoSqs,
     QueueAttributes,

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import Action
 from tests.unit.booking import Booking
 
 K = EventKind

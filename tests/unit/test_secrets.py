@@ -21,8 +21,8 @@ from celery import Celery
 
 import celery_sqs_heartbeat
 from celery_sqs_heartbeat.cli.reading import Broker
-from celery_sqs_heartbeat.leases.calls import Action, Answer, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.calls import Answer, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
 SECRET = "a-planted-secret"
@@ -156,7 +156,6 @@ def test_a_real_call_shows_no_handle() -> None:
     )
     entry = Entry(lease, SECRET, Action.EXTEND, 30)
     call = Call(CallKind.CHANGE_VISIBILITY, lease.queue_url, (entry,), 0.0)
-    lease.call = call
     shown = f"{lease} {call!r} {Answer(call, entry, Outcome.DONE)}"
     assert SECRET not in shown
     assert "message_id='m'" in shown

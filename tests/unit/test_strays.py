@@ -6,9 +6,9 @@ import math
 
 import pytest
 
-from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from tests.unit.booking import TERMS, Booking, summary
 
 #: The queue's visibility timeout was raised from 30 s to this.

@@ -6,8 +6,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.events import KEEPER_LATE, PERMISSIONS
-from celery_sqs_heartbeat.leases.calls import Action
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
+from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US
 
 #: A lease: the first's delivery, until the next receive of the message.

@@ -12,7 +12,7 @@ import random
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.leases.book import Receipt
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.testing.queue import QueueOptions
 from tests.conformance.bench import Bench
 from tests.conformance.network import Trip

@@ -11,9 +11,9 @@ import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.testing.errors import throttled
 from tests.conformance.bench import BAD_NEWS, Bench
 from tests.conformance.network import Network, SentCall, Trip

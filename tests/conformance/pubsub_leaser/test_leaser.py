@@ -13,8 +13,8 @@ from collections.abc import Callable
 import pytest
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.leases.book import Receipt
 from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.testing.queue import QueueOptions
 from tests.conformance.bench import BAD_NEWS, Bench
 from tests.conformance.network import Trip

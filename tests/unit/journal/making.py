@@ -12,8 +12,9 @@ import zstandard
 
 from celery_sqs_heartbeat.journal.mapping import Origin
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action
 
 #: 2026-03-14 15:09:26 UTC, in microseconds.
 WALL = 1_773_500_966_000_000

@@ -34,8 +34,9 @@ from celery_sqs_heartbeat.journal.mapping import (
     microseconds,
     record_of,
 )
-from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.message import queue_name
 from tests.fuzz.shapes import FUZZ
 from tests.unit.journal.making import ORIGIN, STARTED, answered, event_of

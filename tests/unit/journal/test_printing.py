@@ -14,8 +14,9 @@ from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
-from celery_sqs_heartbeat.leases.calls import Action, Outcome
+from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action
 from tests.unit.journal.making import ORIGIN, STARTED, WALL, Clocks, answered, event_of
 
 RECEIVED = event_of(sent_time=WALL / 1e6, cause="new")

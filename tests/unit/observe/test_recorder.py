@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.leases.calls import Action
 from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.observe.recorder import HAPPENINGS, MINUTES, Recorder
 from tests.unit.observe.happening import QUEUE, event, one_of_each
 

@@ -1,0 +1,88 @@
+"""What a received message is to its receiver: new, here already, finished, or not its own.
+
+Both processes of a worker decide by these rules: the one that receives, as it can't wait for the
+other, and the keeper for consumers that have it in their own process.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.strays import Strays
+
+
+class Receipt(enum.Enum):
+    """What a received message means to its receiver."""
+
+    #: Run it.
+    NEW = "new"
+    #: It still runs, or waits, here: its lease goes on under the new handle. Don't run it.
+    REDELIVERED = "redelivered"
+    #: Its task has ended well already: it is being deleted. Don't run it.
+    FINISHED = "finished"
+    #: It was held up on its way, and may be someone else's by now. Don't run it.
+    LAPSED = "lapsed"
+    #: An older release of it is under way, and may end this lease at any moment. Don't run it.
+    RELEASED = "released"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Receive:
+    """One receive of one message. Times are monotonic seconds.
+
+    Attributes:
+        hidden_for: The visibility timeout that it began with, in seconds.
+        sent_at: When it was asked for.
+        arrived_at: When its answer was in.
+    """
+
+    queue_url: str
+    message_id: str
+    receipt_handle: str = field(repr=False)
+    receive_count: int
+    hidden_for: int
+    sent_at: float
+    arrived_at: float
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The identity of the message, the same over redeliveries."""
+        return (self.queue_url, self.message_id)
+
+    @property
+    def has_lapsed(self) -> bool:
+        """Whether it arrived when its visibility timeout was over."""
+        return bool(self.hidden_for) and self.arrived_at >= self.sent_at + self.hidden_for
+
+    def is_older_than(self, lease: Lease) -> bool:
+        """Return whether SQS made it before the latest receive of the lease."""
+        return lease.is_newer_than(self.receive_count, self.sent_at)
+
+
+def receipt_of(
+    receive: Receive, lease: Lease | None, *, is_finished: bool, strays: Strays
+) -> Receipt:
+    """Return what a message is.
+
+    Args:
+        lease: The lease on it that its receiver has, if any.
+        is_finished: Whether a task of the receiver's has ended well with it.
+        strays: What older handles were used for. A release there that keeps the message from
+            being run does so only this once.
+    """
+    if receive.has_lapsed:
+        return Receipt.LAPSED
+    if lease is not None and receive.is_older_than(lease):
+        if lease.state is State.BACK:
+            return Receipt.LAPSED
+        return Receipt.FINISHED if lease.state is State.DONE else Receipt.REDELIVERED
+    is_here = lease is not None and lease.state is not State.BACK
+    if is_here:
+        return Receipt.FINISHED if lease and lease.state is State.DONE else Receipt.REDELIVERED
+    key, handle = receive.key, receive.receipt_handle
+    is_released = strays.releases(key, handle, receive.sent_at, receive.arrived_at)
+    if is_released and strays.spare(key, handle):
+        return Receipt.RELEASED
+    return Receipt.FINISHED if is_finished else Receipt.NEW
