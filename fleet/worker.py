@@ -103,7 +103,7 @@ class Worker:
         return (
             self.network.trouble is None
             and not self._is_stalled()
-            and all(each.certain and now < each.expires_at for each in self.keeper._book.leases())
+            and all(each.certain and now < each.expires_at for each in self.keeper.leases())
         )
 
     def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:
@@ -214,7 +214,7 @@ class Worker:
 
     def _stall(self) -> None:
         self._stalled_until = self.world.clock() + profile.STALL
-        for lease in self.keeper._book.leases():
+        for lease in self.keeper.leases():
             self._blame(lease.message_id, "keeper-starved")
         self._later(profile.STALL, self._wake)
 
@@ -250,7 +250,7 @@ class Worker:
         receive.wid = execution.wid = None
 
     def _ending(self) -> list[Lease]:
-        return [each for each in self.keeper._book.leases() if each.state is not State.HELD]
+        return [each for each in self.keeper.leases() if each.state is not State.HELD]
 
     def _is_unwritten(self) -> bool:
         """Return whether something has ended of which the journal says nothing yet.
@@ -260,7 +260,7 @@ class Worker:
         ran on whose lease was capped.
         """
         return any(each.state is State.BACK or not each.attempts for each in self._ending()) or any(
-            each.standing is Standing.CAPPED for each in self.keeper._book.leases()
+            each.standing is Standing.CAPPED for each in self.keeper.leases()
         )
 
     def _is_confused(self, heard_at: float) -> bool:
@@ -271,7 +271,7 @@ class Worker:
         return self.world.bare_at >= heard_at - _CLOCKS
 
     def _die(self, heard_at: float, unheard: str = "") -> None:
-        leases = [each for each in self.keeper._book.leases() if each.message_id != unheard]
+        leases = [each for each in self.keeper.leases() if each.message_id != unheard]
         ends = [each.expires_at for each in leases]
         until = min(ends, default=heard_at + profile.SILENT)
         self.world.unheard_until = max(self.world.unheard_until, until + _CLOCKS)
@@ -331,7 +331,7 @@ class Worker:
         A task that ends meanwhile could keep a slow answer out of the journal.
         """
         held = self._held.get(message_id)
-        lease = self.keeper._book.get(held.handle) if held is not None else None
+        lease = self.keeper.find(held.handle) if held is not None else None
         return lease is not None and lease.pending is not None
 
     def _is_stalled(self) -> bool:
@@ -360,7 +360,7 @@ class Worker:
             self._blame(event.message_id, "capped")
         elif event.kind is EventKind.PERMISSION_DENIED:
             self._refusing.add(event.queue_url)
-            for lease in self.keeper._book.leases():
+            for lease in self.keeper.leases():
                 if lease.queue_url == event.queue_url and lease.terms.extend:
                     self._blame(lease.message_id, "not-permitted")
         elif event.kind is EventKind.PERMISSION_GRANTED:

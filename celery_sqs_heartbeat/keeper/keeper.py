@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import os
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.errors import AlreadyHeld, SqsHeartbeatError
-from celery_sqs_heartbeat.keeper.dispatch import SqsCalls
-from celery_sqs_heartbeat.keeper.service import KeeperService
+from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
+from celery_sqs_heartbeat.keeper.engine import Engine
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.keeper.running import RunningRounds
+from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
+from celery_sqs_heartbeat.leases.board import Board
+from celery_sqs_heartbeat.leases.book import LeaseBook
+from celery_sqs_heartbeat.leases.calls import MAX_CALLS
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, Standing, State
 from celery_sqs_heartbeat.leases.message import receive_count_of, time_of
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.leases.view import LeaseView
 
 #: How often a wait for a confirmation looks whether it is there, in seconds.
 _CONFIRM_POLL = 0.005
+#: How often a flush looks whether it is through, in seconds.
+_FLUSH_POLL = 0.01
 
 
-class LeaseKeeper(KeeperService):
+class LeaseKeeper:
     """Keeps leases on received messages until their deletes are confirmed.
 
     One daemon thread plans; calls run on a few more, several at once when one
@@ -31,13 +45,140 @@ class LeaseKeeper(KeeperService):
         sqs: Makes the calls, see `BotoSqs`.
         terms: For messages that come without terms of their own; a visibility timeout
             of 30 s and a threshold of a third where none are given.
-        service: See `KeeperService` and `KeeperLoop`: interval, clock, late_after, jitter,
-            observer, dispatcher, board.
+        interval: Longest sleep of the thread, in seconds.
+        clock: Monotonic seconds.
+        late_after: How late the thread's rounds may be before that is reported, in
+            seconds; the smallest threshold so far, or a second, where it is not given.
+        jitter: Returns a random number from 0 to 1, for the pauses between tries.
+        observer: Is given every event, on the keeper's threads.
+        dispatcher: Has the calls made; on threads of its own where none is given.
+        board: Is shown every change of a lease, where one is given.
+        on_late: Is called with the seconds by which the thread is late, or the process stood still.
     """
 
-    def __init__(self, sqs: SqsCalls, *, terms: LeaseTerms | None = None, **service: Any) -> None:
-        super().__init__(sqs, **service)
+    def __init__(
+        self,
+        sqs: SqsCalls,
+        *,
+        terms: LeaseTerms | None = None,
+        interval: float = 1.0,
+        clock: Callable[[], float] = clocks.now,
+        late_after: float | None = None,
+        jitter: Callable[[], float] = random.random,
+        observer: Callable[[Event], None] = log_event,
+        dispatcher: Dispatcher | None = None,
+        board: Board | None = None,
+        on_late: Callable[[float], None] = lambda seconds: None,
+    ) -> None:
         self._terms = terms or LeaseTerms.of(30)
+        self._pid = os.getpid()
+        self._rounds = RunningRounds(
+            step=self.step,
+            guarded=lambda job: self._engine.change(lambda book, now: job()),
+            interval=interval,
+            clock=clock,
+            late_after=late_after,
+            on_late=on_late,
+        )
+        self._engine = Engine(
+            interval=interval,
+            clock=clock,
+            jitter=jitter,
+            observer=observer,
+            dispatcher=dispatcher or ThreadDispatcher(sqs, MAX_CALLS),
+            board=board,
+            wake=self._rounds.wake,
+        )
+
+    def step(self) -> float:
+        """Make the calls that are due and return when to call this again.
+
+        The thread does nothing else in its rounds. Public for loops of another kind, as a
+        simulation's: in seconds of the keeper's clock, and earlier whenever something
+        was asked of the keeper or a call was answered.
+        """
+        return self._engine.step()
+
+    def start(self) -> None:
+        """Start the thread. Does nothing when it runs.
+
+        Raises:
+            RuntimeError: The system grants no more threads.
+        """
+        if not self._is_forked():
+            with self._engine.reading():
+                self._rounds.start()
+
+    def stop(self, timeout: float = FLUSH_SECONDS) -> None:
+        """Flush, then end the thread. Does nothing when it is not running.
+
+        Leases that are still held are dropped: their messages become visible by
+        themselves. `timeout` is that of the flush, in seconds.
+        """
+        if self._is_forked() or not self._rounds.is_wanted:
+            return
+        self.flush(timeout)
+        self._engine.clear(self._rounds.stop)
+        self._rounds.join()
+        self._engine.close()
+
+    def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
+        """Wait until every delete and release is confirmed; False if that took too long.
+
+        Deletes that wait for another try are tried at once. It logs which are not confirmed.
+        `timeout` is in seconds.
+        """
+        if self._is_forked() or not self._rounds.is_wanted:
+            return True
+        self._engine.change(lambda book, now: book.hurry_deletes(now))
+        deadline = time.monotonic() + timeout
+        # Not on a lock: a greenlet that waits must let others run.
+        while self._engine.ending:
+            if time.monotonic() >= deadline:
+                return self._give_up(timeout)
+            time.sleep(_FLUSH_POLL)
+        return True
+
+    def _give_up(self, timeout: float) -> bool:
+        """Log what is not confirmed after all; return whether that is nothing."""
+        with self._engine.reading() as (book, _):
+            ending = [lease for lease in book.leases() if lease.state is not State.HELD]
+        log_unconfirmed(ending, timeout)
+        return not ending
+
+    def now(self) -> float:
+        """Return the time of the keeper's clock, in seconds."""
+        return self._engine.now()
+
+    def put_off(self, job: Callable[[], object]) -> bool:
+        """Have a job done right after the call of the keeper's that this thread is in.
+
+        For handlers of signals, see `UninterruptedLock`. False, and the job is not done, where
+        the thread is in none.
+        """
+        return not self._is_forked() and self._engine.put_off(job)
+
+    def __len__(self) -> int:
+        """How many messages it keeps."""
+        return self._engine.held
+
+    @property
+    def ending(self) -> int:
+        """How many deletes and releases are not confirmed yet."""
+        return self._engine.ending
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its thread runs."""
+        return self.health.alive
+
+    @property
+    def health(self) -> KeeperHealth:
+        """How its thread does. Waits for nothing, also where the thread hangs."""
+        return KeeperHealth() if self._is_forked() else self._rounds.health
+
+    def _is_forked(self) -> bool:
+        return self._pid != os.getpid()
 
     def receive(
         self,
@@ -68,9 +209,9 @@ class LeaseKeeper(KeeperService):
         if self._is_forked():
             return Receipt.NEW
         terms = (terms or self._terms).with_room()
-        self._note_terms(terms)
-        with self._lock:
-            now = self._clock()
+        self._rounds.note_threshold(terms.threshold)
+
+        def take(book: LeaseBook, now: float) -> Receipt:
             receive = Receive(
                 queue_url=queue_url,
                 message_id=str(message["MessageId"]),
@@ -80,7 +221,7 @@ class LeaseKeeper(KeeperService):
                 sent_at=now if sent_at is None else sent_at,
                 arrived_at=now,
             )
-            receipt = self._book.receive(
+            return book.receive(
                 receive,
                 terms=terms,
                 task=task,
@@ -89,27 +230,27 @@ class LeaseKeeper(KeeperService):
                 sent_time=time_of(message, "SentTimestamp"),
                 first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
             )
-            self._wake_if_due(now)
-            return receipt
+
+        return self._engine.change(take)
 
     def done(self, receipt_handle: str) -> bool:
         """Delete the message, until SQS confirms. False when no lease has that handle."""
-        return self._change(lambda now: self._book.done(receipt_handle, now))
+        return self._change(lambda book, now: book.done(receipt_handle, now))
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. False when unknown.
 
         `cause` says why, in a word or two, to whoever logs, counts or journals it.
         """
-        return self._change(lambda now: self._book.release(receipt_handle, delay, now, cause))
+        return self._change(lambda book, now: book.release(receipt_handle, delay, now, cause))
 
     def note_start(self, receipt_handle: str) -> bool:
         """Note that the message's task begins. False when unknown."""
-        return self._change(lambda now: self._book.note_start(receipt_handle, now))
+        return self._change(lambda book, now: book.note_start(receipt_handle, now))
 
     def drop(self, receipt_handle: str) -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._change(lambda now: self._book.drop(receipt_handle))
+        return self._change(lambda book, now: book.drop(receipt_handle))
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.
@@ -121,14 +262,14 @@ class LeaseKeeper(KeeperService):
             return True
         deadline = time.monotonic() + timeout
         while True:
-            with self._lock:
-                lease = self._book.get(receipt_handle)
+            with self._engine.reading() as (book, now):
+                lease = book.get(receipt_handle)
                 if lease is None or lease.state is not State.HELD:
                     return False
                 if lease.standing is Standing.UNLEASED or not lease.terms.extend:
                     return True
                 if lease.extensions or lease.standing is not Standing.OURS:
-                    return lease.certain and self.owns(receipt_handle)
+                    return lease.certain and _is_ours(lease, now)
             if time.monotonic() >= deadline:
                 return False
             # Not on a lock: a greenlet that waits must let others run.
@@ -136,19 +277,15 @@ class LeaseKeeper(KeeperService):
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._change(lambda now: self._book.disown(receipt_handle))
+        return self._change(lambda book, now: book.disown(receipt_handle))
 
     def owns(self, receipt_handle: str) -> bool:
         """Return whether the message is ours for now, as far as is known."""
         if self._is_forked():
             return True
-        with self._lock:
-            lease = self._book.get(receipt_handle)
-            return (
-                lease is not None
-                and lease.standing in (Standing.OURS, Standing.UNLEASED)
-                and self._clock() < lease.expires_at
-            )
+        with self._engine.reading() as (book, now):
+            lease = book.get(receipt_handle)
+            return lease is not None and _is_ours(lease, now)
 
     def is_lost(self, receipt_handle: str) -> bool:
         """Return whether SQS says that the message is not ours any more, or we gave it up.
@@ -158,15 +295,15 @@ class LeaseKeeper(KeeperService):
         """
         if self._is_forked():
             return False
-        with self._lock:
-            return self._book.is_lost(receipt_handle, self._clock())
+        with self._engine.reading() as (book, now):
+            return book.is_lost(receipt_handle, now)
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
         if self._is_forked():
             return False
-        with self._lock:
-            return self._book.is_disowned(receipt_handle)
+        with self._engine.reading() as (book, _):
+            return book.is_disowned(receipt_handle)
 
     @contextmanager
     def hold(
@@ -195,12 +332,12 @@ class LeaseKeeper(KeeperService):
                 "this LeaseKeeper belongs to the parent process: make one in the child"
             )
         handle = str(message["ReceiptHandle"])
-        with self._lock:
-            lease = self._book.get(handle)
+        with self._engine.reading() as (book, _):
+            lease = book.get(handle)
             receipt = Receipt.NEW
             if lease is None:
                 receipt = self.receive(queue_url, message, terms=terms, sent_at=sent_at)
-                lease = self._book.get(handle)
+                lease = book.get(handle)
         if lease is None or receipt is not Receipt.NEW or lease.state is not State.HELD:
             raise AlreadyHeld(
                 f"message {message['MessageId']} of {queue_url} is {receipt.value}: "
@@ -223,23 +360,27 @@ class LeaseKeeper(KeeperService):
         """Return the lease that has, or once had, that handle. Read it only."""
         if self._is_forked():
             return None
-        with self._lock:
-            return self._book.get(receipt_handle)
+        with self._engine.reading() as (book, _):
+            return book.get(receipt_handle)
+
+    def leases(self) -> list[Lease]:
+        """Return every lease. Read them only."""
+        if self._is_forked():
+            return []
+        with self._engine.reading() as (book, _):
+            return list(book.leases())
 
     def snapshot(self) -> tuple[LeaseView, ...]:
         """Return what is to be seen of every lease, all at one moment."""
         if self._is_forked():
             return ()
-        with self._lock:
-            now = self._clock()
-            return tuple(LeaseView.of(lease, now) for lease in self._book.leases())
+        with self._engine.reading() as (book, now):
+            return tuple(LeaseView.of(lease, now) for lease in book.leases())
 
-    def _change(self, change: Callable[[float], bool]) -> bool:
-        if self._is_forked():
-            # Nothing of the parent's may be touched, its lock least of all.
-            return True
-        with self._lock:
-            now = self._clock()
-            known = change(now)
-            self._wake_if_due(now)
-            return known
+    def _change(self, change: Callable[[LeaseBook, float], bool]) -> bool:
+        # In a child nothing of the parent's may be touched, its lock least of all.
+        return True if self._is_forked() else self._engine.change(change)
+
+
+def _is_ours(lease: Lease, now: float) -> bool:
+    return lease.standing in (Standing.OURS, Standing.UNLEASED) and now < lease.expires_at

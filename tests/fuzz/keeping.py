@@ -8,8 +8,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.keeper.dispatch import Settle, ThreadDispatcher
 from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
-from celery_sqs_heartbeat.keeper.loop import MAX_CALLS
-from celery_sqs_heartbeat.leases.calls import Call
+from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.testing import FakeClock

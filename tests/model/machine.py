@@ -9,8 +9,7 @@ import sys
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from celery_sqs_heartbeat.keeper.loop import MAX_CALLS
-from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Standing
 from tests.model.checks import check_book, check_call
 from tests.model.placing import in_flight, places

@@ -12,7 +12,7 @@ import pytest
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.common import clock, native
-from celery_sqs_heartbeat.keeper import service, watch
+from celery_sqs_heartbeat.keeper import running, watch
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.rounds import RoundsThread
 from celery_sqs_heartbeat.keeper.watch import Watcher
@@ -189,7 +189,7 @@ def test_a_keeper_that_is_stopped_while_its_watcher_looks_stays_stopped(
 
         return Watcher(rounds, stop_first, *others)
 
-    monkeypatch.setattr(service, "Watcher", interfering)
+    monkeypatch.setattr(running, "Watcher", interfering)
     sqs = CountingSqs()
     keeper = new_keeper(sqs, observer=lambda _: die())
     keeper.start()

@@ -193,7 +193,7 @@ def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
     def observer(event: Event) -> None:
         raise ZeroDivisionError
 
-    logging.getLogger("celery_sqs_heartbeat.keeper.loop").disabled = True
+    logging.getLogger("celery_sqs_heartbeat.keeper.engine").disabled = True
     keeper = LeaseKeeper(sqs, terms=EAGER, observer=observer)
     keeper.start()
     try:
@@ -201,7 +201,7 @@ def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
             with keeper.hold(QUEUE, message(name)):
                 sqs.wait_for(("extend", f"{name}-1"))
     finally:
-        logging.getLogger("celery_sqs_heartbeat.keeper.loop").disabled = False
+        logging.getLogger("celery_sqs_heartbeat.keeper.engine").disabled = False
         keeper.stop()
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import functools
 import logging
 import math
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
 
-from celery_sqs_heartbeat.common import clock as clocks
-from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
-from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.rounds import RoundsThread
+from celery_sqs_heartbeat.keeper.dispatch import Dispatcher
 from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.book import LeaseBook
@@ -20,8 +18,10 @@ from celery_sqs_heartbeat.leases.events import Event
 
 logger = logging.getLogger(__name__)
 
+Result = TypeVar("Result")
 
-class KeeperLoop:
+
+class Engine:
     """Plans and settles calls around a book.
 
     Every attribute is guarded by one lock. The calls themselves are made, events reported
@@ -29,49 +29,76 @@ class KeeperLoop:
     no greenlet may switch while it holds it.
 
     Args:
-        sqs: Makes the calls.
-        interval: Longest sleep of the thread, in seconds.
+        interval: The longest time between two steps, in seconds.
         clock: Monotonic seconds.
         jitter: Returns a random number from 0 to 1.
-        observer: Told of every event, from the keeper's threads.
-        dispatcher: Has the calls made; on threads of its own where none is given.
-        board: Shown every change of a lease, where one is given.
-        on_late: Told by how many seconds the thread is late, or the process stood still.
+        observer: Is given every event, on the threads of steps and calls.
+        dispatcher: Has the calls made.
+        board: Is shown every change of a lease, where one is given.
+        wake: Has the next step made now.
     """
 
     def __init__(
         self,
-        sqs: SqsCalls,
         *,
-        interval: float = 1.0,
-        clock: Callable[[], float] = clocks.now,
-        jitter: Callable[[], float] = random.random,
-        observer: Callable[[Event], None] = log_event,
-        dispatcher: Dispatcher | None = None,
-        board: Board | None = None,
-        on_late: Callable[[float], None] = lambda seconds: None,
+        interval: float,
+        clock: Callable[[], float],
+        jitter: Callable[[], float],
+        observer: Callable[[Event], None],
+        dispatcher: Dispatcher,
+        board: Board | None,
+        wake: Callable[[], None],
     ) -> None:
         self._interval = interval
         self._clock = clock
         self._observer = observer
         self._jitter = jitter
         self._board = board
-        self._on_late = on_late
+        self._dispatcher = dispatcher
+        self._wake = wake
         self._book = LeaseBook(jitter, board)
-        self._dispatcher = dispatcher or ThreadDispatcher(sqs, MAX_CALLS)
         self._lock = UninterruptedLock()
         self._asleep_until = -math.inf
-        self._rounds = RoundsThread(self.step, interval, clock, self._be_late)
+
+    def now(self) -> float:
+        """Return the time of its clock, in seconds."""
+        return self._clock()
+
+    @contextmanager
+    def reading(self) -> Iterator[tuple[LeaseBook, float]]:
+        """Let nothing change for a moment: yields the book, to be read only, and the time."""
+        with self._lock:
+            yield self._book, self._clock()
+
+    def change(self, change: Callable[[LeaseBook, float], Result]) -> Result:
+        """Change the book, and have what is due by that done soon; return what `change` does."""
+        with self._lock:
+            now = self._clock()
+            result = change(self._book, now)
+            self._wake_if_due(now)
+            return result
+
+    def put_off(self, job: Callable[[], object]) -> bool:
+        """Have a job done when this thread has left the lock; see `UninterruptedLock`."""
+        return self._lock.put_off(job)
+
+    @property
+    def held(self) -> int:
+        """How many leases the book has."""
+        return len(self._book)
+
+    @property
+    def ending(self) -> int:
+        """How many deletes and releases are not confirmed yet."""
+        return self._book.ending
 
     def step(self) -> float:
         """Make the calls that are due and return when to call this again.
 
-        The thread does nothing else in its rounds. Public for loops of another kind, as a
-        simulation's: in seconds of the keeper's clock, and earlier whenever something
-        was told to the keeper or a call was answered.
+        In seconds of the clock, and earlier where `wake` is called.
         """
         with self._lock:
-            # Awake: what is told from here on is seen at the end of the step.
+            # Awake: what is changed from here on is seen at the end of the step.
             self._asleep_until = -math.inf
             book, now = self._book, self._clock()
             book.give_up(now, self._dispatcher.give_up)
@@ -82,6 +109,16 @@ class KeeperLoop:
         with self._lock:
             self._asleep_until = self._next_step(self._clock())
             return self._asleep_until
+
+    def clear(self, stop: Callable[[], None]) -> None:
+        """Begin a new book, and call `stop` before anything can come into it."""
+        with self._lock:
+            self._book = LeaseBook(self._jitter, self._board)
+            stop()
+
+    def close(self) -> None:
+        """Make no more calls."""
+        self._dispatcher.close()
 
     def _dispatch(self, book: LeaseBook, calls: Sequence[Call]) -> None:
         waiting = list(reversed(calls))
@@ -104,7 +141,7 @@ class KeeperLoop:
     def _wake_if_due(self, now: float) -> None:
         if self._asleep_until > -math.inf and self._next_step(now) < self._asleep_until:
             self._asleep_until = -math.inf
-            self._rounds.wake()
+            self._wake()
 
     def _settle(self, book: LeaseBook, call: Call, outcomes: Sequence[Outcome]) -> None:
         with self._lock:
@@ -115,12 +152,6 @@ class KeeperLoop:
                 events = book.take_events()
                 self._wake_if_due(now)
         self._report(events)
-
-    def _be_late(self, seconds: float) -> None:
-        try:
-            self._on_late(seconds)
-        except Exception:
-            logger.exception("sqs-heartbeat: what is told of a late keeper failed")
 
     def _report(self, events: Sequence[Event]) -> None:
         for event in events:

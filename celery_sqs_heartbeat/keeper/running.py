@@ -1,0 +1,108 @@
+"""Runs the rounds of a keeper on a thread that is watched."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable
+
+from celery_sqs_heartbeat.keeper.rounds import RoundsThread
+from celery_sqs_heartbeat.keeper.watch import Watcher
+from celery_sqs_heartbeat.leases.health import KeeperHealth
+
+logger = logging.getLogger(__name__)
+
+#: How late a round is at least when it is called late, in seconds: less is everyday life
+#: on a busy machine.
+_LEAST_LATENESS = 1.0
+#: How long the thread may take to end, in seconds: it waits for nothing, unless it hangs.
+_JOIN_SECONDS = 5.0
+
+
+class RunningRounds:
+    """The thread that makes a keeper's rounds, and the one that watches it.
+
+    Args:
+        step: Does what is due and returns when to call it again, in seconds of `clock`.
+        guarded: Calls a function while nothing else changes the keeper.
+        interval: The longest sleep of the thread, in seconds.
+        clock: Monotonic seconds.
+        late_after: How late a round may be before that is reported, in seconds; the smallest
+            threshold so far, or a second, where it is None.
+        on_late: Is called with the seconds by which the thread is late, or the process stood still.
+    """
+
+    def __init__(
+        self,
+        *,
+        step: Callable[[], float],
+        guarded: Callable[[Callable[[], bool]], bool],
+        interval: float,
+        clock: Callable[[], float],
+        late_after: float | None,
+        on_late: Callable[[float], None],
+    ) -> None:
+        self._guarded = guarded
+        self._interval = interval
+        self._late_after = late_after
+        self._on_late = on_late
+        self._least_threshold = math.inf
+        self._rounds = RoundsThread(step, interval, clock, self._be_late)
+        self._watcher = Watcher(self._rounds, self._revive, self._limit, clock, self._be_late)
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether it was started and not stopped."""
+        return self._rounds.is_wanted
+
+    @property
+    def health(self) -> KeeperHealth:
+        """How the thread does. Waits for nothing, also where the thread hangs."""
+        return self._watcher.health
+
+    def start(self) -> None:
+        """Start both threads. Does nothing when they run.
+
+        Raises:
+            RuntimeError: The system grants no more threads.
+        """
+        if not self._rounds.is_wanted:
+            self._watcher.start()
+            self._rounds.start()
+
+    def stop(self) -> None:
+        """Let the thread end after its step."""
+        self._watcher.stop()
+        self._rounds.stop()
+
+    def join(self) -> None:
+        """Wait for the thread's end, for some seconds at most."""
+        self._rounds.join(_JOIN_SECONDS)
+
+    def wake(self) -> None:
+        """Have the next round made now."""
+        self._rounds.wake()
+
+    def note_threshold(self, threshold: float) -> None:
+        """Note the threshold of a lease, in seconds: a round may not be later than that."""
+        self._least_threshold = min(self._least_threshold, threshold)
+
+    def _revive(self) -> bool:
+        return self._guarded(self._start_again)
+
+    def _start_again(self) -> bool:
+        if self._rounds.is_wanted:
+            self._rounds.start()
+        return self._rounds.is_wanted
+
+    def _limit(self) -> float:
+        if self._late_after is not None:
+            return self._late_after
+        known = self._least_threshold < math.inf
+        return max(_LEAST_LATENESS, self._least_threshold if known else 3 * self._interval)
+
+    def _be_late(self, seconds: float) -> None:
+        try:
+            self._on_late(seconds)
+        except Exception:
+            logger.exception("sqs-heartbeat: the handler of a late keeper failed")
