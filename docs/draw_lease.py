@@ -26,7 +26,9 @@ STYLE = """
   .task { fill: #2da44e } .hidden { fill: #54aeff } .stock { fill: #ff8182 }
   .again { fill: #cf222e } .line { stroke: #57606a; stroke-width: 1 }
   .mark { stroke: #0550ae; stroke-width: 2 } .grid { stroke: #d0d7de; stroke-width: 1 }
+  .page { fill: #ffffff }
   @media (prefers-color-scheme: dark) {
+    .page { fill: #0d1117 }
     text { fill: #e6edf3 } .soft { fill: #9198a1 } .grid { stroke: #3d444d }
     .line { stroke: #9198a1 } .mark { stroke: #79c0ff }
     .task { fill: #3fb950 } .hidden { fill: #388bfd } .stock { fill: #f85149 }
@@ -88,6 +90,7 @@ def draw() -> str:
         f'aria-labelledby="title">\n<title id="title">A lease over time: visibility timeout '
         f"{TERMS.visibility_timeout} s, extended when less than {TERMS.threshold:.0f} s are left"
         f"</title>\n<style>{STYLE}</style>\n"
+        f'<rect class="page" width="{WIDTH}" height="{bottom + 8}" rx="6"/>\n'
         f'<text x="8" y="18">One message under --heartbeat-sqs: visibility timeout '
         f"{TERMS.visibility_timeout} s, extended when less than {TERMS.threshold:.0f} s are left"
         f"</text>\n{body}\n</svg>\n"

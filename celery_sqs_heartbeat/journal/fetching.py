@@ -1,8 +1,7 @@
 """Copies a journal that was shipped to S3 back into a folder, for what reads folders.
 
-Considered for the pipeline: Hadoop's connector, which comes from no Python package and is 600 MB
-with what it needs; and Sail's own, which has credentials of its own. boto3 is there, as the workers
-ship by it, and a segment is read once. Only the segments of the days that are wanted are copied.
+Only the segments of the days that are wanted are copied. Why by boto3:
+docs/decisions/2026-11-22-copy-journals-from-s3.md.
 """
 
 from __future__ import annotations

@@ -28,6 +28,12 @@ def test_the_picture_shows_what_the_policy_plans() -> None:
     assert (ROOT / "docs" / "lease.svg").read_text(encoding="utf-8") == drawn
 
 
+def test_the_picture_of_the_architecture_is_the_one_that_is_drawn() -> None:
+    drawn = runpy.run_path(str(ROOT / "docs" / "draw_architecture.py"))["draw"]()
+    picture = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
+    assert picture == drawn, "run python docs/draw_architecture.py"
+
+
 def test_the_plain_consumer_processes_releases_and_deletes(
     proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -7,14 +7,14 @@ The audit must not ask the product what is right: a fault there would excuse its
 from __future__ import annotations
 
 #: A failed extension is repeated within this part of the time that its lease has left
-#: (docs/architecture.md, "When calls are made").
+#: (docs/internals/leases.md, "When calls are made").
 PAUSE_PART = 1 / 8
 
 
 def client_patience(threshold: float) -> float:
     """Return how long a client waits for an answer, in seconds.
 
-    Half of the threshold, 0.5 to 5 s (docs/architecture.md, "Where we depart from the obvious").
+    Half of the threshold, 0.5 to 5 s (docs/internals/keeper.md, "Calls that never return").
     """
     return min(max(threshold / 2, 0.5), 5.0)
 
@@ -23,7 +23,7 @@ def call_patience(threshold: float) -> float:
     """Return how long a lease waits for the answer to a call that may never return, in seconds.
 
     A third of the threshold. But not before the client could end the call by itself, after 0.6 to
-    6 s, and after 20 s at the latest (docs/architecture.md, "Where we depart from the obvious").
+    6 s, and after 20 s at the latest (docs/internals/keeper.md, "Calls that never return").
     The client may take half of the threshold, and the leases wait for a fifth of that longer.
     """
     client = min(max(threshold * 0.6, 0.6), 6.0)

@@ -21,8 +21,8 @@ from tests.support.waiting import wait_until
 #: How long a worker may take to end after it was told to, beside the times it stood still.
 ENDING_SECONDS = 60.0
 #: For how long a poll may hold up the end of a worker without an event loop, in seconds: until it
-#: is answered, or botocore's `read_timeout` of 60 s is over (docs/architecture.md, "A worker's
-#: life").
+#: is answered, or botocore's `read_timeout` of 60 s is over (docs/internals/transport.md,
+#: "Polling").
 POLL_SECONDS = 60.0
 #: How long their stacks may take to come, in seconds.
 STACKS_SECONDS = 20.0

@@ -26,8 +26,8 @@ def may_still_be_done(earlier: Tenure, call: Call, entry: Entry, *, answered_by:
 def longest_hold(tenure: Tenure) -> float:
     """Return for how long a lease counts at most, in seconds: no longer than any open extension.
 
-    SQS may do that one after whatever else hides the message (docs/architecture.md, "What is
-    known of a lease").
+    SQS may do that one after whatever else hides the message (docs/internals/leases.md,
+    "When an older handle is still in use").
     """
     return min(
         (

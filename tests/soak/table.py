@@ -75,7 +75,7 @@ POOL_KILLED = Row(
 BROKEN = Row(
     name="its worker's pool was broken",
     source="A worker whose pool takes no job gives back what waits, and ends.",
-    where="docs/architecture.md#where-we-depart-from-the-obvious",
+    where="docs/internals/transport.md#messages-that-cannot-be-delivered",
     share=0.1,
 )
 STOOD_STILL = Row(
@@ -88,13 +88,13 @@ STOOD_STILL = Row(
 STARVED = Row(
     name="the machine was too busy",
     source="A thread that waits for a CPU makes no call. The kernel counts for how long.",
-    where="docs/architecture.md#how-we-look-for-what-we-did-not-think-of",
+    where="docs/internals/tests.md#nothing-rests-on-a-machines-speed",
     share=0.1,
 )
 DISCONNECTED = Row(
     name="its worker lost the connection",
     source="A closed channel gives back what has not started, and what Celery cancels.",
-    where="docs/architecture.md#a-workers-life",
+    where="docs/internals/worker.md#reconnect",
     share=0.5,
 )
 REFUSED = Row(
@@ -106,19 +106,19 @@ REFUSED = Row(
 UNREAD = Row(
     name="it was not read in time",
     source="What was held up on the way may be anyone's. It is neither leased nor run.",
-    where="docs/architecture.md#what-is-known-of-a-lease",
+    where="docs/internals/leases.md#what-is-known-of-a-lease",
     share=0.6,
 )
 LEFT = Row(
     name="it was given back too late, or in vain",
     source="A release is tried until the lease ends. After that its message may be anyone's.",
-    where="docs/architecture.md#where-we-depart-from-the-obvious",
+    where="docs/internals/leases.md#when-sqs-does-not-do-what-was-asked",
     share=0.6,
 )
 HELD_UP = Row(
     name="a release was held up",
     source="SQS takes a stale handle on a standard queue, and nothing calls a request back.",
-    where="docs/architecture.md#what-is-known-of-a-lease",
+    where="docs/internals/leases.md#when-an-older-handle-is-still-in-use",
     share=0.05,
 )
 BATCH_LOST = Row(

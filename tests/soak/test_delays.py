@@ -29,11 +29,11 @@ THRESHOLDS = [0.3, 0.5, 1.0, 4 / 3, 5 / 3, 2.0, 10.0, 30.0, 60.0, 100.0]
 @pytest.mark.parametrize(
     ("document", "sentence"),
     [
-        ("architecture.md", "no longer than an eighth of the time that it has left"),
-        ("architecture.md", "Those timeouts are half of the threshold, 0.5 to 5 s"),
-        ("architecture.md", "the leases wait for a fifth longer, 0.6 to 6 s"),
-        ("architecture.md", "After a third of its smallest threshold a call is given up"),
-        ("architecture.md", "after 20 s at the latest"),
+        ("internals/leases.md", "no longer than an eighth of the time that it has left"),
+        ("internals/keeper.md", "Those timeouts are half of the threshold, 0.5 to 5 s"),
+        ("internals/keeper.md", "the leases wait for a fifth longer, 0.6 to 6 s"),
+        ("internals/keeper.md", "After a third of its smallest threshold a call is given up"),
+        ("internals/keeper.md", "after 20 s at the latest"),
         ("settings.md", "else after 1, 2, 4, ... seconds, up to the visibility timeout"),
     ],
 )

@@ -1,0 +1,37 @@
+"""The page and the picture of the architecture name the parts that there are, in one order."""
+
+from __future__ import annotations
+
+import re
+import runpy
+
+from tests.support.markdown import ROOT
+
+PACKAGE = ROOT / "celery_sqs_heartbeat"
+TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+LISTED = re.findall(r"^\| `(\w+)` \|", TEXT, re.MULTILINE)
+#: Described before it is there: the page says so.
+TO_COME = {"link"}
+
+
+def test_the_page_lists_each_folder_of_the_package_once() -> None:
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert len(LISTED) == len(set(LISTED))
+    assert set(LISTED) | TO_COME == folders | TO_COME
+
+
+def test_the_page_and_the_picture_have_the_same_order_of_imports() -> None:
+    (line,) = re.findall(r"^common < .*$", TEXT, re.MULTILINE)
+    order = tuple(tuple(step.split(", ")) for step in line.split(" < "))
+    assert order == runpy.run_path(str(ROOT / "docs" / "draw_architecture.py"))["ORDER"]
+    assert {name for step in order for name in step} < set(LISTED)
+
+
+def test_what_the_pages_of_the_parts_name_is_there() -> None:
+    for page in sorted((ROOT / "docs" / "internals").glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        named = re.findall(r"`((?:\w+/)+\w+\.py)`", text)
+        missing = [
+            path for path in named if not any((base / path).exists() for base in (ROOT, PACKAGE))
+        ]
+        assert missing == [], page.name
