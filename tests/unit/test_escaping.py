@@ -12,10 +12,10 @@ import click
 import pytest
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.leasetable import lines_of
-from celery_sqs_heartbeat.cli.pages import PageAnswer
-from celery_sqs_heartbeat.cli.pasting import as_text
-from celery_sqs_heartbeat.cli.targets import Target
+from celery_sqs_heartbeat.cli.status.lease_tables import lines_of
+from celery_sqs_heartbeat.cli.status.page_answers import PageAnswer
+from celery_sqs_heartbeat.cli.status.page_targets import Target
+from celery_sqs_heartbeat.cli.tune.settings_code import as_text
 from celery_sqs_heartbeat.common.escaping import escaped, get_logger
 from celery_sqs_heartbeat.journal.lines import slim
 from celery_sqs_heartbeat.journal.mapping import record_of

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from celery import Celery
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.reading import Broker
+from celery_sqs_heartbeat.cli.app.offline_broker import Broker
 from celery_sqs_heartbeat.leases.calls import Action, Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs

@@ -10,8 +10,8 @@ from celery import Celery, _state
 from celery.app.utils import find_app
 from django.conf import settings  # type: ignore[import-untyped]
 
-from celery_sqs_heartbeat.cli.checks.broker import NO_APP, WRONG_APP
-from celery_sqs_heartbeat.cli.checks.finding import Finding
+from celery_sqs_heartbeat.cli.doctor.checks.broker import NO_APP, WRONG_APP
+from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding
 
 #: Where the app is, as "proj.celery:app". Not named after the heartbeat's own settings:
 #: those of the Celery namespace are checked, and this one would be unknown there.

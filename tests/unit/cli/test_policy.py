@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.cli.policy import CONSUME, SEND, Place, policy
+from celery_sqs_heartbeat.cli.iam.iam_policy import CONSUME, SEND, Place, policy
 
 HERE = Place(name="q", region="eu-west-3", account="123456789012")
 
