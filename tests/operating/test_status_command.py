@@ -15,9 +15,10 @@ from celery import Celery
 from click.testing import CliRunner, Result
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.cli.status import page_answers, watching
+from celery_sqs_heartbeat.cli.status import page_answers
 from celery_sqs_heartbeat.cli.status.command import status
 from celery_sqs_heartbeat.cli.status.page_targets import Target
+from celery_sqs_heartbeat.cli.terminal import watching
 from celery_sqs_heartbeat.leases.calls import Outcome
 from tests.support.observed import TOKEN, Observed, observed
 from tests.support.waiting import wait_until

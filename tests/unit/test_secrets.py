@@ -53,8 +53,12 @@ PLAIN_OF_CLASS = {
     ("PageAnswer", "payload"),
     # A message's id.
     ("_Wanted", "message"),
-    ("Cell", "text"),
-    ("Cell", "style"),
+    # What commands print.
+    ("Style", "color"),
+    ("Styled", "text"),
+    *(("Table", name) for name in ("columns", "rows")),
+    *(("Explanation", name) for name in ("head", "items", "details", "reference")),
+    *(("Explanations", name) for name in ("heading", "reference")),
     # An option's or a setting's name.
     ("Target", "origin"),
     ("Response", "body"),

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding
 
-#: How the line of each of many values begins.
-ITEM = "- "
-
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -34,11 +31,11 @@ def grouped(findings: Iterable[Finding]) -> list[Group]:
 
 
 def headline(group: Group) -> str:
-    """Return what was found, and where: in one line, or with a line for each of many values."""
+    """Return what was found, and where. `values_of` has the rest where it ends with a colon."""
     first = group.first
+    if values_of(group):
+        return f"{first.title}:"
     values = {finding.value for finding in group.findings}
-    if len(values) > 1 and first.queue is None:
-        return "\n".join([f"{first.title}:", *(f"{ITEM}{each.value}" for each in group.findings)])
     value = first.value if len(values) == 1 else None
     where = [_queues(group, with_values=len(values) > 1)] if first.queue is not None else []
     if first.setting is not None and not _says_all(first):
@@ -46,6 +43,12 @@ def headline(group: Group) -> str:
         value = None
     subject = f"{', '.join(where)}: " if where else ""
     return f"{subject}{first.title}" + ("" if value is None else f": {value}")
+
+
+def values_of(group: Group) -> list[str]:
+    """Return the values of a group that is of no queue, where they are many."""
+    values = [f"{finding.value}" for finding in group.findings]
+    return values if group.first.queue is None and len(set(values)) > 1 else []
 
 
 def _says_all(finding: Finding) -> bool:

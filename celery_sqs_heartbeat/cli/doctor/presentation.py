@@ -1,32 +1,32 @@
-"""Prints findings for people and for scripts."""
+"""Shows findings to people and to scripts."""
 
 from __future__ import annotations
 
-import shutil
-import sys
-import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from importlib.util import find_spec
 from json import dumps
 from typing import Any
 
 import click
 
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Severity
-from celery_sqs_heartbeat.cli.doctor.finding_groups import ITEM, Group, grouped, headline
+from celery_sqs_heartbeat.cli.doctor.finding_groups import Group, grouped, headline, values_of
+from celery_sqs_heartbeat.cli.terminal.output import show
+from celery_sqs_heartbeat.cli.terminal.shapes import (
+    Block,
+    Explanation,
+    Explanations,
+    Lines,
+    Style,
+    Styled,
+)
+from celery_sqs_heartbeat.common.wording import counted
 
-COLORS = {
-    Severity.ERROR: "red",
-    Severity.WARNING: "yellow",
-    Severity.INFO: "cyan",
-    Severity.OK: "green",
-}
-LABELS = {
-    Severity.ERROR: "ERROR",
-    Severity.WARNING: "WARNING",
-    Severity.INFO: "NOTE",
-    Severity.OK: "OK",
+_LABELS = {
+    Severity.ERROR: Styled("ERROR", Style(color="red", bold=True)),
+    Severity.WARNING: Styled("WARNING", Style(color="yellow", bold=True)),
+    Severity.INFO: Styled("NOTE", Style(color="cyan", bold=True)),
+    Severity.OK: Styled("OK", Style(color="green", bold=True)),
 }
 _NOUNS = {
     Severity.ERROR: ("error", "errors"),
@@ -34,29 +34,21 @@ _NOUNS = {
     Severity.INFO: ("note", "notes"),
     Severity.OK: ("check passed", "checks passed"),
 }
-#: Lines longer than this are hard to read, however wide the terminal is.
-MAX_WIDTH = 100
-_INDENT = " " * 9
 
 
 def print_findings(
     findings: Sequence[Finding], *, json: bool, color: bool | None, file: Any = None
 ) -> None:
-    """Print findings: as JSON, as a table on a terminal, or else as text.
+    """Print findings: as JSON, or as people read them.
 
     Args:
         color: False for none; None leaves it to the terminal.
         file: Standard output, unless another is given.
     """
-    file = file or sys.stdout
     if json:
         click.echo(as_json(findings), file=file)
-    elif color is not False and file.isatty() and find_spec("rich"):
-        from celery_sqs_heartbeat.cli.doctor.findings_table import print_table
-
-        print_table(findings, file)
     else:
-        click.echo(as_text(findings), file=file, color=color)
+        show(blocks_of(findings), color=color, file=file)
 
 
 def as_json(findings: Sequence[Finding]) -> str:
@@ -64,49 +56,30 @@ def as_json(findings: Sequence[Finding]) -> str:
     return dumps([finding.as_plain() for finding in findings], indent=2)
 
 
-def as_text(findings: Sequence[Finding], *, width: int | None = None) -> str:
-    """Return the findings as text, with colours; `click.echo` takes them out for a file."""
-    width = min(width or shutil.get_terminal_size().columns, MAX_WIDTH)
-    blocks = [_block(group, width) for group in grouped(findings)]
-    return "\n".join(["\n".join(blocks).rstrip("\n"), "", summary(findings)])
+def blocks_of(findings: Sequence[Finding]) -> list[Block]:
+    """Return what shows the findings, and a line that counts them."""
+    parts = [_explanation(group) for group in grouped(findings)]
+    return [
+        Explanations(heading="What was found", reference="Id", parts=parts),
+        Lines([Styled(summary(findings))]),
+    ]
 
 
 def summary(findings: Sequence[Finding]) -> str:
     """Return how many findings of each severity there are, as they are shown: in groups."""
     counts = Counter(group.first.severity for group in grouped(findings))
-    parts = [
-        f"{counts[severity]} {one if counts[severity] == 1 else many}"
-        for severity, (one, many) in _NOUNS.items()
-    ]
+    parts = [counted(counts[severity], *nouns) for severity, nouns in _NOUNS.items()]
     return f"{', '.join(parts)}."
 
 
-def _block(group: Group, width: int) -> str:
+def _explanation(group: Group) -> Explanation:
     finding = group.first
-    label = click.style(f"{LABELS[finding.severity]:<8}", fg=COLORS[finding.severity], bold=True)
-    head, *rest = [
-        line
-        for text in headline(group).splitlines()
-        for line in _wrap(text.removeprefix(ITEM), width, ITEM if text.startswith(ITEM) else "")
-    ]
-    lines = [f"{label} {head.lstrip()}", *rest]
-    if finding.severity is Severity.OK:
-        return "\n".join(lines)
-    lines += _wrap(finding.why, width, "Why: ")
-    lines += _wrap(finding.fix, width, "Fix: ")
-    lines += [_INDENT + click.style(finding.id, dim=True), ""]
-    return "\n".join(lines)
-
-
-def _wrap(text: str, width: int, label: str = "") -> list[str]:
-    """Return the lines of a text behind a label. Names of settings stay whole."""
-    if not text:
-        return []
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=_INDENT + label,
-        subsequent_indent=_INDENT + " " * len(label),
-        break_long_words=False,
-        break_on_hyphens=False,
+    is_explained = finding.severity is not Severity.OK
+    details = {"Why": finding.why, "Fix": finding.fix} if is_explained else {}
+    return Explanation(
+        label=_LABELS[finding.severity],
+        head=headline(group),
+        items=values_of(group),
+        details=[(name, text) for name, text in details.items() if text],
+        reference=finding.id,
     )

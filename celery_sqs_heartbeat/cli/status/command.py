@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import sys
 from collections.abc import Sequence
 from json import dumps
 from typing import TYPE_CHECKING
@@ -43,10 +41,11 @@ def status(
 ) -> None:
     """Show what workers with a status page (sqs_heartbeat_status) hold, and how they do."""
     # Not at the top: every `celery` command imports this module.
-    from celery_sqs_heartbeat.cli.status.lease_tables import lines_of
+    from celery_sqs_heartbeat.cli.status.lease_tables import blocks_of
     from celery_sqs_heartbeat.cli.status.page_answers import ask_all, check_url
     from celery_sqs_heartbeat.cli.status.page_targets import targets, token_for
-    from celery_sqs_heartbeat.cli.status.watching import watch as keep_drawing
+    from celery_sqs_heartbeat.cli.terminal.output import show
+    from celery_sqs_heartbeat.cli.terminal.watching import watch as keep_drawing
     from celery_sqs_heartbeat.settings.checks import token_fault
 
     for url in urls:
@@ -60,7 +59,7 @@ def status(
     token = token_for(context.obj.app, token)
     color = False if context.obj.no_color else None
     if watch:
-        keep_drawing(lambda: lines_of(ask_all(pages, token), _width()), WATCH_SECONDS, color=color)
+        keep_drawing(lambda: blocks_of(ask_all(pages, token)), WATCH_SECONDS, color=color)
         return
     answers = ask_all(pages, token)
     if as_json:
@@ -68,15 +67,10 @@ def status(
     if not any(answer.payload for answer in answers):
         raise Refusal("; ".join(f"{answer.target}: {answer.fault}" for answer in answers))
     if not as_json:
-        click.echo("\n".join(lines_of(answers, _width())), color=color)
+        show(blocks_of(answers), color=color)
     context.exit(exit_status(answers))
 
 
 def exit_status(answers: Sequence[PageAnswer]) -> int:
     """Return 1 where a worker does not answer or is not healthy, or leases are not well."""
     return DONE if all(answer.is_well for answer in answers) else FOUND
-
-
-def _width() -> int | None:
-    """Return the width of the terminal; what goes elsewhere is not shortened."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

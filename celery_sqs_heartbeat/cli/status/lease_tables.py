@@ -1,4 +1,4 @@
-"""Shows what workers hold as lines of text: a table of the workers, one of their tasks."""
+"""Shows what workers hold: a table of the workers, one of their tasks, and what needs a look."""
 
 from __future__ import annotations
 
@@ -6,15 +6,12 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import click
-
-from celery_sqs_heartbeat.cli.status.columns import Cell, table
 from celery_sqs_heartbeat.cli.status.page_answers import PageAnswer
-from celery_sqs_heartbeat.common.escaping import escaped
+from celery_sqs_heartbeat.cli.terminal.shapes import Block, Lines, Style, Styled, Table
 
-_RED, _YELLOW = {"fg": "red", "bold": True}, {"fg": "yellow", "bold": True}
-_STYLES: Mapping[str, Mapping[str, Any]] = {
-    "ok": {"fg": "green"},
+_RED, _YELLOW = Style(color="red", bold=True), Style(color="yellow", bold=True)
+_STYLES: Mapping[str, Style] = {
+    "ok": Style(color="green"),
     "late": _YELLOW,
     "deaf": _YELLOW,
     "dead": _RED,
@@ -29,33 +26,33 @@ _WORKERS = ("Worker", "Keeper", "In flight", "Running", "Waiting", "Deletes", "R
 _TASKS = ("Queue", "Task", "Leases", "Running", "Waiting", "Oldest", "Least left", "Not well")
 
 
-def lines_of(answers: Sequence[PageAnswer], width: int | None = None) -> list[str]:
-    """Return the lines that show the workers, their tasks, and what needs a look.
-
-    Args:
-        width: Names are shortened where lines would be longer; None for no limit.
-    """
+def blocks_of(answers: Sequence[PageAnswer]) -> list[Block]:
+    """Return what shows the workers, their tasks, and what needs a look."""
     payloads = [answer.payload for answer in answers if answer.payload is not None]
     workers = [_worker_row(answer) for answer in answers if answer.payload is not None]
     tasks = [_task_row(*task) for task in sorted(_tasks(payloads).items())]
-    lines = table(_WORKERS, workers, numbers=6, width=width) if workers else []
-    if tasks:
-        lines += ["", *table(_TASKS, tasks, numbers=6, width=width)]
     notes = list(_notes(answers))
-    return [*lines, *([""] if lines and notes else []), *notes]
+    blocks: list[Block] = []
+    if workers:
+        blocks.append(Table(columns=_WORKERS, rows=workers, numbers=6))
+    if tasks:
+        blocks.append(Table(columns=_TASKS, rows=tasks, numbers=6))
+    if notes:
+        blocks.append(Lines(notes))
+    return blocks
 
 
-def _notes(answers: Sequence[PageAnswer]) -> Iterator[str]:
+def _notes(answers: Sequence[PageAnswer]) -> Iterator[Styled]:
     for answer in answers:
         if answer.payload is None:
-            yield click.style(escaped(f"{answer.target}: {answer.fault}"), fg="red")
+            yield Styled(f"{answer.target}: {answer.fault}", Style(color="red"))
             continue
         name, health = _name(answer), answer.payload["health"]["status"]
         if meaning := _MEANINGS.get(health):
-            yield click.style(f"{escaped(name)}: {meaning}", **_STYLES[health])
+            yield Styled(f"{name}: {meaning}", _STYLES[health])
         if left_out := answer.payload["tasks_left_out"]:
             shown = len(answer.payload["tasks"])
-            yield escaped(
+            yield Styled(
                 f"{name}: the {shown:,} tasks with the most leases are shown, {left_out:,} are not"
             )
 
@@ -64,13 +61,13 @@ def _name(answer: PageAnswer) -> str:
     return str((answer.payload or {}).get("worker") or answer.target.url)
 
 
-def _worker_row(answer: PageAnswer) -> list[Cell]:
+def _worker_row(answer: PageAnswer) -> list[Styled]:
     payload = answer.payload or {}
     health = payload["health"]["status"]
     counts = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases")
     return [
-        Cell(text=_name(answer)),
-        Cell(text=health, style=_STYLES.get(health, {})),
+        Styled(_name(answer)),
+        Styled(health, _STYLES.get(health, Style())),
         *(_count(payload[name]) for name in counts),
         _seconds(payload["oldest"]),
     ]
@@ -85,23 +82,23 @@ def _tasks(payloads: Sequence[Mapping[str, Any]]) -> Mapping[tuple[str, str], li
     return groups
 
 
-def _task_row(names: tuple[str, str], totals: Sequence[Mapping[str, Any]]) -> list[Cell]:
+def _task_row(names: tuple[str, str], totals: Sequence[Mapping[str, Any]]) -> list[Styled]:
     def total(field: str) -> int:
         return sum(each[field] for each in totals)
 
     bad = total("not_well")
     return [
-        *(Cell(text=name) for name in names),
+        *(Styled(name) for name in names),
         *(_count(total(name)) for name in ("in_flight", "running", "waiting")),
         _seconds(max(each["oldest"] for each in totals)),
         _seconds(min(each["least_left"] for each in totals)),
-        Cell(text=f"{bad:,}", style=_RED if bad else {}),
+        Styled(f"{bad:,}", _RED if bad else Style()),
     ]
 
 
-def _count(number: int) -> Cell:
-    return Cell(text=f"{number:,}")
+def _count(number: int) -> Styled:
+    return Styled(f"{number:,}")
 
 
-def _seconds(value: float | None) -> Cell:
-    return Cell(text="-" if value is None else f"{value:,.0f} s")
+def _seconds(value: float | None) -> Styled:
+    return Styled("-" if value is None else f"{value:,.0f} s")

@@ -6,6 +6,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 
 import click
 import pytest
@@ -17,7 +18,7 @@ from celery_sqs_heartbeat.cli.doctor.checks.permissions import DENIED, PERMITTED
 from celery_sqs_heartbeat.cli.doctor.checks.polling import CUT
 from celery_sqs_heartbeat.cli.doctor.command import exit_status
 from celery_sqs_heartbeat.cli.doctor.finding_groups import Group, headline
-from celery_sqs_heartbeat.cli.doctor.presentation import as_json, as_text, print_findings, summary
+from celery_sqs_heartbeat.cli.doctor.presentation import as_json, print_findings, summary
 
 FINDINGS = [
     DENIED.found(queue="work", value="sqs:DeleteMessage"),
@@ -47,14 +48,27 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_text_is_wrapped_and_ends_with_a_count() -> None:
-    assert click.unstyle(as_text(FINDINGS, width=80)) == TEXT
-    assert all(len(line) <= 60 for line in click.unstyle(as_text(FINDINGS, width=60)).split("\n"))
+@pytest.fixture
+def text_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What goes into a file, of findings and a width."""
+
+    def printed(findings: Sequence[Finding], *, width: int) -> str:
+        monkeypatch.setenv("COLUMNS", str(width))
+        file = io.StringIO()
+        print_findings(findings, json=False, color=None, file=file)
+        return file.getvalue().removesuffix("\n")
+
+    return printed
 
 
-def test_faults_of_one_kind_are_listed_under_one_reason() -> None:
+def test_text_is_wrapped_and_ends_with_a_count(text_of: Callable[..., str]) -> None:
+    assert text_of(FINDINGS, width=80) == TEXT
+    assert all(len(line) <= 60 for line in text_of(FINDINGS, width=60).split("\n"))
+
+
+def test_faults_of_one_kind_are_listed_under_one_reason(text_of: Callable[..., str]) -> None:
     findings = [SETTING_FAULT.found(value=fault) for fault in ("a=1: must be 2", "b: no such")]
-    text = click.unstyle(as_text(findings, width=40))
+    text = text_of(findings, width=40)
     lines = [line.removeprefix(" " * 9) for line in text.splitlines()]
     assert lines[:3] == [
         "ERROR    a setting is wrong:",

@@ -1,4 +1,4 @@
-"""Draws lines again and again on a terminal."""
+"""Draws blocks again and again on a terminal."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from collections.abc import Callable, Sequence
 
 import click
 
-#: To the first line; to a line's end; to the screen's. What was drawn before is overwritten, as a
-#: screen that is cleared first flickers.
-_HOME, _REST_OF_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
+from celery_sqs_heartbeat.cli.terminal.output import laid_out
+from celery_sqs_heartbeat.cli.terminal.shapes import Block
+
+#: To the first line; all of a line; to the screen's end. Each line is erased only as it is drawn
+#: again, and all is written at once: a screen that is cleared first flickers.
+_HOME, _WHOLE_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[2K", "\x1b[J"
 
 
-def watch(draw: Callable[[], Sequence[str]], pause: float, *, color: bool | None = None) -> None:
-    """Draw the lines again and again, with so many seconds between, until interrupted.
+def watch(draw: Callable[[], Sequence[Block]], pause: float, *, color: bool | None = None) -> None:
+    """Draw the blocks again and again, with so many seconds between, until interrupted.
 
     Args:
         color: As for `click.echo`.
@@ -25,7 +28,7 @@ def watch(draw: Callable[[], Sequence[str]], pause: float, *, color: bool | None
         if is_terminal:
             click.clear()
         while True:
-            lines = draw()
+            lines = laid_out(draw(), file=sys.stdout)
             if is_terminal:
                 _overwrite(_fitting(lines, shutil.get_terminal_size().lines), color)
             else:
@@ -46,8 +49,8 @@ def _fitting(lines: Sequence[str], height: int) -> Sequence[str]:
 
 
 def _overwrite(lines: Sequence[str], color: bool | None) -> None:
-    click.echo(_HOME, nl=False, color=True)
-    for line in lines:
-        click.echo(line, nl=False, color=color)
-        click.echo(_REST_OF_LINE, color=True)
-    click.echo(_REST_OF_SCREEN, nl=False, color=True)
+    shown = map(click.unstyle, lines) if color is False else lines
+    # A line is erased before it is drawn: after one that fills the terminal's width, its last
+    # character would be erased with it.
+    frame = "".join(f"{_WHOLE_LINE}{line}\n" for line in shown)
+    click.echo(f"{_HOME}{frame}{_REST_OF_SCREEN}", nl=False, color=True)
