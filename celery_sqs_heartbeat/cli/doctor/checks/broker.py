@@ -58,6 +58,12 @@ WRONG_APP = Kind(
     'set it to the module and the name of yours, as "proj.celery:app", or remove it and import the '
     "app in the __init__.py of your Django project",
 )
+SEVERAL_APPS = Kind(
+    "SQSHB-E015",
+    "there are several Celery apps",
+    "only one is checked, and it is not known which of them the workers run",
+    'set HEARTBEAT_SQS_APP to the module and the name of that one, as "proj.celery:app"',
+)
 ENABLED = Kind("SQSHB-P008", "the heartbeat is on", "sqs_heartbeat_enabled is set")
 ONLY_BY_FLAG = Kind(
     "SQSHB-I008",
@@ -75,6 +81,7 @@ KINDS = (
     NO_QUEUE,
     NO_APP,
     WRONG_APP,
+    SEVERAL_APPS,
     ENABLED,
     ONLY_BY_FLAG,
 )
