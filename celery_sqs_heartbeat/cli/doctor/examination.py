@@ -17,6 +17,7 @@ from celery_sqs_heartbeat.cli.doctor.checks import (
     places,
     polling,
     queue,
+    queue_kinds,
     setup,
     timing,
 )
@@ -88,7 +89,7 @@ def _examine_queues(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterato
         yield broker.NO_QUEUE.found(queue=str(error.args[0]))
         return
     if not names:
-        yield queue.NONE.found()
+        yield queue_kinds.NONE.found()
         return
     inspector = QueueInspector(Broker.of_app(app))
     asked = [inspector.inspect(name) for name in names]

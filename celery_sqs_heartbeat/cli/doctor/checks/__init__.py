@@ -9,7 +9,7 @@ from celery_sqs_heartbeat.cli.doctor.checks import (
     permissions,
     places,
     polling,
-    queue,
+    queue_kinds,
     setup,
     timing,
 )
@@ -19,7 +19,7 @@ KINDS = (
     *broker.KINDS,
     *setup.KINDS,
     *delivery.KINDS,
-    *queue.KINDS,
+    *queue_kinds.KINDS,
     *timing.KINDS,
     *permissions.KINDS,
     *polling.KINDS,

@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.worker.compat.versions import TESTED, is_tested
 #: SQS refuses calls signed at another time than this, in seconds (AWS reference guide,
 #: "Troubleshoot Signature Version 4 signing": five minutes).
 SIGNATURE_SECONDS = 300
-#: The Date header has whole seconds, and the answer travelled: less can't be told.
+#: The Date header has whole seconds, and the answer travelled: less can't be seen.
 SKEW_SECONDS = 5
 
 CLOCK_OFF = Kind(
@@ -58,7 +58,7 @@ def check_clock(skews: Iterable[float | None]) -> Iterator[Finding]:
         if answers:
             yield CLOCK_UNKNOWN.found()
         return
-    # Time spent on the way makes the clock seem ahead; the best answer tells most.
+    # Time spent on the way makes the clock seem ahead; the best answer says most.
     skew = min(known, key=abs)
     off = abs(skew)
     kind = CLOCK_OFF if off > SIGNATURE_SECONDS else CLOCK_DRIFTS
@@ -69,8 +69,8 @@ def check_clock(skews: Iterable[float | None]) -> Iterator[Finding]:
 
 
 def check_versions(app: AppFacts) -> Iterator[Finding]:
-    """Tell what is installed, and whether it is tested."""
-    told = [f"{name} {version}" for name, version in app.versions.items()]
+    """Say what is installed, and whether it is tested."""
+    installed = [f"{name} {version}" for name, version in app.versions.items()]
     tested = all(is_tested(app.versions[name]) for name in ("celery", "kombu"))
     kind = TESTED_VERSIONS if tested else UNTESTED
-    yield kind.found(value=", ".join([*told, f"pool {app.pool}"]))
+    yield kind.found(value=", ".join([*installed, f"pool {app.pool}"]))

@@ -88,7 +88,7 @@ def check_permissions(queue: QueueFacts) -> Iterator[Finding]:
     """Check the answers to the calls that were tried on a queue."""
     permitted = []
     denied = []
-    told = set()
+    reported = set()
     for action, answer in queue.tries.items():
         if answer.tried is Tried.ALLOWED:
             permitted.append(action)
@@ -97,8 +97,8 @@ def check_permissions(queue: QueueFacts) -> Iterator[Finding]:
                 yield ATTRIBUTES_DENIED.found(queue=queue.name, value=action)
             else:
                 denied.append(action)
-        elif answer.tried in _TROUBLE and answer.tried not in told:
-            told.add(answer.tried)
+        elif answer.tried in _TROUBLE and answer.tried not in reported:
+            reported.add(answer.tried)
             yield _trouble(answer, queue.name)
     if denied:
         yield DENIED.found(queue=queue.name, value=", ".join(denied))
@@ -115,7 +115,7 @@ def check_complete(queues: Sequence[QueueFacts]) -> Iterator[Finding]:
 
 
 def check_untried(queues: Iterable[QueueFacts]) -> Iterator[Finding]:
-    """Tell of the permission that can't be tried without harm."""
+    """Name the permissions that can't be tried without harm."""
     asked = list(queues)
     untried = ["sqs:SendMessage"] if any(queue.attributes for queue in asked) else []
     if any(queue.found.tried is Tried.NO_QUEUE and not queue.is_predefined for queue in asked):
