@@ -75,8 +75,8 @@ def _make_in(parent: Path) -> None:
 def _probe_bucket(target: Destination) -> tuple[Place, str]:
     """Ask for one name in the bucket: its answer to a write can't be had without one.
 
-    HeadBucket would take less, but tells a wrong key from a missing permission no more than from
-    a missing bucket of someone else's.
+    HeadBucket would take less, but can't distinguish a wrong key from a missing permission, nor
+    from a missing bucket of someone else's.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 

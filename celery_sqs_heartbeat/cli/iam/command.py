@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.common.exits import Command, Refusal
 
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.app.offline_broker import Broker
-    from celery_sqs_heartbeat.cli.iam.iam_policy import Place
+    from celery_sqs_heartbeat.cli.iam.iam_policy import QueuePlace
     from celery_sqs_heartbeat.cli.queues.queue_facts import QueueFacts
 
 
@@ -75,18 +75,22 @@ def iam(
     click.echo(json.dumps(made, indent=2))
 
 
-def _place(broker: Broker, queue: QueueFacts, account: str | None, region: str | None) -> Place:
+def _place(
+    broker: Broker, queue: QueueFacts, account: str | None, region: str | None
+) -> QueuePlace:
     """Return where a queue is.
 
     Raises:
         click.UsageError: Not enough is known.
     """
-    from celery_sqs_heartbeat.cli.iam.iam_policy import Place
+    from celery_sqs_heartbeat.cli.iam.iam_policy import QueuePlace
 
     if arn := queue.attributes.get("QueueArn"):
-        return Place.of_arn(arn)
-    known = Place.of_url(queue.url) if queue.url else Place(name=broker.sqs_name(queue.name))
-    place = Place(
+        return QueuePlace.of_arn(arn)
+    known = (
+        QueuePlace.of_url(queue.url) if queue.url else QueuePlace(name=broker.sqs_name(queue.name))
+    )
+    place = QueuePlace(
         name=known.name,
         region=region or known.region or broker.config.region,
         account=account or known.account,

@@ -24,7 +24,7 @@ _ACCOUNT = re.compile(r"\d{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class QueuePlace:
     """Where a queue is: what an ARN is made of. None stands for not known."""
 
     name: str
@@ -37,13 +37,13 @@ class Place:
         return f"arn:{partition(self.region or '')}:sqs:{self.region}:{self.account}:{self.name}"
 
     @classmethod
-    def of_arn(cls, arn: str) -> Place:
+    def of_arn(cls, arn: str) -> QueuePlace:
         """Read a queue's ARN."""
         *_, region, account, name = arn.split(":")
         return cls(name=name, region=region, account=account)
 
     @classmethod
-    def of_url(cls, url: str) -> Place:
+    def of_url(cls, url: str) -> QueuePlace:
         """Read a queue's URL as far as it is one of AWS."""
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -65,11 +65,11 @@ def partition(region: str) -> str:
 
 
 def policy(
-    places: Sequence[Place],
+    places: Sequence[QueuePlace],
     *,
     is_producer: bool,
     is_predefined: bool,
-    keys: Mapping[str, Place] | None = None,
+    keys: Mapping[str, QueuePlace] | None = None,
 ) -> dict[str, Any]:
     """Return an IAM policy for these queues.
 
@@ -106,7 +106,7 @@ def _alias(key: str) -> str | None:
     return name if name.startswith("alias/") else None
 
 
-def _key_arn(key: str, place: Place) -> str:
+def _key_arn(key: str, place: QueuePlace) -> str:
     """Return the ARN of a key; of all keys where only an alias is known, see `_of`."""
     if key.startswith("arn:") and not _alias(key):
         return key

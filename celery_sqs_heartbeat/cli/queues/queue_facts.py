@@ -39,7 +39,7 @@ class Answer:
 
     @property
     def has_come(self) -> bool:
-        """Whether SQS itself has answered, as far as can be told."""
+        """Whether SQS itself has answered, as far as can be known."""
         return self.skew is not None or self.tried not in (Tried.UNREACHABLE, Tried.CREDENTIALS)
 
 

@@ -152,7 +152,7 @@ class QueueInspector:
                 return self._down[endpoint]
             payload = getattr(client, xform_name(operation))(**request)
         except Exception as error:
-            # Whatever it is: that SQS can't be asked is what is to be told.
+            # Whatever it is: the answer is that SQS can't be asked.
             answer = of_error(error, operation, endpoint, asked_at, self._clock())
             if answer.tried is Tried.UNREACHABLE and endpoint:
                 self._down[endpoint] = answer

@@ -74,8 +74,8 @@ def of_error(
 def whether_permitted(answer: Answer) -> Answer:
     """Return the answer to a call that can't succeed, as that to whether it is permitted."""
     failed: Any = answer.payload.get("Failed") or ()
-    told = [outcomes.of_error(entry) for entry in failed]
-    if Outcome.DENIED in told:
+    found = [outcomes.of_error(entry) for entry in failed]
+    if Outcome.DENIED in found:
         return Answer(tried=Tried.DENIED, reason=_code(failed[0]), skew=answer.skew)
     if answer.reason in ("InvalidParameterValue", "ReadCountOutOfRange"):
         return Answer(tried=Tried.ALLOWED, skew=answer.skew)
@@ -111,7 +111,7 @@ def _skew(answer: Mapping[str, Any], asked_at: float, answered_at: float) -> flo
     """Return by how many seconds our clock is ahead of the answer's `Date`."""
     headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     try:
-        told = parsedate_to_datetime(headers["date"]).timestamp()
+        theirs = parsedate_to_datetime(headers["date"]).timestamp()
     except (KeyError, TypeError, ValueError):
         return None
-    return (asked_at + answered_at) / 2 - told
+    return (asked_at + answered_at) / 2 - theirs

@@ -63,7 +63,7 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
 
     names, terms_of = _of_app(context.obj.app, needs_tasks=check)
     progress = progress_line()
-    progress(f"measuring what {source} tells")
+    progress(f"measuring {source}")
     with refusing(), engine_faults(f"measure {source!r}"):
         found = tuning.survey_source(engine_of(engine), source, is_journal=is_journal)
     rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
