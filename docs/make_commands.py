@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from celery_sqs_heartbeat.cli.checks import KINDS
+from celery_sqs_heartbeat.cli.doctor.checks import KINDS
 from celery_sqs_heartbeat.cli.group import sqs_heartbeat
 from celery_sqs_heartbeat.common.exits import FOUND_WHEN, REFUSED_WHEN, STATUSES
 from celery_sqs_heartbeat.journal.__main__ import main as journal

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from celery_sqs_heartbeat.cli.doctor import doctor
-from celery_sqs_heartbeat.cli.grafana import grafana
-from celery_sqs_heartbeat.cli.iam import iam
-from celery_sqs_heartbeat.cli.report import report
-from celery_sqs_heartbeat.cli.status import status
-from celery_sqs_heartbeat.cli.tune import tune
+from celery_sqs_heartbeat.cli.doctor.command import doctor
+from celery_sqs_heartbeat.cli.grafana.command import grafana
+from celery_sqs_heartbeat.cli.iam.command import iam
+from celery_sqs_heartbeat.cli.report.command import report
+from celery_sqs_heartbeat.cli.status.command import status
+from celery_sqs_heartbeat.cli.tune.command import tune
 
 
 @click.group("sqs-heartbeat")

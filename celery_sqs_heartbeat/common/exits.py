@@ -47,8 +47,8 @@ REFUSED_WHEN: Mapping[str, str] = {
 def epilog(command: str) -> str:
     """Return the end of a command's help: the exit statuses that are its own."""
     own = ((FOUND, FOUND_WHEN.get(command)), (REFUSED, REFUSED_WHEN.get(command)))
-    told = ", and ".join(f"with {status} when {when}" for status, when in own if when)
-    return f"Exits {told}." if told else ""
+    when_else = ", and ".join(f"with {status} when {when}" for status, when in own if when)
+    return f"Exits {when_else}." if when_else else ""
 
 
 class Refusal(click.ClickException):

@@ -218,6 +218,31 @@ def test_the_app_is_found_from_a_thread_that_did_not_make_it(manage: Manage) -> 
     assert "System check identified no issues" in ended.stdout
 
 
+def test_one_of_several_apps_has_to_be_named(manage: Manage, project: Path) -> None:
+    shop = """
+from django.apps import AppConfig
+
+class ShopConfig(AppConfig):
+    name = "shop"
+
+    def ready(self):
+        from celery import Celery
+
+        self.other = Celery("other")
+"""
+    (project / "shop" / "apps.py").write_text(shop)
+    unnamed = manage("check")
+    assert unnamed.returncode == 1
+    assert (
+        "(celery_sqs_heartbeat.E015) HEARTBEAT_SQS_APP=None ('proj' was current at Django's start, "
+        "'other' is now): there are several Celery apps"
+    ) in unnamed.stderr
+    assert "HINT: set HEARTBEAT_SQS_APP to the module and the name of that one" in unnamed.stderr
+    assert manage("sqs_heartbeat_doctor").returncode == 2
+    named = manage("check", HEARTBEAT_SQS_APP="proj.celery:app")
+    assert "System check identified no issues" in named.stdout
+
+
 def test_the_doctor_is_a_command_of_the_project(manage: Manage) -> None:
     with SimulatedServer() as server:
         server.client().create_queue(QueueName="celery")

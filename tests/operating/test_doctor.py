@@ -19,13 +19,13 @@ import pytest
 from celery import Celery
 
 from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.cli.asking import Asker
-from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
-from celery_sqs_heartbeat.cli.checks.machine import check_clock
-from celery_sqs_heartbeat.cli.examining import examine
-from celery_sqs_heartbeat.cli.grouping import Group, headline
-from celery_sqs_heartbeat.cli.policy import SEND
-from celery_sqs_heartbeat.cli.reading import Broker
+from celery_sqs_heartbeat.cli.app.offline_broker import Broker
+from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Severity
+from celery_sqs_heartbeat.cli.doctor.checks.machine import check_clock
+from celery_sqs_heartbeat.cli.doctor.examination import examine
+from celery_sqs_heartbeat.cli.doctor.finding_groups import Group, headline
+from celery_sqs_heartbeat.cli.iam.iam_policy import SEND
+from celery_sqs_heartbeat.cli.queues.queue_inspector import QueueInspector
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support import s3
 from tests.support.answers import Answer, Body
@@ -600,8 +600,8 @@ def test_the_clock_is_held_against_that_of_sqs(proxy: FaultProxy, ahead: float, 
         return replace(answer, headers={**answer.headers, "Date": formatdate(now - ahead)})
 
     proxy.rule("*", dated)
-    asker = Asker(Broker.of_app(app_at(proxy.broker_url)), clock=lambda: now)
-    tries = asker.ask("work").tries
+    inspector = QueueInspector(Broker.of_app(app_at(proxy.broker_url)), clock=lambda: now)
+    tries = inspector.inspect("work").tries
     assert len(tries) == 5
     (finding,) = check_clock([answer.skew for answer in tries.values()])
     assert finding.id == id_

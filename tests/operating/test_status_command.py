@@ -15,9 +15,10 @@ from celery import Celery
 from click.testing import CliRunner, Result
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.cli import pages, watching
-from celery_sqs_heartbeat.cli.status import status
-from celery_sqs_heartbeat.cli.targets import Target
+from celery_sqs_heartbeat.cli.status import page_answers
+from celery_sqs_heartbeat.cli.status.command import status
+from celery_sqs_heartbeat.cli.status.page_targets import Target
+from celery_sqs_heartbeat.cli.terminal import watching
 from celery_sqs_heartbeat.leases.calls import Outcome
 from tests.support.observed import TOKEN, Observed, observed
 from tests.support.waiting import wait_until
@@ -179,11 +180,11 @@ def test_an_app_without_the_setting_has_the_default_address_asked(
 ) -> None:
     asked: list[Target] = []
 
-    def ask(targets: list[Target], token: str | None) -> list[pages.PageAnswer]:
+    def ask(targets: list[Target], token: str | None) -> list[page_answers.PageAnswer]:
         asked.extend(targets)
-        return [pages.PageAnswer(target=target, fault="is away") for target in targets]
+        return [page_answers.PageAnswer(target=target, fault="is away") for target in targets]
 
-    monkeypatch.setattr(pages, "ask_all", ask)
+    monkeypatch.setattr(page_answers, "ask_all", ask)
     result = run()
     assert [target.url for target in asked] == ["http://127.0.0.1:9808"]
     assert result.stderr == (
@@ -293,7 +294,7 @@ def test_another_server_is_not_taken_for_a_worker() -> None:
         Thread(target=server.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{server.server_port}"
         asked = [Target(url=url), *(Target(url=f"{url}/{name}") for name in ANSWERS)]
-        answers = pages.ask_all(asked, TOKEN)
+        answers = page_answers.ask_all(asked, TOKEN)
         server.shutdown()
     other = "this is not a worker's status page: check the address"
     version = "its worker runs another version"

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.cli.report import report
+from celery_sqs_heartbeat.cli.report.command import report
 from celery_sqs_heartbeat.pipeline.bins import bin_of, middle_of
 from celery_sqs_heartbeat.pipeline.days import Span
 from celery_sqs_heartbeat.pipeline.report import advice, costs, failures, flight, markup, spans

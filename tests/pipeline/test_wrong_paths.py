@@ -19,7 +19,7 @@ import pytest
 from celery import Celery
 from click.testing import CliRunner, Result
 
-from celery_sqs_heartbeat.cli import sqs_heartbeat, writing
+from celery_sqs_heartbeat.cli import sqs_heartbeat, whole_files
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main as journal_command
 from celery_sqs_heartbeat.journal.layout import closed_path
@@ -578,7 +578,7 @@ def test_a_page_that_was_there_outlives_a_full_disk(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as full:
-        full.setattr(writing.Path, "write_bytes", fill)
+        full.setattr(whole_files.Path, "write_bytes", fill)
         result = call(sqs_heartbeat, ["report", JOURNAL])
     assert_one_line(result, REFUSED, "No space left on device")
     assert out.read_text() == "the old page"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import logging
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,10 +13,11 @@ import click
 import pytest
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.leasetable import lines_of
-from celery_sqs_heartbeat.cli.pages import PageAnswer
-from celery_sqs_heartbeat.cli.pasting import as_text
-from celery_sqs_heartbeat.cli.targets import Target
+from celery_sqs_heartbeat.cli.status.lease_tables import blocks_of
+from celery_sqs_heartbeat.cli.status.page_answers import PageAnswer
+from celery_sqs_heartbeat.cli.status.page_targets import Target
+from celery_sqs_heartbeat.cli.terminal.output import laid_out
+from celery_sqs_heartbeat.cli.tune.settings_code import as_text
 from celery_sqs_heartbeat.common.escaping import escaped, get_logger
 from celery_sqs_heartbeat.journal.lines import slim
 from celery_sqs_heartbeat.journal.mapping import record_of
@@ -118,7 +120,7 @@ def test_the_table_of_leases_obeys_no_name() -> None:
     told["tasks"] = [{**sums, "queue": EVIL, "task": EVIL}]
     target = Target(url="u")
     answers = [PageAnswer(target=target, payload=told), PageAnswer(target=target, fault=EVIL)]
-    shown = [click.unstyle(line) for line in lines_of(answers)]
+    shown = [click.unstyle(line) for line in laid_out(blocks_of(answers), file=io.StringIO())]
     assert "".join(shown).count(r"\x1b[31m") == 6
     assert is_harmless("".join(shown))
 

@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 from celery import Celery
 
 import celery_sqs_heartbeat
-from celery_sqs_heartbeat.cli.reading import Broker
+from celery_sqs_heartbeat.cli.app.offline_broker import Broker
 from celery_sqs_heartbeat.leases.calls import Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -53,8 +53,12 @@ PLAIN_OF_CLASS = {
     ("PageAnswer", "payload"),
     # A message's id.
     ("_Wanted", "message"),
-    ("Cell", "text"),
-    ("Cell", "style"),
+    # What commands print.
+    ("Style", "color"),
+    ("Styled", "text"),
+    *(("Table", name) for name in ("columns", "rows")),
+    *(("Explanation", name) for name in ("head", "items", "details", "reference")),
+    *(("Explanations", name) for name in ("heading", "reference")),
     # An option's or a setting's name.
     ("Target", "origin"),
     ("Response", "body"),
@@ -70,7 +74,7 @@ PLAIN_OF_CLASS = {
 }
 #: Types that hold no text of others.
 SAFE_TYPE = re.compile(
-    r"(?:int|float|bool|None|Action|CallKind|Outcome|State|Standing|EventKind|Mark|Severity|Tried"
+    r"(?:int|float|bool|None|Action|CallKind|Outcome|State|Standing|EventKind|Mark|Severity|Tried|Place"
     r"|Literal\[[^\]]*\]|type\[\w+\]|\||\s)*"
 )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.apps import AppConfig  # type: ignore[import-untyped]
 from django.core.checks import register  # type: ignore[import-untyped]
 
@@ -13,8 +15,14 @@ class SqsHeartbeatConfig(AppConfig):
     label = "celery_sqs_heartbeat"
     verbose_name = "SQS heartbeat"
 
+    #: The Celery app that is current where Django is set up. Other threads, as that of `runserver`,
+    #: have none.
+    celery_app: Any = None
+
     def ready(self) -> None:
-        """Register the system checks."""
+        """Register the system checks, and look which Celery app is current."""
+        from celery_sqs_heartbeat.contrib.django.celery_app import current_celery_app
         from celery_sqs_heartbeat.contrib.django.checks import check_heartbeat
 
+        self.celery_app = current_celery_app()
         register(check_heartbeat, "sqs_heartbeat")

@@ -9,11 +9,11 @@ from typing import Any
 
 from django.core.checks import CheckMessage, Error, Warning  # type: ignore[import-untyped] # noqa: A004
 
-from celery_sqs_heartbeat.cli.checks.broker import NO_APP, NOT_SQS
-from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity
-from celery_sqs_heartbeat.cli.examining import examine_offline
-from celery_sqs_heartbeat.cli.grouping import Group, headline
-from celery_sqs_heartbeat.cli.reading import import_tasks
+from celery_sqs_heartbeat.cli.app.app_contents import import_tasks
+from celery_sqs_heartbeat.cli.doctor.checks.broker import NO_APP, NOT_SQS
+from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Severity
+from celery_sqs_heartbeat.cli.doctor.examination import examine_offline
+from celery_sqs_heartbeat.cli.doctor.finding_groups import Group, headline
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
 
 #: What `celery --skip-checks` sets.

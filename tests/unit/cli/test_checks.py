@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.cli.checks import KINDS
-from celery_sqs_heartbeat.cli.checks.broker import check_broker
-from celery_sqs_heartbeat.cli.checks.delivery import check_delivery
-from celery_sqs_heartbeat.cli.checks.finding import Finding, Severity, worst_first
-from celery_sqs_heartbeat.cli.checks.machine import check_clock, check_versions
-from celery_sqs_heartbeat.cli.checks.permissions import check_permissions, check_untried
-from celery_sqs_heartbeat.cli.checks.polling import check_polling, check_waits
-from celery_sqs_heartbeat.cli.checks.queue import check_queue
-from celery_sqs_heartbeat.cli.facts import Answer, AppFacts, QueueFacts, TaskFacts, Tried
+from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
+from celery_sqs_heartbeat.cli.doctor.checks import KINDS
+from celery_sqs_heartbeat.cli.doctor.checks.broker import check_broker
+from celery_sqs_heartbeat.cli.doctor.checks.delivery import check_delivery
+from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Severity, worst_first
+from celery_sqs_heartbeat.cli.doctor.checks.machine import check_clock, check_versions
+from celery_sqs_heartbeat.cli.doctor.checks.permissions import check_permissions, check_untried
+from celery_sqs_heartbeat.cli.doctor.checks.polling import check_polling, check_waits
+from celery_sqs_heartbeat.cli.doctor.checks.queue import check_queue
+from celery_sqs_heartbeat.cli.queues.queue_facts import Answer, QueueFacts, Tried
 from celery_sqs_heartbeat.settings import Rules, Settings
 
 DEAD_LETTERS = json.dumps({"deadLetterTargetArn": "arn:dead", "maxReceiveCount": 5})

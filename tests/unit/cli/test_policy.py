@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.cli.policy import CONSUME, SEND, Place, policy
+from celery_sqs_heartbeat.cli.iam.iam_policy import CONSUME, SEND, QueuePlace, policy
 
-HERE = Place(name="q", region="eu-west-3", account="123456789012")
+HERE = QueuePlace(name="q", region="eu-west-3", account="123456789012")
 
 
 def statements(made: dict[str, Any]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def statements(made: dict[str, Any]) -> dict[str, Any]:
     ],
 )
 def test_what_a_url_tells(url: str, region: str | None, account: str | None, name: str) -> None:
-    assert Place.of_url(url) == Place(name=name, region=region, account=account)
+    assert QueuePlace.of_url(url) == QueuePlace(name=name, region=region, account=account)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_what_a_url_tells(url: str, region: str | None, account: str | None, nam
     ],
 )
 def test_an_arn_is_read_and_made_again(arn: str) -> None:
-    assert Place.of_arn(arn).arn == arn
+    assert QueuePlace.of_arn(arn).arn == arn
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_who_needs_what(is_producer: bool, is_predefined: bool, found: dict[str,
 
 def test_resources_are_the_queues_alone() -> None:
     made = policy(
-        [HERE, Place(name="a", region="eu-west-3", account="123456789012"), HERE],
+        [HERE, QueuePlace(name="a", region="eu-west-3", account="123456789012"), HERE],
         is_producer=False,
         is_predefined=False,
     )

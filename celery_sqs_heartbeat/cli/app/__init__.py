@@ -1,0 +1,1 @@
+"""Reads what a Celery app is configured to do, without asking SQS."""

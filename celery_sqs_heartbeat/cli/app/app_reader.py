@@ -1,0 +1,104 @@
+"""Reads what an app and its settings say."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Any
+
+from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
+from celery_sqs_heartbeat.cli.app.broker_reader import read_broker
+from celery_sqs_heartbeat.cli.app.pool_faults import pool_fault
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.worker.celeryconf import celery_faults, is_count, queues_fault
+from celery_sqs_heartbeat.worker.compat.versions import running_versions
+from celery_sqs_heartbeat.worker.settings import read_app_settings
+from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
+
+#: Celery's default for worker_prefetch_multiplier.
+_USUAL_MULTIPLIER = 4
+
+
+def read_app(
+    app: Any,
+    *,
+    pool: str | None = None,
+    concurrency: int | None = None,
+    broken_tasks: str | None = None,
+) -> AppFacts:
+    """Read what an app and its settings say.
+
+    Args:
+        pool: The worker's pool, where its command line says another than the app.
+        concurrency: Likewise.
+        broken_tasks: What `import_tasks` returned.
+    """
+    conf = app.conf
+    pool = pool or str(conf.worker_pool)
+    concurrency = 1 if pool == "solo" else concurrency or _whole(conf.worker_concurrency)
+    of_celery = tuple(celery_faults(app))
+    multiplier = _multiplier(conf.worker_prefetch_multiplier)
+    settings, faults = _settings(app, concurrency * multiplier)
+    of_tasks = () if of_celery else _tasks(app)
+    # Since Celery 5.7 there is one for each; None there stands for the older one.
+    of_failure = "task_acks_on_failure"
+    if conf.get(of_failure) is None:
+        of_failure = "task_acks_on_failure_or_timeout"
+    broker = read_broker(app)
+    return AppFacts(
+        transport=broker.transport,
+        is_sqs=broker.is_sqs,
+        own_transport=broker.own_transport,
+        broken_broker=broker.broken_broker,
+        option_faults=broker.option_faults,
+        wait_time=broker.wait_time,
+        polling_interval=broker.polling_interval,
+        created_timeout=broker.created_timeout,
+        is_predefined=broker.is_predefined,
+        is_installed=SqsHeartbeatStep in app.steps["worker"],
+        settings=settings,
+        faults=(*faults, *of_celery),
+        acks_late=bool(conf.task_acks_late),
+        acks_on_failure=of_failure if conf.get(of_failure) else None,
+        keeps_on_worker_lost=bool(
+            conf.task_reject_on_worker_lost or conf.get("task_retry_on_worker_lost")
+        ),
+        tasks=of_tasks,
+        time_limit=None if of_celery else conf.task_time_limit,
+        prefetch_multiplier=multiplier,
+        concurrency=concurrency,
+        eta_task_limit=conf.get("worker_eta_task_limit"),
+        pool=pool,
+        pool_fault=pool_fault(pool),
+        queue_fault=queues_fault(app),
+        broken_tasks=broken_tasks,
+        has_otel=find_spec("opentelemetry") is not None,
+        versions=running_versions(),
+    )
+
+
+def _multiplier(value: Any) -> int:
+    """Return the prefetch multiplier; Celery's default where it is wrong, which is found so."""
+    return int(value or 0) if is_count(value or 0) else _USUAL_MULTIPLIER
+
+
+def _whole(concurrency: object) -> int:
+    """Return the processes that a worker has: Celery takes "auto" and texts, too."""
+    text = str(concurrency)
+    return int(text) if text.isdecimal() and int(text) else os.cpu_count() or 1
+
+
+def _settings(app: Any, leases: int) -> tuple[Settings, tuple[str, ...]]:
+    try:
+        return read_app_settings(app, leases), ()
+    except ConfigurationError as error:
+        return Settings(), error.faults
+
+
+def _tasks(app: Any) -> list[TaskFacts]:
+    return [
+        TaskFacts(name=name, acks_late=bool(task.acks_late), time_limit=task.time_limit)
+        for name, task in sorted(app.tasks.items())
+        if not name.startswith("celery.")
+    ]

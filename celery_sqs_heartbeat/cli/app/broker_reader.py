@@ -1,0 +1,69 @@
+"""Reads which broker an app has, and whether kombu can use its configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from kombu.transport import SQS
+
+from celery_sqs_heartbeat.cli.app.app_facts import BrokerFacts
+from celery_sqs_heartbeat.cli.app.offline_broker import Broker
+from celery_sqs_heartbeat.sqs.options import option_faults
+from celery_sqs_heartbeat.transport import Transport
+
+
+def read_broker(app: Any) -> BrokerFacts:
+    """Return what an app's configuration says of its broker."""
+    faults = tuple(option_faults(app.conf.broker_transport_options))
+    try:
+        connection = app.connection_for_read()
+    except Exception as error:
+        if not isinstance(app.conf.broker_transport_options, Mapping):
+            return BrokerFacts(is_sqs=False, broken_broker="; ".join(faults))
+        return _unusable(app, error)
+    try:
+        transport = connection.get_transport_cls()
+    except Exception as error:
+        # As kombu's transport for Redis, where no Redis client is installed.
+        unusable = f"{connection.transport_cls} (no use here: {type(error).__name__})"
+        return BrokerFacts(is_sqs=False, transport=unusable)
+    if not issubclass(transport, SQS.Transport):
+        return BrokerFacts(is_sqs=False, transport=transport.driver_type)
+    is_own = transport not in (SQS.Transport, Transport)
+    own_transport = f"{transport.__module__}:{transport.__qualname__}" if is_own else None
+    if faults:
+        # With wrong options kombu would only say so again, and less clearly.
+        return BrokerFacts(own_transport=own_transport, option_faults=faults)
+    options = connection.transport_options or {}
+    interval = options.get("polling_interval")
+    return BrokerFacts(
+        own_transport=own_transport,
+        broken_broker=_fault_of_queues(app),
+        wait_time=options.get("wait_time_seconds", SQS.Channel.default_wait_time_seconds),
+        polling_interval=SQS.Transport.polling_interval if interval is None else interval,
+        created_timeout=options.get("visibility_timeout"),
+        is_predefined=bool(options.get("predefined_queues")),
+    )
+
+
+def _unusable(app: Any, error: Exception) -> BrokerFacts:
+    """Return what an error says of a broker's URL."""
+    name = type(error).__name__
+    if isinstance(error, ImportError):
+        scheme = str(app.conf.broker_read_url or app.conf.broker_url).partition(":")[0]
+        return BrokerFacts(is_sqs=False, transport=f"{scheme} (no library for it: {name})")
+    # Its text may have a part of the URL in it, which has keys.
+    hint = (
+        "broker_url can't be read: its port must be a number, and keys in it must be quoted as "
+        "URLs are"
+    )
+    return BrokerFacts(is_sqs=False, broken_broker=f"{hint} ({name})")
+
+
+def _fault_of_queues(app: Any) -> str | None:
+    try:
+        Broker.of_app(app)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None

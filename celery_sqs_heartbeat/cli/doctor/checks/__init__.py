@@ -1,0 +1,28 @@
+"""The doctor's checks: values in, findings out. One module for each group."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.cli.doctor.checks import (
+    broker,
+    delivery,
+    machine,
+    permissions,
+    places,
+    polling,
+    queue_kinds,
+    setup,
+    timing,
+)
+
+#: Every kind of finding there is, in the order of their numbers.
+KINDS = (
+    *broker.KINDS,
+    *setup.KINDS,
+    *delivery.KINDS,
+    *queue_kinds.KINDS,
+    *timing.KINDS,
+    *permissions.KINDS,
+    *polling.KINDS,
+    *machine.KINDS,
+    *places.KINDS,
+)

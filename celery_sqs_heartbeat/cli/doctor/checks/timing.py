@@ -1,0 +1,91 @@
+"""Checks whether visibility timeouts leave time to extend messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from celery_sqs_heartbeat.cli.app.app_facts import AppFacts
+from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Kind
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.policy import MIN_CALL_SECONDS, call_patience
+from celery_sqs_heartbeat.settings import PREFIX, Rules, Settings
+from celery_sqs_heartbeat.settings.checks import order_faults
+from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
+
+TOO_LATE = Kind(
+    "SQSHB-W214",
+    "extensions begin too late",
+    "when one call to SQS hangs there is no time for a second one before the message is visible "
+    "again, and its task starts twice",
+    "remove the threshold and the interval that are set, or raise sqs_heartbeat_threshold and "
+    "lower sqs_heartbeat_interval",
+)
+TOO_SHORT = Kind(
+    "SQSHB-W213",
+    "the visibility timeout is too short",
+    "when one call to SQS hangs there is no time for a second one before the message is visible "
+    "again, and its task starts twice",
+    "set the visibility timeout to 30 s or so; with the default threshold and interval 12 s is "
+    "the least that leaves time",
+)
+
+KINDS = (TOO_SHORT, TOO_LATE)
+
+
+def is_too_short(terms: LeaseTerms, interval: float) -> bool:
+    """Return whether a call that hangs leaves no time for a second one.
+
+    An extension is due at the threshold. The keeper may sleep for its interval then, waits for
+    the call, and needs the time of a short call for another.
+    """
+    left = terms.threshold - interval - call_patience(terms.threshold)
+    return terms.extend and terms.visibility_timeout > 0 and round(left, 6) < MIN_CALL_SECONDS
+
+
+def check_set_timeouts(app: AppFacts) -> Iterator[Finding]:
+    """Check the visibility timeouts that the settings say."""
+    settings = app.settings
+    scopes: dict[str, tuple[str | None, Rules, Rules]] = {
+        PREFIX + "visibility_timeout": (None, settings.rules, settings.rules)
+    }
+    for name, rules in settings.queues.items():
+        scopes[f"{PREFIX}queues[{name!r}]['visibility_timeout']"] = (
+            name,
+            rules,
+            settings.for_queue(name),
+        )
+    for name, rules in settings.tasks.items():
+        label = f"task {name!r}: sqs_heartbeat['visibility_timeout']"
+        scopes[label] = (None, rules, settings.rules.under(rules))
+    for label, (queue, own, rules) in scopes.items():
+        timeout = own.visibility_timeout
+        if timeout is not None:
+            too_short = TOO_SHORT.found(queue=queue, setting=label, value=timeout)
+            yield from _check_haste(settings, rules, timeout, too_short)
+
+
+def check_own_timeout(app: AppFacts, queue: str, own_timeout: int) -> Iterator[Finding]:
+    """Check a queue's own visibility timeout, where no setting says another."""
+    rules = app.settings.for_queue(queue)
+    if rules.visibility_timeout is None:
+        too_short = TOO_SHORT.found(queue=queue, value=f"{own_timeout} s")
+        yield from _check_haste(app.settings, rules, own_timeout, too_short)
+
+
+def _check_haste(
+    settings: Settings, rules: Rules, timeout: int, too_short: Finding
+) -> Iterator[Finding]:
+    """Find out whether the timeout leaves no time for a second call, or what is set beside it.
+
+    Nothing is said of what the worker refuses: that is a fault of its own.
+    """
+    terms, interval = rules.terms(timeout), settings.longest_sleep()
+    if any(order_faults("", terms, settings.interval)) or not is_too_short(terms, interval):
+        return
+    usual = replace(rules, threshold=None).terms(timeout)
+    if is_too_short(usual, min(interval, DEFAULT_INTERVAL)):
+        yield too_short
+    else:
+        value = f"{terms.threshold:g} s before the end, by a keeper that sleeps for {interval:g} s"
+        yield TOO_LATE.found(queue=too_short.queue, value=value)

@@ -1,0 +1,110 @@
+"""Tries this machine's places as a worker would use them, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from pathlib import Path
+
+from celery_sqs_heartbeat.cli.doctor.place_facts import Place, PlaceFacts
+from celery_sqs_heartbeat.cli.page_requests import serves_health
+from celery_sqs_heartbeat.journal.rooted import Root
+from celery_sqs_heartbeat.journal.s3 import new_shipping_client
+from celery_sqs_heartbeat.journal.spool import own_spool
+from celery_sqs_heartbeat.observe.status.listener import listening_socket
+from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.settings.address import parse_address, url_of
+from celery_sqs_heartbeat.settings.target import Destination, parse_target
+
+#: Bytes that are written to see whether the file system takes any.
+_SAMPLE = bytes(65_536)
+
+
+def probe_places(settings: Settings) -> PlaceFacts:
+    """Return what a worker with these settings would find here."""
+    page, page_why = _probe_page(settings.status)
+    if settings.journal is None:
+        return PlaceFacts(page=page, page_why=page_why)
+    target = parse_target(settings.journal)
+    space = None
+    if isinstance(target, Destination):
+        spool = own_spool(target.bucket, target.prefix)
+        journal, why, space = _probe_folder(spool.top, is_private=True)
+        if journal is Place.USABLE:
+            journal, why = _probe_bucket(target)
+    else:
+        journal, why, space = _probe_folder(target, is_private=False)
+    return PlaceFacts(journal=journal, journal_why=why, space=space, page=page, page_why=page_why)
+
+
+def _probe_folder(path: Path, *, is_private: bool) -> tuple[Place, str, int | None]:
+    try:
+        if os.path.lexists(path):
+            _write_in(path, is_private=is_private)
+        else:
+            _make_in(_nearest(path.absolute()))
+        status = os.statvfs(_nearest(path.absolute()))
+    except OSError as error:
+        return Place.UNUSABLE, _reason(error), None
+    return Place.USABLE, "", status.f_bavail * status.f_frsize
+
+
+def _nearest(path: Path) -> Path:
+    """Return the nearest of its folders that is there."""
+    return next(each for each in (path, *path.parents) if os.path.lexists(each))
+
+
+def _write_in(path: Path, *, is_private: bool) -> None:
+    name = f".doctor-{os.getpid()}-{os.urandom(4).hex()}"
+    with Root(path, is_private=is_private).opened() as folder:
+        descriptor = folder.create(name)
+        try:
+            if os.write(descriptor, _SAMPLE) < len(_SAMPLE):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        finally:
+            os.close(descriptor)
+            folder.remove(name)
+
+
+def _make_in(parent: Path) -> None:
+    """Make a folder where the first one that is missing would be, and remove it."""
+    os.rmdir(tempfile.mkdtemp(prefix=".sqs-heartbeat-doctor-", dir=parent))
+
+
+def _probe_bucket(target: Destination) -> tuple[Place, str]:
+    """Ask for one name in the bucket: its answer to a write can't be had without one.
+
+    HeadBucket would take less, but can't distinguish a wrong key from a missing permission, nor
+    from a missing bucket of someone else's.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        new_shipping_client().list_objects_v2(Bucket=target.bucket, Prefix=target.prefix, MaxKeys=1)
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code"))
+        if code == "AccessDenied":
+            # The least a worker needs does not include s3:ListBucket.
+            return Place.UNTRIED, ""
+        return Place.NO_BUCKET, "there is no such bucket" if code == "NoSuchBucket" else code
+    except (BotoCoreError, OSError, ValueError) as error:
+        return Place.NO_BUCKET, type(error).__name__
+    return Place.UNTRIED, ""
+
+
+def _probe_page(address: str | None) -> tuple[Place, str]:
+    if address is None:
+        return Place.USABLE, ""
+    host, port = parse_address(address)
+    try:
+        listening_socket(host, port).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE and serves_health(url_of(host, port)):
+            return Place.OURS, ""
+        return Place.UNUSABLE, _reason(error)
+    return Place.USABLE, ""
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,1 @@
+"""The command `grafana`, which writes a dashboard and alerts."""

@@ -1,0 +1,1 @@
+"""The command `iam`, which prints a policy."""

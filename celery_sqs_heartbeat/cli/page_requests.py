@@ -1,0 +1,65 @@
+"""Requests to workers' status pages."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from http.client import HTTPException
+from typing import Any
+
+#: How long a page may take, in seconds.
+PATIENCE = 5.0
+#: Bytes of an answer at most: several times what the most leases take.
+MAX_ANSWER = 4_000_000
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """Follows no redirection: the token is for the one who was named."""
+
+    def redirect_request(self, *_: object, **__: object) -> None:
+        """Leave the redirection as the error that it is here."""
+
+
+#: Without proxies: the pages are on this machine or near it.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
+
+
+def read_page(url: str, token: str | None = None) -> Any:
+    """Return what a page's JSON says. The URL must be of http or https.
+
+    Raises:
+        urllib.error.HTTPError: The status is an error or a redirection.
+        OSError: There is no answer, or none in time.
+        HTTPException: The answer is not of HTTP.
+        ValueError: It is no JSON.
+        RecursionError: It is nested too deep.
+    """
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    request = urllib.request.Request(url, headers=headers)  # noqa: S310
+    with _OPENER.open(request, timeout=PATIENCE) as answer:
+        return json.loads(answer.read(MAX_ANSWER))
+
+
+def serves_health(url: str) -> bool:
+    """Return whether what answers at a URL is a worker's status page. Shows it no token."""
+    try:
+        payload = read_page(f"{url}/healthz")
+    except urllib.error.HTTPError as error:
+        # A keeper in trouble answers with 503.
+        with error:
+            return _is_health(error.read(MAX_ANSWER))
+    except (OSError, HTTPException, ValueError, RecursionError):
+        return False
+    return _has_health(payload)
+
+
+def _is_health(body: bytes) -> bool:
+    try:
+        return _has_health(json.loads(body))
+    except (ValueError, RecursionError):
+        return False
+
+
+def _has_health(payload: Any) -> bool:
+    return isinstance(payload, dict) and {"status", "last_round_age", "standstills"} <= set(payload)

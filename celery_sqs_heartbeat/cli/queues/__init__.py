@@ -1,0 +1,1 @@
+"""Asks SQS about queues."""

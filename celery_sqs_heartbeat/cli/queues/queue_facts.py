@@ -1,0 +1,90 @@
+"""What SQS says of a queue, as plain values."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Tried(enum.Enum):
+    """What became of a call to SQS."""
+
+    #: It was done, or refused for a reason that comes after the permission.
+    ALLOWED = "allowed"
+    DENIED = "denied"
+    NO_QUEUE = "no queue"
+    #: The credentials are missing, wrong or out of date.
+    CREDENTIALS = "credentials"
+    UNREACHABLE = "unreachable"
+    #: Throttled, or SQS is in trouble.
+    BUSY = "busy"
+    #: Refused for any other reason.
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """The answer to one call, without anything secret.
+
+    Attributes:
+        reason: SQS's error code, or the kind of network error.
+        skew: By how many seconds this machine's clock is ahead of SQS's.
+    """
+
+    tried: Tried
+    reason: str = ""
+    payload: Mapping[str, object] = field(default_factory=dict)
+    skew: float | None = None
+
+    @property
+    def has_come(self) -> bool:
+        """Whether SQS itself has answered, as far as can be known."""
+        return self.skew is not None or self.tried not in (Tried.UNREACHABLE, Tried.CREDENTIALS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueFacts:
+    """What SQS says of one queue.
+
+    Attributes:
+        name: As Celery has it.
+        sqs_name: As SQS has it, where that is known: kombu puts a prefix before names, and
+            changes characters that SQS does not accept.
+        found: The answer to the question for its attributes, or for its URL.
+        tries: The answers to calls that change nothing, by the permission they need.
+    """
+
+    name: str
+    sqs_name: str | None = None
+    url: str | None = None
+    is_predefined: bool = True
+    found: Answer = Answer(tried=Tried.ALLOWED)
+    attributes: Mapping[str, str] = field(default_factory=dict)
+    tries: Mapping[str, Answer] = field(default_factory=dict)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether SQS said of all that it was asked what is so, even if it denies it."""
+        said = (Tried.ALLOWED, Tried.DENIED, Tried.NO_QUEUE)
+        return all(each.tried in said for each in (self.found, *self.tries.values()))
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether it keeps the order of its message groups."""
+        return (self.url or self.name).endswith(".fifo")
+
+    def number(self, attribute: str) -> int | None:
+        """Return a number among its attributes, or None where it has none."""
+        text = str(self.attributes.get(attribute, ""))
+        return int(text) if text.isdecimal() else None
+
+    @property
+    def encryption_key(self) -> str | None:
+        """The KMS key that needs permissions of its own, if any.
+
+        The key `alias/aws/sqs` permits all who may use the queue (SQS Developer Guide, "Key
+        management").
+        """
+        key = self.attributes.get("KmsMasterKeyId")
+        return key if key and not key.endswith("alias/aws/sqs") else None

@@ -1,0 +1,1 @@
+"""The command `report`, which writes a page on what happened."""

@@ -1,0 +1,1 @@
+"""The command `status`, which shows what workers' status pages say."""

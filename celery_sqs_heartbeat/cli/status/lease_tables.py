@@ -1,0 +1,104 @@
+"""Shows what workers hold: a table of the workers, one of their tasks, and what needs a look."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from celery_sqs_heartbeat.cli.status.page_answers import PageAnswer
+from celery_sqs_heartbeat.cli.terminal.shapes import Block, Lines, Style, Styled, Table
+
+_RED, _YELLOW = Style(color="red", bold=True), Style(color="yellow", bold=True)
+_STYLES: Mapping[str, Style] = {
+    "ok": Style(color="green"),
+    "late": _YELLOW,
+    "deaf": _YELLOW,
+    "dead": _RED,
+}
+#: What a worker's health means where it is not ok.
+_MEANINGS = {
+    "late": "its keeper is late: leases are in danger",
+    "deaf": "SQS does not answer its polls: no messages come",
+    "dead": "its keeper is dead: leases run out",
+}
+_WORKERS = ("Worker", "Keeper", "In flight", "Running", "Waiting", "Deletes", "Releases", "Oldest")
+_TASKS = ("Queue", "Task", "Leases", "Running", "Waiting", "Oldest", "Least left", "Not well")
+
+
+def blocks_of(answers: Sequence[PageAnswer]) -> list[Block]:
+    """Return what shows the workers, their tasks, and what needs a look."""
+    payloads = [answer.payload for answer in answers if answer.payload is not None]
+    workers = [_worker_row(answer) for answer in answers if answer.payload is not None]
+    tasks = [_task_row(*task) for task in sorted(_tasks(payloads).items())]
+    notes = list(_notes(answers))
+    blocks: list[Block] = []
+    if workers:
+        blocks.append(Table(columns=_WORKERS, rows=workers, numbers=6))
+    if tasks:
+        blocks.append(Table(columns=_TASKS, rows=tasks, numbers=6))
+    if notes:
+        blocks.append(Lines(notes))
+    return blocks
+
+
+def _notes(answers: Sequence[PageAnswer]) -> Iterator[Styled]:
+    for answer in answers:
+        if answer.payload is None:
+            yield Styled(f"{answer.target}: {answer.fault}", Style(color="red"))
+            continue
+        name, health = _name(answer), answer.payload["health"]["status"]
+        if meaning := _MEANINGS.get(health):
+            yield Styled(f"{name}: {meaning}", _STYLES[health])
+        if left_out := answer.payload["tasks_left_out"]:
+            shown = len(answer.payload["tasks"])
+            yield Styled(
+                f"{name}: the {shown:,} tasks with the most leases are shown, {left_out:,} are not"
+            )
+
+
+def _name(answer: PageAnswer) -> str:
+    return str((answer.payload or {}).get("worker") or answer.target.url)
+
+
+def _worker_row(answer: PageAnswer) -> list[Styled]:
+    payload = answer.payload or {}
+    health = payload["health"]["status"]
+    counts = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases")
+    return [
+        Styled(_name(answer)),
+        Styled(health, _STYLES.get(health, Style())),
+        *(_count(payload[name]) for name in counts),
+        _seconds(payload["oldest"]),
+    ]
+
+
+def _tasks(payloads: Sequence[Mapping[str, Any]]) -> Mapping[tuple[str, str], list[Any]]:
+    """Return the totals of each task of a queue, from each worker that has any."""
+    groups: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for payload in payloads:
+        for task in payload["tasks"]:
+            groups[task["queue"], task["task"] or "unknown"].append(task)
+    return groups
+
+
+def _task_row(names: tuple[str, str], totals: Sequence[Mapping[str, Any]]) -> list[Styled]:
+    def total(field: str) -> int:
+        return sum(each[field] for each in totals)
+
+    bad = total("not_well")
+    return [
+        *(Styled(name) for name in names),
+        *(_count(total(name)) for name in ("in_flight", "running", "waiting")),
+        _seconds(max(each["oldest"] for each in totals)),
+        _seconds(min(each["least_left"] for each in totals)),
+        Styled(f"{bad:,}", _RED if bad else Style()),
+    ]
+
+
+def _count(number: int) -> Styled:
+    return Styled(f"{number:,}")
+
+
+def _seconds(value: float | None) -> Styled:
+    return Styled("-" if value is None else f"{value:,.0f} s")

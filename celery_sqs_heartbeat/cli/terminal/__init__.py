@@ -1,0 +1,1 @@
+"""Terminal output of the commands: rich where it is installed, else plain text."""

@@ -1,0 +1,56 @@
+"""Draws blocks again and again on a terminal."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+import click
+
+from celery_sqs_heartbeat.cli.terminal.output import laid_out
+from celery_sqs_heartbeat.cli.terminal.shapes import Block
+
+#: To the first line; all of a line; to the screen's end. Each line is erased only as it is drawn
+#: again, and all is written at once: a screen that is cleared first flickers.
+_HOME, _WHOLE_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[2K", "\x1b[J"
+
+
+def watch(draw: Callable[[], Sequence[Block]], pause: float, *, color: bool | None = None) -> None:
+    """Draw the blocks again and again, with so many seconds between, until interrupted.
+
+    Args:
+        color: As for `click.echo`.
+    """
+    is_terminal = sys.stdout.isatty()
+    try:
+        if is_terminal:
+            click.clear()
+        while True:
+            lines = laid_out(draw(), file=sys.stdout)
+            if is_terminal:
+                _overwrite(_fitting(lines, shutil.get_terminal_size().lines), color)
+            else:
+                click.echo("\n".join([*lines, ""]), color=color)
+            time.sleep(pause)
+    except KeyboardInterrupt:
+        return
+
+
+def _fitting(lines: Sequence[str], height: int) -> Sequence[str]:
+    """Return the lines, or as many as there is room for and how many are left out."""
+    # The cursor is in the line after the last.
+    room = max(2, height - 1)
+    if len(lines) <= room:
+        return lines
+    shown = lines[: room - 1]
+    return [*shown, f"{len(lines) - len(shown)} more lines: make the window higher to see them"]
+
+
+def _overwrite(lines: Sequence[str], color: bool | None) -> None:
+    shown = map(click.unstyle, lines) if color is False else lines
+    # A line is erased before it is drawn: after one that fills the terminal's width, its last
+    # character would be erased with it.
+    frame = "".join(f"{_WHOLE_LINE}{line}\n" for line in shown)
+    click.echo(f"{_HOME}{frame}{_REST_OF_SCREEN}", nl=False, color=True)

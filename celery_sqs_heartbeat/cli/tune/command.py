@@ -1,0 +1,114 @@
+"""The command `tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from json import dumps
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from celery_sqs_heartbeat.common.exits import (
+    DONE,
+    FOUND,
+    Command,
+    NothingFound,
+    Refusal,
+    epilog,
+    refusing,
+)
+from celery_sqs_heartbeat.pipeline.options import (
+    SAIL,
+    engine_option,
+    progress_line,
+    require_pyspark,
+)
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.leases.lease import LeaseTerms
+
+
+@click.command(cls=Command, epilog=epilog("tune"))
+@click.argument("source", metavar="JOURNAL_OR_WAREHOUSE")
+@click.option("--check", is_flag=True, help="Exit with 1 when the app's settings are worse.")
+@click.option("--json", "as_json", is_flag=True, help="Print the recommendations as JSON.")
+@engine_option
+@click.pass_context
+def tune(context: click.Context, source: str, check: bool, as_json: bool, engine: str) -> None:
+    """Recommend settings for each queue, from what the workers' journals measured.
+
+    JOURNAL_OR_WAREHOUSE is what sqs_heartbeat_journal names, a folder or URL of the workers'
+    journals, or the tables that the pipeline's run has made of them.
+
+    Settings are worse when they lose more leases than one in 10,000 attempts, when they cost
+    1.5 times what the best ones do, or when max_lease is too short. Others stay as they are.
+    Where data is thin, that is said, and nothing counts as worse.
+    """
+    require_pyspark()
+    # Not at the top: every `celery` command imports this module.
+    from celery_sqs_heartbeat.pipeline.checking import check_source
+    from celery_sqs_heartbeat.pipeline.days import Span
+    from celery_sqs_heartbeat.pipeline.faults import engine_faults
+    from celery_sqs_heartbeat.pipeline.schema import SURVEYED
+
+    with refusing():
+        is_journal = check_source(source, Span(), SURVEYED, is_here=engine == SAIL or None)
+    from celery_sqs_heartbeat.cli.tune.settings_code import as_settings, as_text
+    from celery_sqs_heartbeat.pipeline import tuning
+    from celery_sqs_heartbeat.pipeline.engines import engine_of
+    from celery_sqs_heartbeat.pipeline.recommended import RECOMMENDED, RUNNING
+    from celery_sqs_heartbeat.pipeline.recommending import recommend
+    from celery_sqs_heartbeat.pipeline.replay import Worth
+
+    names, terms_of = _of_app(context.obj.app, needs_tasks=check)
+    progress = progress_line()
+    progress(f"measuring {source}")
+    with refusing(), engine_faults(f"measure {source!r}"):
+        found = tuning.survey_source(engine_of(engine), source, is_journal=is_journal)
+    rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
+    if not rows:
+        raise NothingFound(
+            f"{source!r} has no message yet: let workers run with sqs_heartbeat_journal"
+        )
+    verdicts = list(tuning.check(found, terms_of, Worth())) if check else []
+    if as_json:
+        output = {
+            "recommendations": [asdict(row) for row in rows],
+            **({"checks": [asdict(each) for each in verdicts]} if check else {}),
+        }
+        click.echo(dumps(output, indent=2))
+    else:
+        click.echo(as_settings(rows, names))
+        if check:
+            click.echo(as_text(verdicts))
+    context.exit(FOUND if any(each.fault for each in verdicts) else DONE)
+
+
+def _of_app(
+    app: Any, *, needs_tasks: bool
+) -> tuple[dict[str, str], Callable[[str, str | None, int], LeaseTerms]]:
+    """Return Celery's names of queues by those that SQS has, and what the app's settings say.
+
+    Args:
+        needs_tasks: Tasks count, too: they may have settings of their own.
+    """
+    from celery_sqs_heartbeat.cli.app.app_contents import import_tasks, queue_names
+    from celery_sqs_heartbeat.cli.app.app_reader import read_app
+    from celery_sqs_heartbeat.cli.app.offline_broker import Broker
+    from celery_sqs_heartbeat.worker.namespace import naming
+
+    if needs_tasks and (broken := import_tasks(app)):
+        raise Refusal(f"the app's tasks can't be imported: {broken}")
+    facts = read_app(app)
+    if faults := [*facts.faults, *facts.option_faults]:
+        raise Refusal("the app's settings are faulty: " + naming(app)("; ".join(faults)))
+    names = {}
+    if facts.is_sqs and facts.broker_fault is None:
+        broker = Broker.of_app(app)
+        names = {broker.sqs_name(name): name for name in queue_names(app)}
+
+    def terms_of(queue: str, task: str | None, own_timeout: int) -> LeaseTerms:
+        return facts.settings.for_task(names.get(queue, queue), task).terms(own_timeout)
+
+    return names, terms_of

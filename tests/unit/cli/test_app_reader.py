@@ -1,0 +1,145 @@
+"""What is read of an app before anybody is asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from celery import Celery
+from kombu.transport import SQS
+
+from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.cli.app.app_contents import queue_names
+from celery_sqs_heartbeat.cli.app.app_facts import AppFacts
+from celery_sqs_heartbeat.cli.app.app_reader import read_app
+from celery_sqs_heartbeat.cli.doctor.examination import check_offline
+from tests.support.insides import hide_shared_tasks
+
+
+@pytest.fixture(autouse=True)
+def _no_tasks_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Celery shares the tasks of an app with all apps of the process."""
+    hide_shared_tasks(monkeypatch)
+
+
+class OwnTransport(SQS.Transport):
+    """A user's."""
+
+
+def app_with(broker: str = "sqs://k:s@127.0.0.1:1", **conf: Any) -> Any:
+    app = install(Celery("proj", broker=broker, set_as_current=False))
+    app.conf.update(conf)
+    return app
+
+
+@pytest.mark.parametrize(
+    ("conf", "expected"),
+    [
+        (
+            {},
+            {
+                "is_sqs": True,
+                "is_installed": True,
+                "acks_late": False,
+                "acks_on_failure": "task_acks_on_failure_or_timeout",
+                "keeps_on_worker_lost": False,
+                "prefetch_multiplier": 4,
+                "eta_task_limit": None,
+                "time_limit": None,
+                "wait_time": 10,
+                "polling_interval": 1,
+                "created_timeout": None,
+                "is_predefined": False,
+                "pool": "prefork",
+            },
+        ),
+        ({"worker_concurrency": 3}, {"concurrency": 3, "leases": 12}),
+        ({"worker_concurrency": 3, "worker_pool": "solo"}, {"concurrency": 1}),
+        ({"worker_prefetch_multiplier": 0}, {"leases": 0}),
+        ({"task_acks_on_failure_or_timeout": False}, {"acks_on_failure": None}),
+        ({"task_acks_on_failure": True}, {"acks_on_failure": "task_acks_on_failure"}),
+        ({"task_acks_on_failure": False}, {"acks_on_failure": None}),
+        ({"task_retry_on_worker_lost": True}, {"keeps_on_worker_lost": True}),
+        ({"task_reject_on_worker_lost": True}, {"keeps_on_worker_lost": True}),
+        (
+            {
+                "broker_transport_options": {
+                    "wait_time_seconds": 0,
+                    "polling_interval": 5,
+                    "visibility_timeout": 60,
+                }
+            },
+            {"wait_time": 0, "polling_interval": 5, "created_timeout": 60},
+        ),
+        ({"sqs_heartbeat_interval": -1}, {"faults_count": 1}),
+    ],
+)
+def test_what_the_configuration_says(conf: dict[str, Any], expected: dict[str, Any]) -> None:
+    facts = read_app(app_with(**conf))
+    for name, value in expected.items():
+        told = len(facts.faults) if name == "faults_count" else getattr(facts, name)
+        assert told == value, name
+
+
+def test_the_command_line_goes_over_the_configuration() -> None:
+    facts = read_app(app_with(worker_concurrency=3), pool="threads", concurrency=7)
+    assert (facts.pool, facts.concurrency) == ("threads", 7)
+
+
+def test_tasks_are_read_but_not_celerys_own() -> None:
+    app = app_with(task_acks_late=True)
+
+    @app.task(name="own", acks_late=False, time_limit=5)
+    def own() -> None: ...
+
+    @app.task(name="celery.own")
+    def of_celery() -> None: ...
+
+    (task,) = read_app(app).tasks
+    assert (task.name, task.acks_late, task.time_limit) == ("own", False, 5)
+
+
+@pytest.mark.parametrize(
+    ("broker", "conf", "id_"),
+    [
+        ("memory://", {}, "SQSHB-E002"),
+        ("sqs://k:s/s@", {}, "SQSHB-E005"),
+        (
+            "sqs://k:s@127.0.0.1:1",
+            {"broker_transport_options": {"predefined_queues": {"q": {}}}},
+            "SQSHB-E401",
+        ),
+        ("sqs://k:s@127.0.0.1:1", {"broker_transport_options": 5}, "SQSHB-E005"),
+        (
+            "sqs://k:s@127.0.0.1:1",
+            {"broker_transport_options": {"client-config": {"read_timeout": 0}}},
+            "SQSHB-E401",
+        ),
+        ("sqs://k:s@127.0.0.1:1", {"broker_transport": f"{__name__}:OwnTransport"}, "SQSHB-E004"),
+    ],
+)
+def test_a_broker_that_the_heartbeat_can_do_nothing_for(
+    broker: str, conf: dict[str, Any], id_: str
+) -> None:
+    facts = read_app(app_with(broker, **conf))
+    assert id_ in [finding.id for finding in check_offline(facts)]
+
+
+def test_an_app_without_the_heartbeat_is_told_from_one_with() -> None:
+    app = Celery("proj", broker="sqs://k:s@127.0.0.1:1", set_as_current=False)
+    assert read_app(app).is_installed is False
+    assert read_app(install(app)).is_installed is True
+
+
+@pytest.mark.parametrize(
+    ("chosen", "names"),
+    [([], ["a", "b"]), (["b"], ["b"]), (["b", "new"], ["b", "new"])],
+)
+def test_the_queues_are_those_of_a_worker(chosen: list[str], names: list[str]) -> None:
+    app = app_with(task_queues={"a": {}, "b": {}})
+    assert sorted(queue_names(app, chosen)) == names
+
+
+def test_facts_that_nothing_is_said_of_are_sound() -> None:
+    """So that each table names only what it changes."""
+    assert [f.id for f in check_offline(AppFacts())] == ["SQSHB-P008"]
