@@ -14,8 +14,8 @@ from kombu.transport import SQS
 from kombu.transport.SQS import UndefinedQueueException
 
 from celery_sqs_heartbeat.errors import UnusableQueues
-from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
+from celery_sqs_heartbeat.transport.keeping import KeptLease
 
 logger = logging.getLogger(__name__)
 
@@ -157,7 +157,7 @@ class LeasedChannel(SQS.Channel):
             )
         return self._is_backed_up
 
-    def _find(self, delivery_tag: str) -> tuple[Heartbeat | None, Lease | None]:
+    def _find(self, delivery_tag: str) -> tuple[Heartbeat | None, KeptLease | None]:
         heartbeat = self._heartbeat
         return heartbeat, heartbeat.keeper.find(delivery_tag) if heartbeat is not None else None
 

@@ -12,8 +12,6 @@ from weakref import WeakSet, WeakValueDictionary
 
 from celery_sqs_heartbeat.common.wording import seconds
 from celery_sqs_heartbeat.errors import ConfigurationError, SqsHeartbeatError
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
-from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
@@ -21,6 +19,7 @@ from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAt
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.breakage import Breakage
+from celery_sqs_heartbeat.transport.keeping import Keeper, KeptLease
 from celery_sqs_heartbeat.transport.terms import QueueTerms
 from celery_sqs_heartbeat.transport.unsettled import Unsettled
 
@@ -82,7 +81,7 @@ class Heartbeat:
         unsettled: Gives up messages whose request has gone without settling them.
     """
 
-    keeper: LeaseKeeper
+    keeper: Keeper
     settings: Settings
     queues: QueueDirectory
     clients: ClientPool
@@ -198,11 +197,11 @@ class Heartbeat:
                 self.prepare_calls(lambda: self.clients(lease_url))
         return timeout
 
-    def acks_inline(self, lease: Lease) -> bool:
+    def acks_inline(self, lease: KeptLease) -> bool:
         """Return whether the messages of the lease's queue are acked kombu's way."""
         return self.settings.for_queue(self._names[lease.queue_url]).ack == "inline"
 
-    def ack(self, lease: Lease, delivery_tag: str) -> None:
+    def ack(self, lease: KeptLease, delivery_tag: str) -> None:
         """Have an acked message deleted before the ack gets to its channel."""
         if not self.acks_inline(lease):
             self.keeper.done(delivery_tag)
@@ -231,11 +230,11 @@ class Heartbeat:
         """Note that the ack or reject of a message has got to its channel."""
         self._settled.discard(delivery_tag)
 
-    def on_lost(self, lease: Lease) -> str:
+    def on_lost(self, lease: KeptLease) -> str:
         """Return what becomes of a task whose lease was lost: warn, revoke or terminate."""
         return self.settings.for_task(self._names[lease.queue_url], lease.task).on_lost or "warn"
 
-    def release_delay(self, lease: Lease) -> float:
+    def release_delay(self, lease: KeptLease) -> float:
         """Return the configured release delay after the lease's task failed, in seconds.
 
         Raises:

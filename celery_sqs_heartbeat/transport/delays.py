@@ -5,15 +5,15 @@ from __future__ import annotations
 import logging
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import lease_end, poison_delay, receives_until
 from celery_sqs_heartbeat.settings.rules import UnusableDelay
 from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.keeping import KeptLease
 
 logger = get_logger(__name__)
 
 
-def failure_delay(heartbeat: Heartbeat, lease: Lease) -> float:
+def failure_delay(heartbeat: Heartbeat, lease: KeptLease) -> float:
     """Return the release delay after the lease's task failed, in seconds."""
     try:
         delay = heartbeat.release_delay(lease)
@@ -43,7 +43,7 @@ def failure_delay(heartbeat: Heartbeat, lease: Lease) -> float:
     return poison_delay(lease.receive_count, visibility_timeout=timeout)
 
 
-def is_too_far(heartbeat: Heartbeat, lease: Lease, wait: float) -> bool:
+def is_too_far(heartbeat: Heartbeat, lease: KeptLease, wait: float) -> bool:
     """Return whether an ETA `wait` seconds away is beyond what the lease may last.
 
     Says so, and warns once of a queue that does not allow for the receives it takes.

@@ -7,10 +7,10 @@ from typing import Any
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.transport.base import LeasedChannel
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delays import failure_delay
+from celery_sqs_heartbeat.transport.keeping import KeptLease
 
 #: Whether kombu deletes what is rejected without requeue (since 5.7).
 _KOMBU_DELETES_REJECTED = hasattr(SQS.Channel, "_delete_rejected_message")
@@ -84,26 +84,26 @@ class SettlingChannel(LeasedChannel):
             heartbeat.keeper.release(delivery_tag, self._dead_poll_left(lease), cause)
             self.qos.ack(delivery_tag)
 
-    def _acks_inline(self, heartbeat: Heartbeat, lease: Lease, delivery_tag: str) -> bool:
+    def _acks_inline(self, heartbeat: Heartbeat, lease: KeptLease, delivery_tag: str) -> bool:
         # kombu knows the message by the handle and the channel that it came with.
         is_known = lease.receipt_handle == delivery_tag and not self.closed
         return is_known and heartbeat.acks_inline(lease)
 
-    def _backoff_delay(self, delivery_tag: str, lease: Lease) -> float | None:
+    def _backoff_delay(self, delivery_tag: str, lease: KeptLease) -> float | None:
         """Return the delay of kombu's own backoff policy, or None where it has none."""
         _, _, tasks, policy = self.qos._extract_backoff_policy_configuration_and_message(
             delivery_tag
         )
         return policy.get(lease.receive_count) if policy and lease.task in (tasks or ()) else None
 
-    def _kombu_would_delete(self, delivery_tag: str, lease: Lease) -> bool:
+    def _kombu_would_delete(self, delivery_tag: str, lease: KeptLease) -> bool:
         assert self._heartbeat is not None
         if not _KOMBU_DELETES_REJECTED or self.qos.is_backoff_task(delivery_tag):
             return False
         attributes = self._heartbeat.queues.get(lease.queue_url)
         return attributes.is_known and attributes.max_receive_count is None
 
-    def _dead_poll_left(self, lease: Lease) -> float:
+    def _dead_poll_left(self, lease: KeptLease) -> float:
         """Return how long a poll might swallow the message that starts no task any more.
 
         After a consumer was cancelled its last long poll goes on at SQS, and would hide a
