@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from botocore.exceptions import ClientError
@@ -16,56 +15,13 @@ from kombu.transport.SQS import UndefinedQueueException
 from celery_sqs_heartbeat.errors import UnusableQueues
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.keeping import KeptLease
+from celery_sqs_heartbeat.transport.poll import Poll
 
 logger = logging.getLogger(__name__)
 
 #: Unconfirmed deletes and releases at which consuming pauses, so that an outage of
 #: SQS's deletes can't pile up work without bound.
 MAX_ENDING = 1_000
-#: Added to what is left of a long poll for its answer to be sent, in seconds.
-_POLL_GRACE = 0.5
-#: How late an answer may be before its poll is given up, in seconds. SQS answers within
-#: milliseconds of the wait's end; the rest is for a slow way to it and back: TCP repeats a lost
-#: packet after 0.2, 0.6, 1.4, 3 and 6.2 s.
-POLL_MARGIN = 10.0
-
-
-@dataclass(eq=False)
-class Poll:
-    """A receive under way: sent at, in seconds of `clock.now`, and waiting for so long.
-
-    `url` is that of the leases on what it brings. `timeout` is the visibility timeout that it
-    asks for, in seconds; None where it asks for none, as that of the queue is not known.
-
-    Attributes:
-        is_sent: Whether it does not wait for a free connection any more.
-        watched: For how long the event loop has run since, in seconds: while it stands in a
-            solo pool's task, an answer that has come is not read.
-        is_given_up: Whether its queue is polled again without its answer, which is still
-            taken if it comes.
-        is_aborted: Whether its answer is not waited for any more.
-    """
-
-    queue: str
-    url: str
-    sent_at: float
-    waits: int
-    count: int = 0
-    timeout: int | None = None
-    is_sent: bool = False
-    watched: float = 0.0
-    is_given_up: bool = False
-    is_aborted: bool = False
-
-    @property
-    def ends_at(self) -> float:
-        """When its answer is in at the latest."""
-        return self.sent_at + self.waits + _POLL_GRACE
-
-    @property
-    def patience(self) -> float:
-        """How long its answer is waited for before the queue is polled again, in seconds."""
-        return self.waits + _POLL_GRACE + POLL_MARGIN
 
 
 class QoS(SQS.QoS):
@@ -76,7 +32,12 @@ class QoS(SQS.QoS):
         if not super().can_consume() or self.channel.is_backed_up():
             return False
         heartbeat = self.channel._heartbeat
-        return heartbeat is None or not heartbeat.is_full()
+        # One without a prefetch limit holds no more than it can keep extended.
+        return (
+            heartbeat is None
+            or bool(heartbeat.leases)
+            or len(heartbeat.keeper) < heartbeat.terms.most_leases()
+        )
 
     def ack(self, delivery_tag: str) -> None:
         """Free the message's prefetch slot, and have queues that wait for one polled."""

@@ -9,9 +9,10 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.leases.book import Receipt
-from celery_sqs_heartbeat.transport.base import LeasedChannel, Poll
-from celery_sqs_heartbeat.transport.delays import is_too_far
+from celery_sqs_heartbeat.transport.base import LeasedChannel
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
+from celery_sqs_heartbeat.transport.far_etas import is_too_far
+from celery_sqs_heartbeat.transport.poll import Poll
 
 logger = get_logger(__name__)
 
@@ -67,7 +68,10 @@ class LeasingChannel(LeasedChannel):
         assert heartbeat is not None
         wait = seconds_until_eta(headers)
         lease = heartbeat.keeper.find(message["ReceiptHandle"])
-        if wait is None or lease is None or not is_too_far(heartbeat, lease, wait):
+        if wait is None or lease is None:
+            return False
+        now = heartbeat.keeper.now()
+        if not is_too_far(lease, wait, now=now, queues=heartbeat.queues, once=heartbeat.once):
             return False
         heartbeat.keeper.release(message["ReceiptHandle"], wait, "due later")
         return True
@@ -104,7 +108,7 @@ class LeasingChannel(LeasedChannel):
         heartbeat = self._heartbeat
         assert heartbeat is not None
         task = task if isinstance(task, str) else None
-        heartbeat.note_received(message["ReceiptHandle"])
+        heartbeat.received.add(message["ReceiptHandle"])
         return heartbeat.keeper.receive(
             poll.url,
             message,

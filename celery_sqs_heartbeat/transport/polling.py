@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 from vine import transform
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.receiving import log_unreadable, readable
 from celery_sqs_heartbeat.transport.sending import sending_for
 from celery_sqs_heartbeat.transport.watching import WatchingChannel

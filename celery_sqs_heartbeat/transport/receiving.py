@@ -14,9 +14,9 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
-from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.leasing import LeasingChannel
+from celery_sqs_heartbeat.transport.poll import Poll
 
 logger = get_logger(__name__)
 
@@ -73,8 +73,8 @@ class ReceivingChannel(LeasingChannel):
             # All of them now: once the first one is consumed from, the event loop polls it.
             names = heartbeat.start_queues()
             heartbeat.check_names(self._is_listed)
-            heartbeat.check_queues({name: self._new_queue(name) for name in names}, config)
-        heartbeat.prepare(queue, self._new_queue(queue), config)
+            heartbeat.leased.check({name: self._new_queue(name) for name in names}, config)
+        heartbeat.leased.prepare(queue, self._new_queue(queue), config)
 
     def _is_listed(self, queue: str) -> bool:
         """Return whether SQS listed a queue as this channel was made, or may have left it out."""
@@ -85,9 +85,16 @@ class ReceivingChannel(LeasingChannel):
     def _new_poll(self, queue: str, url: str, count: int = 0) -> Poll:
         heartbeat = self._heartbeat
         assert heartbeat is not None
-        timeout = heartbeat.asked_timeout(queue, url)
+        timeout = heartbeat.leased.asked_timeout(queue, url)
         waits = heartbeat.terms.longest_wait(queue, timeout, self.wait_time_seconds)
-        poll = Poll(queue, heartbeat.lease_url(url), clock.now(), waits, count, timeout)
+        poll = Poll(
+            queue=queue,
+            url=heartbeat.leased.lease_url(url),
+            sent_at=clock.now(),
+            waits=waits,
+            count=count,
+            timeout=timeout,
+        )
         heartbeat.polled.asked(queue, poll.url)
         return poll
 

@@ -22,8 +22,8 @@ class SettlingChannel(LeasedChannel):
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
         """Have the message deleted, in a batch, until SQS confirms it."""
         heartbeat, lease = self._find(delivery_tag)
-        if heartbeat is not None and heartbeat.is_settled(delivery_tag):
-            heartbeat.forget_settled(delivery_tag)
+        if heartbeat is not None and heartbeat.settled.has(delivery_tag):
+            heartbeat.settled.forget(delivery_tag)
             self.qos.ack(delivery_tag)
         elif heartbeat is None or lease is None:
             super().basic_ack(delivery_tag, multiple)
@@ -38,8 +38,8 @@ class SettlingChannel(LeasedChannel):
         """Settle a message that is rejected, unless its request has done so, and free its slot."""
         self.reject(delivery_tag, requeue=requeue)
         heartbeat = self._heartbeat
-        if heartbeat is not None and heartbeat.is_settled(delivery_tag):
-            heartbeat.forget_settled(delivery_tag)
+        if heartbeat is not None and heartbeat.settled.has(delivery_tag):
+            heartbeat.settled.forget(delivery_tag)
             self.qos.ack(delivery_tag)
         else:
             super().basic_reject(delivery_tag, requeue=requeue)
@@ -51,11 +51,13 @@ class SettlingChannel(LeasedChannel):
         freed by `basic_reject`.
         """
         heartbeat, lease = self._find(delivery_tag)
-        if heartbeat is None or lease is None or heartbeat.is_settled(delivery_tag):
+        if heartbeat is None or lease is None or heartbeat.settled.has(delivery_tag):
             return
         delay = self._backoff_delay(delivery_tag, lease)
         if delay is None and requeue:
-            delay = failure_delay(heartbeat, lease)
+            delay = failure_delay(
+                lease, rules=heartbeat.rules, queues=heartbeat.queues, once=heartbeat.once
+            )
         if delay is not None:
             cause = "failed" if requeue else "backoff policy"
             delay = max(delay, self._dead_poll_left(lease))
@@ -64,11 +66,11 @@ class SettlingChannel(LeasedChannel):
             heartbeat.keeper.done(delivery_tag)
         else:
             heartbeat.keeper.drop(delivery_tag)
-        heartbeat.note_settled(delivery_tag)
+        heartbeat.settled.note(delivery_tag)
 
     def _restore(self, message: Any, *args: Any, **kwargs: Any) -> None:
         heartbeat, lease = self._find(message.delivery_tag)
-        if heartbeat is not None and heartbeat.is_settled(message.delivery_tag):
+        if heartbeat is not None and heartbeat.settled.has(message.delivery_tag):
             return
         if heartbeat is None or lease is None:
             super()._restore(message, *args, **kwargs)
@@ -87,7 +89,7 @@ class SettlingChannel(LeasedChannel):
     def _acks_inline(self, heartbeat: Heartbeat, lease: KeptLease, delivery_tag: str) -> bool:
         # kombu knows the message by the handle and the channel that it came with.
         is_known = lease.receipt_handle == delivery_tag and not self.closed
-        return is_known and heartbeat.acks_inline(lease)
+        return is_known and heartbeat.rules.acks_inline(lease)
 
     def _backoff_delay(self, delivery_tag: str, lease: KeptLease) -> float | None:
         """Return the delay of kombu's own backoff policy, or None where it has none."""

@@ -6,8 +6,8 @@ import logging
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.receiving import ReceivingChannel
 
 logger = logging.getLogger(__name__)

@@ -116,7 +116,7 @@ class LeasedRequest(Request):
         """Return what becomes of its task when the lease is lost."""
         assert self._heartbeat is not None
         assert self._lease is not None
-        return self._heartbeat.on_lost(self._lease)
+        return self._heartbeat.rules.on_lost(self._lease)
 
     def stop_lost_task(self, pool: Any) -> None:
         """Stop its task, if it runs and the message is still not ours.
@@ -184,7 +184,7 @@ class LeasedRequest(Request):
             self.give_back("cancelled")
             return
         if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
-            self._heartbeat.ack(self._lease, self._tag)
+            self._heartbeat.settled.ack(self._lease, self._tag)
         if self._watch is not None:
             self._watch.is_acked = True
         super().acknowledge()
@@ -198,7 +198,7 @@ class LeasedRequest(Request):
         if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
             self.message.channel.reject(self._tag, requeue=requeue or self._has_failed)
             # Also where the lease is gone: kombu would delete a message that is to come back.
-            self._heartbeat.note_settled(self._tag)
+            self._heartbeat.settled.note(self._tag)
         super().reject(requeue=requeue)
 
     def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> Any:

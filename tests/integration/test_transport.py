@@ -203,7 +203,7 @@ def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(des
 def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswered(
     new_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, timeout: int | None
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.base.POLL_MARGIN", 0.0)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.poll.POLL_MARGIN", 0.0)
     # Not as with no timeout at all: a poll would wait for its answer for ever.
     monkeypatch.setattr("celery_sqs_heartbeat.transport.receiving.CLIENT_SECONDS", 10)
     # The second try must not take as long on a machine that stands still meanwhile.
