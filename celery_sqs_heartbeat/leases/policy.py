@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Protocol
 
 from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Lease
+from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Lease, LeaseTerms
 
 #: First pause after a passing fault, in seconds. A dropped packet is over by then.
 RETRY_SECONDS = 0.05
@@ -88,7 +89,23 @@ def next_timeout(lease: Lease, now: float) -> int:
     return timeout if now + timeout > lease.expires_at else 0
 
 
-def lease_end(lease: Lease) -> float:
+class Held(Protocol):
+    """As much of a lease as says how long it may last. Times are monotonic seconds."""
+
+    @property
+    def terms(self) -> LeaseTerms:
+        """What it is kept by."""
+
+    @property
+    def held_since(self) -> float:
+        """When the first of its receives was asked for."""
+
+    @property
+    def received_at(self) -> float:
+        """When its latest receive was asked for."""
+
+
+def lease_end(lease: Held) -> float:
     """Return when the lease may last no longer, in monotonic seconds."""
     limit = min(lease.terms.max_lease, MAX_VISIBILITY_SECONDS)
     return min(lease.held_since + limit, lease.received_at + MAX_VISIBILITY_SECONDS)

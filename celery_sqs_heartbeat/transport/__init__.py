@@ -1,26 +1,28 @@
 """kombu's SQS transport with leases: what is received, acked and rejected goes to the keeper.
 
-The worker's step has kombu make it for `sqs://` URLs (`take_over`). Where no heartbeat is
-bound (a producer, a pool process) all is kombu's.
+The worker's step has kombu make it for `sqs://` URLs (`take_over`).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import kombu.transport
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.transport.polling import PollingChannel
-from celery_sqs_heartbeat.transport.settling import SettlingChannel
-
-
-class Channel(PollingChannel, SettlingChannel):
-    """An SQS channel whose messages are leased from their receive to their delete."""
+from celery_sqs_heartbeat.transport.binding import bound
+from celery_sqs_heartbeat.transport.channel import Channel
 
 
 class Transport(SQS.Transport):
-    """kombu's SQS transport with leases."""
+    """kombu's SQS transport, whose channels have leases while a heartbeat is bound."""
 
-    Channel = Channel
+    def Channel(self, connection: Any) -> SQS.Channel:  # noqa: N802
+        """Make a channel: kombu's own where no heartbeat is bound (a producer, a pool process)."""
+        heartbeat = bound()
+        if heartbeat is None:
+            return SQS.Channel(connection)
+        return Channel(connection, heartbeat=heartbeat)
 
 
 #: Where kombu looks up transports by URL scheme, and what is to be found there.

@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock, native
-from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.sending import is_polls
 
 try:

@@ -12,7 +12,7 @@ from celery.utils.time import maybe_iso8601, maybe_make_aware
 def seconds_until_eta(headers: Mapping[str, Any], now: datetime | None = None) -> float | None:
     """Return how far away the ETA in a message's headers is, in seconds.
 
-    None where it has none, or none that can be read: Celery tells of that. Only messages
+    None where it has none, or none that can be read: Celery logs that. Only messages
     of Celery's protocol 2, the default since 4.0, have it in their headers.
 
     Args:

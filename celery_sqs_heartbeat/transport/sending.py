@@ -3,7 +3,7 @@
 kombu only writes a request down where it is made; curl sends it in the event loop's next tick.
 A signal between the two begins a cold or soft shutdown in its handler, which cancels the
 consumers and gives the messages back. The interrupted tick then goes on to its end, and the
-poll would take those very messages: hidden from everybody for a whole visibility timeout.
+poll would take those very messages: hidden from every worker for a whole visibility timeout.
 
 And kombu gives a request no timeout: one whose answer was lost on the way (a NAT entry that
 is gone, say) would be waited for for ever. curl's own timeout is no help. It counts on while

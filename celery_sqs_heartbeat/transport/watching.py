@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from typing import Any
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.receiving import ReceivingChannel
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
+from celery_sqs_heartbeat.transport.open_polls import GoOn, OpenPolls
+from celery_sqs_heartbeat.transport.poll import Poll
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +19,8 @@ _LOOK_SECONDS = 1.0
 _MOST_SECONDS = 2 * _LOOK_SECONDS
 
 
-class WatchingChannel(ReceivingChannel):
-    """The side of a channel that waits for answers to its polls, but not for ever.
+class Watching:
+    """Waits for answers to a channel's polls, but not for ever.
 
     A poll that is given up stays open for as long again: an answer that was only held up is
     leased like any other. Then curl is to abort it, or the connections of a queue that is
@@ -28,66 +28,68 @@ class WatchingChannel(ReceivingChannel):
     and comes back when its visibility timeout ends.
     """
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, open_polls: OpenPolls) -> None:
+        self._kombu = kombu
+        self._heartbeat = heartbeat
+        self._open = open_polls
         self._looked_at: float | None = None
-        super().__init__(*args, **kwargs)
 
-    def _watch(self, poll: Poll, callback: Any) -> _PollWatcher:
-        assert self._heartbeat is not None
-        self._polls[poll] = callback
-        self._heartbeat.open_polls.add(poll)
-        if self.hub and self._looked_at is None:
+    def watch(self, poll: Poll, go_on: GoOn | None) -> PollWatcher:
+        """Begin to wait for a poll's answer; return what decides about its request."""
+        self._open.add(poll, go_on)
+        if self._kombu.hub and self._looked_at is None:
             self._look_later()
-        return _PollWatcher(self._heartbeat, poll, self._polls)
+        return PollWatcher(heartbeat=self._heartbeat, poll=poll, open_polls=self._open)
 
     def _look_later(self) -> None:
-        self._looked_at = clock.now()
-        self.hub.call_later(_LOOK_SECONDS, self._look_at_polls)
+        looked_at = self._looked_at = clock.now()
+        self._kombu.hub.call_later(_LOOK_SECONDS, lambda: self._look(looked_at))
 
-    def _look_at_polls(self) -> None:
+    def _look(self, looked_at: float) -> None:
         now = clock.now()
-        assert self._looked_at is not None
-        elapsed = min(now - self._looked_at, _MOST_SECONDS)
+        elapsed = min(now - looked_at, _MOST_SECONDS)
         self._looked_at = None
-        if self.closed or not self._polls:
+        if self._kombu.is_closed or not self._open:
             return
         self._look_later()
-        for poll in list(self._polls):
+        for poll in self._open:
             poll.watched += min(elapsed, now - poll.sent_at)
-            if not poll.is_sent or poll.watched < poll.patience or self._heartbeat is None:
+            if not poll.is_sent or poll.watched < poll.patience:
                 continue
             if poll.is_given_up:
                 poll.is_aborted = True
             elif not self._heartbeat.is_ending:
-                self._give_up(poll, self._heartbeat)
+                self._give_up(poll)
 
-    def _give_up(self, poll: Poll, heartbeat: Heartbeat) -> None:
+    def _give_up(self, poll: Poll) -> None:
         poll.is_given_up, poll.watched = True, 0.0
-        heartbeat.polled.unanswered(poll.queue)
+        self._heartbeat.polled.unanswered(poll.queue)
         logger.warning(
             "sqs-heartbeat: a poll of queue %s was not answered within %.0f s: the queue is polled "
             "again; messages that are lost with it come back after their visibility timeout",
             poll.queue,
             poll.patience,
         )
-        if callback := self._polls[poll]:
-            callback(0)
+        self._open.go_on_without(poll)
 
 
-class _PollWatcher:
-    """Decides about the request of one poll."""
+class PollWatcher:
+    """Decides about the request of one poll, as a `sending.Watcher`."""
 
-    def __init__(self, heartbeat: Heartbeat, poll: Poll, polls: dict[Poll, Any]) -> None:
+    def __init__(self, *, heartbeat: Heartbeat, poll: Poll, open_polls: OpenPolls) -> None:
         self._heartbeat = heartbeat
         self._poll = poll
-        self._polls = polls
+        self._open = open_polls
 
     def may_send(self) -> bool:
+        """Return whether it may be sent now."""
         return not self._heartbeat.is_ending
 
     def is_aborted(self) -> bool:
+        """Return whether its answer is not waited for any more."""
         # Another request may be sent by the same handle later.
-        return self._poll.is_aborted and self._poll in self._polls
+        return self._poll.is_aborted and self._poll in self._open
 
     def prepared(self) -> None:
+        """Note that it is about to be sent."""
         self._poll.is_sent, self._poll.sent_at, self._poll.watched = True, clock.now(), 0.0

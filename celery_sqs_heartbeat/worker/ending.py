@@ -14,8 +14,9 @@ from typing import Any
 import celery
 
 from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.transport.binding import Heartbeat, LeasedRequest
+from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.ending import LastPolls
+from celery_sqs_heartbeat.transport.request import LeasedRequest
 
 logger = logging.getLogger(__name__)
 

@@ -66,7 +66,7 @@ class WorkerHeartbeat:
         settings = read_worker_settings(parent.app, leases)
         self._operating = _new_operating(settings)
         board = share_board(leases, in_file=not forks_pool(parent))
-        self._heartbeat = _new_heartbeat(
+        self._keeper, self._heartbeat = _new_heartbeat(
             settings,
             leases,
             observer=Observers(self._losses, *self._operating.observers),
@@ -93,8 +93,8 @@ class WorkerHeartbeat:
         )
         self._heartbeat.refuse = partial(refuse_start, parent.app)
         self._heartbeat.breakage.end = partial(self._end_broken, parent)
-        self._operating.start(self._heartbeat, parent)
-        self._heartbeat.keeper.start()
+        self._operating.start(self._heartbeat, self._keeper, parent)
+        self._keeper.start()
         self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
         unsettled = self._heartbeat.unsettled
         unsettled.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
@@ -102,9 +102,9 @@ class WorkerHeartbeat:
         follow_jobs(parent.pool)
         remember_running_jobs(parent.pool)
         release_before_soft_shutdown(
-            parent, self._heartbeat.keeper, lambda: self._release_unstarted(parent.pool)
+            parent, self._keeper, lambda: self._release_unstarted(parent.pool)
         )
-        put_off_signals(self._heartbeat.keeper)
+        put_off_signals(self._keeper)
         let_handlers_call_soon(parent.hub)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
         # A cold shutdown sends no signal.
@@ -136,7 +136,7 @@ class WorkerHeartbeat:
         last_polls.wait()
         self._heartbeat.unsettled.close()
         waited = time.monotonic() - began
-        self._heartbeat.keeper.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
+        self._keeper.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
         self._operating.close()
         self._losses.close()
         bind(None)
@@ -157,20 +157,21 @@ def _new_heartbeat(
     observer: Observer,
     on_late: Callable[[float], None],
     board: Board | None,
-) -> Heartbeat:
+) -> tuple[LeaseKeeper, Heartbeat]:
     clients = ClientPool()
     sqs = BotoSqs(clients, clients.address)
     dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
     helpers = CallerThreads(1, "sqs-heartbeat-queues")
-    return Heartbeat(
-        keeper=LeaseKeeper(
-            sqs,
-            interval=settings.longest_sleep(),
-            observer=observer,
-            on_late=on_late,
-            board=board,
-            dispatcher=dispatcher,
-        ),
+    keeper = LeaseKeeper(
+        sqs,
+        interval=settings.longest_sleep(),
+        observer=observer,
+        on_late=on_late,
+        board=board,
+        dispatcher=dispatcher,
+    )
+    return keeper, Heartbeat(
+        keeper=keeper,
         settings=settings,
         queues=QueueDirectory(sqs.queue_attributes, helpers.submit),
         clients=clients,

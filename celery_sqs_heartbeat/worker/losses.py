@@ -13,7 +13,8 @@ from celery_sqs_heartbeat.keeper.callers import CallerThreads
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
-from celery_sqs_heartbeat.transport.binding import Heartbeat, LeasedRequest
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.request import LeasedRequest
 
 logger = logging.getLogger(__name__)
 

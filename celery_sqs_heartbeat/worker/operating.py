@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal import JournalStats, WorkerInfo, open_journal
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.observers import Observer
 from celery_sqs_heartbeat.observe.recorder import Recorder
@@ -49,19 +50,19 @@ class Operating:
         if self._journal is not None:
             self._journal.note_late(seconds)
 
-    def start(self, heartbeat: Heartbeat, worker: Any) -> None:
+    def start(self, heartbeat: Heartbeat, keeper: LeaseKeeper, worker: Any) -> None:
         """Begin, once the pool has forked its first processes."""
         self._heartbeat = heartbeat
         if self._journal is not None:
             self._journal.start(_describe(worker, self._settings))
         journal = self._journal_stats if self._journal is not None else None
         if self._otel is not None:
-            self._otel.watch(heartbeat.keeper, journal, heartbeat.polled)
+            self._otel.watch(keeper, journal, heartbeat.polled)
         if self._metrics is not None:
-            self._metrics.watch(heartbeat.keeper, journal, heartbeat.polled)
+            self._metrics.watch(keeper, journal, heartbeat.polled)
         if self._settings.status and self._recorder is not None:
             self._status = StatusServer(
-                heartbeat.keeper,
+                keeper,
                 self._settings.status,
                 self._settings.status_token,
                 self._metrics,

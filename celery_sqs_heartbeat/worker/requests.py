@@ -16,8 +16,9 @@ from celery.exceptions import Reject
 from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Standing, State
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
+from celery_sqs_heartbeat.transport.keeping import KeptLease
 from celery_sqs_heartbeat.transport.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import is_with_process
 from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
@@ -43,7 +44,7 @@ _STARTED = "given to the pool"
 class LeasedRequest(Request):
     """Mixin for a Celery request: tells the keeper what becomes of its task."""
 
-    _lease: Lease | None = None
+    _lease: KeptLease | None = None
     _heartbeat: Heartbeat | None = None
     _watch: Watch | None = None
     _is_killed = False
@@ -115,7 +116,7 @@ class LeasedRequest(Request):
         """Return what becomes of its task when the lease is lost."""
         assert self._heartbeat is not None
         assert self._lease is not None
-        return self._heartbeat.on_lost(self._lease)
+        return self._heartbeat.rules.on_lost(self._lease)
 
     def stop_lost_task(self, pool: Any) -> None:
         """Stop its task, if it runs and the message is still not ours.
@@ -183,7 +184,7 @@ class LeasedRequest(Request):
             self.give_back("cancelled")
             return
         if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
-            self._heartbeat.ack(self._lease, self._tag)
+            self._heartbeat.settled.ack(self._lease, self._tag)
         if self._watch is not None:
             self._watch.is_acked = True
         super().acknowledge()
@@ -197,7 +198,7 @@ class LeasedRequest(Request):
         if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
             self.message.channel.reject(self._tag, requeue=requeue or self._has_failed)
             # Also where the lease is gone: kombu would delete a message that is to come back.
-            self._heartbeat.note_settled(self._tag)
+            self._heartbeat.settled.note(self._tag)
         super().reject(requeue=requeue)
 
     def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> Any:

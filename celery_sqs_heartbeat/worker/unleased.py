@@ -17,8 +17,10 @@ def report_unleased(heartbeat: Heartbeat, message: Any, request: Any) -> None:
     Not one that the keeper knew: its lease may have ended before its request was made.
     """
     info = message.delivery_info or {}
-    queue = heartbeat.passed_by(str(message.delivery_tag), str(info.get("sqs_queue")))
-    if queue is None or not heartbeat.first_time(f"no lease {queue}"):
+    if str(message.delivery_tag) in heartbeat.received:
+        return
+    queue = heartbeat.leased.names.get(str(info.get("sqs_queue")))
+    if queue is None or not heartbeat.once.first_time(f"no lease {queue}"):
         return
     logger.error(
         "sqs-heartbeat: message %s of queue %s, task %s[%s], has no lease: kombu delivered it "

@@ -9,8 +9,8 @@ from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.asynchronous.http import Client
 
 from celery_sqs_heartbeat.common import clock, native
-from celery_sqs_heartbeat.transport.base import Poll
 from celery_sqs_heartbeat.transport.ending import LastPolls
+from celery_sqs_heartbeat.transport.poll import Poll
 from tests.support.insides import uses_curl
 
 
@@ -27,7 +27,7 @@ def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
             return True
 
     monkeypatch.setattr(native, "Bell", Bell)
-    LastPolls(None, [Poll("q", "url", 0.0, 20, is_sent=True)]).wait()
+    LastPolls(None, [Poll(queue="q", url="url", sent_at=0.0, waits=20, is_sent=True)]).wait()
     assert waits == [1.5]
 
 
@@ -43,7 +43,9 @@ def test_the_last_polls_are_read_though_a_signal_came_amid_the_writing_of_a_log_
         if not uses_curl(client):
             pytest.skip("kombu 5.5 blocks in each poll")
         with caplog.handler.lock:  # type: ignore[union-attr]
-            polls = LastPolls(client, [Poll("q", "url", clock.now(), 20, is_sent=True)])
+            polls = LastPolls(
+                client, [Poll(queue="q", url="url", sent_at=clock.now(), waits=20, is_sent=True)]
+            )
             polls.wait()
         assert "receiving ends" in caplog.text
         assert "is not answered yet" not in caplog.text

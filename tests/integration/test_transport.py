@@ -203,9 +203,9 @@ def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(des
 def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswered(
     new_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, timeout: int | None
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.base.POLL_MARGIN", 0.0)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.poll.POLL_MARGIN", 0.0)
     # Not as with no timeout at all: a poll would wait for its answer for ever.
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.receiving.CLIENT_SECONDS", 10)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.kombu_options.CLIENT_SECONDS", 10)
     # The second try must not take as long on a machine that stands still meanwhile.
     desk = new_desk(options={"client-config": {"read_timeout": timeout}})
     desk.proxy.rule("ReceiveMessage", first(1, never_answer()))
@@ -542,7 +542,7 @@ def test_messages_of_a_no_ack_queue_are_not_tracked(desk: Desk) -> None:
 def test_consuming_pauses_while_deletes_pile_up(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.base.MAX_ENDING", 2)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.room.MAX_ENDING", 2)
     desk.publish(*(f"m{number}" for number in range(6)))
     desk.proxy.rule("DeleteMessageBatch", fail(500))
     seen: list[str] = []
@@ -553,7 +553,7 @@ def test_consuming_pauses_while_deletes_pile_up(
 
     desk.channel.basic_qos(0, 1, False)
     desk.consume(ack)
-    desk.drain_until(lambda: desk.channel.is_backed_up())
+    desk.drain_until(lambda: not desk.channel.has_room())
     assert not desk.would_poll()
     assert len(seen) == 2
     desk.proxy.clear()

@@ -37,7 +37,7 @@ def heartbeat(proxy: FaultProxy) -> Heartbeat:
         endpoint_url=proxy.url, region="us-east-1", use_ssl=False, access_key="a", secret_key="b"
     )
     for queue in ("q", "other"):
-        heartbeat.prepare(queue, f"{proxy.url}/0/{queue}", config)
+        heartbeat.leased.prepare(queue, f"{proxy.url}/0/{queue}", config)
     return heartbeat
 
 
@@ -65,7 +65,7 @@ def test_it_is_reported_once_for_its_queue(
 def test_a_message_whose_lease_has_ended_by_then_is_not(
     heartbeat: Heartbeat, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heartbeat.note_received("a")
+    heartbeat.received.add("a")
     report_unleased(heartbeat, message(proxy, "a"), REQUEST)
     assert reported(caplog) == []
 

@@ -14,6 +14,7 @@ from kombu.transport import SQS
 from celery_sqs_heartbeat import ConfigurationError, install
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from celery_sqs_heartbeat.transport import Transport, take_over
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, use_leased_requests
 from celery_sqs_heartbeat.worker.settings import read_app_settings, warn_of_unknown_queues
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
@@ -142,7 +143,8 @@ def test_a_queue_is_listed_by_its_name_at_sqs() -> None:
             transport_options=options,
         ) as connection:
             channel = connection.channel()
-            assert [channel._is_listed(name) for name in ("mail", "mial")] == [True, False]
+            listed = KombuChannel(channel).is_listed
+            assert [listed(name) for name in ("mail", "mial")] == [True, False]
             channel._queue_cache.update({f"q{number}": "" for number in range(1_000)})
             # SQS lists no more at once.
-            assert channel._is_listed("mial")
+            assert listed("mial")

@@ -58,11 +58,11 @@ _LARGE = "sends a thousand tasks, as test_large_header does"
 
 SUITES = (
     Suite(
-        name="kombu: our channel, no heartbeat",
+        name="kombu: our transport, no heartbeat",
         package="kombu",
         paths=_KOMBU,
         left_out=_KOMBU_LEFT_OUT,
-        ours=(f"{PLUGINS}.channel",),
+        ours=(f"{PLUGINS}.transport",),
     ),
     Suite(
         name="kombu: our channel, with a heartbeat",
@@ -85,6 +85,11 @@ SUITES = (
                 tests="*",
                 error="'SQSClientMock' object has no attribute 'meta'",
                 reason="a receive of ours notes when boto3 sends it; this client is made by hand",
+            ),
+            Known(
+                tests="*::test_Channel::test_new_release_client_keeps_client_of_overridden_factory",
+                error="missing 1 required keyword-only argument: 'heartbeat'",
+                reason="our transport gives our channel its heartbeat; this one is made by hand",
             ),
         ),
     ),

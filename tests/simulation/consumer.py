@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
-from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.transport.poll import Poll
 from tests.simulation.polls import LONGEST_POLL, Deliver
 
 if TYPE_CHECKING:
@@ -68,7 +68,9 @@ class Consumer:
         wait = self._waits = worker.terms.longest_wait(url, timeout, LONGEST_POLL)
         self._make_last = None
         if world.loses_poll():
-            poll = Poll("q", url, sent_at, wait, count, timeout)
+            poll = Poll(
+                queue="q", url=url, sent_at=sent_at, waits=wait, count=count, timeout=timeout
+            )
             world.lose_poll(worker.name, poll, partial(deliver, late))
             if worker.gives_up_polls:
                 give_up = partial(deliver, answered, [], 0.0)

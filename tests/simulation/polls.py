@@ -8,7 +8,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
-from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.transport.poll import Poll
 from tests.simulation.hangs import Hang
 from tests.simulation.network import NONE, Network
 

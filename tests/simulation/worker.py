@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Standing
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.transport.polling import MAX_RECEIVED
+from celery_sqs_heartbeat.transport.channel import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.unsettled import LOOK_SECONDS
 from tests.simulation.consumer import Consumer
 from tests.simulation.network import NONE

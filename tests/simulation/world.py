@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing, State
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
-from celery_sqs_heartbeat.transport.base import Poll
+from celery_sqs_heartbeat.transport.poll import Poll
 from tests.simulation import disturbances
 from tests.simulation.afterwards import failing_afterwards, may_fail_afterwards
 from tests.simulation.attributes import Attributes

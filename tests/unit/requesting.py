@@ -62,9 +62,13 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.keeper = LeaseKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
-        self.unsettled = Unsettled(self.keeper)
         self.qos = SimpleNamespace(ack=self.freed.append)
         self.unsettled = Unsettled(self.keeper)
+        self.rules = SimpleNamespace(on_lost=lambda lease: self.on_lost_setting)
+        # Nothing gets to the channel here.
+        self.settled = SimpleNamespace(
+            ack=lambda lease, tag: self.keeper.done(tag), note=lambda tag: None
+        )
 
     def receive(self, tag: str = "h", task: Any = None) -> Request:
         """Receive a message, and make its request."""
@@ -78,15 +82,6 @@ class Desk:
         lease = self.keeper.find(tag)
         assert lease is not None
         return lease
-
-    def on_lost(self, lease: Lease) -> str:
-        return self.on_lost_setting
-
-    def ack(self, lease: Lease, tag: str) -> None:
-        self.keeper.done(tag)
-
-    def note_settled(self, tag: str) -> None:
-        """Do nothing: nothing gets to the channel here."""
 
     def reject(self, tag: str, *, requeue: bool) -> None:
         self.rejected.append((tag, requeue))

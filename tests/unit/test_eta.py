@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.leases.policy import receives_until
-from celery_sqs_heartbeat.transport.delays import is_too_far
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
+from celery_sqs_heartbeat.transport.far_etas import is_too_far
+from celery_sqs_heartbeat.transport.once import Once
 from tests.support.leases import lease_of
 
 NOON = datetime(2026, 7, 1, 12, tzinfo=timezone.utc)
@@ -56,18 +57,9 @@ def test_a_far_eta_takes_a_receive_for_each_twelve_hours(
     assert receives_until(hours * HOUR, lasts=lasts_hours * HOUR) == receives
 
 
-class Queue:
-    """What the heartbeat knows of a queue, and what it has said of it already."""
-
-    def __init__(self, most: int | None) -> None:
-        self.queues = {"https://q": SimpleNamespace(max_receive_count=most)}
-        self.keeper = SimpleNamespace(now=lambda: 0.0)
-        self._said: set[str] = set()
-
-    def first_time(self, said: str) -> bool:
-        is_first = said not in self._said
-        self._said.add(said)
-        return is_first
+def queues(most: int | None) -> Any:
+    """Return what is known of the queue that allows so many receives."""
+    return {"https://q": SimpleNamespace(max_receive_count=most)}
 
 
 @pytest.mark.parametrize(
@@ -82,9 +74,9 @@ def test_a_queue_that_allows_too_few_receives_for_a_far_eta_is_warned_of_once(
     most: int | None, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    heartbeat: Any = Queue(most)
+    once = Once()
     for handle in ("a", "b"):
-        assert is_too_far(heartbeat, lease_of(handle), 30 * HOUR)
+        assert is_too_far(lease_of(handle), 30 * HOUR, now=0.0, queues=queues(most), once=once)
     levels = [record.levelno for record in caplog.records]
     assert levels.count(logging.WARNING) == warnings
     assert sum("will be at receive 3" in message for message in caplog.messages) == 2
@@ -92,5 +84,4 @@ def test_a_queue_that_allows_too_few_receives_for_a_far_eta_is_warned_of_once(
 
 
 def test_an_eta_within_the_lease_is_not_too_far() -> None:
-    heartbeat: Any = Queue(1)
-    assert not is_too_far(heartbeat, lease_of("a"), 11 * HOUR)
+    assert not is_too_far(lease_of("a"), 11 * HOUR, now=0.0, queues=queues(1), once=Once())

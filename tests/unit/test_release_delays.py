@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
-from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.delays import failure_delay
+from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
+from celery_sqs_heartbeat.transport.once import Once
 from tests.support.leases import lease_of
 
 
@@ -35,11 +36,16 @@ def test_only_an_error_of_the_function_itself_is_logged_with_a_traceback(
     has_traceback: bool,
 ) -> None:
     settings = read_settings({"sqs_heartbeat_release_delay": function}.get)
-    heartbeat = SimpleNamespace(
-        release_delay=lambda lease: settings.rules.delay_after(lease.receive_count),
-        queues=SimpleNamespace(get=lambda url: QueueAttributes(30, max_receive_count=5)),
+    lease = lease_of("h")
+    delay = failure_delay(
+        lease,
+        rules=LeaseRules(settings=settings, names={lease.queue_url: "q"}),
+        queues=QueueDirectory(
+            lambda url: QueueAttributes(30, max_receive_count=5), lambda job: job()
+        ),
+        once=Once(),
     )
-    assert failure_delay(cast("Heartbeat", heartbeat), lease_of("h")) == 0
+    assert delay == 0
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert said in record.getMessage()

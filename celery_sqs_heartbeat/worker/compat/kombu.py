@@ -11,7 +11,7 @@ _OURS = "celery_sqs_heartbeat.transport"
 NEEDS: tuple[Need, ...] = (
     *overridden(
         _CHANNEL,
-        f"{_OURS}:Channel",
+        f"{_OURS}.channel:Channel",
         ("QoS", "counts what is prefetched"),
         ("_get_async", "receives on the event loop, and leases"),
         ("_get_bulk", "receives without an event loop, and leases"),
@@ -29,10 +29,10 @@ NEEDS: tuple[Need, ...] = (
         ("drain_events", "polls without an event loop"),
         ("fetch_message_attributes", "asks for the receive count"),
     ),
-    *overridden(f"{_SQS}:Transport", f"{_OURS}:Transport", ("Channel", "is our channel")),
+    *overridden(f"{_SQS}:Transport", f"{_OURS}:Transport", ("Channel", "makes our channel")),
     *overridden(
         f"{_SQS}:QoS",
-        f"{_OURS}.base:QoS",
+        f"{_OURS}.qos:QoS",
         ("ack", "frees a prefetch slot"),
         ("can_consume", "says whether there is a slot"),
     ),

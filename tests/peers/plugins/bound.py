@@ -1,10 +1,11 @@
-"""As `channel`, with a heartbeat bound whose calls all succeed, for each test a new one."""
+"""Our channel, too: with a heartbeat bound whose calls all succeed, for each test a new one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 import pytest
+from kombu.transport import SQS
 
 from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
@@ -13,7 +14,12 @@ from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from tests.peers.plugins import channel  # noqa: F401
+from celery_sqs_heartbeat.transport.channel import Channel
+from celery_sqs_heartbeat.transport.qos import QoS
+from tests.peers.plugins import transport  # noqa: F401
+
+SQS.Channel = Channel
+SQS.QoS = QoS
 
 
 class Sqs:

@@ -1,0 +1,98 @@
+"""Polls a queue where there is no event loop, and waits for the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from queue import Empty
+from typing import Any
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.intake import Intake
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
+from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.receives import Receives
+
+
+class BlockingPoller:
+    """Receives by boto3, in the thread that calls it."""
+
+    def __init__(
+        self, *, kombu: KombuChannel, heartbeat: Heartbeat, receives: Receives, intake: Intake
+    ) -> None:
+        self._kombu = kombu
+        self._heartbeat = heartbeat
+        self._receives = receives
+        self._intake = intake
+
+    def poll(self, queue: str) -> None:
+        """Receive from a queue, and deliver what that brings.
+
+        Raises:
+            Empty: It brought nothing.
+        """
+        url = self._kombu.url(queue)
+        poll = self._receives.new_poll(queue, url, count=0)
+        parameters = self._parameters(poll, url)
+        try:
+            # Where a role is to be assumed, that is done here.
+            client = self._kombu.client(queue)
+            with _following(client, poll, lambda: self._receives.note_answer(poll, None)):
+                answer = client.receive_message(**parameters)
+        except ClientError as error:
+            # Not among kombu's connection errors: it would end the worker.
+            self._receives.log(queue, error)
+            raise Empty from error
+        self._receives.note_answer(poll, answer)
+        deliver = None if self._heartbeat.is_ending else self._deliver_to(queue)
+        if not self._intake.take(poll, answer, deliver=deliver):
+            raise Empty
+
+    def _parameters(self, poll: Poll, url: str) -> dict[str, Any]:
+        system, of_sender = self._kombu.wanted_attributes()
+        parameters = {
+            "QueueUrl": url,
+            "MaxNumberOfMessages": self._kombu.how_many(),
+            "WaitTimeSeconds": poll.waits,
+            "MessageSystemAttributeNames": system,
+        }
+        if of_sender:
+            parameters["MessageAttributeNames"] = of_sender
+        if poll.timeout is not None:
+            parameters["VisibilityTimeout"] = poll.timeout
+        return parameters
+
+    def _deliver_to(self, queue: str) -> Callable[[dict[str, Any]], object]:
+        return lambda payload: self._kombu.deliver(payload, queue)
+
+
+@contextmanager
+def _following(client: Any, poll: Poll, note_failure: Callable[[], None]) -> Iterator[None]:
+    """Have the poll's sending time be that of boto3's last try: it repeats a receive by itself.
+
+    After its read timeout, that is, too: 60 s, where `client-config` sets no other.
+
+    Args:
+        note_failure: Called when a try has failed.
+    """
+    tries = 0
+
+    def note_sending(**_: Any) -> None:
+        nonlocal tries
+        if tries:
+            note_failure()
+        tries += 1
+        poll.sent_at = clock.now()
+
+    event = "before-send.sqs.ReceiveMessage"
+    client.meta.events.register(event, note_sending)
+    try:
+        yield
+    except BotoCoreError:
+        note_failure()
+        raise
+    finally:
+        client.meta.events.unregister(event, note_sending)

@@ -1,0 +1,179 @@
+"""A channel of kombu's whose messages are leased from their receive to their delete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from botocore.exceptions import ClientError
+from kombu.transport import SQS
+
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.blocking import BlockingPoller
+from celery_sqs_heartbeat.transport.intake import Intake
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
+from celery_sqs_heartbeat.transport.kombu_options import with_reported, with_timeouts
+from celery_sqs_heartbeat.transport.open_polls import OpenPolls
+from celery_sqs_heartbeat.transport.poller import Poller
+from celery_sqs_heartbeat.transport.qos import QoS
+from celery_sqs_heartbeat.transport.receives import Receives
+from celery_sqs_heartbeat.transport.room import Room
+from celery_sqs_heartbeat.transport.schedule import Schedule
+from celery_sqs_heartbeat.transport.settler import Settler
+from celery_sqs_heartbeat.transport.starting import Starting
+
+#: The most messages of one receive (SQS API reference, ReceiveMessage).
+MAX_RECEIVED = 10
+
+
+class Channel(SQS.Channel):
+    """Takes kombu's calls, and hands each to the object of ours whose business it is.
+
+    A message's way: `Schedule` says when its queue is polled, `Poller` (or `BlockingPoller`)
+    receives it, `Intake` has it leased by `Leaser` and delivered by `Deliverer`, and `Settler`
+    hands its end to the keeper.
+
+    Args:
+        connection: kombu's transport.
+    """
+
+    QoS = QoS
+
+    def __init__(self, connection: Any, *, heartbeat: Heartbeat) -> None:
+        kombu = KombuChannel(self)
+        open_polls = OpenPolls(heartbeat=heartbeat)
+        receives = Receives(kombu=kombu, heartbeat=heartbeat)
+        intake = Intake(kombu=kombu, heartbeat=heartbeat, receives=receives)
+        self._kombu = kombu
+        self._room = Room(heartbeat=heartbeat)
+        self._starting = Starting(kombu=kombu, heartbeat=heartbeat)
+        self._schedule = Schedule(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
+        self._settler = Settler(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
+        self._blocking_poller = BlockingPoller(
+            kombu=kombu, heartbeat=heartbeat, receives=receives, intake=intake
+        )
+        self._poller = Poller(
+            kombu=kombu,
+            heartbeat=heartbeat,
+            open_polls=open_polls,
+            receives=receives,
+            intake=intake,
+            schedule=self._schedule,
+        )
+        self._starting.enter_event_loop()
+        super().__init__(connection)
+
+    @property
+    def transport_options(self) -> Any:
+        """The options of kombu's transport, with a timeout for every call."""
+        return with_timeouts(super().transport_options)
+
+    @property
+    def fetch_message_attributes(self) -> Any:
+        """What is asked for with each message: what the user wants, and what we report."""
+        return with_reported(super().fetch_message_attributes)
+
+    def _update_queue_cache(self, queue_name_prefix: str) -> None:
+        """Have SQS list the queues."""
+        with self._starting.refusing("SQS does not list the queues"):
+            super()._update_queue_cache(queue_name_prefix)
+
+    def _new_queue(self, queue: str, **kwargs: Any) -> Any:
+        """Return a queue's URL; create the queue if there is none."""
+        with self._starting.refusing(f"queue {queue!r} can't be used"):
+            return super()._new_queue(queue, **kwargs)
+
+    def _size(self, queue: str) -> Any:
+        """Return how many messages are in a queue, which kombu asks for as it declares one.
+
+        Nothing depends on it, so a missing permission does not end the worker.
+        """
+        try:
+            return super()._size(queue)
+        except ClientError:
+            return 0
+
+    def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
+        """Consume from a queue; its attributes are read and checked first."""
+        if not no_ack:
+            self._starting.prepare(queue)
+        return super().basic_consume(queue, no_ack, *args, **kwargs)
+
+    def basic_cancel(self, consumer_tag: str) -> Any:
+        """Stop consuming from a queue."""
+        queue = self._tag_to_queue.get(consumer_tag)
+        cancelled = super().basic_cancel(consumer_tag)
+        if queue is not None:
+            self._schedule.note_cancelled(queue)
+        return cancelled
+
+    def has_room(self) -> bool:
+        """Return whether the keeper can take more messages."""
+        return self._room.is_left()
+
+    def basic_qos(self, *args: Any, **kwargs: Any) -> None:
+        """Change the prefetch count; there may be room for more now."""
+        super().basic_qos(*args, **kwargs)
+        self.poll_waiting_queues()
+
+    def poll_waiting_queues(self) -> None:
+        """Poll the queues that wait for a free prefetch slot."""
+        self._schedule.poll_waiting()
+
+    def _schedule_queue(self, queue: str) -> None:
+        """Poll a queue now, or when a prefetch slot is free."""
+        if self._schedule.is_due(queue):
+            super()._schedule_queue(queue)
+
+    def _get_message_estimate(self, max_if_unlimited: int = MAX_RECEIVED) -> int:
+        """Return how many messages to ask for."""
+        return self._schedule.how_many(max_if_unlimited)
+
+    def _get_async(self, queue: str, count: int = 1, callback: Any = None) -> Any:
+        """Poll a queue on the event loop."""
+        if not self._kombu.is_leased(queue):
+            return super()._get_async(queue, count, callback=callback)
+        return self._poller.poll(queue, count=count, callback=callback)
+
+    def drain_events(self, *args: Any, **kwargs: Any) -> Any:
+        """Poll the queues, if there is room for more messages, where there is no event loop."""
+        self._schedule.note_pause()
+        return super().drain_events(*args, **kwargs)
+
+    def _get_bulk(self, queue: str, *args: Any, **kwargs: Any) -> None:
+        """Poll a queue where there is no event loop."""
+        if self._kombu.is_leased(queue):
+            self._blocking_poller.poll(queue)
+        else:
+            super()._get_bulk(queue, *args, **kwargs)
+
+    def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
+        """Have the message deleted, and free its slot."""
+        if self._settler.ack(delivery_tag):
+            self.qos.ack(delivery_tag)
+        else:
+            super().basic_ack(delivery_tag, multiple)
+
+    def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
+        """Settle a message that is rejected, unless its request has done so, and free its slot."""
+        self._settler.reject(delivery_tag, requeue=requeue)
+        if self._settler.forget_settled(delivery_tag):
+            self.qos.ack(delivery_tag)
+        else:
+            super().basic_reject(delivery_tag, requeue=requeue)
+
+    def reject(self, delivery_tag: str, *, requeue: bool) -> None:
+        """Release a message that is to be run again; settle another as kombu does.
+
+        May be called from any thread, and on a channel that is closed: its prefetch slot is
+        freed by `basic_reject`.
+        """
+        self._settler.reject(delivery_tag, requeue=requeue)
+
+    def release(self, delivery_tag: str, *, cause: str) -> None:
+        """Make a message visible again, and free its slot."""
+        self._settler.release(delivery_tag, cause=cause)
+
+    def _restore(self, message: Any, *args: Any, **kwargs: Any) -> None:
+        """Give back a message that its consumer leaves behind."""
+        if not self._settler.restore(message.delivery_tag):
+            super()._restore(message, *args, **kwargs)

@@ -1,0 +1,69 @@
+"""Delivers leased messages to their consumer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
+from celery_sqs_heartbeat.transport.undeliverable import log_undeliverable
+
+_DELIVERED = "delivered"
+
+
+class Deliverer:
+    """Hands messages over one by one, and keeps an error of one from the others."""
+
+    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
+        self._kombu = kombu
+        self._heartbeat = heartbeat
+
+    def deliver_all(
+        self, payloads: Sequence[Payload], deliver: Callable[[Payload], object]
+    ) -> None:
+        """Deliver messages; one that can't be delivered neither stops nor leaks the others.
+
+        Raises:
+            Exception: The connection is lost. What is not delivered is released.
+        """
+        heartbeat = self._heartbeat
+        lost_errors = self._kombu.lost_errors
+        waiting = list(reversed(payloads))
+        try:
+            while waiting and not heartbeat.breakage.is_found:
+                payload = waiting.pop()
+                try:
+                    deliver(payload)
+                    heartbeat.breakage.worked(_DELIVERED)
+                except Exception as error:
+                    self._give_up(payload, error, is_lost=isinstance(error, lost_errors))
+                    if isinstance(error, lost_errors):
+                        raise
+        finally:
+            for payload in waiting:
+                tag = payload["properties"]["delivery_tag"]
+                heartbeat.keeper.release(tag, cause="not delivered")
+
+    def _give_up(self, payload: Payload, error: Exception, *, is_lost: bool) -> None:
+        """Leave a message to SQS.
+
+        Args:
+            is_lost: Whether the connection is, which is not the message's or the worker's fault.
+        """
+        heartbeat = self._heartbeat
+        tag = payload["properties"]["delivery_tag"]
+        lease = heartbeat.keeper.find(tag)
+        # Dropped, not released: its task may have been started before the error.
+        heartbeat.keeper.drop(tag)
+        if self._kombu.takes_slot(tag):
+            # Else it would hold its prefetch slot for ever.
+            self._kombu.free_slot(tag)
+        if is_lost:
+            return
+        # A stock worker would end here, or go on without ever polling again.
+        info = payload["properties"]["delivery_info"]
+        log_undeliverable(info["sqs_queue"], info["sqs_message"]["MessageId"])
+        request = heartbeat.requests.get(lease.key) if lease is not None else None
+        # What Celery can't make a request of is a bad message, however many come.
+        if lease and request and not request.failed_before_pool:
+            heartbeat.breakage.failed(_DELIVERED, lease.key, error)

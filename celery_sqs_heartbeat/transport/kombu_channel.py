@@ -1,0 +1,150 @@
+"""The private side of kombu's SQS channel, under names of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from kombu.transport import SQS
+
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+
+#: As many as SQS lists at once at the most.
+_MOST_LISTED = 1_000
+#: Whether kombu deletes what is rejected without requeue (since 5.7).
+_DELETES_REJECTED = hasattr(SQS.Channel, "_delete_rejected_message")
+
+#: What kombu makes of a received message.
+Payload = dict[str, Any]
+
+
+class KombuChannel:
+    """Reads and calls a channel of kombu's, so that no other part of ours depends on how."""
+
+    def __init__(self, channel: Any) -> None:
+        self._channel = channel
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it was closed."""
+        return bool(self._channel.closed)
+
+    @property
+    def hub(self) -> Any:
+        """The event loop that it polls on; None without one."""
+        return self._channel.hub
+
+    @property
+    def wait_seconds(self) -> int:
+        """How long a poll is to wait for messages."""
+        seconds: int = self._channel.wait_time_seconds
+        return seconds
+
+    @property
+    def polling_interval(self) -> float | None:
+        """The pause after an empty poll, in seconds."""
+        interval: float | None = self._channel.connection.polling_interval
+        return interval
+
+    @property
+    def lost_errors(self) -> tuple[type[BaseException], ...]:
+        """What a lost connection or channel raises."""
+        connection = self._channel.connection
+        return tuple(connection.connection_errors + connection.channel_errors)
+
+    def broker(self) -> BrokerConfig:
+        """Return how it reaches its queues."""
+        return BrokerConfig.of_channel(self._channel)
+
+    def queues(self) -> list[str]:
+        """Return the queues that are consumed from."""
+        return list(self._channel._active_queues)
+
+    def is_consumed(self, queue: str) -> bool:
+        """Return whether a queue is consumed from."""
+        return queue in self._channel._active_queues
+
+    def is_leased(self, queue: str) -> bool:
+        """Return whether messages of that queue are leased.
+
+        Not those that are deleted on receive, nor those that a user gets one by one: these
+        need never be acked.
+        """
+        return self.is_consumed(queue) and queue not in self._channel._noack_queues
+
+    def is_listed(self, queue: str) -> bool:
+        """Return whether SQS listed a queue as the channel was made, or may have left it out."""
+        listed = self._channel._queue_cache
+        names = {queue, self.name_at_sqs(queue)}
+        return len(listed) >= _MOST_LISTED or not listed.keys().isdisjoint(names)
+
+    def name_at_sqs(self, queue: str) -> str:
+        """Return a queue's name at SQS."""
+        return str(self._channel.canonical_queue_name(queue))
+
+    def url(self, queue: str) -> str:
+        """Return a queue's URL; create the queue if there is none."""
+        return str(self._channel._new_queue(queue))
+
+    def consumer(self, queue: str) -> Callable[[Payload], object] | None:
+        """Return what takes a queue's messages; None when its consumer, or the channel, is gone."""
+        connection = self._channel.connection
+        return connection._callbacks.get(queue) if connection else None
+
+    def deliver(self, payload: Payload, queue: str) -> None:
+        """Hand a message to its queue's consumer, where there is no event loop."""
+        self._channel.connection._deliver(payload, queue)
+
+    def decode(self, message: Any, queue: str) -> Payload:
+        """Make of a message as SQS returned it what a consumer takes."""
+        payload: Payload = self._channel._message_to_python(message, queue, self.url(queue))
+        return payload
+
+    def poll(self, queue: str) -> None:
+        """Poll a queue now, or when a prefetch slot is free."""
+        self._channel._schedule_queue(queue)
+
+    def client(self, queue: str) -> Any:
+        """Return the boto3 client for a queue."""
+        return self._channel.sqs(queue=queue)
+
+    def event_loop_client(self, queue: str) -> Any:
+        """Return the client for a queue that sends on the event loop."""
+        return self._channel.asynsqs(queue=self.name_at_sqs(queue))
+
+    def wanted_attributes(self) -> tuple[Any, Any]:
+        """Return which system attributes, and which of the sender's, come with each message."""
+        wanted = getattr(self._channel, "get_message_attributes", {})
+        system = wanted.get("MessageSystemAttributeNames", self._channel.fetch_message_attributes)
+        return system, wanted.get("MessageAttributeNames")
+
+    def how_many(self) -> int:
+        """Return how many messages a receive may ask for."""
+        return int(self._channel._get_message_estimate())
+
+    def has_slot(self) -> bool:
+        """Return whether another message may be received."""
+        return bool(self._channel.qos.can_consume())
+
+    def free_slots(self) -> int | None:
+        """Return how many prefetch slots are free; None without a limit."""
+        slots: int | None = self._channel.qos.can_consume_max_estimate()
+        return slots
+
+    def takes_slot(self, delivery_tag: str) -> bool:
+        """Return whether a message has a prefetch slot."""
+        return delivery_tag in self._channel.qos._delivered
+
+    def free_slot(self, delivery_tag: str) -> None:
+        """Free a message's prefetch slot."""
+        self._channel.qos.ack(delivery_tag)
+
+    def backoff_delay(self, delivery_tag: str, task: str | None, receives: int) -> float | None:
+        """Return the delay of kombu's own backoff policy, in seconds; None where it has none."""
+        qos = self._channel.qos
+        _, _, tasks, policy = qos._extract_backoff_policy_configuration_and_message(delivery_tag)
+        return policy.get(receives) if policy and task in (tasks or ()) else None
+
+    def deletes_rejected(self, delivery_tag: str) -> bool:
+        """Return whether it deletes a message that is rejected, on a queue without dead letters."""
+        return _DELETES_REJECTED and not self._channel.qos.is_backoff_task(delivery_tag)

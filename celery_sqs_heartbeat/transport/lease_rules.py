@@ -1,0 +1,38 @@
+"""What the settings say of one lease."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.transport.keeping import KeptLease
+
+
+class LeaseRules:
+    """Looks up the settings of a lease's queue and task.
+
+    Args:
+        names: The names of the leased queues, by URL.
+    """
+
+    def __init__(self, *, settings: Settings, names: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._names = names
+
+    def acks_inline(self, lease: KeptLease) -> bool:
+        """Return whether the messages of the lease's queue are acked kombu's way."""
+        return self._settings.for_queue(self._names[lease.queue_url]).ack == "inline"
+
+    def on_lost(self, lease: KeptLease) -> str:
+        """Return what becomes of a task whose lease was lost: warn, revoke or terminate."""
+        rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
+        return rules.on_lost or "warn"
+
+    def release_delay(self, lease: KeptLease) -> float:
+        """Return the configured release delay after the lease's task failed, in seconds.
+
+        Raises:
+            Exception: Whatever a configured function raised.
+        """
+        rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
+        return rules.delay_after(lease.receive_count)

@@ -1,0 +1,130 @@
+"""Leases what is received, and says what of it is to be run."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.transport.answers import Message
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.eta import seconds_until_eta
+from celery_sqs_heartbeat.transport.far_etas import is_too_far
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
+from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.undeliverable import log_undeliverable
+
+logger = get_logger(__name__)
+
+_NOT_OURS = (Receipt.LAPSED, Receipt.RELEASED)
+_NOT_STARTED = {
+    Receipt.REDELIVERED: "it came again, and runs or waits here already; its lease goes on",
+    Receipt.FINISHED: "it came again after its task had ended well; it is deleted",
+    Receipt.RELEASED: "a release of it that was not answered may end its lease at any moment",
+    Receipt.LAPSED: "it was held up on its way until its visibility timeout was over",
+}
+
+
+class Leaser:
+    """Begins the leases on what a channel receives."""
+
+    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
+        self._kombu = kombu
+        self._heartbeat = heartbeat
+
+    def lease_all(self, poll: Poll, messages: Iterable[Message]) -> list[Payload]:
+        """Lease a whole batch before any of it is delivered; return what is to be run."""
+        fresh = []
+        for message in messages:
+            try:
+                payload = self._kombu.decode(message, poll.queue)
+                headers = payload.get("headers") or {}
+                task, task_id = headers.get("task"), headers.get("id")
+                receipt = self.lease(poll, message, task=task, task_id=task_id)
+            except Exception:
+                # kombu before 5.7 fails on a body that is not its own JSON.
+                log_undeliverable(poll.queue, message.get("MessageId"))
+                continue
+            if receipt is Receipt.NEW:
+                if not self._is_put_off(message, headers):
+                    fresh.append(payload)
+                continue
+            logger.log(
+                logging.WARNING if receipt in _NOT_OURS else logging.INFO,
+                "sqs-heartbeat: message %s of %s, task %s[%s], is not started: %s",
+                message.get("MessageId"),
+                poll.queue,
+                task,
+                task_id,
+                _NOT_STARTED[receipt],
+            )
+        since = clock.now() - poll.sent_at
+        return [payload for payload in fresh if self._is_still_ours(poll, payload, since=since)]
+
+    def lease(
+        self, poll: Poll, message: Message, *, task: Any = None, task_id: Any = None
+    ) -> Receipt:
+        """Begin the lease on one message, or go on with the one it has.
+
+        Args:
+            task: What its sender calls its task: anything may come.
+            task_id: Likewise.
+        """
+        heartbeat = self._heartbeat
+        task = task if isinstance(task, str) else None
+        heartbeat.received.add(message["ReceiptHandle"])
+        return heartbeat.keeper.receive(
+            poll.url,
+            message,
+            terms=heartbeat.terms.of(poll.queue, poll.timeout, task),
+            # Where that is not known it is extended at once, and known after that.
+            hidden_for=poll.timeout or 0,
+            sent_at=poll.sent_at,
+            max_receive_count=heartbeat.queues.get(poll.url).max_receive_count,
+            task=task,
+            task_id=task_id,
+        )
+
+    def _is_put_off(self, message: Message, headers: Mapping[str, Any]) -> bool:
+        """Release a message with an ETA beyond what its lease may last, until then.
+
+        Not held until the lease ends: so no slot and no extensions are spent on it.
+        """
+        heartbeat = self._heartbeat
+        wait = seconds_until_eta(headers)
+        lease = heartbeat.keeper.find(message["ReceiptHandle"])
+        if wait is None or lease is None:
+            return False
+        now = heartbeat.keeper.now()
+        if not is_too_far(lease, wait, now=now, queues=heartbeat.queues, once=heartbeat.once):
+            return False
+        heartbeat.keeper.release(message["ReceiptHandle"], wait, "due later")
+        return True
+
+    def _is_still_ours(self, poll: Poll, payload: Payload, *, since: float) -> bool:
+        """Return whether a message is ours for at least the threshold; let go of it if not.
+
+        Each is, but after a long poll, or a standstill of the process, that may have left
+        less: then once SQS has confirmed an extension.
+
+        Args:
+            since: How long ago the poll was sent, in seconds.
+        """
+        keeper = self._heartbeat.keeper
+        tag = payload["properties"]["delivery_tag"]
+        lease = keeper.find(tag)
+        if lease is None or since + lease.terms.threshold <= (poll.timeout or 0):
+            return True
+        if keeper.confirm(tag, max(1.0, lease.terms.threshold)):
+            return True
+        keeper.drop(tag)
+        logger.warning(
+            "sqs-heartbeat: message %s of %s is not started: too little was left of its "
+            "visibility timeout when it arrived, and no extension was confirmed",
+            lease.message_id,
+            poll.queue,
+        )
+        return False

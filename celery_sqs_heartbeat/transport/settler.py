@@ -1,0 +1,121 @@
+"""Hands acks, rejects and restores of leased messages to the keeper."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.delays import failure_delay
+from celery_sqs_heartbeat.transport.keeping import KeptLease
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
+from celery_sqs_heartbeat.transport.open_polls import OpenPolls
+
+
+class Settler:
+    """Says of each lease of a channel's messages how it ends.
+
+    What returns a bool returns whether that is all: else the message is kombu's to settle.
+    """
+
+    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, open_polls: OpenPolls) -> None:
+        self._kombu = kombu
+        self._heartbeat = heartbeat
+        self._open = open_polls
+
+    def ack(self, delivery_tag: str) -> bool:
+        """Have the message deleted, in a batch, until SQS confirms it."""
+        keeper = self._heartbeat.keeper
+        if self.forget_settled(delivery_tag):
+            return True
+        lease = keeper.find(delivery_tag)
+        if lease is None:
+            return False
+        if self._acks_inline(lease, delivery_tag):
+            keeper.drop(delivery_tag)
+            return False
+        keeper.done(delivery_tag)
+        return True
+
+    def forget_settled(self, delivery_tag: str) -> bool:
+        """Return whether the message was settled before its ack or reject got here.
+
+        That is noted until then, and no more after it.
+        """
+        if not self._heartbeat.settled.has(delivery_tag):
+            return False
+        self._heartbeat.settled.forget(delivery_tag)
+        return True
+
+    def reject(self, delivery_tag: str, *, requeue: bool) -> None:
+        """Release a message that is to be run again; settle another as kombu does.
+
+        From any thread, and on a channel that is closed. Its prefetch slot is not freed.
+        """
+        heartbeat = self._heartbeat
+        lease = heartbeat.keeper.find(delivery_tag)
+        if lease is None or heartbeat.settled.has(delivery_tag):
+            return
+        delay = self._kombu.backoff_delay(delivery_tag, lease.task, lease.receive_count)
+        if delay is None and requeue:
+            delay = failure_delay(
+                lease, rules=heartbeat.rules, queues=heartbeat.queues, once=heartbeat.once
+            )
+        if delay is not None:
+            cause = "failed" if requeue else "backoff policy"
+            delay = max(delay, self._dead_poll_left(lease))
+            heartbeat.keeper.release(delivery_tag, delay, cause)
+        elif self._kombu_would_delete(delivery_tag, lease):
+            heartbeat.keeper.done(delivery_tag)
+        else:
+            heartbeat.keeper.drop(delivery_tag)
+        heartbeat.settled.note(delivery_tag)
+
+    def restore(self, delivery_tag: str) -> bool:
+        """Release a message that its consumer leaves behind, unless its task runs on."""
+        heartbeat = self._heartbeat
+        if heartbeat.settled.has(delivery_tag):
+            return True
+        lease = heartbeat.keeper.find(delivery_tag)
+        if lease is None:
+            return False
+        request = heartbeat.requests.get(lease.key)
+        if request is None or not request.outlives_consumer():
+            self.release(delivery_tag, cause="consumer closed")
+        return True
+
+    def release(self, delivery_tag: str, *, cause: str) -> None:
+        """Make a message visible again at once, or when a poll that would swallow it is over."""
+        keeper = self._heartbeat.keeper
+        lease = keeper.find(delivery_tag)
+        if lease is not None:
+            keeper.release(delivery_tag, self._dead_poll_left(lease), cause)
+            self._kombu.free_slot(delivery_tag)
+
+    def _acks_inline(self, lease: KeptLease, delivery_tag: str) -> bool:
+        # kombu knows the message by the handle and the channel that it came with.
+        is_known = lease.receipt_handle == delivery_tag and not self._kombu.is_closed
+        return is_known and self._heartbeat.rules.acks_inline(lease)
+
+    def _kombu_would_delete(self, delivery_tag: str, lease: KeptLease) -> bool:
+        if not self._kombu.deletes_rejected(delivery_tag):
+            return False
+        attributes = self._heartbeat.queues.get(lease.queue_url)
+        return attributes.is_known and attributes.max_receive_count is None
+
+    def _dead_poll_left(self, lease: KeptLease) -> float:
+        """Return how long a poll might swallow the message that starts no task any more.
+
+        After a consumer was cancelled its last long poll goes on at SQS, and would hide a
+        message that is released before it ends. In a shutdown that poll is read, and what it
+        brings is released; but the message would have come once more for nothing, and after
+        `maxReceiveCount` it goes to the dead letters. Seconds; 0 while the consumer lives.
+        """
+        now = clock.now()
+        return max(
+            (
+                max(0.0, poll.ends_at - now)
+                for poll in self._open
+                if poll.url == lease.queue_url
+                and (self._heartbeat.is_ending or not self._kombu.is_consumed(poll.queue))
+            ),
+            default=0.0,
+        )

@@ -1,0 +1,134 @@
+"""What the transport is made of: which part knows which, and the small ones by themselves."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kombu import Connection
+from kombu.transport import SQS
+
+from celery_sqs_heartbeat import transport
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
+from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
+from celery_sqs_heartbeat.transport.channel import Channel
+from celery_sqs_heartbeat.transport.kombu_options import (
+    CLIENT_SECONDS,
+    REPORTED,
+    with_reported,
+    with_timeouts,
+)
+from celery_sqs_heartbeat.transport.once import Once
+
+FOLDER = Path(transport.__file__).parent
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Yield the modules of the package that a module imports, also only for types."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("celery_sqs_hea"):
+            yield str(node.module)
+
+
+def test_no_part_imports_one_that_imports_it() -> None:
+    own = f"{transport.__name__}."
+    graph = {
+        path.stem: {name.removeprefix(own) for name in imported(path) if name.startswith(own)}
+        for path in FOLDER.glob("*.py")
+    }
+    # Raises where there is a circle.
+    assert "channel" in list(TopologicalSorter(graph).static_order())
+
+
+def test_no_part_knows_the_keeper_that_it_is_given() -> None:
+    above = {"keeper", "link", "worker", "cli", "contrib"}
+    for path in FOLDER.glob("*.py"):
+        assert not {name.split(".")[1] for name in imported(path) if "." in name} & above, path.name
+    code = f"import sys, {transport.__name__}; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "celery_sqs_heartbeat.keeper" not in done.stdout.split()
+
+
+def connection() -> Connection:
+    queues = {"q": {"url": "https://sqs.us-east-1.amazonaws.com/1/q"}}
+    return Connection(
+        "sqs://key:secret@",
+        transport=transport.Transport,
+        transport_options={"predefined_queues": queues},
+    )
+
+
+def test_a_channel_has_leases_while_a_heartbeat_is_bound_and_is_kombus_own_else() -> None:
+    clients = ClientPool()
+    with connection() as made:
+        assert type(made.channel()) is SQS.Channel
+        bind(
+            Heartbeat(
+                keeper=LeaseKeeper(BotoSqs(clients)),
+                settings=Settings(),
+                queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
+                clients=clients,
+                prepare_calls=lambda job: None,
+            )
+        )
+        try:
+            assert type(made.channel()) is Channel
+        finally:
+            bind(None)
+        assert type(made.channel()) is SQS.Channel
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked"),
+    [
+        (None, [*REPORTED]),
+        ("All", [*REPORTED]),
+        ([], [*REPORTED]),
+        (["SenderId", REPORTED[1]], ["SenderId", REPORTED[1], REPORTED[0], REPORTED[2]]),
+        (
+            {"MessageAttributeNames": ["tenant"]},
+            {"MessageAttributeNames": ["tenant"], "MessageSystemAttributeNames": [*REPORTED]},
+        ),
+        ({"MessageSystemAttributeNames": "All"}, {"MessageSystemAttributeNames": "All"}),
+    ],
+)
+def test_a_receive_asks_for_what_the_user_wants_and_for_what_is_reported(
+    wanted: Any, asked: Any
+) -> None:
+    assert with_reported(wanted) == asked
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ({}, {}),
+        ({"client-config": None}, {"client-config": None}),
+        ({"client-config": {"read_timeout": 3}}, {"client-config": {"read_timeout": 3}}),
+        (
+            {"region": "x", "client-config": {"read_timeout": None, "connect_timeout": 3}},
+            {
+                "region": "x",
+                "client-config": {"read_timeout": CLIENT_SECONDS, "connect_timeout": 3},
+            },
+        ),
+    ],
+)
+def test_no_call_is_without_a_timeout(given: dict[str, Any], kept: dict[str, Any]) -> None:
+    before = repr(given)
+    assert with_timeouts(given) == kept
+    assert repr(given) == before
+
+
+def test_what_is_to_be_logged_once_is_new_once_for_each_subject() -> None:
+    once = Once()
+    assert [once.first_time(each) for each in ("a", "b", "a", "a")] == [True, True, False, False]
