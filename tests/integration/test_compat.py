@@ -10,12 +10,12 @@ from collections.abc import Iterator
 import click
 import pytest
 from celery.exceptions import ImproperlyConfigured
-from celery_sqs_heartbeat.worker.compat.check import NEEDS, missing
-from celery_sqs_heartbeat.worker.compat.needs import Need
 
 from celery_sqs_heartbeat import SqsHeartbeatError
 from celery_sqs_heartbeat.worker import versions as at_start
 from celery_sqs_heartbeat.worker.compat import versions
+from celery_sqs_heartbeat.worker.compat.check import NEEDS, missing
+from celery_sqs_heartbeat.worker.compat.needs import Need
 from tests.integration.uses import PACKAGE, Module, modules
 
 HERE = "tests.integration.test_compat"
@@ -26,7 +26,6 @@ NOT_THEIRS = {
     "__func__": "Python's",
     "__self__": "Python's",
     "_active_limbo_lock": "of Python's threading, under gevent and eventlet only",
-    "_credentials": "botocore's",
     "_tref": "of celery-batches; asked for before it is used",
     "connection_pool_kw": "urllib3's",
     "get_pool": "of kombu 5.5; asked for before it is used",
