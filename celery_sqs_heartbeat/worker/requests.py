@@ -20,6 +20,7 @@ from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import is_with_process
+from celery_sqs_heartbeat.worker.starts import guarded
 from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
 from celery_sqs_heartbeat.worker.unleased import report_unleased
 
@@ -54,6 +55,12 @@ class LeasedRequest(Request):
     _has_failed = False
     _has_begun = False
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Guard the start of tasks in the class that Celery derives from this for each task."""
+        super().__init_subclass__(**kwargs)
+        if execute := vars(cls).get("execute_using_pool"):
+            cls.execute_using_pool = guarded(execute)  # type: ignore[method-assign]
+
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(message, *args, **kwargs)
         self._heartbeat = bound()
@@ -64,6 +71,11 @@ class LeasedRequest(Request):
             self._watch = self._heartbeat.unsettled.watch(self, self._lease, message)
         elif self._heartbeat is not None:
             report_unleased(self._heartbeat, message, self)
+
+    @guarded
+    def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:
+        """Give the task to the pool, as a strategy of its own may have it; return the job."""
+        return super().execute_using_pool(pool, **kwargs)
 
     @property
     def _tag(self) -> str:

@@ -23,6 +23,7 @@ HERE = "tests.integration.test_compat"
 NOT_THEIRS = {
     "PREREQFUNCTION": "pycurl's; asked for before it is used",
     "__init__": "every class has it",
+    "__init_subclass__": "every class has it",
     "__func__": "Python's",
     "__self__": "Python's",
     "_active_limbo_lock": "of Python's threading, under gevent and eventlet only",

@@ -7,11 +7,13 @@ They may be renamed with any release. So all are here, and the tests touch none 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import kombu.transport
 import pytest
 from celery import _state
+from celery.worker.worker import WorkController
 
 
 def credentials_of(client: Any) -> Any:
@@ -23,6 +25,14 @@ def slots_taken(channel: Any) -> set[str]:
     """Return the tags that count against a channel's prefetch limit: kombu says how many."""
     qos = channel.qos
     return {tag for tag in qos._delivered if tag not in qos._dirty}
+
+
+def give_to_pool(request: Any, pool: Any) -> bool:
+    """Have Celery's worker give a task to its pool; return whether it has freed the slot again."""
+    freed: list[bool] = []
+    worker = SimpleNamespace(pool=pool, _quick_release=lambda: freed.append(True))
+    WorkController._process_task(worker, request)
+    return bool(freed)
 
 
 def forget_jobs(pool: Any) -> None:
