@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.unsettled import Watch
-from celery_sqs_heartbeat.worker.pools import is_with_process
+from celery_sqs_heartbeat.worker.pools import will_run
 from celery_sqs_heartbeat.worker.starts import guarded
 from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
 from celery_sqs_heartbeat.worker.unleased import report_unleased
@@ -54,6 +54,7 @@ class LeasedRequest(Request):
     failed_before_pool = False
     _has_failed = False
     _has_begun = False
+    _job: ref[Any] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Guard the start of tasks in the class that Celery derives from this for each task."""
@@ -150,16 +151,14 @@ class LeasedRequest(Request):
 
         One of a strategy of its own, of which nothing more is known, is taken to run.
         """
-        is_unknown = self._apply_result is None and has_own_strategy(self.task)
+        is_unknown = self._job is None and has_own_strategy(self.task)
         return self._has_begun or (is_unknown and not gathers_requests(self.task))
 
     def outlives_consumer(self) -> bool:
         """Return whether the pool runs the task, or will, though its consumer is closed."""
-        if self.has_started() or self._apply_result is None:
+        if self.has_started() or self._job is None:
             return self.has_started()
-        result = self._apply_result()
-        # A pool of threads or greenlets runs whatever it was given.
-        return is_with_process(result) if hasattr(result, "_write_to") else True
+        return will_run(self._job())
 
     def give_back(self, cause: str) -> None:
         """Release the message."""
@@ -170,8 +169,8 @@ class LeasedRequest(Request):
         return self._lease is not None and not self.acknowledged and self.is_held()
 
     def note_job(self, job: Any) -> None:
-        """Note the pool's job that runs its task, where Celery does not."""
-        self._apply_result = None if job is None else ref(job)
+        """Note the pool's job that runs its task; a pool may have none."""
+        self._job = None if job is None else ref(job)
 
     def begin(self) -> None:
         """Note that the task begins."""

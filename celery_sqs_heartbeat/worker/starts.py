@@ -52,6 +52,7 @@ def guarded(execute: Callable[..., Any]) -> Callable[..., Any]:
             if not isinstance(error, _LOST):
                 request.note_failed_start(error)
             raise TaskRevokedError(request.id) from error
+        request.note_job(job)
         request.note_start()
         return job
 

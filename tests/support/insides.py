@@ -12,6 +12,7 @@ from typing import Any
 
 import kombu.transport
 import pytest
+from billiard.pool import ApplyResult
 from celery import _state
 from celery.worker.worker import WorkController
 
@@ -39,6 +40,15 @@ def forget_jobs(pool: Any) -> None:
     """Have Celery's pool of processes lose its jobs, as it does in the middle of its own faults."""
     for job in list(pool._pool._cache.values()):
         job.discard()
+
+
+def job_of_process(*, accepted: bool, write_to: object) -> Any:
+    """Return a job of a pool of processes, which one has accepted or is being written."""
+    job = ApplyResult({}, None)
+    if accepted:
+        job._ack(None, 0.0, 1, None)
+    job._write_to = write_to
+    return job
 
 
 def killable(target: Callable[..., Any]) -> Callable[..., Any]:

@@ -13,7 +13,7 @@ from kombu.exceptions import ChannelError
 
 from celery_sqs_heartbeat.transport.breakage import Breakage
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
-from tests.support.insides import give_to_pool
+from tests.support.insides import give_to_pool, job_of_process
 
 Give = Callable[[Any], Any]
 TASK = SimpleNamespace(time_limit=None, soft_time_limit=None, acks_late=True)
@@ -23,6 +23,7 @@ class CelerysRequest:
     """Asks the result backend before it asks the pool, as Celery's request does."""
 
     name = type = "t"
+    task: Any = SimpleNamespace(Strategy="celery.worker.strategy:default")
     request_dict = body = content_type = content_encoding = None
     time_limits: Any = (None, None)
     is_revoked = False
@@ -102,6 +103,16 @@ def test_a_start_that_fails_frees_the_slot_and_one_that_does_not_keeps_it() -> N
     bad = worker.request("b")
     bad.time_limits = None
     assert worker.start(bad)
+
+
+@pytest.mark.parametrize("write_to", [None, "a process"])
+def test_a_request_knows_the_job_that_its_start_made(write_to: object) -> None:
+    job = job_of_process(accepted=False, write_to=write_to)
+    worker = Worker(lambda key: job)
+    request = worker.request("a")
+    assert not request.outlives_consumer()
+    worker.start(request)
+    assert request.outlives_consumer() is (write_to is not None)
 
 
 def test_a_request_that_celery_derives_no_class_of_is_guarded_too() -> None:

@@ -35,7 +35,6 @@ NEEDS: tuple[Need, ...] = (
     *used(
         _REQUEST,
         ("_already_cancelled", "whether Celery cancelled the task"),
-        ("_apply_result", "whether the pool has the task"),
         ("acknowledged", "whether the message is settled"),
         ("id", "the task's id"),
         ("message", "the message"),
@@ -75,8 +74,8 @@ NEEDS: tuple[Need, ...] = (
     *used("billiard.pool:Pool", ("_cache", "the tasks that processes have")),
     *used(
         "billiard.pool:ApplyResult",
-        ("_accepted", "whether a process has the task"),
         ("_write_to", "which process it is being written to"),
+        ("accepted", "whether a process has the task", ""),
         ("ready", "whether the task has ended", ""),
     ),
     *used("celery.concurrency.thread:TaskPool", ("executor", "the pool's threads")),
