@@ -54,6 +54,7 @@ class LeasedRequest(Request):
     failed_before_pool = False
     _has_failed = False
     _has_begun = False
+    _is_cancelled = False
     _job: ref[Any] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -216,14 +217,18 @@ class LeasedRequest(Request):
         self.is_stopped = True
         # Eventlet ends the task before the call returns.
         self._is_killed = self._lease is not None and bool(getattr(pool, "is_green", False))
+        # Of one that has not begun Celery announces nothing: it may still fail.
+        is_announced = bool(self.time_start)
         try:
-            return super().cancel(pool, *args, **kwargs)
+            cancelled = super().cancel(pool, *args, **kwargs)
         except NotImplementedError:
             # Threads can't be stopped, nor can a task without a pool. Raised in the handler of
             # a signal, this would end the worker then and there; without a pool it would be
             # raised in the very task, which then has failed: its message would be deleted.
             self.is_stopped = self._is_killed = False
             return None
+        self._is_cancelled |= is_announced
+        return cancelled
 
     def terminate(self, pool: Any, *args: Any, **kwargs: Any) -> Any:
         """Stop the task as Celery does."""
@@ -287,7 +292,7 @@ class LeasedRequest(Request):
         """Handle the failure as Celery does, and remember it for the message's end."""
         if self._lease is None:
             return super().on_failure(exc_info, *args, **kwargs)
-        if self._already_cancelled:
+        if self._is_cancelled:
             # Celery leaves the message of a task that it cancelled itself to the broker, or
             # (5.5 with billiard 4.3) takes it for a failed one and deletes the message.
             self.give_back("cancelled")

@@ -34,7 +34,6 @@ NEEDS: tuple[Need, ...] = (
     ),
     *used(
         _REQUEST,
-        ("_already_cancelled", "whether Celery cancelled the task"),
         ("acknowledged", "whether the message is settled"),
         ("id", "the task's id"),
         ("message", "the message"),
