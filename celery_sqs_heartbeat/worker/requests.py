@@ -121,14 +121,15 @@ class LeasedRequest(Request):
 
     def is_held(self) -> bool:
         """Return whether its message is neither acked nor released yet."""
-        assert self._heartbeat is not None
+        if self._heartbeat is None:
+            return False
         lease = self._heartbeat.keeper.find(self._tag)
         return lease is not None and lease is self._lease and lease.state is State.HELD
 
     def on_lost(self) -> str:
         """Return what becomes of its task when the lease is lost."""
-        assert self._heartbeat is not None
-        assert self._lease is not None
+        if self._heartbeat is None or self._lease is None:
+            return "warn"
         return self._heartbeat.on_lost(self._lease)
 
     def stop_lost_task(self, pool: Any) -> None:
@@ -137,11 +138,12 @@ class LeasedRequest(Request):
         The message is given up first, so that the ack of the task that was stopped does
         not delete what is someone else's.
         """
-        assert self._heartbeat is not None
+        if self._heartbeat is None or not self.is_held():
+            return
         keeper = self._heartbeat.keeper
         # Of a batch, Celery knows no process: to end it would stop other messages' tasks, too.
         is_own = self.time_start is not None
-        if not is_own or not self.is_held() or keeper.owns(self._tag):
+        if not is_own or keeper.owns(self._tag):
             return
         logger.warning("sqs-heartbeat: stopping task %s[%s]: its lease is gone", self.name, self.id)
         keeper.disown(self._tag)
