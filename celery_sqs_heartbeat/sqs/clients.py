@@ -9,7 +9,7 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.credentials import RefreshableCredentials
+from botocore.credentials import CredentialProvider, CredentialResolver, RefreshableCredentials
 from botocore.session import get_session
 
 from celery_sqs_heartbeat.common import native
@@ -160,14 +160,40 @@ def new_client(config: BrokerConfig, queue_url: str, threshold: float) -> Any:
 
 
 def _role_session(sts: Mapping[str, Any], region: str, short: Config) -> boto3.Session:
-    lifetime = int(sts.get("sts_token_timeout") or _STS_TOKEN_SECONDS)
-    margin = max(_STS_MARGIN_SECONDS, int(sts.get("sts_token_buffer_time") or 0))
+    session = get_session()
+    resolver = CredentialResolver(providers=[_RoleProvider(sts, short)])
+    session.register_component("credential_provider", resolver)
+    return boto3.Session(botocore_session=session, region_name=region)
 
-    def assume_role() -> dict[str, str]:
-        token = boto3.client("sts", config=short).assume_role(
-            RoleArn=sts["sts_role_arn"],
+
+class _RoleProvider(CredentialProvider):
+    """Assumes the role of kombu's `sts_*` options with this process's own credentials."""
+
+    METHOD = "sts-assume-role"
+
+    def __init__(self, sts: Mapping[str, Any], short: Config) -> None:
+        super().__init__()
+        self._role = sts["sts_role_arn"]
+        self._lifetime = int(sts.get("sts_token_timeout") or _STS_TOKEN_SECONDS)
+        self._margin = max(_STS_MARGIN_SECONDS, int(sts.get("sts_token_buffer_time") or 0))
+        self._short = short
+
+    def load(self) -> RefreshableCredentials:
+        # botocore refreshes them under a lock of its own, before they end. Its default
+        # margin of 15 minutes would refresh a token of 15 minutes at each call.
+        return RefreshableCredentials.create_from_metadata(
+            metadata=self._assume_role(),
+            refresh_using=self._assume_role,
+            method=self.METHOD,
+            advisory_timeout=min(2 * self._margin, self._lifetime // 2),
+            mandatory_timeout=min(self._margin, self._lifetime // 4),
+        )
+
+    def _assume_role(self) -> dict[str, str]:
+        token = boto3.client("sts", config=self._short).assume_role(
+            RoleArn=self._role,
             RoleSessionName="celery-sqs-heartbeat",
-            DurationSeconds=lifetime,
+            DurationSeconds=self._lifetime,
         )["Credentials"]
         return {
             "access_key": token["AccessKeyId"],
@@ -175,18 +201,6 @@ def _role_session(sts: Mapping[str, Any], region: str, short: Config) -> boto3.S
             "token": token["SessionToken"],
             "expiry_time": _iso(token["Expiration"]),
         }
-
-    session: Any = get_session()
-    # botocore refreshes them under a lock of its own, before they end. Its default
-    # margin of 15 minutes would refresh a token of 15 minutes at each call.
-    session._credentials = RefreshableCredentials.create_from_metadata(
-        metadata=assume_role(),
-        refresh_using=assume_role,
-        method="sts-assume-role",
-        advisory_timeout=min(2 * margin, lifetime // 2),
-        mandatory_timeout=min(margin, lifetime // 4),
-    )
-    return boto3.Session(botocore_session=session, region_name=region)
 
 
 def _iso(moment: datetime) -> str:

@@ -20,55 +20,13 @@ from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 logger = get_logger(__name__)
 
-_LEFT = ": its message is left in the queue and comes back when its visibility timeout ends"
-
-
-def guard_start(worker: Any) -> None:
-    """Have a task that can't be given to the pool cost neither a slot nor a lease.
-
-    Celery gives it to the pool when its message is delivered, by a timer, or when another
-    task ends. An error then (of a `timelimit` that is none, say) loses the slot that was
-    taken for it, and where another task ended, ends the worker.
-
-    Where different tasks fail one after the other, the pool is broken, and the worker is to end.
-    """
-    start = worker._process_task
-
-    @functools.wraps(start)
-    def process_task(request: Any) -> None:
-        try:
-            start(request)
-        except Exception as error:
-            if not isinstance(request, LeasedRequest):
-                raise
-            logger.exception(
-                "sqs-heartbeat: task %s[%s] can't be run%s",
-                request.name,
-                request.id,
-                _LEFT if request.abandon() else "",
-            )
-            state.task_ready(request)
-            if hasattr(worker, "_quick_release"):
-                worker._quick_release()
-            consumer = worker.consumer
-            # A connection that is lost is no fault of the pool's.
-            if not isinstance(error, consumer.connection_errors + consumer.channel_errors):
-                request.note_failed_start(error)
-        else:
-            if isinstance(request, LeasedRequest):
-                request.note_start()
-
-    if worker.process_task == start:
-        worker.process_task = process_task
-    worker._process_task = process_task
-
 
 def guard_run(pool: Any) -> None:
     """Guard how a pool without processes runs a task.
 
     An error around it (of a result backend that is down, say), or one that is no `Exception`
     (`sys.exit()`), is to reach its request, as a process reports it. A thread or a greenlet
-    just ends: the request is not told, and neither acks nor rejects its message.
+    just ends: the request does not hear of it, and neither acks nor rejects its message.
 
     And a task that waits for a free greenlet, given to the pool by its timer, may find one
     when its message has been released: at a shutdown, or with a lost connection.

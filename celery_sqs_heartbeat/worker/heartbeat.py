@@ -34,7 +34,7 @@ from celery_sqs_heartbeat.worker.ending import (
     release_unstarted,
 )
 from celery_sqs_heartbeat.worker.forking import forks_pool
-from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
+from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run
 from celery_sqs_heartbeat.worker.handlers import (
     let_handlers_call_soon,
     put_off_signals,
@@ -79,7 +79,6 @@ class WorkerHeartbeat:
 
     def create(self, parent: Any) -> None:
         """Guard how the worker gives tasks to its pool, which is made by now."""
-        guard_start(parent)
         guard_run(parent.pool)
         guard_batches(parent.app, parent.pool)
         let_signals_stop(parent.pool)

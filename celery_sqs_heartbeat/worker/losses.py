@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 
 
 def cause_of(event: Event) -> str | None:
-    """Return the cause of a bad end, or None where the event is none, or told already."""
+    """Return the cause of a bad end, or None where the event is none, or reported already."""
     if event.kind is EventKind.LEASE_EXPIRED:
         return "expired"
     if event.kind is EventKind.LEASE_LOST and event.outcome is not None:
@@ -94,13 +94,13 @@ class Losses:
             self._call_soon(self._terminate, event)
 
     def _request(self, event: Event) -> LeasedRequest | None:
-        assert self._heartbeat is not None
+        if self._heartbeat is None:
+            return None
         return self._heartbeat.requests.get((event.queue_url, event.message_id))
 
     def _terminate(self, event: Event) -> None:
-        request = self._request(event)
-        assert self._heartbeat is not None
-        if request is not None and self._heartbeat.terms.can_stop_tasks:
+        heartbeat, request = self._heartbeat, self._request(event)
+        if heartbeat is not None and request is not None and heartbeat.terms.can_stop_tasks:
             request.stop_lost_task(self._pool)
 
 

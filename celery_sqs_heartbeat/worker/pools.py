@@ -1,4 +1,4 @@
-"""Has pools bear what a worker's end and lost connections do to them."""
+"""Makes pools survive a worker's end and lost connections."""
 
 from __future__ import annotations
 
@@ -47,6 +47,12 @@ def remember_running_jobs(pool: Any) -> None:
     pool.flush = flush_but_remember
 
 
+def will_run(job: Any) -> bool:
+    """Return whether a pool runs a job, or will, though the consumer that gave it is closed."""
+    # A pool of threads or greenlets runs whatever it was given.
+    return is_with_process(job) if hasattr(job, "accepted") else True
+
+
 def is_with_process(job: Any) -> bool:
     """Return whether a prefork job was accepted by a process, or is being written to one."""
-    return bool(getattr(job, "_accepted", False)) or getattr(job, "_write_to", None) is not None
+    return bool(job.accepted() or job._write_to is not None)

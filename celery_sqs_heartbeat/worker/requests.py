@@ -20,7 +20,8 @@ from celery_sqs_heartbeat.leases.lease import Standing, State
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.keeping import KeptLease
 from celery_sqs_heartbeat.transport.unsettled import Watch
-from celery_sqs_heartbeat.worker.pools import is_with_process
+from celery_sqs_heartbeat.worker.pools import will_run
+from celery_sqs_heartbeat.worker.starts import guarded
 from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
 from celery_sqs_heartbeat.worker.unleased import report_unleased
 
@@ -54,6 +55,14 @@ class LeasedRequest(Request):
     failed_before_pool = False
     _has_failed = False
     _has_begun = False
+    _is_cancelled = False
+    _job: ref[Any] | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Guard the start of tasks in the class that Celery derives from this for each task."""
+        super().__init_subclass__(**kwargs)
+        if execute := vars(cls).get("execute_using_pool"):
+            cls.execute_using_pool = guarded(execute)  # type: ignore[method-assign]
 
     def __init__(self, message: Any, *args: Any, **kwargs: Any) -> None:
         super().__init__(message, *args, **kwargs)
@@ -65,6 +74,11 @@ class LeasedRequest(Request):
             self._watch = self._heartbeat.unsettled.watch(self, self._lease, message)
         elif self._heartbeat is not None:
             report_unleased(self._heartbeat, message, self)
+
+    @guarded
+    def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:
+        """Give the task to the pool, as a strategy of its own may have it; return the job."""
+        return super().execute_using_pool(pool, **kwargs)
 
     @property
     def _tag(self) -> str:
@@ -108,14 +122,15 @@ class LeasedRequest(Request):
 
     def is_held(self) -> bool:
         """Return whether its message is neither acked nor released yet."""
-        assert self._heartbeat is not None
+        if self._heartbeat is None:
+            return False
         lease = self._heartbeat.keeper.find(self._tag)
         return lease is not None and lease is self._lease and lease.state is State.HELD
 
     def on_lost(self) -> str:
         """Return what becomes of its task when the lease is lost."""
-        assert self._heartbeat is not None
-        assert self._lease is not None
+        if self._heartbeat is None or self._lease is None:
+            return "warn"
         return self._heartbeat.rules.on_lost(self._lease)
 
     def stop_lost_task(self, pool: Any) -> None:
@@ -124,11 +139,12 @@ class LeasedRequest(Request):
         The message is given up first, so that the ack of the task that was stopped does
         not delete what is someone else's.
         """
-        assert self._heartbeat is not None
+        if self._heartbeat is None or not self.is_held():
+            return
         keeper = self._heartbeat.keeper
         # Of a batch, Celery knows no process: to end it would stop other messages' tasks, too.
         is_own = self.time_start is not None
-        if not is_own or not self.is_held() or keeper.owns(self._tag):
+        if not is_own or keeper.owns(self._tag):
             return
         logger.warning("sqs-heartbeat: stopping task %s[%s]: its lease is gone", self.name, self.id)
         keeper.disown(self._tag)
@@ -139,16 +155,14 @@ class LeasedRequest(Request):
 
         One of a strategy of its own, of which nothing more is known, is taken to run.
         """
-        is_unknown = self._apply_result is None and has_own_strategy(self.task)
+        is_unknown = self._job is None and has_own_strategy(self.task)
         return self._has_begun or (is_unknown and not gathers_requests(self.task))
 
     def outlives_consumer(self) -> bool:
         """Return whether the pool runs the task, or will, though its consumer is closed."""
-        if self.has_started() or self._apply_result is None:
+        if self.has_started() or self._job is None:
             return self.has_started()
-        result = self._apply_result()
-        # A pool of threads or greenlets runs whatever it was given.
-        return is_with_process(result) if hasattr(result, "_write_to") else True
+        return will_run(self._job())
 
     def give_back(self, cause: str) -> None:
         """Release the message."""
@@ -159,8 +173,8 @@ class LeasedRequest(Request):
         return self._lease is not None and not self.acknowledged and self.is_held()
 
     def note_job(self, job: Any) -> None:
-        """Note the pool's job that runs its task, where Celery does not."""
-        self._apply_result = None if job is None else ref(job)
+        """Note the pool's job that runs its task; a pool may have none."""
+        self._job = None if job is None else ref(job)
 
     def begin(self) -> None:
         """Note that the task begins."""
@@ -206,14 +220,18 @@ class LeasedRequest(Request):
         self.is_stopped = True
         # Eventlet ends the task before the call returns.
         self._is_killed = self._lease is not None and bool(getattr(pool, "is_green", False))
+        # Of one that has not begun Celery announces nothing: it may still fail.
+        is_announced = bool(self.time_start)
         try:
-            return super().cancel(pool, *args, **kwargs)
+            cancelled = super().cancel(pool, *args, **kwargs)
         except NotImplementedError:
             # Threads can't be stopped, nor can a task without a pool. Raised in the handler of
             # a signal, this would end the worker then and there; without a pool it would be
             # raised in the very task, which then has failed: its message would be deleted.
             self.is_stopped = self._is_killed = False
             return None
+        self._is_cancelled |= is_announced
+        return cancelled
 
     def terminate(self, pool: Any, *args: Any, **kwargs: Any) -> Any:
         """Stop the task as Celery does."""
@@ -267,7 +285,7 @@ class LeasedRequest(Request):
     def reject_if_unsettled(self, *, requeue: bool) -> None:
         """Reject the message, unless Celery had settled it before its error.
 
-        Of a result backend that is down, say. The task has ended: nobody would settle
+        Of a result backend that is down, say. The task has ended: nothing would settle
         the message any more, and its lease would go on.
         """
         if self._lease is not None:
@@ -277,7 +295,7 @@ class LeasedRequest(Request):
         """Handle the failure as Celery does, and remember it for the message's end."""
         if self._lease is None:
             return super().on_failure(exc_info, *args, **kwargs)
-        if self._already_cancelled:
+        if self._is_cancelled:
             # Celery leaves the message of a task that it cancelled itself to the broker, or
             # (5.5 with billiard 4.3) takes it for a failed one and deletes the message.
             self.give_back("cancelled")

@@ -20,7 +20,6 @@ class _Request:
     """What Celery's request does when its task is rejected."""
 
     acknowledged = False
-    _already_cancelled = False
 
     def __init__(self, message: Any) -> None:
         self.message = message

@@ -7,11 +7,14 @@ They may be renamed with any release. So all are here, and the tests touch none 
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import kombu.transport
 import pytest
+from billiard.pool import ApplyResult
 from celery import _state
+from celery.worker.worker import WorkController
 
 
 def credentials_of(client: Any) -> Any:
@@ -25,10 +28,27 @@ def slots_taken(channel: Any) -> set[str]:
     return {tag for tag in qos._delivered if tag not in qos._dirty}
 
 
+def give_to_pool(request: Any, pool: Any) -> bool:
+    """Have Celery's worker give a task to its pool; return whether it has freed the slot again."""
+    freed: list[bool] = []
+    worker = SimpleNamespace(pool=pool, _quick_release=lambda: freed.append(True))
+    WorkController._process_task(worker, request)
+    return bool(freed)
+
+
 def forget_jobs(pool: Any) -> None:
     """Have Celery's pool of processes lose its jobs, as it does in the middle of its own faults."""
     for job in list(pool._pool._cache.values()):
         job.discard()
+
+
+def job_of_process(*, accepted: bool, write_to: object) -> Any:
+    """Return a job of a pool of processes, which one has accepted or is being written."""
+    job = ApplyResult({}, None)
+    if accepted:
+        job._ack(None, 0.0, 1, None)
+    job._write_to = write_to
+    return job
 
 
 def killable(target: Callable[..., Any]) -> Callable[..., Any]:

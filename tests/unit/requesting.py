@@ -22,7 +22,6 @@ class _Request:
     task: Any = SimpleNamespace(Strategy="celery.worker.strategy:default")
     acknowledged = False
     time_start = None
-    _apply_result = None
 
     def __init__(self, message: Any) -> None:
         self.message = message

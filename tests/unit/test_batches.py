@@ -19,12 +19,15 @@ class Job:
     """A job of a pool of processes."""
 
     def __init__(self) -> None:
-        self._accepted = False
+        self._is_accepted = False
         self._write_to = None
 
     def accept(self) -> None:
         """Note that a process has taken it."""
-        self._accepted = True
+        self._is_accepted = True
+
+    def accepted(self) -> bool:
+        return self._is_accepted
 
 
 class Pool:

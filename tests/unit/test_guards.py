@@ -1,4 +1,4 @@
-"""Errors of Celery's own around a task reach its request, and cost no slot."""
+"""Errors of Celery's own around a task reach its request."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from celery.concurrency.thread import TaskPool
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 from greenlet import GreenletExit
 
-from celery_sqs_heartbeat.transport.breakage import Breakage
-from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run, guard_start
+from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.support.insides import killable
 
@@ -231,126 +230,3 @@ def test_requests_follow_their_jobs_in_a_pool_of_processes() -> None:
     assert pool.on_apply(None, accept_callback=Follows().on_accepted) is None
     assert pool.on_apply("foreign", accept_callback=print) == "foreign"
     assert followed == ["job"]
-
-
-class Lost(Exception):
-    """An error of the broker's connection, or of a channel."""
-
-
-class CelerysRequest:
-    """Asks the result backend before it asks the pool, as Celery's request does."""
-
-    error: Exception | None = None
-
-    def revoked(self) -> bool:
-        if self.error is not None:
-            raise self.error
-        return False
-
-
-class Unstartable(LeasedRequest, CelerysRequest):
-    """A request of a worker with a heartbeat, whose task the pool does not take."""
-
-    name = "t"
-
-    def __init__(self, key: str, breakage: Breakage, lease: Any = None) -> None:
-        self.id = key
-        self._lease = lease
-        self._heartbeat: Any = SimpleNamespace(breakage=breakage, is_ending=False)
-
-    def is_not_ours(self) -> bool:
-        return False
-
-    def abandon(self) -> bool:
-        return False
-
-
-class Worker:
-    """Celery's worker, which starts tasks in two ways."""
-
-    consumer = SimpleNamespace(connection_errors=(OSError,), channel_errors=(Lost,))
-
-    def __init__(self, start: Callable[[Any], None]) -> None:
-        self.process_task = self._process_task = start
-
-    @property
-    def ways(self) -> set[Callable[[Any], None]]:
-        return {self.process_task, self._process_task}
-
-
-def worker_of(start: Callable[[Any], None]) -> Any:
-    worker = Worker(start)
-    guard_start(worker)
-    return worker
-
-
-def test_a_request_that_is_not_ours_fails_as_before() -> None:
-    def start(request: Any) -> None:
-        raise ValueError(request)
-
-    worker = worker_of(start)
-    assert worker.ways == {worker.process_task}
-    assert worker.process_task is not start
-    with pytest.raises(ValueError, match="foreign"):
-        worker.process_task("foreign")
-
-
-def test_a_pool_that_takes_no_task_any_more_ends_the_worker() -> None:
-    def start(request: Any) -> None:
-        if request.id != "good":
-            raise RuntimeError("the pool is broken")
-
-    breakage, ended = Breakage(), []
-    breakage.end = ended.append
-    worker = worker_of(start)
-    for key in ("a", "a", "a", "b", "good", "c", "d"):
-        worker.process_task(Unstartable(key, breakage))
-    assert ended == []
-    worker.process_task(Unstartable("e", breakage))
-    (error,) = ended
-    assert str(error) == "the pool is broken"
-
-
-def test_one_message_that_always_fails_ends_no_worker() -> None:
-    def start(request: Any) -> None:
-        raise RuntimeError("a time limit that is none")
-
-    breakage, ended = Breakage(), []
-    breakage.end = ended.append
-    worker = worker_of(start)
-    # Each receive makes a request of its own, and a retry another task id.
-    for key in "abcdef":
-        worker.process_task(Unstartable(key, breakage, SimpleNamespace(key=("q", "m"))))
-    assert ended == []
-
-
-@pytest.mark.parametrize("error", [ConnectionRefusedError("no backend"), Lost("no channel")])
-def test_a_lost_connection_is_no_broken_worker(error: Exception) -> None:
-    def start(request: Any) -> None:
-        raise error
-
-    breakage, ended = Breakage(), []
-    breakage.end = ended.append
-    worker = worker_of(start)
-    for key in range(9):
-        worker.process_task(Unstartable(str(key), breakage))
-    assert ended == []
-
-
-def test_a_result_backend_that_is_down_is_no_broken_worker() -> None:
-    def start(request: Any) -> None:
-        request.revoked()
-        raise RuntimeError("the pool is broken")
-
-    breakage, ended = Breakage(), []
-    breakage.end = ended.append
-    worker = worker_of(start)
-    for key in range(9):
-        request = Unstartable(str(key), breakage)
-        # As of a task that has expired, of which the backend is to know.
-        request.error = LookupError("the table of results is gone")
-        worker.process_task(request)
-    assert ended == []
-    for key in range(3):
-        worker.process_task(Unstartable(str(key), breakage))
-    assert [str(each) for each in ended] == ["the pool is broken"]

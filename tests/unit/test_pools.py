@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.worker.pools import let_signals_stop
+from celery_sqs_heartbeat.worker.pools import let_signals_stop, will_run
+from tests.support.insides import job_of_process
 from tests.support.waiting import PATIENCE
 
 
@@ -34,3 +35,19 @@ def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit(
     thread.start()
     thread.join(PATIENCE)
     assert [future.result(PATIENCE) for future in submitted] == [0]
+
+
+@pytest.mark.parametrize(
+    ("accepted", "write_to", "expected"),
+    [(False, None, False), (True, None, True), (False, "a process", True)],
+)
+def test_a_job_of_processes_outlives_its_consumer_once_one_has_it(
+    accepted: bool, write_to: str | None, expected: bool
+) -> None:
+    job = job_of_process(accepted=accepted, write_to=write_to)
+    assert will_run(job) is expected
+
+
+@pytest.mark.parametrize("job", [None, Future()])
+def test_a_job_of_threads_or_greenlets_outlives_its_consumer(job: Any) -> None:
+    assert will_run(job)

@@ -1,0 +1,63 @@
+"""The message of a task that Celery has cancelled goes back, and is no failed one."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from billiard.einfo import ExceptionInfo
+
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from tests.unit.requesting import Desk
+
+
+class CelerysRequest:
+    """As much of Celery's request as cancels a task and hears of its end."""
+
+    acknowledged = False
+    error: type[Exception] | None = None
+
+    def __init__(self, message: Any, time_start: float | None) -> None:
+        self.message = message
+        self.time_start = time_start
+        self.failures: list[ExceptionInfo] = []
+
+    def cancel(self, pool: Any) -> None:
+        if self.time_start and self.error is not None:
+            raise self.error
+
+    def on_failure(self, exc_info: ExceptionInfo) -> None:
+        self.failures.append(exc_info)
+
+
+class Request(LeasedRequest, CelerysRequest):
+    failures: list[ExceptionInfo]
+
+
+@pytest.mark.parametrize(
+    ("time_start", "error", "is_given_back"),
+    [
+        pytest.param(1.0, None, True, id="it ran"),
+        pytest.param(None, None, False, id="it had not begun"),
+        pytest.param(1.0, NotImplementedError, False, id="its pool cannot stop it"),
+    ],
+)
+def test_what_a_cancelled_task_ends_by_is_a_failure_unless_celery_announced_it(
+    desk: Desk,
+    time_start: float | None,
+    error: type[Exception] | None,
+    is_given_back: bool,
+) -> None:
+    released: list[str] = []
+    channel = SimpleNamespace(release=lambda tag, *, cause: released.append(f"{tag} {cause}"))
+    desk.keeper.receive("https://sqs/1/q", {"MessageId": "m", "ReceiptHandle": "h"})
+    request = Request(SimpleNamespace(delivery_tag="h", channel=channel), time_start)
+    request.error = error
+    request.cancel(SimpleNamespace(is_green=False))
+    try:
+        raise LookupError
+    except LookupError:
+        request.on_failure(ExceptionInfo())
+    assert released == (["h cancelled"] if is_given_back else [])
+    assert len(request.failures) == (0 if is_given_back else 1)

@@ -1,0 +1,182 @@
+"""A task that can't be given to the pool costs no slot, and different ones end the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery.exceptions import TaskRevokedError
+from celery.worker.request import create_request_cls
+from kombu.exceptions import ChannelError
+
+from celery_sqs_heartbeat.transport.breakage import Breakage
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from tests.support.insides import give_to_pool, job_of_process
+
+Give = Callable[[Any], Any]
+TASK = SimpleNamespace(time_limit=None, soft_time_limit=None, acks_late=True)
+
+
+class CelerysRequest:
+    """Asks the result backend before it asks the pool, as Celery's request does."""
+
+    name = type = "t"
+    task: Any = SimpleNamespace(Strategy="celery.worker.strategy:default")
+    request_dict = body = content_type = content_encoding = None
+    time_limits: Any = (None, None)
+    is_revoked = False
+    error: Exception | None = None
+
+    def __init__(self, key: str) -> None:
+        self.id = self.task_id = key
+
+    def revoked(self) -> bool:
+        if self.error is not None:
+            raise self.error
+        return self.is_revoked
+
+    def on_accepted(self, pid: Any, time_accepted: Any) -> None: ...
+
+    def on_failure(self, exc_info: Any) -> None: ...
+
+    def on_timeout(self, soft: bool, timeout: float) -> None: ...
+
+
+class Unstartable(LeasedRequest, CelerysRequest):
+    """A request of a worker with a heartbeat, whose task the pool does not take."""
+
+    def __init__(self, key: str, breakage: Breakage, lease: Any = None) -> None:
+        CelerysRequest.__init__(self, key)
+        self._lease = lease
+        self._heartbeat: Any = SimpleNamespace(breakage=breakage, is_ending=False)
+
+    def is_not_ours(self) -> bool:
+        return False
+
+    def abandon(self) -> bool:
+        return False
+
+
+class Worker:
+    """Celery's worker and the class that it derives from ours, with a pool as we like it."""
+
+    def __init__(self, give: Give) -> None:
+        self.breakage = Breakage()
+        self.ended: list[Exception] = []
+        self.breakage.end = self.ended.append
+        self._pool = SimpleNamespace(
+            apply_async=lambda trace, *, correlation_id, **options: give(correlation_id)
+        )
+
+    def derived(self, base: type) -> Any:
+        app = SimpleNamespace(use_fast_trace_task=False)
+        return create_request_cls(base, TASK, self._pool, "here", None, app=app)
+
+    def request(self, key: str, *args: Any) -> Any:
+        return self.derived(Unstartable)(key, self.breakage, *args)
+
+    def start(self, request: Any) -> bool:
+        """Start a request's task; return whether its slot is free again."""
+        return give_to_pool(request, self._pool)
+
+
+def refusing(error: Exception) -> Give:
+    def give(key: str) -> Any:
+        raise error
+
+    return give
+
+
+def test_a_request_that_is_not_ours_fails_as_before() -> None:
+    worker = Worker(refusing(ValueError("foreign")))
+    with pytest.raises(ValueError, match="foreign"):
+        worker.start(worker.derived(CelerysRequest)("a"))
+
+
+def test_a_start_that_fails_frees_the_slot_and_one_that_does_not_keeps_it() -> None:
+    worker = Worker(refusing(RuntimeError("the pool is broken")))
+    assert worker.start(worker.request("a"))
+    worker = Worker(lambda key: None)
+    assert not worker.start(worker.request("a"))
+    bad = worker.request("b")
+    bad.time_limits = None
+    assert worker.start(bad)
+
+
+@pytest.mark.parametrize("write_to", [None, "a process"])
+def test_a_request_knows_the_job_that_its_start_made(write_to: object) -> None:
+    job = job_of_process(accepted=False, write_to=write_to)
+    worker = Worker(lambda key: job)
+    request = worker.request("a")
+    assert not request.outlives_consumer()
+    worker.start(request)
+    assert request.outlives_consumer() is (write_to is not None)
+
+
+def test_a_request_that_celery_derives_no_class_of_is_guarded_too() -> None:
+    class OfItsOwnStrategy(CelerysRequest):
+        def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:
+            return pool.apply_async(print, correlation_id=self.id)
+
+    class Ours(Unstartable, OfItsOwnStrategy): ...
+
+    worker = Worker(refusing(RuntimeError("the pool is broken")))
+    for key in "abc":
+        assert worker.start(Ours(key, worker.breakage))
+    assert len(worker.ended) == 1
+
+
+def test_a_revoked_task_is_refused_as_celery_refuses_it() -> None:
+    worker = Worker(lambda key: None)
+    request = worker.request("a")
+    request.is_revoked = True
+    with pytest.raises(TaskRevokedError):
+        request.execute_using_pool(None)
+    assert worker.start(request)
+
+
+def test_a_pool_that_takes_no_task_any_more_ends_the_worker() -> None:
+    def give(key: str) -> Any:
+        if key != "good":
+            raise RuntimeError("the pool is broken")
+
+    worker = Worker(give)
+    for key in ("a", "a", "a", "b", "good", "c", "d"):
+        worker.start(worker.request(key))
+    assert worker.ended == []
+    worker.start(worker.request("e"))
+    (error,) = worker.ended
+    assert str(error) == "the pool is broken"
+
+
+def test_one_message_that_always_fails_ends_no_worker() -> None:
+    worker = Worker(refusing(RuntimeError("a time limit that is none")))
+    # Each receive makes a request of its own, and a retry another task id.
+    for key in "abcdef":
+        worker.start(worker.request(key, SimpleNamespace(key=("q", "m"))))
+    assert worker.ended == []
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError("no backend"), ChannelError("no channel")]
+)
+def test_a_lost_connection_is_no_broken_worker(error: Exception) -> None:
+    worker = Worker(refusing(error))
+    for key in range(9):
+        worker.start(worker.request(str(key)))
+    assert worker.ended == []
+
+
+def test_a_result_backend_that_is_down_is_no_broken_worker() -> None:
+    worker = Worker(refusing(RuntimeError("the pool is broken")))
+    for key in range(9):
+        request = worker.request(str(key))
+        # As of a task that has expired, of which the backend is to know.
+        request.error = LookupError("the table of results is gone")
+        worker.start(request)
+    assert worker.ended == []
+    for key in range(3):
+        worker.start(worker.request(str(key)))
+    assert [str(each) for each in worker.ended] == ["the pool is broken"]
