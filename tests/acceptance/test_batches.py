@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from celery_sqs_heartbeat.worker.compat.check import missing
+from celery_sqs_heartbeat.worker.compat.names import PRIVATE
 from tests.acceptance.orders import MODULE, leases
 from tests.acceptance.record import receives
 from tests.acceptance.scene import LONG, Scene
@@ -40,6 +42,13 @@ def start(
     room = ["-c", "1", "--prefetch-multiplier", "20"]
     conf = {"imports": [MODULE], **(conf or {})}
     return scene.worker(*room, *args, conf=conf, env={"PROJ_BATCHES": wait, **env})
+
+
+def test_every_name_that_batches_need_is_there() -> None:
+    assert missing() == ()
+    private = [need for need in PRIVATE if need.package == "celery_batches"]
+    assert private
+    assert missing(private) == ()
 
 
 def keys(count: int) -> list[str]:

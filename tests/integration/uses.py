@@ -60,12 +60,6 @@ class Module:
                     case [_, ast.Constant(value=str(name)), *_]:
                         yield name
 
-    def private(self) -> Iterator[str]:
-        """The private attributes that it reads or sets, of whatever."""
-        for node in self._attributes():
-            if node.attr.startswith("_") and not node.attr.startswith("__"):
-                yield node.attr
-
     def of_self(self) -> Iterator[str]:
         """The attributes that our subclasses of theirs read of themselves, and override."""
         for kind in self._subclasses():

@@ -1,1 +1,1 @@
-"""What the heartbeat needs of Celery, kombu and billiard, and whether it is there."""
+"""What the heartbeat needs of other packages beyond what they promise, and whether it is there."""

@@ -1,4 +1,4 @@
-"""What we override and use of Celery and billiard, and of what Celery's pools are made of."""
+"""What we override and use of Celery's and billiard's public names."""
 
 from __future__ import annotations
 
@@ -48,7 +48,6 @@ NEEDS: tuple[Need, ...] = (
         ("hostname", "the worker's name"),
         ("pool", "the pool"),
         ("prefetch_multiplier", "how many messages are held"),
-        ("wait_for_soft_shutdown", "releases what waits before it", ""),
     ),
     *used(_WORKER, ("pool_start_method", "whether processes are forked"), since=(5, 7)),
     *used("celery.worker.components:Pool", ("max_concurrency", "the greatest size of the pool")),
@@ -62,26 +61,18 @@ NEEDS: tuple[Need, ...] = (
     *used(
         "celery.concurrency.base:BasePool",
         ("apply_async", "follows the jobs of a batch"),
-        ("flush", "keeps running tasks' acks over a reconnect"),
         ("is_green", "whether the pool's tasks are greenlets"),
-        ("on_apply", "has a task's request hear how it ended"),
         ("terminate_job", "stops a task whose lease is lost"),
         ("uses_semaphore", "whether the pool has processes"),
     ),
-    *used("celery.concurrency.prefork:TaskPool", ("_pool", "the pool's processes")),
-    *used("celery.concurrency.asynpool:AsynPool", ("flush", "keeps running tasks' acks", "")),
-    *used("billiard.pool:Pool", ("_cache", "the tasks that processes have")),
     *used(
         "billiard.pool:ApplyResult",
-        ("_write_to", "which process it is being written to"),
         ("accepted", "whether a process has the task", ""),
         ("ready", "whether the task has ended", ""),
     ),
     *used("celery.concurrency.thread:TaskPool", ("executor", "the pool's threads")),
     *used(
         "concurrent.futures.thread:ThreadPoolExecutor",
-        ("_shutdown", "whether the pool was stopped"),
-        ("_shutdown_lock", "lets a signal stop the pool"),
         ("shutdown", "cancels what has not started", "wait=, cancel_futures="),
     ),
     *used("billiard", ("get_start_method", "whether processes are forked", "")),
@@ -91,7 +82,7 @@ NEEDS: tuple[Need, ...] = (
     *used("billiard.einfo:ExceptionWithTraceback", ("exc", "the exception")),
     *used("billiard.einfo:ExceptionInfo", ("exception", "the exception")),
     *used("celery", ("Celery", "the app"), ("VERSION", "the version"), ("signals", "the end")),
-    *used("celery", ("_state", "the tasks that run"), ("bootsteps", "what the step derives from")),
+    *used("celery", ("bootsteps", "what the step derives from")),
     *used(
         "celery.app.base:Celery",
         ("Task", "the class of tasks"),
@@ -137,5 +128,4 @@ NEEDS: tuple[Need, ...] = (
     *used("celery.utils.time", ("maybe_iso8601", "reads ETAs", "text")),
     *used("celery.utils.time", ("maybe_make_aware", "reads ETAs", "moment")),
     *used("celery.worker", ("state", "the tasks that a worker has")),
-    *used("celery._state", ("_task_stack", "the task that current_lease is asked in")),
 )

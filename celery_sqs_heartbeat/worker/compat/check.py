@@ -10,11 +10,12 @@ from importlib import import_module
 from types import CodeType, FunctionType
 from typing import Any
 
-from celery_sqs_heartbeat.worker.compat import celery, kombu
+from celery_sqs_heartbeat.worker.compat.names import NAMES
 from celery_sqs_heartbeat.worker.compat.needs import Need
 from celery_sqs_heartbeat.worker.compat.versions import at_least
 
-NEEDS = (*kombu.NEEDS, *celery.NEEDS)
+#: What every worker needs.
+NEEDS = tuple(each for each in NAMES if each.only is None)
 
 _Parameter = inspect.Parameter
 _BY_POSITION = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)

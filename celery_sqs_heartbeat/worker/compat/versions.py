@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from platform import python_version
@@ -12,6 +13,15 @@ OLDEST_TESTED = (5, 5)
 NEWEST_TESTED = (5, 7)
 #: As users read it.
 TESTED = f"{'.'.join(map(str, OLDEST_TESTED))} to {'.'.join(map(str, NEWEST_TESTED))}"
+#: The first and the last version of each package that its private names were verified on.
+VERIFIED: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
+    "celery": (OLDEST_TESTED, NEWEST_TESTED),
+    "kombu": (OLDEST_TESTED, NEWEST_TESTED),
+    "billiard": ((4, 3), (4, 3)),
+    "celery_batches": ((0, 11), (0, 11)),
+    "pyspark": ((4, 3), (4, 3)),
+    "python": ((3, 10), (3, 13)),
+}
 
 
 def running_versions() -> Mapping[str, str]:
@@ -32,6 +42,18 @@ def at_least(package: str, wanted: tuple[int, int]) -> bool:
     """Return whether a package is as new as that; so is one whose version is not known."""
     numbers = _numbers(version_of(package))
     return not numbers or numbers >= wanted
+
+
+def distribution_of(package: str) -> str:
+    """Return what a package comes with: "python", or a name in `VERIFIED`."""
+    return "python" if package in sys.stdlib_module_names else package
+
+
+def is_verified(distribution: str) -> bool:
+    """Return whether its private names were verified on the version that is installed."""
+    running = python_version() if distribution == "python" else version_of(distribution)
+    oldest, newest = VERIFIED[distribution]
+    return oldest <= _numbers(running) <= newest
 
 
 def is_tested(version: str) -> bool:

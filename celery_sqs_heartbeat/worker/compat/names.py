@@ -1,0 +1,22 @@
+"""All names of other packages that are written down here."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.worker.compat import (
+    celery,
+    kombu,
+    private_channel,
+    private_polls,
+    private_pools,
+    private_state,
+)
+from celery_sqs_heartbeat.worker.compat.needs import Need
+
+#: Those that may change with any release, of every package.
+PRIVATE: tuple[Need, ...] = (
+    *private_channel.PRIVATE,
+    *private_polls.PRIVATE,
+    *private_pools.PRIVATE,
+    *private_state.PRIVATE,
+)
+NAMES: tuple[Need, ...] = (*kombu.NEEDS, *celery.NEEDS, *PRIVATE)
