@@ -26,7 +26,7 @@ def guard_run(pool: Any) -> None:
 
     An error around it (of a result backend that is down, say), or one that is no `Exception`
     (`sys.exit()`), is to reach its request, as a process reports it. A thread or a greenlet
-    just ends: the request is not told, and neither acks nor rejects its message.
+    just ends: the request does not hear of it, and neither acks nor rejects its message.
 
     And a task that waits for a free greenlet, given to the pool by its timer, may find one
     when its message has been released: at a shutdown, or with a lost connection.

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def cause_of(event: Event) -> str | None:
-    """Return the cause of a bad end, or None where the event is none, or told already."""
+    """Return the cause of a bad end, or None where the event is none, or reported already."""
     if event.kind is EventKind.LEASE_EXPIRED:
         return "expired"
     if event.kind is EventKind.LEASE_LOST and event.outcome is not None:

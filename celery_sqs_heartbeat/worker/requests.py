@@ -284,7 +284,7 @@ class LeasedRequest(Request):
     def reject_if_unsettled(self, *, requeue: bool) -> None:
         """Reject the message, unless Celery had settled it before its error.
 
-        Of a result backend that is down, say. The task has ended: nobody would settle
+        Of a result backend that is down, say. The task has ended: nothing would settle
         the message any more, and its lease would go on.
         """
         if self._lease is not None:
