@@ -64,8 +64,11 @@ PLAIN_OF_CLASS = {
     ("Response", "body"),
     ("Response", "headers"),
     ("Reply", "headers"),
-    # Names in the source of Celery and kombu.
-    *(("Need", name) for name in ("owner", "name", "why", "by", "call", "since")),
+    # Names in the source of Celery and kombu, and what we say of them.
+    *(
+        ("Need", name)
+        for name in ("owner", "name", "why", "by", "call", "since", "instead", "only")
+    ),
     # An object that shows its address.
     ("Broker", "channel"),
     # Ours, by name; the token is left out.
