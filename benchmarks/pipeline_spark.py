@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.jobs import write_tables
 from celery_sqs_heartbeat.pipeline.making import MAKERS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
+from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, epilog, refusing
 from celery_sqs_heartbeat.pipeline.options import SAIL, engine_option, require_pyspark
 
@@ -42,8 +42,8 @@ def report(
     require_pyspark()
     # Not at the top: every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.writing import check_page, write_page
+    from celery_sqs_heartbeat.common.days import Span
     from celery_sqs_heartbeat.pipeline.checking import check_source
-    from celery_sqs_heartbeat.pipeline.days import Span
     from celery_sqs_heartbeat.pipeline.faults import engine_faults
     from celery_sqs_heartbeat.pipeline.schema import REPORTED
 

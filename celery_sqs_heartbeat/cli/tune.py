@@ -47,8 +47,8 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     """
     require_pyspark()
     # Not at the top: every `celery` command imports this module.
+    from celery_sqs_heartbeat.common.days import Span
     from celery_sqs_heartbeat.pipeline.checking import check_source
-    from celery_sqs_heartbeat.pipeline.days import Span
     from celery_sqs_heartbeat.pipeline.faults import engine_faults
     from celery_sqs_heartbeat.pipeline.schema import SURVEYED
 

@@ -6,11 +6,11 @@ import datetime
 
 import click
 
-from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
+from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, epilog, refusing
 from celery_sqs_heartbeat.pipeline.apart import check_apart
 from celery_sqs_heartbeat.pipeline.checking import check_journal, check_target
-from celery_sqs_heartbeat.pipeline.days import Span
 from celery_sqs_heartbeat.pipeline.faults import engine_faults
 from celery_sqs_heartbeat.pipeline.options import (
     SAIL,

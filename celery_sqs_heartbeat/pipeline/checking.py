@@ -9,23 +9,22 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
-from celery_sqs_heartbeat.pipeline.content import check_columns, check_segments
-from celery_sqs_heartbeat.pipeline.days import Span
+from celery_sqs_heartbeat.common.days import Span
+from celery_sqs_heartbeat.journal import checking
+from celery_sqs_heartbeat.journal.checking import (
+    GIVE_JOURNAL,
+    check_given,
+    check_segments,
+    wrong_kind,
+)
+from celery_sqs_heartbeat.journal.kinds import Kind, kind_of, local_folder
+from celery_sqs_heartbeat.pipeline.content import check_columns
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.kinds import Kind, kind_of, local_folder
 from celery_sqs_heartbeat.pipeline.schema import TABLES, Table
 
-_JOURNAL, _WAREHOUSE = "a journal", "a warehouse"
-_OF_WORKERS = "give the folder or URL that sqs_heartbeat_journal names"
-#: Ways out for what is not a journal.
-_NO_JOURNAL = {
-    Kind.WAREHOUSE: f"report and tune read it; elsewhere {_OF_WORKERS}",
-    Kind.TABLE: "report and tune read the warehouse, which is the folder above",
-    Kind.DAY: "give the folder above",
-}
-#: And for what is neither that nor a warehouse.
+#: Ways out for what is neither a journal nor a warehouse.
 _NEITHER = {Kind.TABLE: "give the folder above", Kind.DAY: "give the folder above"}
-_OF_PIPELINE = f"{_OF_WORKERS}, or the --warehouse of the pipeline's run"
+_OF_PIPELINE = f"{GIVE_JOURNAL}, or the --warehouse of the pipeline's run"
 _OWN_FOLDER = "give a folder of its own, which may be new"
 _MODES = {"effective_ids": os.access in os.supports_effective_ids}
 
@@ -41,16 +40,12 @@ def check_journal(
         closed: Whether open segments do not count.
 
     Raises:
-        PipelineError: It is something else, or can't be read.
+        WrongPath: It is something else, or can't be read.
         NothingFound: It has no events of these days.
     """
     folder = here(journal, is_here)
-    if folder is None:
-        return
-    kind = kind_of(folder)
-    if not kind.has_journal:
-        raise _wrong(journal, kind, _JOURNAL, _NO_JOURNAL.get(kind, _OF_WORKERS))
-    check_segments(folder, span, closed=closed)
+    if folder is not None:
+        checking.check_journal(folder, journal, span, closed=closed)
 
 
 def check_source(
@@ -76,7 +71,7 @@ def check_source(
         check_columns(folder, tables, span)
     else:
         way_out = _NEITHER.get(kind, _OF_PIPELINE)
-        raise _wrong(source, kind, f"{_JOURNAL} or {_WAREHOUSE}", way_out)
+        raise wrong_kind(source, kind, "a journal or a warehouse", way_out)
     return kind.has_journal
 
 
@@ -87,14 +82,15 @@ def check_target(warehouse: str, span: Span, *, is_here: bool | None = None) -> 
         span: The days of which its tables are read, too.
 
     Raises:
-        PipelineError: It is something else, or can't be written.
+        WrongPath: It is something else, or can't be read.
+        PipelineError: It can't be written, or another version wrote it.
     """
     folder = here(warehouse, is_here)
     if folder is None:
         return
     kind = kind_of(folder)
     if kind not in (Kind.MISSING, Kind.EMPTY) and not kind.has_tables:
-        raise _wrong(warehouse, kind, _WAREHOUSE, _OWN_FOLDER)
+        raise wrong_kind(warehouse, kind, "a warehouse", _OWN_FOLDER)
     there = [table for table in TABLES.values() if (folder / table.name).is_dir()]
     for each in (folder, *(folder / table.name for table in there)):
         _check_writable(each, "the warehouse")
@@ -106,7 +102,8 @@ def check_checkpoint(checkpoint: str) -> None:
     """Let the folder of a stream's checkpoint pass, or one that can become that.
 
     Raises:
-        PipelineError: It is something else, or can't be written.
+        WrongPath: It is something else, or can't be read.
+        PipelineError: It can't be written.
     """
     folder = here(checkpoint, None)
     if folder is None:
@@ -114,7 +111,7 @@ def check_checkpoint(checkpoint: str) -> None:
     kind = kind_of(folder)
     is_own = kind is Kind.OTHER and (folder / "stream").is_dir()
     if kind not in (Kind.MISSING, Kind.EMPTY) and not is_own:
-        raise _wrong(checkpoint, kind, "a stream's checkpoint", _OWN_FOLDER)
+        raise wrong_kind(checkpoint, kind, "a stream's checkpoint", _OWN_FOLDER)
     _check_writable(folder, "the checkpoint")
 
 
@@ -124,11 +121,9 @@ def here(path: str, is_here: bool | None) -> Path | None:
     Where Spark runs on a cluster, a path without a scheme is one of the cluster's file system.
 
     Raises:
-        PipelineError: The path is empty.
+        WrongPath: The path is empty.
     """
-    if not path.strip():
-        # Otherwise it would be the working folder, as where a shell's variable is not set.
-        raise PipelineError(f"the path {path!r} is empty: give a folder or URL")
+    check_given(path)
     remote = os.environ.get("SPARK_REMOTE", "local")
     on_cluster = "PYSPARK_GATEWAY_PORT" in os.environ or not remote.startswith("local")
     if not is_here and on_cluster and not path.startswith("file:"):
@@ -147,7 +142,3 @@ def _check_writable(folder: Path, what: str) -> None:
             f"{what} {str(folder)!r} can't be written: {str(there)!r} is not writable for this "
             "user; give a folder that is"
         )
-
-
-def _wrong(path: str, kind: Kind, wanted: str, way_out: str) -> PipelineError:
-    return PipelineError(f"{path!r} {kind.value}, where {wanted} is expected: {way_out}")

@@ -13,10 +13,11 @@ from urllib.parse import unquote
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.journal.frames import is_whole
 from celery_sqs_heartbeat.journal.layout import closed_segments
 from celery_sqs_heartbeat.pipeline.checking import here
-from celery_sqs_heartbeat.pipeline.days import Span, day_of_file
+from celery_sqs_heartbeat.pipeline.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.places import spark_path
 from celery_sqs_heartbeat.pipeline.tables.marks import RELATIVE
 from celery_sqs_heartbeat.pipeline.warehouse import between

@@ -9,8 +9,8 @@ from typing import Protocol
 
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.pipeline import jobs, session
-from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.making import MAKERS
 from celery_sqs_heartbeat.pipeline.options import SAIL, SPARK
 from celery_sqs_heartbeat.pipeline.places import is_out_of_reach, within_reach

@@ -32,8 +32,8 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.journal import Lines, write_lines
 from celery_sqs_heartbeat.pipeline.making import MAKERS, NEEDS, Sources
 from celery_sqs_heartbeat.pipeline.schema import Table

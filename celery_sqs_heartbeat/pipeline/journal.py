@@ -8,9 +8,9 @@ from typing import Protocol
 
 from pyspark.sql import DataFrame
 
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.closed import CutSegmentError
-from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.tables.events import Rejected, events_of, rejects_of
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.kept import Kept
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of

@@ -7,10 +7,11 @@ from collections.abc import Iterable
 
 from pyspark.sql import DataFrame, SparkSession
 
+from celery_sqs_heartbeat.common.days import Days, Span
+from celery_sqs_heartbeat.journal.kinds import local_folder
 from celery_sqs_heartbeat.journal.layout import all_segments
 from celery_sqs_heartbeat.pipeline.closed import ANY_SEGMENT, SCHEMA
-from celery_sqs_heartbeat.pipeline.days import Days, Span, day_of_file
-from celery_sqs_heartbeat.pipeline.kinds import local_folder
+from celery_sqs_heartbeat.pipeline.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.places import spark_path
 from celery_sqs_heartbeat.pipeline.tables.lines import faults_told, missing_journal
 

@@ -21,10 +21,10 @@ from functools import partial
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from celery_sqs_heartbeat.common.days import Days, stretches
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.alerts import Alerts
 from celery_sqs_heartbeat.pipeline.closed import CLOSED, SCHEMA
-from celery_sqs_heartbeat.pipeline.days import Days, stretches
 from celery_sqs_heartbeat.pipeline.jobs import LOOKBACK_DAYS, refresh
 from celery_sqs_heartbeat.pipeline.places import refuse_out_of_reach, spark_path
 from celery_sqs_heartbeat.pipeline.segments import journal_days

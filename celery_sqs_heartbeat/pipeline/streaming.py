@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, refusing
 from celery_sqs_heartbeat.pipeline.apart import check_apart
 from celery_sqs_heartbeat.pipeline.checking import check_checkpoint, check_journal, check_target
-from celery_sqs_heartbeat.pipeline.days import Span
 from celery_sqs_heartbeat.pipeline.faults import engine_faults
 from celery_sqs_heartbeat.pipeline.options import journal_option, lookback_option, warehouse_option
 

@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.pipeline.days import day_of_file
+from celery_sqs_heartbeat.pipeline.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.kept import Kept
 from celery_sqs_heartbeat.pipeline.places import refuse_out_of_reach, spark_path
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table

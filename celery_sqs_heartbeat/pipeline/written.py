@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.pipeline.days import Days, Span
+from celery_sqs_heartbeat.common.days import Days, Span
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, REJECTS, TABLES
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse

@@ -13,6 +13,7 @@ import pytest
 import zstandard
 from pyspark.sql import DataFrame, SparkSession
 
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.journal.events import WORKER_STARTED, Record, WorkerStarted
 from celery_sqs_heartbeat.journal.lines import line_of, slim
 from celery_sqs_heartbeat.journal.mapping import record_of
@@ -20,7 +21,6 @@ from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.pipeline import closed
-from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.journal import write_lines
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, REJECTS

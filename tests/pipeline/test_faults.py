@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
 
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED, NothingFound
 from celery_sqs_heartbeat.pipeline import jobs
 from celery_sqs_heartbeat.pipeline.__main__ import main
-from celery_sqs_heartbeat.pipeline.days import Span
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.faults import cause_of, engine_faults
 from celery_sqs_heartbeat.pipeline.making import MAKERS

@@ -15,12 +15,12 @@ import pytest
 import zstandard
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.journal import read_journal
 from celery_sqs_heartbeat.journal.layout import closed_path, closed_segments, segment_path
 from celery_sqs_heartbeat.journal.packing import unpack
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.causes import CAUSES
-from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.jobs import refresh
 from celery_sqs_heartbeat.pipeline.running import running_terms
 from celery_sqs_heartbeat.pipeline.segments import journal_days

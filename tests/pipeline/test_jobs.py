@@ -10,10 +10,11 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.common.days import Days, stretches
 from celery_sqs_heartbeat.pipeline import jobs, schema
 from celery_sqs_heartbeat.pipeline.__main__ import main
 from celery_sqs_heartbeat.pipeline.causes import DUPLICATE
-from celery_sqs_heartbeat.pipeline.days import Days, day_of_file, stretches
+from celery_sqs_heartbeat.pipeline.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.jobs import refresh

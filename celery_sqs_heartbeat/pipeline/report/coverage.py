@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from celery_sqs_heartbeat.pipeline.days import Days, Span, stretches
+from celery_sqs_heartbeat.common.days import Days, Span, stretches
 from celery_sqs_heartbeat.pipeline.report.data import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import Html, join, plural, text
 from celery_sqs_heartbeat.pipeline.report.queries import SHOWN, Rows

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import NothingFound
-from celery_sqs_heartbeat.pipeline.days import Span
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.options import SPARK, progress_line
 from celery_sqs_heartbeat.pipeline.places import within_reach

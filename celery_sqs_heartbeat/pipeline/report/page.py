@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 
-from celery_sqs_heartbeat.pipeline.days import Span
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.pipeline.report import (
     advice,
     costs,

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
-from celery_sqs_heartbeat.pipeline.days import Days
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.faults import cause_of
 

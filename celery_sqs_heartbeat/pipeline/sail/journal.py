@@ -14,11 +14,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.common.days import Days, Span
 from celery_sqs_heartbeat.journal.fields import FIELDS
 from celery_sqs_heartbeat.journal.layout import all_segments, open_segments
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.closed import SEGMENTS, closed_here
-from celery_sqs_heartbeat.pipeline.days import Days, Span, day_of_file
+from celery_sqs_heartbeat.pipeline.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.sail.fallback import read_by_spark
 from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse, folder_of, sweep

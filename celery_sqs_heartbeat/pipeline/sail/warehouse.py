@@ -11,9 +11,9 @@ from tempfile import TemporaryDirectory
 
 from pyspark.sql import DataFrame, SparkSession
 
-from celery_sqs_heartbeat.pipeline.days import day_of_file
+from celery_sqs_heartbeat.journal.kinds import local_folder
+from celery_sqs_heartbeat.pipeline.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.kinds import local_folder
 from celery_sqs_heartbeat.pipeline.sail.kept import SailKept, write_parquet
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, between

@@ -18,9 +18,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.journal.fields import FIELDS
 from celery_sqs_heartbeat.pipeline.closed import ANY_SEGMENT, CutSegmentError, closed_of
-from celery_sqs_heartbeat.pipeline.days import Span, no_day
+from celery_sqs_heartbeat.pipeline.day_folders import no_day
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.places import spark_path
 from celery_sqs_heartbeat.pipeline.tables.marks import (

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import datetime
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from celery_sqs_heartbeat.pipeline.errors import PipelineError
-
 _ONE_DAY = datetime.timedelta(days=1)
-#: A file in the folder of a day: below a table, or in a worker's folder of a journal.
-_FILE = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/(?:worker=[^/]*/)?[^/]*$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +59,6 @@ def _moved(day: datetime.date | None, by: int) -> datetime.date | None:
         return day and day + by * _ONE_DAY
     except OverflowError:
         return None
-
-
-def day_of_file(path: str) -> datetime.date | None:
-    """Return the day whose folder a file is in; None where it is in none.
-
-    Raises:
-        PipelineError: The folder's name is no day of the calendar.
-    """
-    match = _FILE.search(path)
-    if match is None:
-        return None
-    try:
-        return datetime.date.fromisoformat(match[1])
-    except ValueError:
-        raise no_day(path, match[1]) from None
-
-
-def no_day(path: str, day: str) -> PipelineError:
-    """Return the error about a path in or below which there is a folder of no day."""
-    return PipelineError(f"{path!r} has a folder dt={day}, which is no day: move it away")
 
 
 def stretches(days: Iterable[datetime.date]) -> list[Days]:

@@ -1,27 +1,39 @@
 """Decides what a folder of this machine is: a journal, a warehouse, or neither.
 
 It goes by names alone, and reads no file: `NAME/dt=YYYY-MM-DD` is a table's folder, and
-`dt=YYYY-MM-DD/worker=WID` a journal's, in which there are segments, or is nothing yet.
+`dt=YYYY-MM-DD/worker=WID` a journal's, in which there are segments, or is nothing yet. A warehouse
+is what the pipeline makes of a journal: who gives the one for the other is to hear so.
 """
 
 from __future__ import annotations
 
-import os
 import re
-from collections.abc import Iterator
 from enum import Enum
 from pathlib import Path
 
 from celery_sqs_heartbeat.journal.layout import is_segment
-from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.schema import TABLES
+from celery_sqs_heartbeat.journal.listing import DAY, entries, entries_if_any, unreadable
+
+#: The names of the pipeline's tables.
+TABLE_NAMES = frozenset(
+    {
+        "attempts",
+        "calls",
+        "duplicates",
+        "durations",
+        "events",
+        "in_flight",
+        "recommendations",
+        "recoveries",
+        "rejects",
+        "workers",
+    }
+)
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):/", re.IGNORECASE)
 #: A folder of this machine, as a URL: `file:/F`, `file:///F` or `file://localhost/F`.
 _FILE_URL = re.compile(r"file:(?://(?:localhost)?)?(?=/(?!/))", re.IGNORECASE)
-_DAY, _WORKER, _PARQUET = "dt=", "worker=", ".parquet"
-#: What Spark, Sail and file systems put beside tables and days.
-_ASIDE = (".", "_", "lost+found")
+_WORKER, _PARQUET = "worker=", ".parquet"
 
 
 class Kind(Enum):
@@ -58,7 +70,7 @@ def kind_of(folder: Path) -> Kind:
     """Return what is there.
 
     Raises:
-        PipelineError: It can't be read.
+        WrongPath: It can't be read.
     """
     try:
         names = list(entries(folder))
@@ -68,8 +80,8 @@ def kind_of(folder: Path) -> Kind:
         return Kind.FILE
     except OSError as error:
         raise unreadable(folder, error) from None
-    days = _kind_of_days([folder / name for name in names if name.startswith(_DAY)])
-    if any(_is_table(folder / name) for name in names if name in TABLES):
+    days = _kind_of_days([folder / name for name in names if name.startswith(DAY)])
+    if any(_is_table(folder / name) for name in names if name in TABLE_NAMES):
         return Kind.BOTH if days is Kind.JOURNAL else Kind.WAREHOUSE
     if days is not None:
         return days
@@ -78,31 +90,11 @@ def kind_of(folder: Path) -> Kind:
     return Kind.OTHER if names else Kind.EMPTY
 
 
-def entries(folder: Path) -> Iterator[str]:
-    """Yield the names of what is in a folder, without what is only put beside.
-
-    Raises:
-        OSError: It can't be read.
-    """
-    with os.scandir(folder) as found:
-        yield from (each.name for each in found if not each.name.startswith(_ASIDE))
-
-
-def unreadable(path: Path, error: OSError) -> PipelineError:
-    """Return the error about a file or folder that can't be read."""
-    way_out = (
-        ": run this as the workers' user, or as a user of their group"
-        if isinstance(error, PermissionError)
-        else ""
-    )
-    return PipelineError(f"{str(path)!r} can't be read: {error.strerror}{way_out}")
-
-
 def _kind_of_days(days: list[Path]) -> Kind | None:
     """Return what folders of days make up: a journal, a table, or neither; None without any."""
     is_empty = True
     for day in days:
-        for name in _entries_if_any(day):
+        for name in entries_if_any(day):
             if name.startswith(_WORKER) and _may_have_segments(day / name):
                 return Kind.JOURNAL
             if name.endswith(_PARQUET):
@@ -115,19 +107,10 @@ def _kind_of_days(days: list[Path]) -> Kind | None:
 
 
 def _may_have_segments(worker: Path) -> bool:
-    names = list(_entries_if_any(worker))
+    names = list(entries_if_any(worker))
     return not names or any(map(is_segment, names))
 
 
 def _is_table(folder: Path) -> bool:
     # One without a day has no rows.
-    return folder.is_dir() and all(name.startswith(_DAY) for name in _entries_if_any(folder))
-
-
-def _entries_if_any(folder: Path) -> Iterator[str]:
-    try:
-        yield from entries(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise unreadable(folder, error) from None
+    return folder.is_dir() and all(name.startswith(DAY) for name in entries_if_any(folder))

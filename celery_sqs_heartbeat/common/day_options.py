@@ -1,4 +1,4 @@
-"""The days of a journal, as commands are told them."""
+"""The options `--from` and `--to` of commands that read a journal's days."""
 
 from __future__ import annotations
 
