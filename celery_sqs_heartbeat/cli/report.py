@@ -43,15 +43,15 @@ def report(
     # Not at the top: every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.writing import check_page, write_page
     from celery_sqs_heartbeat.common.days import Span
-    from celery_sqs_heartbeat.pipeline.checking import check_source
-    from celery_sqs_heartbeat.pipeline.faults import engine_faults
+    from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
     from celery_sqs_heartbeat.pipeline.schema import REPORTED
+    from celery_sqs_heartbeat.pipeline.storage.path_checks import check_source
 
     check_page(out)
     with refusing():
         span = Span(first, last)
         is_journal = check_source(source, span, REPORTED, is_here=engine == SAIL or None)
-        from celery_sqs_heartbeat.pipeline.report.making import page_of
+        from celery_sqs_heartbeat.pipeline.report.reporting import page_of
 
         with engine_faults(f"report on {source!r}"):
             page = page_of(source, span, engine, is_journal=is_journal)

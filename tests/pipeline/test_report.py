@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.cli.report import report
 from celery_sqs_heartbeat.common.days import Span
-from celery_sqs_heartbeat.pipeline.bins import bin_of, middle_of
 from celery_sqs_heartbeat.pipeline.report import advice, costs, failures, flight, markup, spans
 from celery_sqs_heartbeat.pipeline.report.coverage import Coverage, covered
 from celery_sqs_heartbeat.pipeline.report.page import render
+from celery_sqs_heartbeat.pipeline.tables.bins import bin_of, middle_of
 from tests.pipeline.builders import SECOND
 from tests.pipeline.report_tables import findings, named, no_findings
 

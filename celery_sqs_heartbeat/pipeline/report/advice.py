@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-from celery_sqs_heartbeat.pipeline.confidence import part_of_attempts
 from celery_sqs_heartbeat.pipeline.phrases import glued
-from celery_sqs_heartbeat.pipeline.recommended import RECOMMENDED, RUNNING
 from celery_sqs_heartbeat.pipeline.report import charts
 from celery_sqs_heartbeat.pipeline.report.charts import Label
-from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import (
     Html,
     folded,
@@ -23,6 +21,8 @@ from celery_sqs_heartbeat.pipeline.report.markup import (
     text,
 )
 from celery_sqs_heartbeat.pipeline.report.queries import QUEUES, Rows
+from celery_sqs_heartbeat.pipeline.tuning.confidence import part_of_attempts
+from celery_sqs_heartbeat.pipeline.tuning.row import RECOMMENDED, RUNNING
 
 _SECOND = 1_000_000
 _KINDS = {RECOMMENDED: "best", RUNNING: "used"}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from celery_sqs_heartbeat.pipeline.report import charts
-from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import (
     Html,
     dollars,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date
 
 from celery_sqs_heartbeat.common.days import Days, Span, stretches
-from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import Html, join, plural, text
 from celery_sqs_heartbeat.pipeline.report.queries import SHOWN, Rows
 

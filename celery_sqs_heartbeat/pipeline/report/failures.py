@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.pipeline.causes import CAUSES
 from celery_sqs_heartbeat.pipeline.report.charts import beam
-from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import (
     Html,
     folded,
@@ -18,6 +17,7 @@ from celery_sqs_heartbeat.pipeline.report.markup import (
     text,
 )
 from celery_sqs_heartbeat.pipeline.report.queries import SHOWN
+from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
 
 
 def duplicates(found: Findings) -> Html:

@@ -8,7 +8,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.pipeline.report import charts
 from celery_sqs_heartbeat.pipeline.report.charts import Label
-from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import (
     Html,
     folded,

@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.pipeline.report import (
     spans,
 )
 from celery_sqs_heartbeat.pipeline.report.coverage import Coverage, covered
-from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import Html, join
 
 #: Each section's id, title and content.

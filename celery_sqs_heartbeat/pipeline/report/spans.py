@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from celery_sqs_heartbeat.pipeline.quantiles import name_of
 from celery_sqs_heartbeat.pipeline.report import charts
 from celery_sqs_heartbeat.pipeline.report.charts import Label
-from celery_sqs_heartbeat.pipeline.report.data import Findings
+from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.markup import (
     Html,
     at_most,
@@ -24,6 +23,7 @@ from celery_sqs_heartbeat.pipeline.report.markup import (
 )
 from celery_sqs_heartbeat.pipeline.report.queries import PARTS, Rows
 from celery_sqs_heartbeat.pipeline.schema import RATIO
+from celery_sqs_heartbeat.pipeline.tables.quantiles import name_of
 
 #: Bins of a histogram that are drawn as one bar: each is then a sixth wider than the last.
 _BINS_PER_BAR = 8

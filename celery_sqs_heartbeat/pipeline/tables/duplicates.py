@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import DUPLICATES, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.causes import (
+from celery_sqs_heartbeat.pipeline.tables.cause_rules import (
     DELETE_REFUSED,
     rules,
     was_released_while_running,
