@@ -9,7 +9,12 @@ import click
 
 from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, epilog, refusing
-from celery_sqs_heartbeat.pipeline.options import SAIL, engine_option, require_pyspark
+from celery_sqs_heartbeat.pipeline.options import (
+    SAIL,
+    engine_option,
+    require_jinja2,
+    require_pyspark,
+)
 
 
 @click.command(cls=Command, epilog=epilog("report"))
@@ -40,6 +45,7 @@ def report(
     """
     check_days(first, last)
     require_pyspark()
+    require_jinja2()
     # Not at the top: every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.writing import check_page, write_page
     from celery_sqs_heartbeat.common.days import Span

@@ -8,10 +8,10 @@ from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import NothingFound
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.options import SPARK, progress_line
-from celery_sqs_heartbeat.pipeline.report.coverage import Coverage
+from celery_sqs_heartbeat.pipeline.phrases import count
 from celery_sqs_heartbeat.pipeline.report.findings import Findings, collect
-from celery_sqs_heartbeat.pipeline.report.markup import plural
 from celery_sqs_heartbeat.pipeline.report.page import render
+from celery_sqs_heartbeat.pipeline.report.sections.coverage import Coverage
 from celery_sqs_heartbeat.pipeline.storage.journal_days import count_segments
 from celery_sqs_heartbeat.pipeline.storage.reach import within_reach
 
@@ -55,7 +55,7 @@ def _refuse_nothing(source: str, span: Span, found: Findings) -> None:
     if found.overview["attempts"]:
         return
     rejected = sum(row["lines"] for row in found.rejects)
-    unread = f"; {plural(rejected, 'line')} could not be read" if rejected else ""
+    unread = f"; {count(rejected, 'line')} could not be read" if rejected else ""
     days = f" {span}" if str(span) else ""
     raise NothingFound(
         f"{source!r} has no message that was received{days}: there is nothing to report{unread}"

@@ -1,4 +1,4 @@
-"""Duplicates, as `pipeline.causes` defines them, and why they happened.
+"""Duplicates, as `root_causes` defines them, and why they happened.
 
 Only messages that were received more than once matter, and they are few: the others get into
 no shuffle. Each new execution is paired with the attempt that had the task running before it, by

@@ -3,27 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
+from celery_sqs_heartbeat.pipeline.report.figures import moment, number, span, text
 from celery_sqs_heartbeat.pipeline.report.findings import Findings
-from celery_sqs_heartbeat.pipeline.report.markup import (
-    Html,
-    folded,
-    join,
-    moment,
-    note,
-    number,
-    span,
-    table,
-    text,
-)
+from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 
 
-def recoveries(found: Findings) -> Html:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveryTimes:
+    """What the section shows: averages, and the slowest ones."""
+
+    sums: Listing
+    slowest: Listing
+
+
+def recovery_times(found: Findings) -> RecoveryTimes | str:
     """Return how long failed and abandoned messages took to come back."""
     if not found.recoveries:
-        return note("No attempt ended without its message done: there was nothing to recover.")
-    sums = table(
+        return "No attempt ended without its message done: there was nothing to recover."
+    return RecoveryTimes(sums=_sums(found), slowest=_slowest(found))
+
+
+def _sums(found: Findings) -> Listing:
+    return listing(
         "Until the next receive, on average",
         (
             "queue",
@@ -50,7 +54,10 @@ def recoveries(found: Findings) -> Html:
         ],
         numbers=6,
     )
-    slowest = table(
+
+
+def _slowest(found: Findings) -> Listing:
+    return listing(
         "Attempts, the furthest behind the promise first",
         ("ended at", "queue", "task", "message", "ended", "promised", "took", "excess"),
         [
@@ -58,7 +65,7 @@ def recoveries(found: Findings) -> Html:
                 moment(row["failed"]),
                 text(row["queue"]),
                 text(row["task"]),
-                f"<code>{text(row['msg'])}</code>",
+                text(row["msg"]),
                 text(row["ended_as"]),
                 span(row["promised_us"]),
                 _took(row),
@@ -67,19 +74,11 @@ def recoveries(found: Findings) -> Html:
             for row in found.slowest
         ],
         numbers=3,
+        kinds={"message": "code"},
     )
-    words = (
-        "From an attempt's end to its message's next receive, against what the settings promise: "
-        "the release delay, or what was left of the lease. A killed worker's attempt ends with its "
-        "last event, so earlier than the kill. A full queue adds the wait in it; where no worker "
-        "runs, the time until the next one does is added. Below zero: another worker had received "
-        "the message before this one knew that it was lost. A dead letter was received as often as "
-        "its queue allows: SQS moves it to the dead-letter queue."
-    )
-    return join((note(words), sums, folded("The slowest ones", slowest)))
 
 
-def _took(row: Mapping[str, Any]) -> Html:
+def _took(row: Mapping[str, Any]) -> str:
     if row["is_dead_letter"]:
-        return Html("dead letter")
-    return Html(span(row["recovery_us"]) + (" and more" if row["is_censored"] else ""))
+        return "dead letter"
+    return span(row["recovery_us"]) + (" and more" if row["is_censored"] else "")

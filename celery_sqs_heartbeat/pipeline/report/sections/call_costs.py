@@ -4,39 +4,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from celery_sqs_heartbeat.pipeline.report import charts
+from celery_sqs_heartbeat.pipeline.phrases import count
+from celery_sqs_heartbeat.pipeline.report.charts import Beam
+from celery_sqs_heartbeat.pipeline.report.figures import dollars, number, text
 from celery_sqs_heartbeat.pipeline.report.findings import Findings
-from celery_sqs_heartbeat.pipeline.report.markup import (
-    Html,
-    dollars,
-    join,
-    note,
-    number,
-    plural,
-    table,
-    text,
-)
+from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 from celery_sqs_heartbeat.pipeline.report.queries import QUEUES
 
 #: Below this a part of a call is a rounding error.
 _TINY = 1e-6
 
 
-def costs(found: Findings) -> Html:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallCosts:
+    """What the section shows: sums, and the calls by queue and kind."""
+
+    calls: str
+    cost: str
+    saved: str
+    by_kind: Listing
+
+
+def call_costs(found: Findings) -> CallCosts | str:
     """Return the calls to SQS, their price and what batching saved."""
     if not found.calls:
-        return note("No call to SQS is in the journal.")
+        return "No call to SQS is in the journal."
     cost, saved = (sum(row[name] or 0 for row in found.calls) for name in ("cost_usd", "saved_usd"))
-    words = (
-        f"{plural(sum(_whole(row) for row in found.calls), 'call')} cost {dollars(cost)}; a call "
-        f"for each entry would have cost {dollars(saved)} more. An entry is one message in a call. "
-        "Receives that brought no message are not in the journal, and come on top."
+    return CallCosts(
+        calls=count(sum(_whole(row) for row in found.calls), "call"),
+        cost=dollars(cost),
+        saved=dollars(saved),
+        by_kind=_by_kind(found),
     )
+
+
+def _by_kind(found: Findings) -> Listing:
     rows = found.calls[:QUEUES]
     most = max(row["cost_usd"] for row in rows) or 1
-    listed = table(
+    return listing(
         "Calls by queue and kind, the dearest first"
         + (f": {len(rows)} of {len(found.calls):,}" if len(rows) < len(found.calls) else ""),
         ("queue", "kind", "", "calls", "entries", "entries a call", "failed", "cost", "saved"),
@@ -44,9 +52,9 @@ def costs(found: Findings) -> Html:
             (
                 text(row["queue"]),
                 text(row["kind"]),
-                charts.beam(
+                Beam(
                     row["cost_usd"] / most,
-                    label=f"{text(row['kind'])}, {text(row['queue'])}: {dollars(row['cost_usd'])}",
+                    f"{text(row['kind'])}, {text(row['queue'])}: {dollars(row['cost_usd'])}",
                 ),
                 number(_whole(row)),
                 number(row["entries"]),
@@ -58,8 +66,8 @@ def costs(found: Findings) -> Html:
             for row in rows
         ],
         numbers=6,
+        kinds={"": "beam"},
     )
-    return join((f"<p>{words}</p>", listed))
 
 
 def _whole(row: Mapping[str, Any]) -> int:

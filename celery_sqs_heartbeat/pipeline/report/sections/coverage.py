@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 
 from celery_sqs_heartbeat.common.days import Days, Span, stretches
+from celery_sqs_heartbeat.pipeline.phrases import count
 from celery_sqs_heartbeat.pipeline.report.findings import Findings
-from celery_sqs_heartbeat.pipeline.report.markup import Html, join, plural, text
 from celery_sqs_heartbeat.pipeline.report.queries import SHOWN, Rows
 
 #: The reason of what is rejected as a whole segment, not line by line; see `rejects`.
@@ -30,31 +30,35 @@ class Coverage:
     segments: int | None
 
 
-def covered(found: Findings, coverage: Coverage) -> Html:
-    """Return the sentences that say what the report covers."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Covered:
+    """What the line says: of what the page is, and what is missing from that."""
+
+    head: str
+    gaps: Sequence[str]
+
+
+def covered(found: Findings, coverage: Coverage) -> Covered:
+    """Return what the report covers."""
     days = _days(found, coverage.span)
     source = (
         "tables made before"
         if coverage.segments is None
-        else plural(coverage.segments, "segment") + " of their journal"
+        else count(coverage.segments, "segment") + " of their journal"
     )
     when = ""
     if days:
-        count = (days.last - days.first).days + 1
-        of_all = "" if len(found.days) == count else f" of {count:,}"
+        length = (days.last - days.first).days + 1
+        of_all = "" if len(found.days) == length else f" of {length:,}"
         when = (
-            f", {len(found.days):,}{of_all} {'day' if count == 1 else 'days'} with events: "
+            f", {len(found.days):,}{of_all} {'day' if length == 1 else 'days'} with events: "
             f"{days.first} to {days.last} (UTC)"
         )
-    head = f"Covers {plural(found.workers['starts'] or 0, 'worker')}, {source}{when}. "
-    head += "A worker that is started again counts as one more."
-    gaps = list(_gaps(found, days))
-    if not gaps:
-        return Html(
-            f'<p class="covers">{head} No gaps: every day has events, and every numbered line '
-            "was read.</p>\n"
-        )
-    return join((f'<p class="covers">{head} <strong>Gaps:</strong> ', "; ".join(gaps), ".</p>\n"))
+    return Covered(
+        head=f"Covers {count(found.workers['starts'] or 0, 'worker')}, {source}{when}. "
+        "A worker that is started again counts as one more.",
+        gaps=list(_gaps(found, days)),
+    )
 
 
 def _days(found: Findings, span: Span) -> Days | None:
@@ -64,37 +68,31 @@ def _days(found: Findings, span: Span) -> Days | None:
     return Days(span.first or found.days[0], span.last or found.days[-1])
 
 
-def _gaps(found: Findings, days: Days | None) -> Sequence[Html]:
-    gaps = []
+def _gaps(found: Findings, days: Days | None) -> Iterator[str]:
     if days and (lacking := _without(found.days, days)):
         shown = [_stretch(each) for each in lacking[:_SHOWN]]
         if more := len(lacking) - len(shown):
-            shown.append(plural(more, "more stretch", "more stretches"))
-        gaps.append(Html(f"no events of {', '.join(shown)}"))
+            shown.append(count(more, "more stretch", "more stretches"))
+        yield f"no events of {', '.join(shown)}"
     if before := found.workers["before"]:
-        gaps.append(
-            Html(
-                f"{plural(before, 'line')} missing before the first line that was read of a worker"
-            )
-        )
+        yield f"{count(before, 'line')} missing before the first line that was read of a worker"
     if missing := found.workers["missing"]:
-        gaps.append(Html(f"{plural(missing, 'line')} missing from the workers' numbering"))
+        yield f"{count(missing, 'line')} missing from the workers' numbering"
     if found.rejects:
         least = "at least " if len(found.rejects) == SHOWN else ""
-        gaps.append(Html(f"{least}{_unread(found.rejects)} that can't be read"))
-    return gaps
+        yield f"{least}{_unread(found.rejects)} that can't be read"
 
 
 def _unread(rejects: Rows) -> str:
     torn = sum(row["lines"] for row in rejects if row["reason"] == _TORN)
     lines = sum(row["lines"] for row in rejects) - torn
     counts = ((lines, "line"), (torn, _TORN))
-    return " and ".join(plural(count, noun) for count, noun in counts if count)
+    return " and ".join(count(number, noun) for number, noun in counts if number)
 
 
 def _without(found: Sequence[date], days: Days) -> Sequence[Days]:
     return stretches(set(days) - set(found))
 
 
-def _stretch(days: Days) -> Html:
-    return text(days.first if days.first == days.last else f"{days.first} to {days.last}")
+def _stretch(days: Days) -> str:
+    return str(days.first) if days.first == days.last else f"{days.first} to {days.last}"

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from celery_sqs_heartbeat.pipeline.phrases import count
 from celery_sqs_heartbeat.pipeline.report import charts
-from celery_sqs_heartbeat.pipeline.report.charts import Label
+from celery_sqs_heartbeat.pipeline.report.charts import Label, Plot
+from celery_sqs_heartbeat.pipeline.report.figures import at_most, number, span, text
 from celery_sqs_heartbeat.pipeline.report.findings import Findings
-from celery_sqs_heartbeat.pipeline.report.markup import (
-    Html,
-    at_most,
-    join,
-    note,
-    number,
-    plural,
-    span,
-    table,
-    text,
-)
+from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 from celery_sqs_heartbeat.pipeline.report.queries import PARTS, Rows
 from celery_sqs_heartbeat.pipeline.schema import RATIO
 from celery_sqs_heartbeat.pipeline.tables.quantiles import name_of
@@ -30,7 +23,7 @@ _BINS_PER_BAR = 8
 _BAR = math.log(RATIO) * _BINS_PER_BAR
 _SECOND = 1_000_000
 _MEASURES = (("run", "run time"), ("wait", "wait before it"))
-#: What is shorter than a millisecond is drawn as one bar: it is no longer to anybody.
+#: What is shorter than a millisecond is drawn as one bar: no one minds more.
 _FLOOR = math.floor(math.log(1000) / _BAR)
 #: Seconds that people know, the fewest first; finer ones where a picture has room for them.
 TICKS = (
@@ -45,84 +38,102 @@ _MOST_TICKS = 7
 _TICKS_APART = 0.09
 
 
-def durations(found: Findings) -> Html:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskTimes:
+    """How long one task ran."""
+
+    name: str
+    histogram: Plot
+    notes: Sequence[str]
+    quantiles: Listing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunTimes:
+    """What the section shows: the tasks that took the most time."""
+
+    tasks: Sequence[TaskTimes]
+
+
+def run_times(found: Findings) -> RunTimes | str:
     """Return each task's run times against the visibility timeout."""
     if not found.tasks:
-        return note("No task was run: there are no durations.")
-    words = (
-        "How long tasks ran, on a logarithmic scale, and the visibility timeout that their "
-        "messages were received with (dashed). What is right of it lived by extensions. Shown "
-        "are the tasks that took the most time. Of a p90 of 2 s, 90% took 2 s or less: spans are "
-        "counted in bins that are 2% wide, and a bin's upper edge is given."
-    )
-    return join((note(words), *(_task(task, found) for task in found.tasks)))
+        return "No task was run: there are no durations."
+    return RunTimes(tasks=[_task(task, found) for task in found.tasks])
 
 
-def _task(task: Mapping[str, Any], found: Findings) -> Html:
+def _task(task: Mapping[str, Any], found: Findings) -> TaskTimes:
     def mine(rows: Rows) -> Rows:
         key = (task["queue"], task["task"])
         return [row for row in rows if (row["queue"], row["task"]) == key]
 
-    bins = mine(found.bins)
     tails = sorted(mine(found.tails), key=lambda row: int(row["vt"]))
-    quantiles = {row["measure"]: row for row in mine(found.quantiles)}
     notes = [f"{row['share']:.1%} outlived a visibility timeout of {row['vt']} s." for row in tails]
     if task["censored"]:
         notes.append(
-            f"{plural(task['censored'], 'run')} without an end: still going on, or cut off."
+            f"{count(task['censored'], 'run')} without an end: still going on, or cut off."
         )
     name = f"{text(task['task'])} on {text(task['queue'])}"
-    listed = table(
+    return TaskTimes(
+        name=name,
+        histogram=_histogram(name, mine(found.bins), [row["vt"] for row in tails]),
+        notes=notes,
+        quantiles=_quantiles(name, mine(found.quantiles)),
+    )
+
+
+def _quantiles(name: str, rows: Rows) -> Listing:
+    of_measure = {row["measure"]: row for row in rows}
+    return listing(
         f"Quantiles of {name}",
         ("", "spans", *(f"p{part * 100:g}" for part in PARTS)),
         [
             (
                 measure,
-                number(quantiles[key]["spans"] + quantiles[key]["censored"]),
-                *(at_most(quantiles[key][name_of(part)]) for part in PARTS),
+                number(of_measure[key]["spans"] + of_measure[key]["censored"]),
+                *(at_most(of_measure[key][name_of(part)]) for part in PARTS),
             )
             for key, measure in _MEASURES
-            if key in quantiles
+            if key in of_measure
         ],
         numbers=len(PARTS) + 1,
     )
-    picture = _histogram(name, bins, [row["vt"] for row in tails])
-    return join((f"<h3>{name}</h3>", picture, note(" ".join(notes)), listed))
 
 
-def _histogram(name: str, bins: Rows, vts: Sequence[int]) -> Html:
-    bars: dict[int, int] = {}
+def _histogram(name: str, bins: Rows, vts: Sequence[int]) -> Plot:
+    heights: dict[int, int] = {}
     for row in bins:
         at = max(_FLOOR, row["bin"] // _BINS_PER_BAR)
-        bars[at] = bars.get(at, 0) + row["runs"]
+        heights[at] = heights.get(at, 0) + row["runs"]
     limits = [math.log(vt * _SECOND) / _BAR for vt in vts]
-    low = math.floor(min([*bars, *limits])) - 1
-    width = math.ceil(max([*(at + 1 for at in bars), *limits])) + 1 - low
-    most = max(bars.values())
+    low = math.floor(min([*heights, *limits])) - 1
+    width = math.ceil(max([*(at + 1 for at in heights), *limits])) + 1 - low
+    most = max(heights.values())
 
     def place(microseconds: float) -> float:
         return (math.log(microseconds) / _BAR - low) / width
 
-    shapes = [
+    bars = [
         charts.bar(
             (at - low) / width,
             1 / width,
-            count / most,
-            title=f"{_range(at)}: {plural(count, 'run')}",
+            runs / most,
+            title=f"{_range(at)}: {count(runs, 'run')}",
         )
-        for at, count in sorted(bars.items())
+        for at, runs in sorted(heights.items())
     ]
-    shapes += [
+    limit_lines = [
         charts.upright(place(vt * _SECOND), title=f"visibility timeout {vt} s", kind="limit")
         for vt in vts
     ]
     in_sight = [[each for each in ticks if 0 <= place(each * _SECOND) <= 1] for ticks in TICKS]
     shown = max((ticks for ticks in in_sight if _is_legible(ticks, width)), key=len, default=[])
-    return charts.plot(
-        f"Run times of {name}",
-        shapes,
+    return Plot(
+        label=f"Run times of {name}",
+        bars=bars,
+        strokes=limit_lines,
         across=[Label(place(each * _SECOND), span(each * _SECOND)) for each in shown],
-        up=[Label(0, Html("0")), Label(1, number(most))],
+        up=[Label(0, "0"), Label(1, number(most))],
     )
 
 

@@ -2,48 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from celery_sqs_heartbeat.pipeline.phrases import count
 from celery_sqs_heartbeat.pipeline.report import charts
-from celery_sqs_heartbeat.pipeline.report.charts import Label
+from celery_sqs_heartbeat.pipeline.report.charts import Label, Plot
+from celery_sqs_heartbeat.pipeline.report.figures import moment, number, span, text
 from celery_sqs_heartbeat.pipeline.report.findings import Findings
-from celery_sqs_heartbeat.pipeline.report.markup import (
-    Html,
-    folded,
-    join,
-    moment,
-    note,
-    number,
-    plural,
-    span,
-    table,
-    text,
-)
+from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 from celery_sqs_heartbeat.pipeline.report.queries import Rows
 from celery_sqs_heartbeat.pipeline.report.timeline import MINUTE_US
 
 
-def in_flight(found: Findings) -> Html:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueInFlight:
+    """One queue's messages in flight.
+
+    Attributes:
+        highest: When there were most of them, in words.
+        steps: The curves as a table.
+    """
+
+    name: str
+    curves: Plot
+    highest: str
+    steps: Listing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InFlightCurves:
+    """What the section shows: the queues with the highest peaks."""
+
+    queues: Sequence[QueueInFlight]
+
+
+def in_flight_curves(found: Findings) -> InFlightCurves | str:
     """Return the messages in flight over time, by queue."""
     if not found.in_flight:
-        return note("No message was in flight.")
-    words = (
-        "Messages received and not yet ended. SQS allows 120,000 of a standard queue. A slot runs "
-        "one task: of a day, it is the most that the queue's workers had at any one time. Where "
-        "there are more messages than slots, workers hold messages that wait."
-    )
-    legend = Html(
-        '<p class="legend"><span><i class="key peak"></i>peak</span>'
-        '<span><i class="key mean"></i>mean</span>'
-        '<span><i class="key limit"></i>slots</span></p>'
-    )
+        return "No message was in flight."
     queues = groupby(found.in_flight, key=lambda row: row["queue"])
-    return join((note(words), legend, *(_queue(queue, list(rows)) for queue, rows in queues)))
+    return InFlightCurves(queues=[_queue(text(queue), list(rows)) for queue, rows in queues])
 
 
-def _queue(queue: str, rows: Rows) -> Html:
+def _queue(name: str, rows: Rows) -> QueueInFlight:
     step = rows[0]["step_us"]
     begin, end = rows[0]["at"], rows[-1]["at"] + step
     peak = max(row["peak"] for row in rows)
@@ -58,18 +62,28 @@ def _queue(queue: str, rows: Rows) -> Html:
             points += [((each - begin) / (end - begin), value) for each in (at, at + step)]
         return points
 
-    name = text(queue)
     peaks, means = ({row["at"]: row[each] for row in rows} for each in ("peak", "mean"))
-    shapes = [
+    strokes = [
         charts.area(steps(peaks), title=f"peak: {number(peak)} at most", kind="peak"),
         charts.line(steps(means), title="mean", kind="mean"),
     ]
     if slots and slots <= top:
         limits = steps(_filled({row["at"]: row["slots"] for row in rows}, begin, end, step))
-        shapes.append(charts.line(limits, title=f"{plural(slots, 'slot')} at most", kind="limit"))
+        strokes.append(charts.line(limits, title=f"{count(slots, 'slot')} at most", kind="limit"))
     highest = _highest(max(rows, key=lambda row: row["peak"]))
-    listed = table(
-        f"In flight of {name}, by {span(step)}",
+    shares = (0.0, 0.5, 1.0) if end - begin > step else (0.0, 1.0)
+    curves = Plot(
+        label=f"Messages in flight of {name}: {highest}",
+        strokes=strokes,
+        across=[Label(share, _clock(begin + share * (end - begin))) for share in shares],
+        up=[Label(0, "0"), Label(1, number(top))],
+    )
+    return QueueInFlight(name=name, curves=curves, highest=highest, steps=_steps(name, rows))
+
+
+def _steps(name: str, rows: Rows) -> Listing:
+    return listing(
+        f"In flight of {name}, by {span(rows[0]['step_us'])}",
         ("from (UTC)", "peak", "mean", "slots"),
         [
             (moment(row["at"]), number(row["peak"]), number(row["mean"]), number(row["slots"]))
@@ -77,25 +91,16 @@ def _queue(queue: str, rows: Rows) -> Html:
         ],
         numbers=3,
     )
-    shares = (0.0, 0.5, 1.0) if end - begin > step else (0.0, 1.0)
-    ticks = [Label(share, _clock(begin + share * (end - begin))) for share in shares]
-    picture = charts.plot(
-        f"Messages in flight of {name}: {highest}",
-        shapes,
-        across=ticks,
-        up=[Label(0, Html("0")), Label(1, number(top))],
-    )
-    return join((f"<h3>{name}</h3>", picture, note(highest), folded("As a table", listed)))
 
 
-def _highest(row: Mapping[str, Any]) -> Html:
+def _highest(row: Mapping[str, Any]) -> str:
     """Return when most messages were in flight, and how many slots there were for them."""
     peak, slots, step = row["peak"], row["slots"], row["step_us"]
     when = "minute" if step == MINUTE_US else span(step)
-    return Html(
+    return (
         f"At most {number(peak)} at once, in the {when} that began at {moment(row['at'])[:16]} "
         f"UTC: {_share(row['quota_share'] or 0)} of SQS's quota"
-        + (f", {peak / slots:.1f} for each of {plural(slots, 'slot')}." if slots else ".")
+        + (f", {peak / slots:.1f} for each of {count(slots, 'slot')}." if slots else ".")
     )
 
 
@@ -109,9 +114,9 @@ def _filled(known: Mapping[int, int | None], begin: int, end: int, step: int) ->
     return values
 
 
-def _clock(at: float) -> Html:
-    return Html(moment(at)[5:16])
+def _clock(at: float) -> str:
+    return moment(at)[5:16]
 
 
-def _share(share: float) -> Html:
-    return Html("less than 0.01%") if share < 0.0001 else Html(f"{share:.2%}")
+def _share(share: float) -> str:
+    return "less than 0.01%" if share < 0.0001 else f"{share:.2%}"
