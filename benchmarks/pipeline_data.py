@@ -12,9 +12,10 @@ from pyspark.sql import functions as F
 
 from benchmarks.pipeline_journal import write_journal
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines
+from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse, file_options
+from celery_sqs_heartbeat.pipeline.tables.events import events_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse, file_options
 from fleet.making import make_fleet
 
 EVEN, HOT = "even", "hot"

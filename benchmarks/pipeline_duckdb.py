@@ -31,13 +31,13 @@ from benchmarks.pipeline_sql_duplicates import DUPLICATES
 from benchmarks.pipeline_sql_in_flight import IN_FLIGHT
 from benchmarks.pipeline_sql_survey import CRASHES, FLEET, HISTOGRAMS, LAST_DAY, LATENESSES
 from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.histogram import Histogram
-from celery_sqs_heartbeat.pipeline.measured import Fleet, Measured
-from celery_sqs_heartbeat.pipeline.measuring import Survey
-from celery_sqs_heartbeat.pipeline.recommending import recommend
-from celery_sqs_heartbeat.pipeline.replay import Worth
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.tables.calls import CALL_PARTS
+from celery_sqs_heartbeat.pipeline.tuning.advice import recommend
+from celery_sqs_heartbeat.pipeline.tuning.histogram import Histogram
+from celery_sqs_heartbeat.pipeline.tuning.measured import Fleet, Measured
+from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
+from celery_sqs_heartbeat.pipeline.tuning.survey import Survey
 
 #: As many as the Spark side's machine has cores.
 THREADS = 2

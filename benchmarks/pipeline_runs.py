@@ -21,7 +21,7 @@ from benchmarks.pipeline_data import Data, events_path, is_made, journal_path
 from benchmarks.pipeline_figures import Run
 from benchmarks.pipeline_jvm import Watch
 from benchmarks.pipeline_mismatch import mismatches
-from celery_sqs_heartbeat.pipeline.session import new_session
+from celery_sqs_heartbeat.pipeline.engine.session import new_session
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks import pipeline_spark
 from benchmarks.pipeline_figures import Run
+from celery_sqs_heartbeat.pipeline.engine.sail.session import new_session
 from celery_sqs_heartbeat.pipeline.options import SAIL
-from celery_sqs_heartbeat.pipeline.sail.session import new_session
 
 
 def main(make: str, source: str, out: str) -> None:

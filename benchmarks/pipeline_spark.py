@@ -9,13 +9,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.common.days import Days
+from celery_sqs_heartbeat.pipeline.engine.jobs import write_tables
+from celery_sqs_heartbeat.pipeline.engine.makers import MAKERS
 from celery_sqs_heartbeat.pipeline.engines import engine_of
-from celery_sqs_heartbeat.pipeline.jobs import write_tables
-from celery_sqs_heartbeat.pipeline.making import MAKERS
 from celery_sqs_heartbeat.pipeline.options import SPARK
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, WORKERS, Table
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 
 #: What is shown of each table's seconds, by its name. Those after the workers are made side by
 #: side, each when what it is made of is there, and so shown as one.

@@ -12,16 +12,16 @@ from typing import Any
 
 import click
 
-from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
+from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, Refusal, epilog, refusing
+from celery_sqs_heartbeat.journal.checking import check_given, check_journal
 from celery_sqs_heartbeat.journal.fetching import fetched
 from celery_sqs_heartbeat.journal.judging import is_event
+from celery_sqs_heartbeat.journal.kinds import local_folder
 from celery_sqs_heartbeat.journal.layout import day_of
 from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.journal.reading import Unread, read_segments
-from celery_sqs_heartbeat.pipeline.checking import check_journal
-from celery_sqs_heartbeat.pipeline.days import Span
-from celery_sqs_heartbeat.pipeline.kinds import local_folder
 from celery_sqs_heartbeat.settings.target import S3
 
 #: A line may be in the folder of the day before its own, or after it.
@@ -121,10 +121,11 @@ def _folder_of(
         with fetched(journal, first, last, _AROUND) as copy:
             yield copy
         return
-    # All of it is read, whatever days are wanted.
-    check_journal(journal, Span(), is_here=True)
+    check_given(journal)
     if (folder := local_folder(journal)) is None:
         raise Refusal(f"the journal {journal!r} is a URL: give a folder, or s3://BUCKET/PREFIX")
+    # All of it is read, whatever days are wanted.
+    check_journal(folder, journal, Span())
     yield folder
 
 

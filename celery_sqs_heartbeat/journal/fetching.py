@@ -19,6 +19,7 @@ from boto3.exceptions import Boto3Error
 from boto3.s3.transfer import TransferConfig
 from botocore.exceptions import BotoCoreError, ClientError
 
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
 from celery_sqs_heartbeat.journal.s3 import new_s3_client
@@ -50,7 +51,8 @@ def fetched(
     except OSError as error:
         raise _no_place(journal, gettempdir(), error) from None
     with copy as folder:
-        fetch(journal, Path(folder), _moved(first, -around), _moved(last, around))
+        span = Span(first, last).grown(around)
+        fetch(journal, Path(folder), span.first, span.last)
         yield Path(folder)
 
 
@@ -144,14 +146,6 @@ def _no_place(journal: str, folder: str, error: OSError) -> FetchError:
         f"the journal {journal!r} can't be copied to {folder!r}: {error}; TMPDIR names "
         "another place for temporary folders"
     )
-
-
-def _moved(day: datetime.date | None, by: int) -> datetime.date | None:
-    """Return the day that is so many days later; None for none, and past the calendar's ends."""
-    try:
-        return day and day + datetime.timedelta(days=by)
-    except OverflowError:
-        return None
 
 
 def _copy(s3: Any, source: Destination, key: str, folder: Path) -> None:

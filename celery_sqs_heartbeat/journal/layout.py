@@ -6,6 +6,7 @@ The lists are for those who read journals. A worker finds its own by `rooted`.
 from __future__ import annotations
 
 import datetime
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -15,12 +16,33 @@ OPEN_SUFFIX = ".jsonl.open"
 CLOSED_SUFFIX = ".jsonl.zst"
 
 _DAY_MICROSECONDS = 86_400_000_000
+#: A day as folders are named by it. Python itself takes other forms of ISO 8601, too.
+_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 
 
 def day_of(ts: int) -> str:
     """Return the UTC day of a time in microseconds, as YYYY-MM-DD."""
     return datetime.date.fromordinal(_EPOCH_DAY + ts // _DAY_MICROSECONDS).isoformat()
+
+
+def date_of(day: str) -> datetime.date:
+    """Return the date of a folder's name, without its `dt=`.
+
+    Raises:
+        ValueError: It is no day of the calendar. The message goes on from the folder's path.
+    """
+    try:
+        if _DATE.fullmatch(day):
+            return datetime.date.fromisoformat(day)
+    except ValueError:
+        pass
+    raise ValueError(no_day_text(day))
+
+
+def no_day_text(day: str) -> str:
+    """Return what is wrong with a path that has a folder of such a day, and the way out."""
+    return f"has a folder dt={day}, which is no day: move it away"
 
 
 def segment_path(day: str, wid: str, number: int) -> Path:

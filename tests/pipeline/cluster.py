@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyspark
 
-from celery_sqs_heartbeat.pipeline.java import use_java
+from celery_sqs_heartbeat.pipeline.engine.java import use_java
 from tests.support.process import ProcessContainer
 from tests.support.waiting import SPARK_PATIENCE, wait_until
 

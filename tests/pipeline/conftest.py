@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.pipeline.engine.session import new_session
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.options import SPARK
-from celery_sqs_heartbeat.pipeline.session import new_session
 from tests.pipeline.cheap import CHEAP, JAVA, JAVA_VARIABLE, SUBMIT_ARGS
 from tests.pipeline.journals import some_workers, write_all, write_segment
 

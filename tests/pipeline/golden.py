@@ -11,11 +11,13 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.pipeline.engine.session import new_session
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, WORKERS
-from celery_sqs_heartbeat.pipeline.session import new_session
-from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines, rejects_of
+from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.tables.events import events_of
+from celery_sqs_heartbeat.pipeline.tables.rejects import rejects_of
 from celery_sqs_heartbeat.pipeline.tables.workers import workers_of
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 
 
 def golden(spark: SparkSession, journal: str, warehouse: str) -> list[list[str]]:

@@ -11,9 +11,9 @@ from typing import Any, cast
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.report.data import Findings, collect
+from celery_sqs_heartbeat.pipeline.report.findings import Findings, collect
 from celery_sqs_heartbeat.pipeline.schema import Table
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 from tests.pipeline.builders import DAY, MINUTE, SECOND, frame_of
 
 DT = datetime.date(2026, 3, 14)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.bins import bin_of
+from celery_sqs_heartbeat.pipeline.tables.bins import bin_of
 from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
 from tests.pipeline.builders import DAY, SECOND, attempts_frame
 

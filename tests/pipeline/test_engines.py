@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from celery_sqs_heartbeat.pipeline.__main__ import main
-from celery_sqs_heartbeat.pipeline.sail.kept import ends_of
+from celery_sqs_heartbeat.pipeline.engine.sail.kept_frames import ends_of
 from tests.pipeline.builders import DAY
 from tests.pipeline.journals import Worker, write_all
 

@@ -13,21 +13,23 @@ import pytest
 import zstandard
 from pyspark.sql import DataFrame, SparkSession
 
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.journal.events import WORKER_STARTED, Record, WorkerStarted
 from celery_sqs_heartbeat.journal.lines import line_of, slim
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.pipeline import closed
-from celery_sqs_heartbeat.pipeline.days import Days
+from celery_sqs_heartbeat.pipeline.engine.intake import write_lines
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.journal import write_lines
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, REJECTS
-from celery_sqs_heartbeat.pipeline.tables.events import events_of, read_lines, rejects_of
+from celery_sqs_heartbeat.pipeline.storage import closed_segments
+from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.tables.events import events_of
 from celery_sqs_heartbeat.pipeline.tables.numbering import folders_with_copies, workers_in
+from celery_sqs_heartbeat.pipeline.tables.rejects import rejects_of
 from celery_sqs_heartbeat.pipeline.tables.skew import lead
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
 from tests.pipeline.builders import DAY, SECOND, message
 from tests.unit.journal.making import ORIGIN, event_of
 
@@ -151,7 +153,7 @@ def test_a_job_writes_what_can_be_read_and_counts_the_rest(
 ) -> None:
     """A job reads a journal strictly first: whatever that meets, its tables tell all."""
     if not is_here:
-        monkeypatch.setattr(closed, "here", lambda *_: None)
+        monkeypatch.setattr(closed_segments, "here", lambda *_: None)
     journal, tables = tmp_path / "journal", tmp_path / "tables"
     put(journal, "seg-1.jsonl.zst", frame(encoded(lines(300))))
     put(journal, "seg-2.jsonl.zst", frame(encoded(lines(2, "w2"))), "w2")

@@ -13,16 +13,16 @@ import pytest
 from click.testing import CliRunner
 from pyspark.errors import PySparkException
 
+from celery_sqs_heartbeat.common.days import Span
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED, NothingFound
-from celery_sqs_heartbeat.pipeline import jobs
 from celery_sqs_heartbeat.pipeline.__main__ import main
-from celery_sqs_heartbeat.pipeline.days import Span
+from celery_sqs_heartbeat.pipeline.engine import jobs
+from celery_sqs_heartbeat.pipeline.engine.faults import cause_of, engine_faults
+from celery_sqs_heartbeat.pipeline.engine.makers import MAKERS
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.faults import cause_of, engine_faults
-from celery_sqs_heartbeat.pipeline.making import MAKERS
-from celery_sqs_heartbeat.pipeline.report import making
+from celery_sqs_heartbeat.pipeline.report import reporting
 from celery_sqs_heartbeat.pipeline.schema import WORKERS
-from celery_sqs_heartbeat.pipeline.segments import count_segments
+from celery_sqs_heartbeat.pipeline.storage.journal_days import count_segments
 from tests.pipeline.builders import DAY
 from tests.pipeline.cheap import JAVA_VARIABLE
 from tests.pipeline.journals import Worker, write_all, write_segment
@@ -151,7 +151,7 @@ def test_a_journal_without_a_message_is_status_1_and_one_without_an_event_2(
 )
 def test_no_message_is_status_1_and_no_page(spark: Any, span: Span, said: str) -> None:
     with pytest.raises(NothingFound, match=f"^'j' has no message that was {said} is nothing"):
-        making._refuse_nothing("j", span, no_findings(spark))
+        reporting._refuse_nothing("j", span, no_findings(spark))
 
 
 def test_segments_are_counted_once_by_the_days_of_their_folders(tmp_path: Path) -> None:

@@ -15,17 +15,17 @@ import pytest
 import zstandard
 from pyspark.sql import SparkSession
 
+from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.journal import read_journal
 from celery_sqs_heartbeat.journal.layout import closed_path, closed_segments, segment_path
 from celery_sqs_heartbeat.journal.packing import unpack
 from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.causes import CAUSES
-from celery_sqs_heartbeat.pipeline.days import Days
-from celery_sqs_heartbeat.pipeline.jobs import refresh
-from celery_sqs_heartbeat.pipeline.running import running_terms
-from celery_sqs_heartbeat.pipeline.segments import journal_days
-from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.engine.jobs import refresh
+from celery_sqs_heartbeat.pipeline.storage.journal_days import journal_days
+from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
+from celery_sqs_heartbeat.pipeline.tuning.running_settings import running_terms
 from fleet.making import DEAD_LETTERS, JOURNAL, TRUTH, make_fleet
 from fleet.profile import QUEUES
 from tests.pipeline.builders import SECOND

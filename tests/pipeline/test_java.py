@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from celery_sqs_heartbeat.pipeline import java
+from celery_sqs_heartbeat.pipeline.engine import java
+from celery_sqs_heartbeat.pipeline.engine.jdk_shim import shimmed_home
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.jdk_shim import shimmed_home
 from tests.pipeline.cheap import JAVA, JAVA_VARIABLE
 from tests.support.waiting import SPARK_PATIENCE
 
 JOB = """
 import os, sys
-from celery_sqs_heartbeat.pipeline.session import new_session
+from celery_sqs_heartbeat.pipeline.engine.session import new_session
 spark = new_session("tiny", {"spark.master": "local[1]", "spark.driver.memory": "512m"})
 spark.range(10).write.option("compression", "zstd").parquet(sys.argv[1])
 print("sum", spark.read.parquet(sys.argv[1]).groupBy().sum("id").first()[0])

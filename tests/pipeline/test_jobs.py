@@ -10,19 +10,21 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline import jobs, schema
+from celery_sqs_heartbeat.common.days import Days, stretches
+from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.__main__ import main
-from celery_sqs_heartbeat.pipeline.causes import DUPLICATE
-from celery_sqs_heartbeat.pipeline.days import Days, day_of_file, stretches
+from celery_sqs_heartbeat.pipeline.engine import jobs
+from celery_sqs_heartbeat.pipeline.engine.jobs import refresh
+from celery_sqs_heartbeat.pipeline.engine.makers import MAKERS, NEEDS
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.jobs import refresh
-from celery_sqs_heartbeat.pipeline.making import MAKERS, NEEDS
 from celery_sqs_heartbeat.pipeline.options import SPARK
-from celery_sqs_heartbeat.pipeline.reference import causes, markdown
-from celery_sqs_heartbeat.pipeline.segments import journal_days
-from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file
+from celery_sqs_heartbeat.pipeline.storage.journal_days import journal_days
+from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.tables.reference import causes, markdown
+from celery_sqs_heartbeat.pipeline.tables.root_causes import DUPLICATE
 from tests.pipeline.journals import rows_in, some_workers, write_all, write_segment
 from tests.support.insides import is_nothing_cached
 from tests.support.markdown import ROOT

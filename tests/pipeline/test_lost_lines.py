@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.causes import CAUSES
 from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
+from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
 from tests.pipeline.builders import (
     DAY,
     SECOND,

@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.journal.fetching import FetchError
 from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.engine.stream import start
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.options import SPARK
-from celery_sqs_heartbeat.pipeline.places import is_out_of_reach, spark_path
-from celery_sqs_heartbeat.pipeline.stream import start
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.storage.reach import is_out_of_reach, spark_path
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 from tests.pipeline.journals import rows_in, some_workers, write_all
 from tests.support.s3 import BUCKET, serving, upload
 

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.bins import bin_of, middle_of
-from celery_sqs_heartbeat.pipeline.histogram import Histogram
-from celery_sqs_heartbeat.pipeline.quantiles import name_of, quantiles_of, tails_of
 from celery_sqs_heartbeat.pipeline.schema import DURATIONS
+from celery_sqs_heartbeat.pipeline.tables.bins import bin_of, middle_of
+from celery_sqs_heartbeat.pipeline.tables.quantiles import name_of, quantiles_of, tails_of
+from celery_sqs_heartbeat.pipeline.tuning.histogram import Histogram
 from tests.pipeline.builders import SECOND, frame_of, rows_of
 
 PARTS = (0.5, 0.99, 0.999)

@@ -12,16 +12,16 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
-from celery_sqs_heartbeat.pipeline.bins import bin_of
-from celery_sqs_heartbeat.pipeline.histogram import Histogram
-from celery_sqs_heartbeat.pipeline.measured import Measured
-from celery_sqs_heartbeat.pipeline.measuring import Survey, survey
-from celery_sqs_heartbeat.pipeline.recommending import recommend
-from celery_sqs_heartbeat.pipeline.replay import Worth, replay
-from celery_sqs_heartbeat.pipeline.running import running_interval, running_terms
 from celery_sqs_heartbeat.pipeline.schema import DURATIONS, RECOMMENDATIONS
-from celery_sqs_heartbeat.pipeline.tables.recommendations import recommendations_of
-from celery_sqs_heartbeat.pipeline.tuning import check
+from celery_sqs_heartbeat.pipeline.tables.bins import bin_of
+from celery_sqs_heartbeat.pipeline.tuning.advice import recommend
+from celery_sqs_heartbeat.pipeline.tuning.histogram import Histogram
+from celery_sqs_heartbeat.pipeline.tuning.measured import Measured
+from celery_sqs_heartbeat.pipeline.tuning.recommendations import recommendations_of
+from celery_sqs_heartbeat.pipeline.tuning.replay import Worth, replay
+from celery_sqs_heartbeat.pipeline.tuning.running_settings import running_interval, running_terms
+from celery_sqs_heartbeat.pipeline.tuning.survey import Survey, survey
+from celery_sqs_heartbeat.pipeline.tuning.verdicts import verdicts_of
 from celery_sqs_heartbeat.settings import Rules
 from tests.pipeline.builders import (
     DAY,
@@ -229,7 +229,7 @@ def test_settings_change_where_the_check_finds_them_worse_and_for_its_reason(
         threshold=rules[1],
         max_lease=rules[2] if len(rules) > 2 else DEFAULT_MAX_LEASE_SECONDS,
     )
-    (verdict,) = check(found, lambda *_: terms, Worth())
+    (verdict,) = verdicts_of(found, lambda *_: terms, Worth())
     is_kept = recommended.is_of(
         replay(measured, running_terms(found.settings, "work", rules[0]), Worth())
     )

@@ -13,26 +13,26 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
-from celery_sqs_heartbeat.pipeline.bins import bin_of
-from celery_sqs_heartbeat.pipeline.choosing import (
+from celery_sqs_heartbeat.pipeline.tables.bins import bin_of
+from celery_sqs_heartbeat.pipeline.tuning.choosing import (
     RISK_CAP,
     choose,
     max_lease_of,
     needs_its_own,
     pareto,
 )
-from celery_sqs_heartbeat.pipeline.comparing import compare
-from celery_sqs_heartbeat.pipeline.confidence import (
+from celery_sqs_heartbeat.pipeline.tuning.comparing import compare
+from celery_sqs_heartbeat.pipeline.tuning.confidence import (
     confidence_of,
     how_sure,
     least_risk,
     part_of_attempts,
 )
-from celery_sqs_heartbeat.pipeline.histogram import Histogram
-from celery_sqs_heartbeat.pipeline.lateness import chance_too_late
-from celery_sqs_heartbeat.pipeline.measured import Fleet, Measured
-from celery_sqs_heartbeat.pipeline.reasons import reason_of
-from celery_sqs_heartbeat.pipeline.replay import Expected, Worth, candidates, replay
+from celery_sqs_heartbeat.pipeline.tuning.histogram import Histogram
+from celery_sqs_heartbeat.pipeline.tuning.lateness import chance_too_late
+from celery_sqs_heartbeat.pipeline.tuning.measured import Fleet, Measured
+from celery_sqs_heartbeat.pipeline.tuning.reasons import reason_of
+from celery_sqs_heartbeat.pipeline.tuning.replay import Expected, Worth, candidates, replay
 from celery_sqs_heartbeat.settings.checks import order_faults
 
 WORTH = Worth()

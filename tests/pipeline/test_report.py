@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from datetime import date
+from html import unescape
 from html.parser import HTMLParser
 
 import pytest
@@ -12,11 +13,13 @@ from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.cli.report.command import report
-from celery_sqs_heartbeat.pipeline.bins import bin_of, middle_of
-from celery_sqs_heartbeat.pipeline.days import Span
-from celery_sqs_heartbeat.pipeline.report import advice, costs, failures, flight, markup, spans
-from celery_sqs_heartbeat.pipeline.report.coverage import Coverage, covered
+from celery_sqs_heartbeat.common.days import Span
+from celery_sqs_heartbeat.pipeline import options
+from celery_sqs_heartbeat.pipeline.report import figures
 from celery_sqs_heartbeat.pipeline.report.page import render
+from celery_sqs_heartbeat.pipeline.report.sections.coverage import Coverage
+from celery_sqs_heartbeat.pipeline.report.sections.run_times import TICKS
+from celery_sqs_heartbeat.pipeline.tables.bins import bin_of, middle_of
 from tests.pipeline.builders import SECOND
 from tests.pipeline.report_tables import findings, named, no_findings
 
@@ -61,6 +64,17 @@ def words(page: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", page))
 
 
+def section(page: str, anchor: str) -> str:
+    """Return what is in a section, below its title."""
+    inner = page[page.index(f'<section id="{anchor}"') :].partition("</h2>")[2]
+    return inner.partition("</section>")[0]
+
+
+def first_line(page: str) -> str:
+    """Return what the page says that it covers."""
+    return page[page.index('<p class="covers">') :].partition("</p>")[0]
+
+
 @pytest.mark.parametrize(
     "said",
     [
@@ -89,7 +103,7 @@ def words(page: str) -> str:
     ],
 )
 def test_each_section_says_what_its_table_holds(page: str, said: str) -> None:
-    assert said in words(page)
+    assert unescape(said) in unescape(words(page))
 
 
 def test_the_page_is_well_formed_loads_nothing_and_runs_no_script(page: str) -> None:
@@ -151,12 +165,12 @@ def test_empty_tables_give_a_page_that_says_so(spark: SparkSession) -> None:
     ],
 )
 def test_spans_are_told_with_a_unit(microseconds: float | None, said: str) -> None:
-    assert markup.span(microseconds) == said
+    assert figures.span(microseconds) == unescape(said)
 
 
 @pytest.mark.parametrize("seconds", [0.0000123, 0.0139, 45.0, 59.7, 89.4, 7_201.0, 100_000.0])
 def test_quantiles_are_told_as_no_less_than_any_span_that_they_count(seconds: float) -> None:
-    shown = markup.at_most(middle_of(bin_of(seconds * SECOND)))
+    shown = figures.at_most(middle_of(bin_of(seconds * SECOND)))
     sizes = {"µs": 1e-6, "ms": 1e-3, "s": 1, "min": 60, "h": 3600, "d": 86_400}
     words = shown.replace(",", "").split()
     most = sum(float(n) * sizes[unit] for n, unit in zip(words[::2], words[1::2], strict=True))
@@ -195,13 +209,14 @@ COVERED = {
 @pytest.mark.parametrize("lack", COVERED)
 def test_the_first_line_says_what_the_page_covers(spark: SparkSession, lack: str) -> None:
     sums, span, days, said = COVERED[lack]
+    found = findings(spark)
     found = replace(
-        findings(spark),
+        found,
         days=[date(2026, 3, day) for day in days],
-        workers={"starts": 2, "missing": 0, "before": 0, **sums},
+        workers={**found.workers, "starts": 2, "missing": 0, "before": 0, **sums},
         rejects=[],
     )
-    line = words(covered(found, Coverage(span=span, segments=7)))
+    line = unescape(words(first_line(render(found, Coverage(span=span, segments=7)))))
     assert line.strip().startswith("Covers 2 workers, 7 segments of their journal, ")
     assert all(each in line.replace(" .", ".") for each in said)
     assert ("No gaps" in line) is (lack == "nothing")
@@ -210,7 +225,7 @@ def test_the_first_line_says_what_the_page_covers(spark: SparkSession, lack: str
 def test_it_is_above_all_sections_and_counts_what_could_not_be_read(page: str) -> None:
     first = page.index("Covers 1 worker, tables made before, 1 day with events")
     assert first < page.index("<section")
-    line = words(page[first : page.index("<section")])
+    line = unescape(words(page[first : page.index("<section")]))
     assert "3 lines missing from the workers' numbering" in line
     assert "2 lines that can't be read" in line
     assert "A worker that is started again counts as one more." in line
@@ -232,9 +247,8 @@ def test_lines_and_segments_that_can_not_be_read_are_counted_apart(
 ) -> None:
     rows = [{"file": "x", "reason": reason, "lines": lines} for reason, lines in rejects]
     found = replace(findings(spark), rejects=rows)
-    assert f"; {said}." in words(covered(found, Coverage(span=Span(), segments=2))).replace(
-        " .", "."
-    )
+    line = words(first_line(render(found, Coverage(span=Span(), segments=2))))
+    assert f"; {said}." in unescape(line).replace(" .", ".")
 
 
 def test_one_duplicate_and_one_missing_line_are_told_in_the_singular(spark: SparkSession) -> None:
@@ -252,7 +266,7 @@ def test_one_duplicate_and_one_missing_line_are_told_in_the_singular(spark: Spar
 def test_no_entry_has_more_than_one_call_of_those_that_are_shown(spark: SparkSession) -> None:
     """One receive of 12 messages, of which 10 would be the most, was 1.2 calls: "1, 12, 10"."""
     calls = [{**findings(spark).calls[0], "kind": "receive", "calls": 1.2, "entries": 12}]
-    said = words(costs.costs(replace(findings(spark), calls=calls)))
+    said = words(section(render(replace(findings(spark), calls=calls)), "costs"))
     assert said.startswith(" 2 calls cost ")
     assert " receive 2 12 6 " in re.sub(r"receive, q-shop.pay: [$.\d]+ ", "", said)
 
@@ -261,7 +275,7 @@ def test_settings_that_are_kept_are_one_candidate_with_two_labels(spark: SparkSe
     rows = [row for row in findings(spark).recommendations if row["rank"] != 0]
     (used,) = [row for row in rows if row["rank"] == -1]
     found = replace(findings(spark), recommendations=[*rows, {**used, "rank": 0}])
-    said = words(advice.recommendations(found))
+    said = words(section(render(found), "recommendations"))
     assert "Keep visibility timeout 300 s and threshold 100 s" in said
     assert said.count(" 300 s ") == 2
     assert "recommended , in use 300 s" in said
@@ -273,14 +287,14 @@ def test_slots_are_drawn_day_by_day_and_told_of_the_peak(spark: SparkSession) ->
         for number, row in enumerate(findings(spark).in_flight)
     ]
     found = replace(findings(spark), in_flight=rows)
-    page = flight.in_flight(found)
+    page = section(render(found), "in-flight")
     assert "for each of 32 slots" in page
     limit = page[page.index("line limit") :]
     heights = set(re.findall(r"[ML][\d.]+ ([\d.]+)", limit[: limit.index("<title>")]))
     assert len(heights) == 2
 
 
-@pytest.mark.parametrize("ticks", spans.TICKS)
+@pytest.mark.parametrize("ticks", TICKS)
 def test_ticks_skip_no_second_that_people_count_by(ticks: tuple[float, ...]) -> None:
     assert list(ticks) == sorted(set(ticks))
     assert 10 in ticks
@@ -296,9 +310,9 @@ def test_ticks_skip_no_second_that_people_count_by(ticks: tuple[float, ...]) -> 
 def test_an_all_clear_says_what_it_is_based_on(
     spark: SparkSession, sums: dict[str, int], basis: str
 ) -> None:
-    about = {"missing": 0, "before": 0, **sums}
+    about = {**findings(spark).workers, "missing": 0, "before": 0, **sums}
     found = replace(findings(spark), causes=[], duplicates=[], workers=about, rejects=[])
-    said = words(failures.duplicates(found))
+    said = words(section(render(found), "duplicates"))
     assert said.startswith(" No message was executed twice, by what was read of ")
     assert basis in said
 
@@ -315,3 +329,10 @@ def test_wrong_options_are_told_before_spark_starts(arguments: list[str], fault:
     result = CliRunner().invoke(report, arguments)
     assert result.exit_code == 2
     assert fault in result.output
+
+
+def test_without_jinja2_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(options, "find_spec", lambda name: None if name == "jinja2" else name)
+    result = CliRunner().invoke(report, ["j"])
+    assert result.exit_code == 2
+    assert "needs Jinja2: pip install 'celery-sqs-heartbeat[pipeline]'" in result.output

@@ -6,6 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.journal.events import EVENTS as RECORDS
+from celery_sqs_heartbeat.journal.kinds import TABLE_NAMES
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES, Table
 from tests.pipeline.builders import frame_of
 
@@ -25,3 +26,7 @@ def test_spark_takes_each_table_s_schema(spark: SparkSession, table: Table) -> N
     assert tuple(frame_of(spark, table, []).columns) == table.names
     assert table.names[-1] == PARTITION
     assert all(column.meaning for column in table.columns)
+
+
+def test_the_journal_knows_a_warehouse_by_its_tables() -> None:
+    assert frozenset(TABLES) == TABLE_NAMES

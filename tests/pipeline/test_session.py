@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from celery_sqs_heartbeat.pipeline import session
+from celery_sqs_heartbeat.pipeline.engine import session
 
 _ENVIRON = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS")
 

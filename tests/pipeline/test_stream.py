@@ -13,9 +13,10 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import DataFrame, SparkSession
 
-from celery_sqs_heartbeat.pipeline import schema, stream
+from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.__main__ import main
-from celery_sqs_heartbeat.pipeline.alerts import Alerts
+from celery_sqs_heartbeat.pipeline.engine import stream
+from celery_sqs_heartbeat.pipeline.engine.alerts import Alerts
 from tests.pipeline.builders import DAY, frame_of
 from tests.pipeline.journals import rows_in, some_workers, write_all
 from tests.pipeline.report_tables import DT
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.thorough
 ENDLESS = """
 import threading
 from celery_sqs_heartbeat.pipeline.__main__ import main
-from celery_sqs_heartbeat.pipeline.alerts import Alerts
+from celery_sqs_heartbeat.pipeline.engine.alerts import Alerts
 Alerts.tell = lambda *_: threading.Event().wait()
 main()
 """

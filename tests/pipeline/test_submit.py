@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from celery_sqs_heartbeat.pipeline import schema, submit
-from celery_sqs_heartbeat.pipeline.making import MAKERS
+from celery_sqs_heartbeat.pipeline.engine.makers import MAKERS
 from tests.pipeline.cheap import CHEAP
 from tests.pipeline.cluster import cluster
 from tests.pipeline.journals import rows_in

@@ -19,12 +19,13 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.cli.tune.command import tune
 from celery_sqs_heartbeat.cli.tune.settings_code import as_settings
-from celery_sqs_heartbeat.pipeline import options, tuning
-from celery_sqs_heartbeat.pipeline.measuring import Survey
-from celery_sqs_heartbeat.pipeline.recommended import Row
+from celery_sqs_heartbeat.pipeline import options
+from celery_sqs_heartbeat.pipeline.engine import surveying
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, EVENTS, WORKERS
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
-from celery_sqs_heartbeat.pipeline.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.tuning.row import Row
+from celery_sqs_heartbeat.pipeline.tuning.survey import Survey
 from celery_sqs_heartbeat.settings import read_settings
 from tests.pipeline.builders import (
     DAY,
@@ -77,7 +78,7 @@ def _comments(output: str) -> str:
 def survey_once() -> Iterator[None]:
     """Measure each source once: what is tested is what is made of it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tuning, "survey_source", functools.cache(tuning.survey_source))
+        patch.setattr(surveying, "survey_source", functools.cache(surveying.survey_source))
         yield
 
 
@@ -202,7 +203,7 @@ def test_nothing_measured_is_an_error_that_tells_what_to_do(
     journal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nothing = Survey(queues=[], tasks={}, settings={})
-    monkeypatch.setattr(tuning, "survey_source", lambda *_, **__: nothing)
+    monkeypatch.setattr(surveying, "survey_source", lambda *_, **__: nothing)
     result = _tune(_app(), journal)
     assert result.exit_code == 1
     assert "sqs_heartbeat_journal" in result.output

@@ -23,9 +23,10 @@ from celery_sqs_heartbeat.cli import sqs_heartbeat, whole_files
 from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.journal.__main__ import main as journal_command
 from celery_sqs_heartbeat.journal.layout import closed_path
-from celery_sqs_heartbeat.pipeline import engines, session
+from celery_sqs_heartbeat.pipeline import engines
 from celery_sqs_heartbeat.pipeline.__main__ import main as pipeline
-from celery_sqs_heartbeat.pipeline.report import making
+from celery_sqs_heartbeat.pipeline.engine import session
+from celery_sqs_heartbeat.pipeline.report import reporting
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES
 from tests.pipeline.builders import DAY
 from tests.pipeline.journals import Worker, write_all
@@ -287,7 +288,7 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         folder.chmod(0o777)
         monkeypatch.chdir(folder)
         monkeypatch.setattr(engines, "engine_of", start)
-        monkeypatch.setattr(making, "engine_of", start)
+        monkeypatch.setattr(reporting, "engine_of", start)
         monkeypatch.setattr(session, "new_session", start)
         build_journal(folder / JOURNAL)
         yield folder
@@ -546,7 +547,7 @@ def test_a_page_that_can_not_be_written_is_told_before_anything_is_read(
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> None:
     """A report is made at once."""
-    monkeypatch.setattr(making, "page_of", lambda *_, **__: "the new page")
+    monkeypatch.setattr(reporting, "page_of", lambda *_, **__: "the new page")
 
 
 @pytest.mark.usefixtures("page")

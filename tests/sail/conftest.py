@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.pipeline.sail.session import new_session
+from celery_sqs_heartbeat.pipeline.engine.sail.session import new_session
 from fleet.making import JOURNAL, make_fleet
 from tests.pipeline.cheap import JAVA, JAVA_VARIABLE
 from tests.pipeline.test_fleet import mangle

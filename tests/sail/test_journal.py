@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.journal.layout import open_segments
 from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.engine.sail import intake as module
+from celery_sqs_heartbeat.pipeline.engine.sail.warehouse import SailWarehouse
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.options import SAIL
-from celery_sqs_heartbeat.pipeline.sail import journal as module
-from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse
 from tests.pipeline.builders import DAY
 from tests.pipeline.journals import Worker, rows_in, write_all, write_segment
 from tests.pipeline.test_events import put

@@ -11,10 +11,10 @@ from pyspark.sql import SparkSession
 from celery_sqs_heartbeat.journal.layout import closed_segments
 from celery_sqs_heartbeat.journal.packing import unpack
 from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.engine.sail import kept_frames
+from celery_sqs_heartbeat.pipeline.engine.sail.intake import journal_days
 from celery_sqs_heartbeat.pipeline.engines import engine_of
 from celery_sqs_heartbeat.pipeline.options import SAIL
-from celery_sqs_heartbeat.pipeline.sail import kept
-from celery_sqs_heartbeat.pipeline.sail.journal import journal_days
 from tests.pipeline.journals import rows_in, some_workers, write_all
 from tests.sail.conftest import BySpark
 
@@ -91,6 +91,6 @@ def test_deliveries_that_are_folded_worker_by_worker_are_the_same(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept, "MOST_LINES", 1)
+    monkeypatch.setattr(kept_frames, "MOST_LINES", 1)
     build(spark, str(journal), str(tmp_path / "w"))
     assert rows_in(tmp_path / "w", TABLES) == made

@@ -17,9 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline import schema
+from celery_sqs_heartbeat.pipeline.engine.sail import warehouse as module
+from celery_sqs_heartbeat.pipeline.engine.sail.warehouse import SailWarehouse, folder_of, sweep
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
-from celery_sqs_heartbeat.pipeline.sail import warehouse as module
-from celery_sqs_heartbeat.pipeline.sail.warehouse import SailWarehouse, folder_of, sweep
 
 TABLE = schema.REJECTS
 DAYS = [date(2026, 3, day) for day in range(1, 5)]

@@ -78,7 +78,7 @@ PLAIN_OF_CLASS = {
 #: Types that hold no text of others.
 SAFE_TYPE = re.compile(
     r"(?:int|float|bool|None|Action|CallKind|Outcome|State|Standing|EventKind|Mark|Severity|Tried|Place"
-    r"|Literal\[[^\]]*\]|type\[\w+\]|\||\s)*"
+    r"|datetime\.date|Literal\[[^\]]*\]|type\[\w+\]|\||\s)*"
 )
 
 

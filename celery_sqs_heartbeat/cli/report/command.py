@@ -7,9 +7,14 @@ from pathlib import Path
 
 import click
 
-from celery_sqs_heartbeat.cli.days import check_days, from_option, to_option
+from celery_sqs_heartbeat.common.day_options import check_days, from_option, to_option
 from celery_sqs_heartbeat.common.exits import Command, epilog, refusing
-from celery_sqs_heartbeat.pipeline.options import SAIL, engine_option, require_pyspark
+from celery_sqs_heartbeat.pipeline.options import (
+    SAIL,
+    engine_option,
+    require_jinja2,
+    require_pyspark,
+)
 
 
 @click.command(cls=Command, epilog=epilog("report"))
@@ -40,18 +45,19 @@ def report(
     """
     check_days(first, last)
     require_pyspark()
+    require_jinja2()
     # Not at the top: every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.report.page_file import check_page, write_page
-    from celery_sqs_heartbeat.pipeline.checking import check_source
-    from celery_sqs_heartbeat.pipeline.days import Span
-    from celery_sqs_heartbeat.pipeline.faults import engine_faults
+    from celery_sqs_heartbeat.common.days import Span
+    from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
     from celery_sqs_heartbeat.pipeline.schema import REPORTED
+    from celery_sqs_heartbeat.pipeline.storage.path_checks import check_source
 
     check_page(out)
     with refusing():
         span = Span(first, last)
         is_journal = check_source(source, span, REPORTED, is_here=engine == SAIL or None)
-        from celery_sqs_heartbeat.pipeline.report.making import page_of
+        from celery_sqs_heartbeat.pipeline.report.reporting import page_of
 
         with engine_faults(f"report on {source!r}"):
             page = page_of(source, span, engine, is_journal=is_journal)

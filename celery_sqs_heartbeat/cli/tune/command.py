@@ -47,31 +47,32 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     """
     require_pyspark()
     # Not at the top: every `celery` command imports this module.
-    from celery_sqs_heartbeat.pipeline.checking import check_source
-    from celery_sqs_heartbeat.pipeline.days import Span
-    from celery_sqs_heartbeat.pipeline.faults import engine_faults
+    from celery_sqs_heartbeat.common.days import Span
+    from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
     from celery_sqs_heartbeat.pipeline.schema import SURVEYED
+    from celery_sqs_heartbeat.pipeline.storage.path_checks import check_source
 
     with refusing():
         is_journal = check_source(source, Span(), SURVEYED, is_here=engine == SAIL or None)
     from celery_sqs_heartbeat.cli.tune.settings_code import as_settings, as_text
-    from celery_sqs_heartbeat.pipeline import tuning
+    from celery_sqs_heartbeat.pipeline.engine import surveying
     from celery_sqs_heartbeat.pipeline.engines import engine_of
-    from celery_sqs_heartbeat.pipeline.recommended import RECOMMENDED, RUNNING
-    from celery_sqs_heartbeat.pipeline.recommending import recommend
-    from celery_sqs_heartbeat.pipeline.replay import Worth
+    from celery_sqs_heartbeat.pipeline.tuning.advice import recommend
+    from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
+    from celery_sqs_heartbeat.pipeline.tuning.row import RECOMMENDED, RUNNING
+    from celery_sqs_heartbeat.pipeline.tuning.verdicts import verdicts_of
 
     names, terms_of = _of_app(context.obj.app, needs_tasks=check)
     progress = progress_line()
     progress(f"measuring {source}")
     with refusing(), engine_faults(f"measure {source!r}"):
-        found = tuning.survey_source(engine_of(engine), source, is_journal=is_journal)
+        found = surveying.survey_source(engine_of(engine), source, is_journal=is_journal)
     rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
     if not rows:
         raise NothingFound(
             f"{source!r} has no message yet: let workers run with sqs_heartbeat_journal"
         )
-    verdicts = list(tuning.check(found, terms_of, Worth())) if check else []
+    verdicts = list(verdicts_of(found, terms_of, Worth())) if check else []
     if as_json:
         output = {
             "recommendations": [asdict(row) for row in rows],

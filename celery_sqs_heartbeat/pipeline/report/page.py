@@ -2,54 +2,86 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from celery_sqs_heartbeat.pipeline.days import Span
-from celery_sqs_heartbeat.pipeline.report import (
-    advice,
-    costs,
-    failures,
-    flight,
-    recovery,
-    sections,
-    spans,
-)
-from celery_sqs_heartbeat.pipeline.report.coverage import Coverage, covered
-from celery_sqs_heartbeat.pipeline.report.data import Findings
-from celery_sqs_heartbeat.pipeline.report.markup import Html, join
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-#: Each section's id, title and content.
-_SECTIONS = (
-    ("overview", "What happened", sections.overview),
-    ("duplicates", "Duplicates", failures.duplicates),
-    ("recoveries", "Recovery", recovery.recoveries),
-    ("durations", "Durations", spans.durations),
-    ("in-flight", "In flight", flight.in_flight),
-    ("costs", "Calls and their price", costs.costs),
-    ("recommendations", "Recommended settings", advice.recommendations),
-    ("losses", "What the journal lacks", sections.losses),
+from celery_sqs_heartbeat.common.days import Span
+from celery_sqs_heartbeat.common.escaping import escaped
+from celery_sqs_heartbeat.pipeline.report.figures import text
+from celery_sqs_heartbeat.pipeline.report.findings import Findings
+from celery_sqs_heartbeat.pipeline.report.sections.call_costs import call_costs
+from celery_sqs_heartbeat.pipeline.report.sections.coverage import Coverage, covered
+from celery_sqs_heartbeat.pipeline.report.sections.duplicate_pairs import duplicate_pairs
+from celery_sqs_heartbeat.pipeline.report.sections.in_flight_curves import in_flight_curves
+from celery_sqs_heartbeat.pipeline.report.sections.missing_lines import missing_lines
+from celery_sqs_heartbeat.pipeline.report.sections.overview import overview
+from celery_sqs_heartbeat.pipeline.report.sections.recovery_times import recovery_times
+from celery_sqs_heartbeat.pipeline.report.sections.run_times import run_times
+from celery_sqs_heartbeat.pipeline.report.sections.settings_advice import settings_advice
+
+#: Each section's anchor, title and content. Its template has the name of what makes the content.
+_SECTIONS: tuple[tuple[str, str, Callable[[Findings], object]], ...] = (
+    ("overview", "What happened", overview),
+    ("duplicates", "Duplicates", duplicate_pairs),
+    ("recoveries", "Recovery", recovery_times),
+    ("durations", "Durations", run_times),
+    ("in-flight", "In flight", in_flight_curves),
+    ("costs", "Calls and their price", call_costs),
+    ("recommendations", "Recommended settings", settings_advice),
+    ("losses", "What the journal lacks", missing_lines),
 )
 #: Of tables, all days of them.
 _UNKNOWN = Coverage(span=Span(), segments=None)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """One section of the page.
+
+    Attributes:
+        content: For the template; a sentence where there is nothing to show.
+    """
+
+    anchor: str
+    title: str
+    template: str
+    content: object
+
+
 def render(findings: Findings, coverage: Coverage = _UNKNOWN) -> str:
     """Return the page. It loads nothing and runs no script, and says so to the browser."""
-    contents = join(f'<li><a href="#{name}">{title}</a></li>' for name, title, _ in _SECTIONS)
-    sections = (_section(name, title, make(findings)) for name, title, make in _SECTIONS)
-    body = join((covered(findings, coverage), *sections))
-    page = _asset("report.html")
-    for mark, inner in (("style", _asset("report.css")), ("contents", contents), ("body", body)):
-        page = page.replace(f"<!--{mark}-->", inner, 1)
-    return page
+    sections = [
+        Section(
+            anchor=anchor,
+            title=title,
+            template=f"{make.__name__}.html.j2",
+            content=make(findings),
+        )
+        for anchor, title, make in _SECTIONS
+    ]
+    page = _environment().get_template("page.html.j2")
+    return page.render(sections=sections, coverage=covered(findings, coverage))
 
 
-def _section(name: str, title: str, inner: Html) -> str:
-    return (
-        f'<section id="{name}" aria-labelledby="{name}-title">'
-        f'<h2 id="{name}-title">{title}</h2>{inner}</section>\n'
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("celery_sqs_heartbeat.pipeline.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_shown,
     )
 
 
-def _asset(name: str) -> str:
-    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")
+def _shown(value: object) -> str:
+    """Return what is put into the page in place of a value, before it is escaped as HTML.
+
+    Control characters are not allowed in HTML, lone surrogates can't be encoded, and what turns
+    the direction of text would have a name read as another one.
+    """
+    # What a macro returns was escaped piece by piece.
+    return value if isinstance(value, Markup) else escaped(text(value))

@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.leases.events import EventKind as Kind
 #: A later delivery of a message that still runs has a number of its own, and its events with it.
 KEY = ("queue", "msg", "dlv", "wid", "task", "task_id")
 
-#: Why the package gives messages back. Any other cause is told as `other`.
+#: Why the package gives messages back. Any other cause is given as `other`.
 GIVEN_BACK = (
     "other",
     "failed",

@@ -1,4 +1,4 @@
-"""Duplicates, as `pipeline.causes` defines them, and why they happened.
+"""Duplicates, as `root_causes` defines them, and why they happened.
 
 Only messages that were received more than once matter, and they are few: the others get into
 no shuffle. Each new execution is paired with the attempt that had the task running before it, by
@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import DUPLICATES, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.causes import (
+from celery_sqs_heartbeat.pipeline.tables.cause_rules import (
     DELETE_REFUSED,
     rules,
     was_released_while_running,

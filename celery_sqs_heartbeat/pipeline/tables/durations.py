@@ -5,8 +5,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.pipeline.bins import bin_column
 from celery_sqs_heartbeat.pipeline.schema import DURATIONS, PARTITION
+from celery_sqs_heartbeat.pipeline.tables.bins import bin_column
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape
 from celery_sqs_heartbeat.pipeline.tables.stays import latest_end, with_end_of_data
 

@@ -12,18 +12,15 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION
-from celery_sqs_heartbeat.pipeline.tables.lines import read_lines
-from celery_sqs_heartbeat.pipeline.tables.marks import FOLDER, is_wanted
+from celery_sqs_heartbeat.pipeline.storage.line_marks import FOLDER, is_wanted
 from celery_sqs_heartbeat.pipeline.tables.numbering import (
     MOST_FOLDERS,
     folders_with_copies,
     workers_in,
 )
-from celery_sqs_heartbeat.pipeline.tables.rejects import reason_against, rejects_of
+from celery_sqs_heartbeat.pipeline.tables.rejects import reason_against
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
 from celery_sqs_heartbeat.pipeline.tables.skew import lead, skews_of, with_skew
-
-__all__ = ["Rejected", "are_events", "events_of", "read_lines", "rejects_of"]
 
 #: What a worker gives to one line only.
 _NUMBER = ["wid", "seq"]

@@ -1,4 +1,4 @@
-"""What the journals say of the lease of each pair's first execution, for `causes` to judge.
+"""What the journals say of the lease of each pair's first execution, for `cause_rules` to judge.
 
 The calls for a lease are looked at twice: once for the last extension in time, then for what
 became of the calls since. So no pair carries a list of its calls, which may be thousands, and

@@ -1,4 +1,4 @@
-"""Tells whoever runs a table's plan which frames it reads more than once."""
+"""Says of a table's plan which frames it reads more than once."""
 
 from __future__ import annotations
 

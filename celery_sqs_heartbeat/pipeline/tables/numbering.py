@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.pipeline.tables.marks import DAY, FOLDER
+from celery_sqs_heartbeat.pipeline.storage.line_marks import DAY, FOLDER
 
 #: So many folders are named in a plan; of more, all lines are read, or shuffled.
 MOST_FOLDERS = 1000

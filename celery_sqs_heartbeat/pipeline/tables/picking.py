@@ -15,7 +15,7 @@ MOST_BROADCAST = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Values of one column. They are told by 64 bits of a hash.
+    """Values of one column. 64 bits of a hash stand for each.
 
     Attributes:
         column: Its name in the frame that they are from.

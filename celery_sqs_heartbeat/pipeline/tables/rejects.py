@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.journal.events import EVENTS, VERSION
 from celery_sqs_heartbeat.pipeline.schema import REJECTS
-from celery_sqs_heartbeat.pipeline.tables.marks import CORRUPT, DAY, FILE, TORN, is_wanted
+from celery_sqs_heartbeat.pipeline.storage.line_marks import CORRUPT, DAY, FILE, TORN, is_wanted
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape
 
 TORN_SEGMENT = "torn segment"

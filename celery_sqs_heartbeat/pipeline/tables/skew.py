@@ -16,7 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.pipeline.tables.marks import DAY
+from celery_sqs_heartbeat.pipeline.storage.line_marks import DAY
 from celery_sqs_heartbeat.pipeline.tables.numbering import Worker
 
 #: Skew below this is left alone, in microseconds. An answer's way takes 5 to 50 ms, SQS's times

@@ -37,7 +37,7 @@ def workers_of(events: DataFrame) -> DataFrame:
 
 
 def with_told(workers: DataFrame, earlier: DataFrame) -> DataFrame:
-    """Fill in what the workers told at their starts, also where that was on an earlier day."""
+    """Fill in what the workers said at their starts, also where that was on an earlier day."""
     told = earlier.groupBy("wid").agg(*(F.any_value(n, True).alias(n) for n in TOLD_AT_START))
     return workers.drop(*TOLD_AT_START).join(told, "wid", "left").select(*WORKERS.names)
 

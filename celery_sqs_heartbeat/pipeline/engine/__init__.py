@@ -1,0 +1,1 @@
+"""What runs the tables' plans and writes what they give: sessions, jobs, the stream."""

@@ -1,0 +1,34 @@
+"""Surveys a journal, or tables that are there, for the command `tune`."""
+
+from __future__ import annotations
+
+from tempfile import TemporaryDirectory
+
+from celery_sqs_heartbeat.pipeline.engine.engine import Engine
+from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, DURATIONS, SURVEYED, WORKERS
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.tuning.survey import Survey, survey
+
+
+def survey_source(by: Engine, source: str, *, is_journal: bool | None = None) -> Survey:
+    """Measure the fleet from a warehouse's tables, or from a journal's lines.
+
+    Args:
+        is_journal: None for what is not on this machine: it is looked for tables then.
+
+    Raises:
+        PipelineError: There is neither, or the engine can't run.
+        FetchError: It is on S3, and can't be copied.
+    """
+    spark = by.start("sqs-heartbeat tune", source=source)
+    if is_journal is None:
+        is_journal = not by.has_tables(spark, source)
+    if not is_journal:
+        return _survey(by.warehouse(spark, source))
+    with TemporaryDirectory(prefix="sqs-heartbeat-tune-") as folder:
+        by.build(spark, source, folder, tables=(WORKERS, ATTEMPTS, DURATIONS))
+        return _survey(by.warehouse(spark, folder))
+
+
+def _survey(warehouse: Warehouse) -> Survey:
+    return survey(*(warehouse.read(each) for each in SURVEYED))

@@ -1,0 +1,62 @@
+"""Makes the report of a journal, or of tables that are there."""
+
+from __future__ import annotations
+
+import tempfile
+
+from celery_sqs_heartbeat.common.days import Span
+from celery_sqs_heartbeat.common.exits import NothingFound
+from celery_sqs_heartbeat.pipeline.engines import engine_of
+from celery_sqs_heartbeat.pipeline.options import SPARK, progress_line
+from celery_sqs_heartbeat.pipeline.phrases import count
+from celery_sqs_heartbeat.pipeline.report.findings import Findings, collect
+from celery_sqs_heartbeat.pipeline.report.page import render
+from celery_sqs_heartbeat.pipeline.report.sections.coverage import Coverage
+from celery_sqs_heartbeat.pipeline.storage.journal_days import count_segments
+from celery_sqs_heartbeat.pipeline.storage.reach import within_reach
+
+
+def page_of(source: str, span: Span, engine: str = SPARK, *, is_journal: bool | None = None) -> str:
+    """Return the page on these days. Tables of a journal are temporary.
+
+    Args:
+        source: A journal or a warehouse.
+        is_journal: None for what is not on this machine: it is looked for tables then.
+
+    Raises:
+        PipelineError: There is neither, or the engine can't run.
+        FetchError: It is on S3, and can't be copied.
+        NothingFound: There are no messages of these days.
+    """
+    progress = progress_line()
+    progress(f"starting {engine.capitalize()}")
+    by = engine_of(engine)
+    spark = by.start("sqs-heartbeat report", source=source)
+    first, last = span.first, span.last
+    if is_journal is None:
+        is_journal = not by.has_tables(spark, source)
+    if not is_journal:
+        found = collect(by.warehouse(spark, source), first, last, progress)
+        segments = None
+    else:
+        with (
+            tempfile.TemporaryDirectory(prefix="sqs-heartbeat-report-") as folder,
+            within_reach(spark, source, first, last, progress) as journal,
+        ):
+            if by.build(spark, journal, folder, first, last, progress=progress) is None:
+                raise NothingFound(f"the journal {source!r} has no segments {span}".rstrip())
+            segments = count_segments(spark, journal, span)
+            found = collect(by.warehouse(spark, folder), first, last, progress)
+    _refuse_nothing(source, span, found)
+    return render(found, Coverage(span=span, segments=segments))
+
+
+def _refuse_nothing(source: str, span: Span, found: Findings) -> None:
+    if found.overview["attempts"]:
+        return
+    rejected = sum(row["lines"] for row in found.rejects)
+    unread = f"; {count(rejected, 'line')} could not be read" if rejected else ""
+    days = f" {span}" if str(span) else ""
+    raise NothingFound(
+        f"{source!r} has no message that was received{days}: there is nothing to report{unread}"
+    )

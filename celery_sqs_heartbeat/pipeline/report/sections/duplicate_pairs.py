@@ -1,0 +1,92 @@
+"""The section of the report on duplicates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from celery_sqs_heartbeat.pipeline.phrases import count
+from celery_sqs_heartbeat.pipeline.report.charts import Beam
+from celery_sqs_heartbeat.pipeline.report.figures import moment, number, span, text
+from celery_sqs_heartbeat.pipeline.report.findings import Findings
+from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
+from celery_sqs_heartbeat.pipeline.report.queries import SHOWN
+from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuplicatePairs:
+    """What the section shows: the pairs by cause, and the worst of them."""
+
+    by_cause: Listing
+    summary: str
+    pairs: Listing
+
+
+def duplicate_pairs(found: Findings) -> DuplicatePairs | str:
+    """Return the duplicates by cause, and the worst of them with the evidence."""
+    if not found.causes:
+        return _no_duplicates(found)
+    pairs = sum(row["pairs"] for row in found.causes)
+    summary = (
+        count(pairs, "pair") + " with evidence"
+        if pairs <= SHOWN
+        else f"The first {SHOWN} of {count(pairs, 'pair')} with evidence"
+    )
+    return DuplicatePairs(by_cause=_by_cause(found), summary=summary, pairs=_pairs(found))
+
+
+def _by_cause(found: Findings) -> Listing:
+    most = max(row["pairs"] for row in found.causes)
+    return listing(
+        "Duplicates by root cause",
+        ("cause", "which means", "what to do", "", "pairs", "both succeeded", "overlap"),
+        [
+            (
+                text(row["cause"]),
+                CAUSES[row["cause"]].meaning,
+                CAUSES[row["cause"]].advice.replace("`", ""),
+                Beam(row["pairs"] / most, f"{row['cause']}: {count(row['pairs'], 'pair')}"),
+                number(row["pairs"]),
+                number(row["both_succeeded"]),
+                span(row["overlap_us"]),
+            )
+            for row in found.causes
+        ],
+        numbers=3,
+        kinds={"cause": "strong", "": "beam"},
+    )
+
+
+def _pairs(found: Findings) -> Listing:
+    return listing(
+        "Pairs of executions, the longest overlap first",
+        ("started again", "queue", "task", "message", "cause", "evidence", "workers", "overlap"),
+        [
+            (
+                moment(row["second_started"]),
+                text(row["queue"]),
+                text(row["task"]),
+                text(row["msg"]),
+                text(row["cause"]),
+                text(row["evidence"]),
+                f"{text(row['first_wid'])} → {text(row['second_wid'])}",
+                span(row["overlap_us"]),
+            )
+            for row in found.duplicates
+        ],
+        numbers=1,
+        kinds={"message": "code"},
+    )
+
+
+def _no_duplicates(found: Findings) -> str:
+    """Return the all-clear, with what it is based on."""
+    seen, workers = found.overview, found.workers
+    if not seen["attempts"]:
+        return "No message was received: nothing can be said about duplicates."
+    has_gaps = workers["missing"] or workers["before"] or found.rejects
+    return (
+        f"No message was executed twice, by what was read of {count(seen['workers'], 'worker')}: "
+        f"{count(seen['messages'], 'message')}, received {count(seen['attempts'], 'time')}"
+        + ("; what the missing lines would say is unknown." if has_gaps else ".")
+    )

@@ -1,0 +1,62 @@
+"""Tells what a warehouse holds, and whether a run has brought anything."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.common.days import Days, Span
+from celery_sqs_heartbeat.pipeline.errors import PipelineError
+from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, REJECTS, TABLES
+from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
+
+Rows = Mapping[tuple[str, datetime.date], int]
+
+
+def written(warehouse: Warehouse, days: Days) -> Rows:
+    """Return the number of rows of each table and day."""
+    counts: dict[tuple[str, datetime.date], int] = {}
+    for table in TABLES.values():
+        frame = warehouse.read(table, days.first, days.last)
+        for row in frame.groupBy(PARTITION).agg(F.count("*").alias("rows")).collect():
+            counts[table.name, row[PARTITION]] = row["rows"]
+    return counts
+
+
+def refuse_unreadable(warehouse: Warehouse, days: Days, journal: str) -> None:
+    """Let tables pass of a journal from which anything was read.
+
+    Raises:
+        PipelineError: None of its lines is an event.
+    """
+    around = days.grown(1, 1)
+    rejects = warehouse.read(REJECTS, days.first, days.last)
+    # Hardly any journal has rejects; where there are none, there is no file to read.
+    if not rejects.inputFiles() or not warehouse.read(EVENTS, around.first, around.last).isEmpty():
+        return
+    counts = rejects.groupBy("reason").agg(F.sum("lines").alias("lines")).orderBy("reason")
+    found = ", ".join(f"{row['reason']}: {row['lines']:,}" for row in counts.collect())
+    if found:
+        raise PipelineError(
+            f"nothing of the journal {journal!r} can be read {Span(days.first, days.last)} "
+            f"({found}): give what sqs_heartbeat_journal names"
+        )
+
+
+def has_messages(warehouse: Warehouse, days: Days) -> bool:
+    """Return whether there is an event of a message, of these days or of those beside them."""
+    around = days.grown(1, 1)
+    events = warehouse.read(EVENTS, around.first, around.last)
+    return not events.where(F.col("msg").isNotNull()).isEmpty()
+
+
+def text_of(rows: Rows) -> str:
+    """Return them as a table for people: a line for each table, a column for each day."""
+    days = sorted({day for _, day in rows})
+    lines = ["".join([f"{'rows':<16}", *(f"{day!s:>13}" for day in days)])]
+    for table in TABLES:
+        counts = (rows.get((table, day), 0) for day in days)
+        lines.append("".join([f"{table:<16}", *(f"{count:>13,}" for count in counts)]))
+    return "\n".join(lines)

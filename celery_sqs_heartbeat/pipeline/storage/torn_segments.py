@@ -1,0 +1,57 @@
+"""Finds the segments whose end is missing, or that can't be unpacked.
+
+Each is unpacked once more, as one text. One that gives no text, or one without an end of line at
+its end, is torn. Spark takes the end of the file for the end of the segment where that is in any
+zstd frame but the first; so the closed ones that were cut are found beforehand (`closed_segments`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.storage.closed_segments import ANY_SEGMENT, Closed
+from celery_sqs_heartbeat.pipeline.storage.line_marks import CORRUPT, DAY, FILE, TORN, relative_path
+
+#: Of segments with a text: whether it ends with a line's end, and what follows on the last one.
+_ENDS = f"`{FILE}` string, `{DAY}` date, has_end boolean, `{CORRUPT}` string"
+
+
+def torn_segments(spark: SparkSession, path: str, closed: Sequence[Closed]) -> DataFrame:
+    """Return the torn segments: path, day, and the line without an end as it is read, if any.
+
+    Args:
+        path: Of the journal.
+        closed: Its closed segments.
+    """
+    ddl = f"`{FILE}` string, `{DAY}` date, is_cut boolean"
+    listed = spark.createDataFrame([(each.file, each.day, each.is_cut) for each in closed], ddl)
+    is_cut, has_end = F.coalesce("is_cut", F.lit(False)), F.coalesce("has_end", F.lit(False))
+    # An open one is not listed, and has a text; a closed one without a text can't be unpacked.
+    return (
+        listed.join(_ends(spark, path), [FILE, DAY], "full")
+        .where(is_cut | ~has_end)
+        .select(FILE, DAY, CORRUPT, F.lit(True).alias(TORN))
+    )
+
+
+def _ends(spark: SparkSession, path: str) -> DataFrame:
+    texts = (
+        spark.read.option("ignoreCorruptFiles", "true")
+        .option("ignoreMissingFiles", "true")
+        .option("pathGlobFilter", ANY_SEGMENT)
+        .text(path, wholetext=True)
+    )
+    if "dt" not in texts.columns:
+        # There is no folder of a day.
+        return spark.createDataFrame([], _ENDS)
+    has_end = F.col("value").endswith("\n")
+    rest = F.substring_index(F.substring_index("value", "\n", -1), "\r", -1)
+    return texts.select(
+        relative_path(),
+        F.col("dt").cast("date").alias(DAY),
+        has_end.alias("has_end"),
+        F.when(~has_end, rest).alias(CORRUPT),
+    )

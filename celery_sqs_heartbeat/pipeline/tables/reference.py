@@ -1,0 +1,38 @@
+"""The tables of the warehouse, and the causes of duplicates, for the documents."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.pipeline.schema import PARTITION, TABLES, Table
+from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
+
+
+def markdown() -> str:
+    """Return each table's columns as Markdown."""
+    return "\n\n".join(_section(table) for table in TABLES.values())
+
+
+def causes() -> str:
+    """Return the causes of duplicates as a Markdown table."""
+    rows = [
+        f"| `{name}` | {cause.meaning} | {cause.sign} | {cause.advice} |\n"
+        for name, cause in CAUSES.items()
+    ]
+    head = "| cause | what it means | what in the journal shows it | what to do |\n"
+    return "".join([head, "|---|---|---|---|\n", *rows])
+
+
+def _section(table: Table) -> str:
+    rows = [f"| `{column.name}` | {column.type} | {column.meaning} |" for column in table.columns]
+    return "\n".join(
+        [
+            f"### `{table.name}`",
+            "",
+            f"{table.meaning[0].upper()}{table.meaning[1:]}. `{PARTITION}` is the day of "
+            f"{table.day_of}.",
+            "",
+            "| column | type | meaning |",
+            "|---|---|---|",
+            # Two stars would begin bold text.
+            *(row.replace("**", "^") for row in rows),
+        ]
+    )

@@ -1,0 +1,113 @@
+"""Puts together what is recommended, what else there is to choose, and what runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.pipeline.tuning.choosing import (
+    Choice,
+    choose,
+    max_lease_of,
+    needs_its_own,
+)
+from celery_sqs_heartbeat.pipeline.tuning.comparing import compare
+from celery_sqs_heartbeat.pipeline.tuning.confidence import confidence_of
+from celery_sqs_heartbeat.pipeline.tuning.measured import Measured
+from celery_sqs_heartbeat.pipeline.tuning.reasons import reason_of, why_kept
+from celery_sqs_heartbeat.pipeline.tuning.replay import Worth, replay
+from celery_sqs_heartbeat.pipeline.tuning.row import RECOMMENDED, RUNNING, Row, row_of
+from celery_sqs_heartbeat.pipeline.tuning.running_settings import running_interval, running_terms
+from celery_sqs_heartbeat.pipeline.tuning.survey import Survey
+
+
+def recommend(found: Survey, worth: Worth) -> Iterator[Row]:
+    """Return the rows of each queue, and of its tasks that should have settings of their own."""
+    for queue in found.queues:
+        choice = choose(queue, worth)
+        running = running_of(queue, found.settings)
+        yield from rows_of(queue, choice, running, worth)
+        if running is not None:
+            yield running_row(queue, running, worth)
+        for task in found.tasks.get(queue.queue, ()):
+            if needs_its_own(task, choice):
+                running = running_of(task, found.settings)
+                yield from rows_of(task, choose(task, worth), running, worth)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """The settings that messages mostly were received with."""
+
+    terms: LeaseTerms
+    interval: float
+
+
+def running_of(measured: Measured, settings: Mapping[str, str]) -> Running | None:
+    """Return the settings that messages mostly were received with; None where none tells."""
+    if not measured.timeouts:
+        return None
+    terms = running_terms(settings, measured.queue, most_used_timeout(measured))
+    return Running(terms=terms, interval=running_interval(settings, terms))
+
+
+def most_used_timeout(measured: Measured) -> int:
+    """Return the visibility timeout that most messages were received with, in seconds."""
+    return max(measured.timeouts, key=lambda each: (measured.timeouts[each], each))
+
+
+def rows_of(
+    measured: Measured, choice: Choice, running: Running | None, worth: Worth
+) -> Iterator[Row]:
+    """Return the recommended row and those of the rest of the curve.
+
+    What runs is recommended unless `tune --check` would find it worse.
+    """
+    best = _recommended(measured, choice, running, worth)
+    yield best
+    others = [each for each in choice.curve if not best.is_of(each)]
+    for rank, each in enumerate(others, 1):
+        max_lease = max(choice.max_lease, each.visibility_timeout)
+        yield row_of(measured, each, rank, max_lease, "on the curve of calls against recovery")
+
+
+def _recommended(measured: Measured, choice: Choice, running: Running | None, worth: Worth) -> Row:
+    if running is None:
+        reason = reason_of(measured, choice.best, choice.max_lease, is_safe=choice.is_safe)
+        return row_of(measured, choice.best, RECOMMENDED, choice.max_lease, reason)
+    in_use = replay(measured, running.terms, worth)
+    fault = compare(measured, running.terms, choice, worth).fault
+    endless = replace(running.terms, max_lease=DEFAULT_MAX_LEASE_SECONDS)
+    if compare(measured, endless, choice, worth).fault:
+        reason = reason_of(
+            measured,
+            choice.best,
+            choice.max_lease,
+            why=f"with those in use, {fault}",
+            in_use=in_use,
+            is_safe=choice.is_safe,
+        )
+        return row_of(measured, choice.best, RECOMMENDED, choice.max_lease, reason)
+    is_thin = confidence_of(measured) == "low"
+    max_lease = (
+        running.terms.max_lease
+        if is_thin
+        else max_lease_of(measured, running.terms.visibility_timeout)
+    )
+    why = f"with those in use, {fault}" if fault else why_kept(measured)
+    reason = reason_of(measured, in_use, max_lease, why=why)
+    return row_of(measured, in_use, RECOMMENDED, max_lease, reason, running.interval)
+
+
+def running_row(measured: Measured, running: Running, worth: Worth) -> Row:
+    """Return what is expected of the settings that the queue's messages mostly had."""
+    received = measured.timeouts[running.terms.visibility_timeout]
+    return row_of(
+        measured,
+        replay(measured, running.terms, worth),
+        RUNNING,
+        running.terms.max_lease,
+        f"{received:,} of {measured.messages:,} attempts were received so",
+        running.interval,
+    )

@@ -1,0 +1,86 @@
+"""Chooses settings from what the replay says of the candidates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.pipeline.tuning.confidence import ENOUGH
+from celery_sqs_heartbeat.pipeline.tuning.measured import Measured
+from celery_sqs_heartbeat.pipeline.tuning.replay import Expected, Worth, candidates, replay
+
+#: Of a lost lease, for one attempt: settings beyond it are passed over.
+RISK_CAP = 1e-4
+#: A lease may last this many times what 999 of 1,000 attempts take.
+MAX_LEASE_SAFETY = 3.0
+#: No `max_lease` below it is worth its trouble, in seconds.
+LEAST_MAX_LEASE = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """What is recommended.
+
+    Attributes:
+        curve: Candidates that no other beats in both calls and recovery, fewest calls first.
+        is_safe: Whether any candidate is below the cap of risk; all on the curve are then.
+    """
+
+    best: Expected
+    curve: Sequence[Expected]
+    max_lease: float
+    is_safe: bool
+
+
+def choose(measured: Measured, worth: Worth) -> Choice:
+    """Return the candidate with the least objective among those below the cap of risk."""
+    tried = [replay(measured, terms, worth) for terms in candidates(measured)]
+    safe = [each for each in tried if each.risk <= RISK_CAP]
+    best = min(safe, key=_objective) if safe else min(tried, key=_risk)
+    return Choice(
+        best=best,
+        curve=pareto(safe or [best]),
+        max_lease=max_lease_of(measured, best.visibility_timeout),
+        is_safe=bool(safe),
+    )
+
+
+def pareto(tried: Sequence[Expected]) -> list[Expected]:
+    """Return those that none beats in both calls and recovery, fewest calls first."""
+    front: list[Expected] = []
+    for each in sorted(tried, key=lambda one: (one.calls_per_1000, one.recovery_s, one.objective)):
+        if not front or each.recovery_s < front[-1].recovery_s:
+            front.append(each)
+    return front
+
+
+def max_lease_of(measured: Measured, visibility_timeout: int) -> float:
+    """Return after how many seconds a task is taken to hang: never, where data is thin."""
+    longest = measured.held.quantile(0.999)
+    if longest is None or measured.held.ended < ENOUGH:
+        return DEFAULT_MAX_LEASE_SECONDS
+    seconds = max(longest / 1e6 * MAX_LEASE_SAFETY, LEAST_MAX_LEASE, visibility_timeout)
+    return min(60.0 * math.ceil(seconds / 60), DEFAULT_MAX_LEASE_SECONDS)
+
+
+def needs_its_own(task: Measured, queue: Choice) -> bool:
+    """Return whether a task's attempts take more than twice as long, or less than half."""
+    if task.held.ended < ENOUGH:
+        return False
+    own = max_lease_of(task, LEAST_MAX_LEASE)
+    return not 0.5 <= own / queue.max_lease <= 2
+
+
+def terms_of(each: Expected) -> LeaseTerms:
+    """Return the settings that something is expected of."""
+    return LeaseTerms.of(each.visibility_timeout, each.threshold)
+
+
+def _objective(each: Expected) -> tuple[float, int]:
+    return each.objective, each.visibility_timeout
+
+
+def _risk(each: Expected) -> tuple[float, float]:
+    return each.risk, each.objective

@@ -1,0 +1,95 @@
+"""Says of recommended settings why they are, what to expect of them, and how sure that is.
+
+An attempt is one receive of a message by a worker; a message that comes back is one more.
+"""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS
+from celery_sqs_heartbeat.pipeline.phrases import at_most, count, sentence
+from celery_sqs_heartbeat.pipeline.tuning.choosing import MAX_LEASE_SAFETY, RISK_CAP
+from celery_sqs_heartbeat.pipeline.tuning.confidence import (
+    ENOUGH,
+    confidence_of,
+    how_sure,
+    least_risk,
+    part_of_attempts,
+)
+from celery_sqs_heartbeat.pipeline.tuning.measured import Measured
+from celery_sqs_heartbeat.pipeline.tuning.replay import Expected
+
+#: Of so few, a middle says nothing.
+_FEW = 3
+
+
+def reason_of(
+    measured: Measured,
+    expected: Expected,
+    max_lease: float,
+    *,
+    why: str = "",
+    in_use: Expected | None = None,
+    is_safe: bool = True,
+) -> str:
+    """Return the sentences about recommended settings.
+
+    Args:
+        why: What makes them better, or why those in use stay; empty where there is nothing to say.
+        in_use: What is expected of those in use, where these are others.
+        is_safe: Whether they are, or any candidate is, below the cap of risk.
+    """
+    sentences = [sentence(why)] if why else []
+    sentences += [_expected(expected, in_use), _lost(measured, expected)]
+    if not is_safe:
+        sentences.append(
+            f"No candidate loses less than {part_of_attempts(RISK_CAP)}: this one does best."
+        )
+    sentences.append(_held(measured))
+    if max_lease < DEFAULT_MAX_LEASE_SECONDS and measured.held.ended >= ENOUGH:
+        sentences.append(f"max_lease is {MAX_LEASE_SAFETY:g} times that, or more.")
+    return " ".join([*sentences, how_sure(measured)])
+
+
+def why_kept(measured: Measured) -> str:
+    """Return why settings stay that nothing speaks against."""
+    if confidence_of(measured) == "low":
+        return "there is too little data to recommend a change"
+    return "no candidate is clearly better than what is in use"
+
+
+def _expected(expected: Expected, in_use: Expected | None) -> str:
+    calls = count(round(expected.calls_per_1000), "extension call")
+    recovery = f"{expected.recovery_s:,.0f} s"
+    if in_use is not None:
+        calls += f", not {in_use.calls_per_1000:,.0f}"
+        recovery += f", not {in_use.recovery_s:,.0f} s"
+    return (
+        f"1,000 attempts would take {calls}. After a crash, a message would be visible again in "
+        f"{recovery}."
+    )
+
+
+def _lost(measured: Measured, expected: Expected) -> str:
+    least = least_risk(measured)
+    part = part_of_attempts(expected.risk, least)
+    if not part:
+        return "The data cannot show how many attempts would lose their lease."
+    if expected.risk >= least:
+        return f"{part} attempts would lose its lease."
+    return f"{sentence(part)[:-1]} attempts would lose its lease; the data can show no less."
+
+
+def _held(measured: Measured) -> str:
+    """Return for how long messages are held."""
+    held = measured.held
+    middle, longest = held.quantile(0.5), held.quantile(0.999)
+    if longest is None:
+        rest = "no end was seen of the longest attempts"
+    elif middle is None or held.count < _FEW:
+        return f"The longest attempt holds its message for at most {at_most(longest)}."
+    else:
+        whose = "999 of 1,000" if held.ended >= ENOUGH else "the longest"
+        rest = f"{whose} for at most {at_most(longest)}"
+    if middle is None:
+        return sentence(rest)
+    return f"Half of the attempts hold their message for at most {at_most(middle)}, and {rest}."

@@ -1,0 +1,36 @@
+"""Settings for each queue, with what is to be expected of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.schema import PARTITION, RECOMMENDATIONS
+from celery_sqs_heartbeat.pipeline.tuning.advice import recommend
+from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
+from celery_sqs_heartbeat.pipeline.tuning.survey import survey
+
+
+def recommendations_of(
+    durations: DataFrame,
+    attempts: DataFrame,
+    events: DataFrame,
+    workers: DataFrame,
+    worth: Worth | None = None,
+) -> DataFrame:
+    """Return the recommended settings, the candidates on the curve, and what runs.
+
+    The histograms, some thousands of rows, are collected, and replayed on the driver.
+
+    Args:
+        worth: What waiting and running twice cost; see `Worth` for what is assumed.
+    """
+    last = durations.agg(F.max(PARTITION).alias("day")).first()
+    if last is None or last.day is None:
+        return durations.sparkSession.createDataFrame([], RECOMMENDATIONS.ddl)
+    found = survey(durations, attempts, events, workers)
+    rows = [{**asdict(row), PARTITION: last.day} for row in recommend(found, worth or Worth())]
+    values = [tuple(row[name] for name in RECOMMENDATIONS.names) for row in rows]
+    return durations.sparkSession.createDataFrame(values, RECOMMENDATIONS.ddl)
