@@ -18,8 +18,8 @@ from typing import Any
 
 from celery_sqs_heartbeat import current_lease
 from celery_sqs_heartbeat.common.clock import now
-from celery_sqs_heartbeat.current.sharing import share_board
 from tests.support.leases import lease_of
+from tests.support.seated import share_board
 from tests.support.tasks import run_in_task, sqs_message
 
 LEASES = 40
@@ -40,8 +40,7 @@ def main() -> int:
     parser.add_argument("--calls", type=int, default=200, help="in a round")
     parser.add_argument("--rounds", type=int, default=1_000)
     options = parser.parse_args()
-    board = share_board(LEASES, in_file=False)
-    assert board is not None
+    board = share_board(LEASES)
     for number in range(LEASES):
         board.show(lease_of(f"handle-{number}", expires_at=now() + 3_600))
     took = run_in_task(

@@ -9,11 +9,11 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing, State
 
 KEY_BYTES = 16
 _CHECKSUM = struct.Struct("<I")
-_FIELDS = struct.Struct(f"<B3x{KEY_BYTES}sddd16x")
+_FIELDS = struct.Struct(f"<BB2x{KEY_BYTES}sdddI12x")
 #: Written records: a power of two, so that none lies across two lines of a CPU's cache.
 RECORD_BYTES = _CHECKSUM.size + _FIELDS.size
 #: Where in a written record its key begins.
@@ -54,30 +54,63 @@ _MARKS = {
 }
 
 
+class Flag(enum.IntFlag):
+    """What else a lease's owner has to know of it."""
+
+    #: No one else can have received the message since its latest receive here.
+    CERTAIN = 1
+    #: SQS has confirmed an extension since then.
+    EXTENDED = 2
+    #: A release of it is on its way to SQS, or was, with no answer. Never sent twice.
+    RELEASING = 4
+
+
 class Record(NamedTuple):
     """One lease as of its last change. Times are seconds of `clock.now`.
 
     Attributes:
         visibility_timeout: What each extension asks for, in seconds.
         threshold: An extension is made when less than this is left, in seconds.
+        flags: A sum of `Flag`s.
+        receives: Of how many receives it knows, as its owner counts them.
     """
 
     mark: Mark
     expires_at: float = 0.0
     visibility_timeout: float = 0.0
     threshold: float = 0.0
+    flags: int = 0
+    receives: int = 0
 
     @classmethod
-    def of(cls, lease: Lease, *, is_over: bool = False) -> Record:
+    def of(cls, lease: Lease, *, is_over: bool = False, receives: int = 0) -> Record:
         """Return the record of a lease; `is_over` once the book has forgotten it."""
         terms = lease.terms
         mark = _mark_of(lease, is_over)
-        return cls(mark, lease.expires_at, float(terms.visibility_timeout), terms.threshold)
+        flags = (
+            lease.certain * Flag.CERTAIN
+            | (lease.extensions > 0) * Flag.EXTENDED
+            | (lease.pending is Action.RELEASE) * Flag.RELEASING
+        )
+        return cls(
+            mark,
+            lease.expires_at,
+            float(terms.visibility_timeout),
+            terms.threshold,
+            flags,
+            receives,
+        )
 
     def pack(self, key: bytes) -> bytes:
         """Return it as it is written down under that key."""
         fields = _FIELDS.pack(
-            self.mark, key, self.expires_at, self.visibility_timeout, self.threshold
+            self.mark,
+            self.flags,
+            key,
+            self.expires_at,
+            self.visibility_timeout,
+            self.threshold,
+            self.receives,
         )
         return _CHECKSUM.pack(zlib.crc32(fields)) + fields
 
@@ -91,8 +124,8 @@ class Record(NamedTuple):
         fields = written[_CHECKSUM.size :]
         if zlib.crc32(fields) != _CHECKSUM.unpack_from(written)[0]:
             return None
-        mark, _, expires_at, visibility_timeout, threshold = _FIELDS.unpack(fields)
-        return cls(_MARK_OF_CODE[mark], expires_at, visibility_timeout, threshold)
+        mark, flags, _, expires_at, timeout, threshold, receives = _FIELDS.unpack(fields)
+        return cls(_MARK_OF_CODE[mark], expires_at, timeout, threshold, flags, receives)
 
 
 @functools.lru_cache(_KEYS_AT_HAND)

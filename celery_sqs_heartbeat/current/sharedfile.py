@@ -21,6 +21,7 @@ class SharedFile:
 
     Attributes:
         path: For other processes, as long as this one has the file open.
+        descriptor: For a process that inherits it.
 
     Raises:
         OSError: The system has no room for it.
@@ -32,11 +33,11 @@ class SharedFile:
         if found is None:
             found = _new_named()
             self._is_named = True
-        self._descriptor, self.path = found
+        self.descriptor, self.path = found
         try:
             # Written, not just made so long: a full disk would end the worker later.
-            _write(self._descriptor, bytes(size))
-            self.memory = mmap(self._descriptor, size)
+            _write(self.descriptor, bytes(size))
+            self.memory = mmap(self.descriptor, size)
         except OSError:
             self.close()
             raise
@@ -46,7 +47,7 @@ class SharedFile:
         if self._is_named:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
 
 def _new_nameless() -> tuple[int, str] | None:

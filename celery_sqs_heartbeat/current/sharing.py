@@ -8,16 +8,12 @@ is left behind. Processes of billiard inherit no descriptor but those that it na
 from __future__ import annotations
 
 import atexit
-import logging
 import os
 from mmap import ACCESS_READ, mmap
 
-from celery_sqs_heartbeat.current.board import LeaseBoard
 from celery_sqs_heartbeat.current.sharedfile import SharedFile
 from celery_sqs_heartbeat.current.table import Table
-from celery_sqs_heartbeat.errors import NoLease
-
-logger = logging.getLogger(__name__)
+from celery_sqs_heartbeat.errors import NoLease, SqsHeartbeatError
 
 #: Names the path of the table to pool processes that are not forked.
 VARIABLE = "CELERY_SQS_HEARTBEAT_TABLE"
@@ -32,39 +28,47 @@ _file: SharedFile | None = None
 _pid = 0
 
 
-def share_board(leases: int, *, in_file: bool) -> LeaseBoard | None:
-    """Return a board that this process's children can read; None where that fails.
+def share_table(leases: int) -> Table:
+    """Return a table of leases that this process's children, and its keeper, can read and write.
 
     Args:
         leases: The most messages the worker holds at once; 0 for no bound.
-        in_file: Whether children start as interpreters of their own, and can't inherit it.
+
+    Raises:
+        SqsHeartbeatError: The system has no memory for it.
     """
     global _table, _file, _pid
-    unshare_board()
+    unshare_table()
     # A forked process has those of its parent until now.
     _file, _pid = None, os.getpid()
     size = Table.size_for(max(LEAST_PLACES, PLACES_A_LEASE * leases))
     try:
-        memory = _share_file(size) if in_file else mmap(-1, size)
+        _file = SharedFile(size)
     except OSError as error:
-        logger.warning(
-            "sqs-heartbeat: no memory to share for %d leases: current_lease will be none: %s",
-            leases,
-            error,
-        )
-        return None
-    _table = Table(memory)
-    return LeaseBoard(_table)
+        raise SqsHeartbeatError(
+            f"no memory to share a table of {leases} leases with the keeper: {error}: free some, "
+            "or some of /dev/shm"
+        ) from error
+    os.environ[VARIABLE] = _file.path
+    atexit.register(unshare_table)
+    _table = Table(_file.memory)
+    return _table
 
 
-def unshare_board() -> None:
-    """Take the board back. Does nothing in a forked child, nor where there is none."""
+def shared_descriptor() -> int:
+    """Return the descriptor of the table that this process shares, for its keeper."""
+    assert _file is not None
+    return _file.descriptor
+
+
+def unshare_table() -> None:
+    """Take the table back. Does nothing in a forked child, nor where there is none."""
     global _table, _file
     if _pid != os.getpid():
         return
     _table = None
     if _file is not None:
-        atexit.unregister(unshare_board)
+        atexit.unregister(unshare_table)
         os.environ.pop(VARIABLE, None)
         _file.close()
         _file = None
@@ -87,11 +91,3 @@ def shared_table() -> Table:
         except (OSError, ValueError) as error:
             raise NoLease(f"the worker's table of leases can't be read: {error}") from None
     return _table
-
-
-def _share_file(size: int) -> mmap:
-    global _file
-    _file = SharedFile(size)
-    os.environ[VARIABLE] = _file.path
-    atexit.register(unshare_board)
-    return _file.memory

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import time
 from mmap import mmap
 
@@ -13,8 +14,11 @@ REACH = 16
 #: Tries to read a record while it is written, which takes far less than a microsecond.
 TRIES = 1_000
 
-#: The table begins with one byte: whether there are leases that have no place.
+#: The table begins with one byte: whether there are leases that have no place. After that come
+#: when its writer was last seen at work, and how many lines of a journal it has begun.
 _HEADER_BYTES = RECORD_BYTES
+_TICK = struct.Struct("<8xd")
+_SEQUENCE = struct.Struct("<16xQ")
 _ROW_BYTES = REACH * RECORD_BYTES
 
 _GIVEN_BACK, _UNKNOWN = Record(Mark.GIVEN_BACK), Record(Mark.UNKNOWN)
@@ -62,6 +66,28 @@ class Table:
     @is_short.setter
     def is_short(self, value: bool) -> None:
         self._memory[0] = value
+
+    @property
+    def tick(self) -> float:
+        """When its writer was last seen at work, in seconds of its clock; 0.0 before."""
+        return float(_TICK.unpack_from(self._memory)[0])
+
+    @tick.setter
+    def tick(self, value: float) -> None:
+        self._memory[8:16] = struct.pack("<d", value)
+
+    @property
+    def sequence(self) -> int:
+        """The number of the next line in its writer's journal."""
+        return int(_SEQUENCE.unpack_from(self._memory)[0])
+
+    @sequence.setter
+    def sequence(self, value: int) -> None:
+        self._memory[16:24] = struct.pack("<Q", value)
+
+    def find(self, key: bytes) -> Record | None:
+        """Return the record of a claim; None where it has none."""
+        return self._find(key)
 
     def read(self, key: bytes) -> Record:
         """Return what is known of a claim.

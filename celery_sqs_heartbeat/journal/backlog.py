@@ -20,18 +20,23 @@ class Backlog:
     Args:
         limit: Beyond so many that wait no more are taken in. Their numbers are missing
             from the journal, then.
+        last: The number of the line before the first.
+        note: Is called with each number that was given.
 
     Attributes:
         bell: Rung when half of the places are taken.
         lost: How many were not taken in.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(
+        self, limit: int, last: int = 0, note: Callable[[int], None] = lambda number: None
+    ) -> None:
         self._limit = limit
         self._items: deque[tuple[Make, Any, int]] = deque()
         # For moments: a greenlet that has it does not switch.
         self._lock = native.RLock()
-        self._last = 0
+        self._last = last
+        self._note = note
         self.bell = native.Bell()
         self.lost = 0
 
@@ -39,6 +44,7 @@ class Backlog:
         """Take a subject in, or count it as lost."""
         with self._lock:
             self._last += 1
+            self._note(self._last)
             waiting = len(self._items)
             if waiting >= self._limit:
                 self.lost += 1

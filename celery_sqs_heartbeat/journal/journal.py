@@ -69,23 +69,33 @@ class Journal:
         if self._is_open and self._pid == os.getpid():
             self._backlog.put(self._late, (self._clock(), seconds))
 
-    def start(self, info: WorkerInfo) -> None:
-        """Start the thread and say who works here. Do it before there are events."""
+    def start(self, info: WorkerInfo, *, is_first: bool = True) -> None:
+        """Start the thread and say who works here. Do it before there are events.
+
+        Args:
+            is_first: Whether no other process has said so before, in the same journal.
+        """
         if self._is_started or self._pid != os.getpid():
             return
         self._is_started = True
-        self._backlog.put(self._started, (self._clock(), info))
+        if is_first:
+            self._backlog.put(self._started, (self._clock(), info))
         try:
             native.start_thread(self._live, "sqs-heartbeat-journal")
         except RuntimeError as error:
             logger.warning("sqs-heartbeat: no thread for the journal (%s): it stays empty", error)
             self._is_open, self._is_over = False, True
 
-    def close(self, timeout: float = 5.0) -> None:
-        """Write what is left, close the segment and ship it, for so many seconds at most."""
+    def close(self, timeout: float = 5.0, *, has_stopped: bool = True) -> None:
+        """Write what is left, close the segment and ship it, for so many seconds at most.
+
+        Args:
+            has_stopped: Whether the worker has come to its end, and was not killed.
+        """
         if not (self._is_open and self._is_started) or self._pid != os.getpid():
             return
-        self._backlog.put(self._stopped, self._clock())
+        if has_stopped:
+            self._backlog.put(self._stopped, self._clock())
         self._until = time.monotonic() + timeout
         self._is_open = False
         self._backlog.bell.ring()

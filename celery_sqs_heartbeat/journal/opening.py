@@ -40,6 +40,9 @@ def open_journal(
     wall: Callable[[], int] = wall_clock,
     opener: Opener = FileIO,
     new_client: Callable[[], Any] = new_shipping_client,
+    identity: Identity | None = None,
+    last: int = 0,
+    note: Callable[[int], None] = lambda number: None,
 ) -> Journal:
     """Return a journal that begins with its `start`. Makes no file and no call yet.
 
@@ -54,6 +57,9 @@ def open_journal(
         wall: Microseconds since 1970.
         opener: Makes files of descriptors, for writing.
         new_client: Returns a boto3 client for S3. Called on a thread of the journal's.
+        identity: Whose journal it is; that of this process where none is given.
+        last: How many lines of it another process has begun before.
+        note: Is called with each number that a line was given.
 
     Raises:
         ConfigurationError: The target is none.
@@ -70,9 +76,17 @@ def open_journal(
         )
     else:
         root = Root(place, is_private=False)
-    identity = Identity.here(wall())
-    backlog = Backlog(queue_limit)
-    writer = SegmentWriter(root, identity.wid, rotation or Rotation(), clock, opener=opener)
+    identity = identity or Identity.here(wall())
+    backlog = Backlog(queue_limit, last, note)
+    writer = SegmentWriter(
+        # Every segment has a line at least: these numbers are free.
+        root,
+        identity.wid,
+        rotation or Rotation(),
+        clock,
+        opener=opener,
+        first=last + 1,
+    )
     scribe = Scribe(
         backlog,
         writer,

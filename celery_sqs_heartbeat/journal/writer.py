@@ -31,6 +31,7 @@ class SegmentWriter:
 
     Args:
         clock: Monotonic seconds.
+        first: The number of the first segment.
 
     Attributes:
         fault: What kept the last `write` or `rotate` from doing all of its work.
@@ -44,13 +45,14 @@ class SegmentWriter:
         clock: Callable[[], float],
         *,
         opener: Opener = FileIO,
+        first: int = 1,
     ) -> None:
         self._root = root
         self._wid = wid
         self._rotation = rotation
         self._clock = clock
         self._opener = opener
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(first)
         self._segment: Segment | None = None
         self.fault: OSError | None = None
 

@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.keeper.engine import Engine
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.running import RunningRounds
 from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
+from celery_sqs_heartbeat.leases.actions import is_ours
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
@@ -130,7 +131,7 @@ class LeaseKeeper:
         """
         if self._is_forked() or not self._rounds.is_wanted:
             return True
-        self._engine.change(lambda book, now: book.hurry_deletes(now))
+        self.hurry()
         deadline = time.monotonic() + timeout
         # Not on a lock: a greenlet that waits must let others run.
         while self._engine.ending:
@@ -138,6 +139,10 @@ class LeaseKeeper:
                 return self._give_up(timeout)
             time.sleep(_FLUSH_POLL)
         return True
+
+    def hurry(self) -> None:
+        """Try deletes at once that wait for another try."""
+        self._engine.change(lambda book, now: book.hurry_deletes(now))
 
     def _give_up(self, timeout: float) -> bool:
         """Log what is not confirmed after all; return whether that is nothing."""
@@ -166,6 +171,11 @@ class LeaseKeeper:
     def ending(self) -> int:
         """How many deletes and releases are not confirmed yet."""
         return self._engine.ending
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether it can't take more messages for now: never, in its owner's process."""
+        return False
 
     @property
     def is_alive(self) -> bool:
@@ -211,7 +221,7 @@ class LeaseKeeper:
         terms = (terms or self._terms).with_room()
         self._rounds.note_threshold(terms.threshold)
 
-        def take(book: LeaseBook, now: float) -> Receipt:
+        def begin(book: LeaseBook, now: float) -> Receipt:
             receive = Receive(
                 queue_url=queue_url,
                 message_id=str(message["MessageId"]),
@@ -231,7 +241,36 @@ class LeaseKeeper:
                 first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
             )
 
-        return self._engine.change(take)
+        return self._engine.change(begin)
+
+    def take(
+        self,
+        receive: Receive,
+        receipt: Receipt,
+        *,
+        terms: LeaseTerms,
+        task: str | None,
+        task_id: str | None,
+        max_receive_count: int | None,
+        sent_time: float | None,
+        first_received_time: float | None,
+    ) -> None:
+        """Take in a receive of which its receiver has decided what it is."""
+        self._rounds.note_threshold(terms.threshold)
+
+        def go_on(book: LeaseBook, _: float) -> None:
+            book.receive(
+                receive,
+                terms=terms,
+                task=task,
+                task_id=task_id,
+                max_receive_count=max_receive_count,
+                sent_time=sent_time,
+                first_received_time=first_received_time,
+                receipt=receipt,
+            )
+
+        self._engine.change(go_on)
 
     def done(self, receipt_handle: str) -> bool:
         """Delete the message, until SQS confirms. False when no lease has that handle."""
@@ -244,8 +283,8 @@ class LeaseKeeper:
         """
         return self._change(lambda book, now: book.release(receipt_handle, delay, now, cause))
 
-    def note_start(self, receipt_handle: str) -> bool:
-        """Note that the message's task begins. False when unknown."""
+    def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:  # noqa: ARG002
+        """Note that the message's task begins, in this process. False when unknown."""
         return self._change(lambda book, now: book.note_start(receipt_handle, now))
 
     def drop(self, receipt_handle: str) -> bool:
@@ -269,7 +308,7 @@ class LeaseKeeper:
                 if lease.standing is Standing.UNLEASED or not lease.terms.extend:
                     return True
                 if lease.extensions or lease.standing is not Standing.OURS:
-                    return lease.certain and _is_ours(lease, now)
+                    return lease.certain and is_ours(lease, now)
             if time.monotonic() >= deadline:
                 return False
             # Not on a lock: a greenlet that waits must let others run.
@@ -285,7 +324,7 @@ class LeaseKeeper:
             return True
         with self._engine.reading() as (book, now):
             lease = book.get(receipt_handle)
-            return lease is not None and _is_ours(lease, now)
+            return lease is not None and is_ours(lease, now)
 
     def is_lost(self, receipt_handle: str) -> bool:
         """Return whether SQS says that the message is not ours any more, or we gave it up.
@@ -370,6 +409,19 @@ class LeaseKeeper:
         with self._engine.reading() as (book, _):
             return list(book.leases())
 
+    def resume(self, lease: Lease, *, was_releasing: bool) -> None:
+        """Go on with a lease of a keeper that is gone, as its owner knows it.
+
+        Args:
+            was_releasing: A release of it may have been sent, and is not to be repeated.
+        """
+        self._rounds.note_threshold(lease.terms.threshold)
+
+        def go_on(book: LeaseBook, now: float) -> None:
+            book.resume(lease, now, was_releasing=was_releasing)
+
+        self._engine.change(go_on)
+
     def snapshot(self) -> tuple[LeaseView, ...]:
         """Return what is to be seen of every lease, all at one moment."""
         if self._is_forked():
@@ -380,7 +432,3 @@ class LeaseKeeper:
     def _change(self, change: Callable[[LeaseBook, float], bool]) -> bool:
         # In a child nothing of the parent's may be touched, its lock least of all.
         return True if self._is_forked() else self._engine.change(change)
-
-
-def _is_ours(lease: Lease, now: float) -> bool:
-    return lease.standing in (Standing.OURS, Standing.UNLEASED) and now < lease.expires_at

@@ -49,6 +49,32 @@ def urgency(lease: Lease) -> float:
     return lease.end_at
 
 
+def may_be_saved(lease: Lease, now: float) -> bool:
+    """Return whether a late extension of an expired lease does more good than harm."""
+    timeout = lease.terms.visibility_timeout
+    # For less than it was received for, it would cut short the lease of the message's next
+    # owner, if it has one: on a standard queue a stale handle still counts.
+    is_cut = 0 < policy.next_timeout(lease, now) < timeout
+    # A message that is being deleted is done: no other worker needs it.
+    may_be_late = lease.terms.extend_late or lease.state is State.DONE
+    return may_be_late and now < lease.expires_at + timeout and not is_cut
+
+
+def is_lost(lease: Lease, now: float) -> bool:
+    """Return whether the message of a lease is not ours any more, as far as can be known."""
+    return lease.standing is Standing.LOST or (
+        # The lease becomes so with its next extension, which may wait for calls that hang.
+        now >= lease.expires_at
+        and next_action(lease) is Action.EXTEND
+        and not may_be_saved(lease, now)
+    )
+
+
+def is_ours(lease: Lease, now: float) -> bool:
+    """Return whether the message of a lease is ours for now, as far as is known."""
+    return lease.standing in (Standing.OURS, Standing.UNLEASED) and now < lease.expires_at
+
+
 def entry_for(lease: Lease, now: float) -> Entry | None:
     """Return the entry for the next action, or None where there is nothing to ask for."""
     action = next_action(lease)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.actions import entry_for, next_action
+from celery_sqs_heartbeat.leases.actions import entry_for, is_lost, may_be_saved, next_action
 from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.calls import Answer, Call, CallKind, Entry, Outcome
@@ -237,15 +237,7 @@ class LeaseBook:
     def is_lost(self, receipt_handle: str, now: float) -> bool:
         """Return whether a message is not ours any more, or was given up. False when unknown."""
         lease = self._by_handle.get(receipt_handle)
-        return lease is not None and (
-            lease.standing is Standing.LOST
-            # The lease becomes so with its next extension, which may wait for calls that hang.
-            or (
-                now >= lease.expires_at
-                and next_action(lease) is Action.EXTEND
-                and not self._may_be_saved(lease, now)
-            )
-        )
+        return lease is not None and is_lost(lease, now)
 
     def note_start(self, receipt_handle: str, now: float) -> bool:
         """Note and report that the message's task begins. False when it is unknown."""
@@ -254,6 +246,28 @@ class LeaseBook:
             lease.started_at = now
             self.report(EventKind.TASK_STARTED, lease, now)
         return lease is not None
+
+    def resume(self, lease: Lease, now: float, *, was_releasing: bool) -> None:
+        """Go on with a lease of a book that is gone, as its owner knows it.
+
+        Args:
+            was_releasing: A release of it may have been sent. It is not sent again: if it took
+                effect, the message may be someone else's by now.
+        """
+        self._by_key[lease.key] = lease
+        self._by_handle.update(dict.fromkeys(lease.handles, lease))
+        lease.lasts_until(lease.expires_at, lease.last_timeout)
+        self._ending += lease.state is not State.HELD
+        if lease.state is State.DONE:
+            self._finished.add(lease.key)
+        if lease.state is not State.HELD:
+            lease.end_at = now
+        if was_releasing and lease.state is State.BACK:
+            self.report(EventKind.MESSAGE_LAPSING, lease, now)
+            self.forget(lease)
+        elif not self._let_lapse(lease, now):
+            self.watch_expiry(lease)
+            self.schedule(lease)
 
     def plan(self, now: float, room: int) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
@@ -264,6 +278,10 @@ class LeaseBook:
         calls = self._agenda.plan(now, room)
         for call in calls:
             self._strays.note_sent(call)
+            for entry in call.entries:
+                if entry.action is Action.RELEASE and self._board is not None:
+                    # Before it is sent: whoever goes on with this book must not repeat it.
+                    self._board.show(entry.lease)
         return calls
 
     def give_up(self, now: float, may_be_sent: Callable[[Call], bool]) -> list[Call]:
@@ -445,7 +463,7 @@ class LeaseBook:
 
     def _worth_a_late_extension(self, lease: Lease, now: float) -> bool:
         self.note_expiry(lease, now)
-        if self._may_be_saved(lease, now):
+        if may_be_saved(lease, now):
             return True
         # Nobody can tell any more whose it is: a late extension would not save the
         # message and might disturb its new owner.
@@ -453,16 +471,6 @@ class LeaseBook:
         if lease.state is State.HELD:
             self.report(EventKind.LEASE_LOST, lease, now)
         return False
-
-    def _may_be_saved(self, lease: Lease, now: float) -> bool:
-        """Return whether a late extension of an expired lease does more good than harm."""
-        timeout = lease.terms.visibility_timeout
-        # For less than it was received for, it would cut short the lease of the message's next
-        # owner, if it has one: on a standard queue a stale handle still counts.
-        is_cut = 0 < policy.next_timeout(lease, now) < timeout
-        # A message that is being deleted is done: no other worker needs it.
-        may_be_late = lease.terms.extend_late or lease.state is State.DONE
-        return may_be_late and now < lease.expires_at + timeout and not is_cut
 
     def _release_under_way(self, lease: Lease) -> tuple[Call, Entry] | None:
         if (call := self._agenda.call_of(lease)) is not None:

@@ -6,12 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 from celery_sqs_heartbeat.journal.stats import JournalStats
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 from celery_sqs_heartbeat.leases.lease import Standing, State
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.measuring import Measurement
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import Polled
+from celery_sqs_heartbeat.observe.watched import Watched
 
 
 class Gauges:
@@ -24,9 +24,9 @@ class Gauges:
 
     def __init__(
         self,
-        keeper: LeaseKeeper,
+        keeper: Watched,
         journal: Callable[[], JournalStats] | None = None,
-        polled: PolledQueues | None = None,
+        polled: Polled | None = None,
     ) -> None:
         self._keeper = keeper
         self._journal = journal

@@ -15,13 +15,13 @@ from prometheus_client.registry import Collector
 
 from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal.stats import JournalStats
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
 from celery_sqs_heartbeat.observe.measuring import Measurer
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.tally import Labels, Tally
+from celery_sqs_heartbeat.observe.watched import Watched
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
@@ -49,9 +49,9 @@ class Metrics(Collector):
 
     def watch(
         self,
-        keeper: LeaseKeeper,
+        keeper: Watched,
         journal: Callable[[], JournalStats] | None = None,
-        polled: PolledQueues | None = None,
+        polled: Polled | None = None,
     ) -> None:
         """Read the gauges of that keeper, of its journal and polls, from now on."""
         self._gauges = Gauges(keeper, journal, polled)

@@ -15,13 +15,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.green.home import home
 from celery_sqs_heartbeat.journal.stats import JournalStats
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, PREFIX, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
 from celery_sqs_heartbeat.observe.measuring import ENDS, Measurer, loss_of
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import Polled
+from celery_sqs_heartbeat.observe.watched import Watched
 
 _SPANS = {EventKind.LEASE_EXTENDED: "extend", EventKind.MESSAGE_RELEASED: "release"}
 _NANOSECONDS = 1_000_000_000
@@ -55,9 +55,9 @@ class OtelObserver:
 
     def watch(
         self,
-        keeper: LeaseKeeper,
+        keeper: Watched,
         journal: Callable[[], JournalStats] | None = None,
-        polled: PolledQueues | None = None,
+        polled: Polled | None = None,
     ) -> None:
         """Read the gauges of that keeper, of its journal and polls, from now on."""
         gauges = Gauges(keeper, journal, polled)

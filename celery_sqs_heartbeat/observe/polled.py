@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.message import queue_name
@@ -28,6 +29,13 @@ class PolledQueue:
     age: float | None
     unanswered: int
     is_deaf: bool
+
+
+class Polled(Protocol):
+    """Tells how each queue's polls are answered."""
+
+    def view(self) -> list[PolledQueue]:
+        """Return what is known of each queue."""
 
 
 class _Queue:

@@ -12,10 +12,9 @@ from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.breakage import Breakage
-from celery_sqs_heartbeat.transport.keeping import Keeper
+from celery_sqs_heartbeat.transport.keeping import Keeper, Reaching
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from celery_sqs_heartbeat.transport.once import Once
@@ -35,7 +34,7 @@ class Heartbeat:
     """The keeper of one worker and all that is needed to hand it messages.
 
     Attributes:
-        prepare_calls: Runs a job where calls to SQS are made.
+        clients: Learn how each queue is reached.
         leases: The most messages the worker holds at once; 0 for no bound.
         hub: The worker's event loop, where it has one.
         polled: How its queues' polls are answered.
@@ -62,8 +61,7 @@ class Heartbeat:
     keeper: Keeper
     settings: Settings
     queues: QueueDirectory
-    clients: ClientPool
-    prepare_calls: Callable[[Callable[[], object]], None]
+    clients: Reaching
     leases: int = 0
     hub: Any = None
     polled: PolledQueues = field(default_factory=PolledQueues)
@@ -92,7 +90,6 @@ class Heartbeat:
             queues=self.queues,
             clients=self.clients,
             terms=self.terms,
-            prepare_calls=self.prepare_calls,
             once=self.once,
             has_limit=bool(self.leases),
         )

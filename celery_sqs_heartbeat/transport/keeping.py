@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from celery_sqs_heartbeat.leases.lease import LeaseTerms, Standing, State
 from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 
 
 class KeptLease(Protocol):
@@ -83,6 +84,10 @@ class Keeper(Protocol):
     def ending(self) -> int:
         """How many deletes and releases are not confirmed yet."""
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether it is not there, or can't take more messages for now."""
+
     def now(self) -> float:
         """Return the time of its clock, in seconds."""
 
@@ -91,9 +96,9 @@ class Keeper(Protocol):
         queue_url: str,
         message: Mapping[str, Any],
         *,
-        terms: LeaseTerms | None = None,
-        hidden_for: int | None = None,
-        sent_at: float | None = None,
+        terms: LeaseTerms,
+        hidden_for: int,
+        sent_at: float,
         max_receive_count: int | None = None,
         task: str | None = None,
         task_id: str | None = None,
@@ -109,8 +114,12 @@ class Keeper(Protocol):
     def find(self, receipt_handle: str) -> KeptLease | None:
         """Return the lease that has, or once had, that handle. Read it only."""
 
-    def note_start(self, receipt_handle: str) -> bool:
-        """Note that the message's task begins."""
+    def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
+        """Note that the message's task begins.
+
+        Args:
+            pid: The process that runs it; this one where it is None.
+        """
 
     def done(self, receipt_handle: str) -> bool:
         """Delete the message, until SQS confirms."""
@@ -143,3 +152,19 @@ class Keeper(Protocol):
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
+
+
+class Reaching(Protocol):
+    """Learns how queues are reached: a `ClientPool`, or what hands it to another process."""
+
+    def use(
+        self, config: BrokerConfig, queue_url: str, threshold: float, address: str | None = None
+    ) -> None:
+        """Reach a queue by `config`, with timeouts that fit `threshold` (seconds).
+
+        Args:
+            address: The URL it is reached at from now on, where that is another one.
+        """
+
+    def hurry(self, queue_url: str, threshold: float) -> None:
+        """Shorten the timeouts of calls for a queue where `threshold` (seconds) asks for it."""

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 
 from celery_sqs_heartbeat.common.wording import seconds
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
-from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.keeping import Reaching
 from celery_sqs_heartbeat.transport.once import Once
 from celery_sqs_heartbeat.transport.terms import QueueTerms
 
@@ -22,7 +22,6 @@ class LeasedQueues:
     """Makes queues ready to be consumed from, and knows by which URL their leases go.
 
     Args:
-        prepare_calls: Runs a job where calls to SQS are made.
         has_limit: Whether there is a bound to the messages that the worker holds at once.
 
     Attributes:
@@ -34,9 +33,8 @@ class LeasedQueues:
         *,
         settings: Settings,
         queues: QueueDirectory,
-        clients: ClientPool,
+        clients: Reaching,
         terms: QueueTerms,
-        prepare_calls: Callable[[Callable[[], object]], None],
         once: Once,
         has_limit: bool,
     ) -> None:
@@ -45,7 +43,6 @@ class LeasedQueues:
         self._queues = queues
         self._clients = clients
         self._terms = terms
-        self._prepare_calls = prepare_calls
         self._once = once
         self._has_limit = has_limit
         self._first_urls: dict[str, str] = {}
@@ -82,9 +79,6 @@ class LeasedQueues:
         lease_url = self._first_urls.setdefault(attributes.arn or queue_url, queue_url)
         self._lease_urls[queue_url] = lease_url
         self._clients.use(config, lease_url, terms.threshold, address=queue_url)
-        # Made now, and where the calls are made: that takes a busy machine a second, which
-        # the first call may not have.
-        self._prepare_calls(lambda: self._clients(lease_url))
         logger.info(
             "sqs-heartbeat: messages of queue %s are kept: visibility timeout %d s (%s), "
             "extended when less than %s s are left, for %s s at most",
@@ -119,11 +113,8 @@ class LeasedQueues:
         has_changed = self._terms.follow(queue, queue_url)
         timeout = self._terms.asked(queue, queue_url)
         if has_changed:
-            lease_url = self.lease_url(queue_url)
-            self._clients.hurry(lease_url, self._terms.of(queue, timeout).threshold)
-            with suppress(RuntimeError):
-                # Without a thread for it the first call makes the client.
-                self._prepare_calls(lambda: self._clients(lease_url))
+            threshold = self._terms.of(queue, timeout).threshold
+            self._clients.hurry(self.lease_url(queue_url), threshold)
         return timeout
 
     def _reach(self, queue: str, queue_url: str, config: BrokerConfig) -> None:

@@ -22,7 +22,8 @@ class Room:
 
     def is_left(self) -> bool:
         """Return whether the keeper can take another message."""
-        return not (self._is_backed_up() or self._is_full())
+        keeper = self._heartbeat.keeper
+        return not (keeper.is_behind or self._is_backed_up() or self._is_full())
 
     def _is_backed_up(self) -> bool:
         """Return whether more deletes and releases wait than is healthy; log a change."""

@@ -9,15 +9,20 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable
-from typing import Any
-
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from typing import Any, Protocol
 
 #: Those that Celery shuts down on (celery/apps/worker.py).
 SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
 
-def put_off_signals(keeper: LeaseKeeper) -> None:
+class Interruptible(Protocol):
+    """What a signal's handler must not meet in the middle of a change."""
+
+    def put_off(self, job: Callable[[], object]) -> bool:
+        """Have a job done right after the change that this thread is in, if it is in one."""
+
+
+def put_off_signals(keeper: Interruptible) -> None:
     """Have a signal that comes in the middle of a call of the keeper's handled right after it.
 
     To be called again where Celery may have put other handlers in their place.
@@ -34,7 +39,7 @@ def put_off_signals(keeper: LeaseKeeper) -> None:
 class _Outside:
     """Handles a signal outside of the keeper's calls."""
 
-    def __init__(self, keeper: LeaseKeeper, handler: Callable[..., Any]) -> None:
+    def __init__(self, keeper: Interruptible, handler: Callable[..., Any]) -> None:
         self._keeper = keeper
         self._handler = handler
 
@@ -49,7 +54,7 @@ class _Outside:
 
 
 def release_before_soft_shutdown(
-    parent: Any, keeper: LeaseKeeper, release: Callable[[], None]
+    parent: Any, keeper: Interruptible, release: Callable[[], None]
 ) -> None:
     """Release what waits before a worker's soft shutdown gives running tasks their time.
 

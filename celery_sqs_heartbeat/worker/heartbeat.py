@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 from celery import signals
 from celery.worker import state
 
-from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
+from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.keeper.callers import CallerThreads
-from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
-from celery_sqs_heartbeat.leases.board import Board
-from celery_sqs_heartbeat.leases.calls import MAX_CALLS
-from celery_sqs_heartbeat.observe.observers import Observer, Observers
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
@@ -33,16 +28,17 @@ from celery_sqs_heartbeat.worker.ending import (
     release_all,
     release_unstarted,
 )
-from celery_sqs_heartbeat.worker.forking import forks_pool
 from celery_sqs_heartbeat.worker.guards import follow_jobs, guard_run
 from celery_sqs_heartbeat.worker.handlers import (
     let_handlers_call_soon,
     put_off_signals,
     release_before_soft_shutdown,
 )
+from celery_sqs_heartbeat.worker.jobs import run_beside
+from celery_sqs_heartbeat.worker.keeping import WorkerKeeper
 from celery_sqs_heartbeat.worker.losses import Losses
-from celery_sqs_heartbeat.worker.operating import Operating
 from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
+from celery_sqs_heartbeat.worker.reaching import ReachedQueues
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.settings import (
     WorkerConfigurationError,
@@ -51,6 +47,7 @@ from celery_sqs_heartbeat.worker.settings import (
     refuse_start,
     warn_of_unknown_queues,
 )
+from celery_sqs_heartbeat.worker.telemetry import new_otel, require_otel
 
 
 class WorkerHeartbeat:
@@ -64,21 +61,21 @@ class WorkerHeartbeat:
         self._losses = Losses(parent.app)
         self._last_polls: LastPolls | None = None
         settings = read_worker_settings(parent.app, leases)
-        self._operating = _new_operating(settings)
-        board = share_board(leases, in_file=not forks_pool(parent))
-        self._keeper, self._heartbeat = _new_heartbeat(
-            settings,
-            leases,
-            observer=Observers(self._losses, *self._operating.observers),
-            on_late=self._operating.note_late,
-            board=board,
+        if settings.otel:
+            _require_otel()
+        self._linked = WorkerKeeper(
+            settings, leases, name=parent.hostname, on_event=self._take_event
         )
+        self._keeper = self._linked.keeper
+        self._heartbeat = _new_heartbeat(settings, leases, self._keeper)
+        self._otel = new_otel(self._heartbeat) if settings.otel else None
         self._losses.attach(self._heartbeat)
         bind(self._heartbeat)
         use_leased_requests(parent.app)
 
     def create(self, parent: Any) -> None:
-        """Guard how the worker gives tasks to its pool, which is made by now."""
+        """Start the keeper, and guard how the worker gives tasks to its pool."""
+        self._linked.begin()
         guard_run(parent.pool)
         guard_batches(parent.app, parent.pool)
         let_signals_stop(parent.pool)
@@ -92,8 +89,10 @@ class WorkerHeartbeat:
         )
         self._heartbeat.refuse = partial(refuse_start, parent.app)
         self._heartbeat.breakage.end = partial(self._end_broken, parent)
-        self._operating.start(self._heartbeat, self._keeper, parent)
-        self._keeper.start()
+        if self._otel is not None:
+            journal = self._linked.journal_stats if self._heartbeat.settings.journal else None
+            self._otel.watch(self._linked, journal, self._heartbeat.polled)
+        self._linked.start(parent, self._heartbeat.polled)
         self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
         unsettled = self._heartbeat.unsettled
         unsettled.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
@@ -112,6 +111,11 @@ class WorkerHeartbeat:
     def close(self, parent: Any) -> None:
         """Release what the pool has not begun and will not run any more."""
         self._release_unstarted(parent.pool)
+
+    def _take_event(self, event: Event) -> None:
+        self._losses(event)
+        if self._otel is not None:
+            self._otel(event)
 
     def _release_unstarted(self, pool: Any) -> None:
         self._end_polls()
@@ -135,45 +139,28 @@ class WorkerHeartbeat:
         last_polls.wait()
         self._heartbeat.unsettled.close()
         waited = time.monotonic() - began
-        self._keeper.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
-        self._operating.close()
+        self._linked.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
         self._losses.close()
         bind(None)
-        unshare_board()
+        unshare_table()
 
 
-def _new_operating(settings: Settings) -> Operating:
+def _require_otel() -> None:
     try:
-        return Operating(settings)
+        require_otel()
     except ConfigurationError as error:
         raise WorkerConfigurationError(error.faults) from None
 
 
-def _new_heartbeat(
-    settings: Settings,
-    leases: int,
-    *,
-    observer: Observer,
-    on_late: Callable[[float], None],
-    board: Board | None,
-) -> tuple[LeaseKeeper, Heartbeat]:
+def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Heartbeat:
     clients = ClientPool()
-    sqs = BotoSqs(clients, clients.address)
-    dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
-    helpers = CallerThreads(1, "sqs-heartbeat-queues")
-    keeper = LeaseKeeper(
-        sqs,
-        interval=settings.longest_sleep(),
-        observer=observer,
-        on_late=on_late,
-        board=board,
-        dispatcher=dispatcher,
-    )
-    return keeper, Heartbeat(
+    return Heartbeat(
         keeper=keeper,
         settings=settings,
-        queues=QueueDirectory(sqs.queue_attributes, helpers.submit),
-        clients=clients,
-        prepare_calls=dispatcher.prepare,
+        queues=QueueDirectory(
+            BotoSqs(clients, clients.address).queue_attributes,
+            partial(run_beside, name="sqs-heartbeat-queues"),
+        ),
+        clients=ReachedQueues(clients, keeper),
         leases=leases,
     )

@@ -9,12 +9,11 @@ from typing import Any
 from celery import Celery
 from celery.concurrency.base import BasePool
 
-from celery_sqs_heartbeat.keeper.callers import CallerThreads
-from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_capped, lease_lost
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.request import LeasedRequest
+from celery_sqs_heartbeat.worker.jobs import JobThread
 
 logger = logging.getLogger(__name__)
 
@@ -29,10 +28,10 @@ def cause_of(event: Event) -> str | None:
 
 
 class Losses:
-    """Observes a keeper: logs every event, tells of bad ends and acts on them.
+    """Takes in the keeper's events: sends signals of bad ends, and acts on them.
 
-    The keeper's threads only log; the rest is done on a thread of its own, and what
-    concerns the pool on the worker's event loop.
+    On a thread of its own, as handlers may be slow; what concerns the pool on the worker's event
+    loop. The keeper has logged them.
 
     Args:
         app: Whose tasks are the senders of signals.
@@ -40,7 +39,7 @@ class Losses:
 
     def __init__(self, app: Celery) -> None:
         self._app = app
-        self._thread = CallerThreads(1, "sqs-heartbeat-signals")
+        self._thread = JobThread("sqs-heartbeat-signals")
         self._heartbeat: Heartbeat | None = None
         self._pool: Any = None
         self._call_soon: Callable[..., Any] | None = None
@@ -68,7 +67,6 @@ class Losses:
 
     def __call__(self, event: Event) -> None:
         """Take in an event of the keeper."""
-        log_event(event)
         cause = cause_of(event)
         if cause is not None:
             self._thread.submit(lambda: self._tell(event, cause))

@@ -176,15 +176,15 @@ class LeasedRequest(Request):
         """Note the pool's job that runs its task; a pool may have none."""
         self._job = None if job is None else ref(job)
 
-    def begin(self) -> None:
-        """Note that the task begins."""
+    def begin(self, pid: int | None = None) -> None:
+        """Note that the task begins, in a process."""
         self._has_begun = True
         if self._heartbeat is not None and self._lease is not None:
-            self._heartbeat.keeper.note_start(self._tag)
+            self._heartbeat.keeper.note_start(self._tag, pid)
 
     def on_accepted(self, pid: Any, time_accepted: Any) -> None:
         """Note that the task begins."""
-        self.begin()
+        self.begin(pid if isinstance(pid, int) else None)
         super().on_accepted(pid, time_accepted)
 
     def acknowledge(self) -> None:

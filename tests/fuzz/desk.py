@@ -50,7 +50,6 @@ class FakeDesk:
             settings=Settings(),
             queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
             clients=clients,
-            prepare_calls=lambda job: None,
         )
         bind(self.heartbeat)
         self.connection = Connection(

@@ -13,13 +13,14 @@ from kombu.transport import SQS
 
 from celery_sqs_heartbeat import LeaseLost, NoLease
 from celery_sqs_heartbeat.common.clock import now
-from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
+from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.leases.lease import Standing
 from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.observe.catalogue import COUNTED
 from tests.support.leases import lease_of
 from tests.support.markdown import ROOT, blocks
 from tests.support.proxy import FaultProxy
+from tests.support.seated import share_board
 from tests.support.tasks import run_in_task, run_task, sqs_message
 
 
@@ -82,8 +83,7 @@ def test_a_task_with_a_lost_lease_stops_before_it_pays() -> None:
         exec(snippet, names)
     charge, pay_safely = names["charge"], names["pay_safely"]
     message, lease = sqs_message("a", message_id="m"), lease_of("a", expires_at=now() + 3_600)
-    board = share_board(1, in_file=False)
-    assert board is not None
+    board = share_board(1)
     board.show(lease)
     run_task(charge, ["x"], message)
     run_in_task(lambda: pay_safely("y"), message)
@@ -97,7 +97,7 @@ def test_a_task_with_a_lost_lease_stops_before_it_pays() -> None:
         run_in_task(lambda: pay_safely("y"), message)
     assert len(paid) == 2
 
-    unshare_board()
+    unshare_table()
     with pytest.raises(NoLease):
         run_task(charge, ["x"], message)
     pay_safely("z")

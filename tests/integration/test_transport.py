@@ -54,7 +54,6 @@ class Desk:
             settings=read_settings(conf.get),
             queues=QueueDirectory(sqs.queue_attributes, lambda job: job()),
             clients=clients,
-            prepare_calls=lambda job: job() and None,
         )
         bind(self.heartbeat)
         self.connection = Connection(

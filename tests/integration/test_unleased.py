@@ -31,7 +31,6 @@ def heartbeat(proxy: FaultProxy) -> Heartbeat:
         settings=read_settings({}.get),
         queues=QueueDirectory(sqs.queue_attributes, lambda job: job()),
         clients=clients,
-        prepare_calls=lambda job: None,
     )
     config = BrokerConfig(
         endpoint_url=proxy.url, region="us-east-1", use_ssl=False, access_key="a", secret_key="b"

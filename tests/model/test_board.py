@@ -8,7 +8,6 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
 
-from celery_sqs_heartbeat.current.board import LeaseBoard
 from celery_sqs_heartbeat.current.record import Mark, Record, key_of
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.book import LeaseBook
@@ -16,6 +15,7 @@ from celery_sqs_heartbeat.leases.lease import Lease
 from tests.model.machine import BookMachine
 from tests.model.test_lease_book import CI, EXAMPLES
 from tests.support.scale import scaled
+from tests.support.seated import SeatedBoard
 
 #: Fewer than the leases of a long run: some have no place for a while.
 PLACES = 24
@@ -28,7 +28,7 @@ class BoardMachine(BookMachine):
     def begin(self, jitter: float) -> None:
         super().begin(jitter)
         self.table = Table(mmap(-1, Table.size_for(PLACES)))
-        self.book = LeaseBook(lambda: jitter, LeaseBoard(self.table))
+        self.book = LeaseBook(lambda: jitter, SeatedBoard(self.table))
         self.met: dict[Lease, None] = {}
 
     @invariant()
@@ -41,7 +41,7 @@ class BoardMachine(BookMachine):
             if record.mark is Mark.UNKNOWN:
                 short = True
             elif lease in held:
-                assert record == Record.of(lease)
+                assert record == Record.of(lease, receives=1)
             else:
                 assert record.mark in {Mark.GIVEN_BACK, Mark.ACKED}
         assert not short or self.table.is_short

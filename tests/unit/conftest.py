@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from celery_sqs_heartbeat.current import lease as current
-from celery_sqs_heartbeat.current.sharing import VARIABLE, share_board, unshare_board
+from celery_sqs_heartbeat.current.sharing import VARIABLE, unshare_table
+from tests.support.seated import share_board
 from tests.unit.asking import NOW, Worker
 from tests.unit.requesting import desk as desk
 from tests.unit.simulating import clock as clock
@@ -25,7 +26,6 @@ def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 def worker(at: Callable[[float], None], monkeypatch: pytest.MonkeyPatch) -> Iterator[Worker]:
     """A worker with a task whose lease has 20 s left."""
     monkeypatch.delenv(VARIABLE, raising=False)
-    board = share_board(8, in_file=False)
-    assert board is not None
+    board = share_board(8)
     yield Worker(board)
-    unshare_board()
+    unshare_table()

@@ -14,10 +14,11 @@ from celery import Celery
 
 from celery_sqs_heartbeat import LeaseLost, NoLease, SqsHeartbeatError, current_lease
 from celery_sqs_heartbeat.current import sharing
-from celery_sqs_heartbeat.current.sharing import share_board, unshare_board
+from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.current.table import REACH
 from celery_sqs_heartbeat.leases.lease import State
 from tests.support.leases import TERMS, lease_of
+from tests.support.seated import share_board
 from tests.support.tasks import app, run_in_task, sqs_message
 from tests.support.waiting import PATIENCE
 from tests.unit.asking import MESSAGE, NOW, Worker, why_not
@@ -55,7 +56,7 @@ def test_the_error_says_why_there_is_none(worker: Worker) -> None:
     worker.change(state=State.HELD, terms=replace(TERMS, extend=False))
     assert "sqs_heartbeat=False" in why_not(lambda: worker.run(ask))
     assert worker.run(lambda: bool(current_lease)) is False
-    unshare_board()
+    unshare_table()
     assert "without --heartbeat-sqs" in why_not(lambda: worker.run(ask))
 
 
@@ -64,15 +65,14 @@ def test_a_lease_that_a_full_table_has_no_room_for_is_not_called_lost(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sharing, "LEAST_PLACES", REACH)
-    board = share_board(1, in_file=False)
-    assert board is not None
+    board = share_board(1)
     for number in range(REACH + 1):
         board.show(lease_of(f"handle-{number}", expires_at=NOW + 1))
     first, last = sqs_message("handle-0"), sqs_message(f"handle-{REACH}")
     assert run_in_task(lambda: current_lease.remaining(), first) == 1
     assert "has room for" in why_not(lambda: run_in_task(lambda: current_lease.remaining(), last))
     assert run_in_task(lambda: bool(current_lease), last) is False
-    unshare_board()
+    unshare_table()
 
 
 def test_a_task_that_is_called_by_another_runs_under_its_lease(worker: Worker) -> None:

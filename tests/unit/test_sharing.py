@@ -10,22 +10,20 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
-from celery_sqs_heartbeat import NoLease
+from celery_sqs_heartbeat import NoLease, SqsHeartbeatError
 from celery_sqs_heartbeat.current import sharedfile
 from celery_sqs_heartbeat.current.record import Mark, key_of
 from celery_sqs_heartbeat.current.sharing import (
     VARIABLE,
-    share_board,
     shared_table,
-    unshare_board,
+    unshare_table,
 )
 from celery_sqs_heartbeat.leases.lease import Standing
-from celery_sqs_heartbeat.worker.forking import forks_pool
 from tests.support.leases import lease_of
+from tests.support.seated import share_board
 from tests.support.workers import ROOT
 
 #: Reads of a record while it is changed, as fast as that goes.
@@ -46,7 +44,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(sharedfile, "SHARED_MEMORY", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
     yield tmp_path
-    unshare_board()
+    unshare_table()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -61,15 +59,13 @@ def test_without_a_worker_there_is_no_table() -> None:
         shared_table()
 
 
-@pytest.mark.parametrize("in_file", [False, True])
-def test_the_table_is_there_until_it_is_taken_back(in_file: bool) -> None:
-    board = share_board(8, in_file=in_file)
-    assert board is not None
+def test_the_table_is_there_until_it_is_taken_back() -> None:
+    board = share_board(8)
     lease = lease_of("a")
     board.show(lease)
     assert shared_table().read(key_of("a")).mark is Mark.HELD
-    unshare_board()
-    unshare_board()
+    unshare_table()
+    unshare_table()
     with pytest.raises(NoLease):
         shared_table()
     # Its keeper's last calls may still be answered.
@@ -78,10 +74,9 @@ def test_the_table_is_there_until_it_is_taken_back(in_file: bool) -> None:
 
 
 def test_a_second_worker_of_the_process_has_a_table_of_its_own(folder: Path) -> None:
-    first = share_board(8, in_file=True)
-    assert first is not None
+    first = share_board(8)
     first.show(lease_of("a"))
-    assert share_board(8, in_file=True) is not None
+    share_board(8)
     assert shared_table().read(key_of("a")).mark is Mark.GIVEN_BACK
 
 
@@ -92,21 +87,21 @@ def open_files() -> int:
 @nameless
 def test_no_cleaner_of_temporary_files_finds_the_table(folder: Path) -> None:
     before = open_files()
-    board = share_board(8, in_file=True)
-    assert board is not None
+    board = share_board(8)
     board.show(lease_of("a", expires_at=42.5))
     assert list(folder.iterdir()) == []
     # A process that starts afresh, and inherits nothing.
     assert run(READ).communicate()[0] == "42.5\n"
-    unshare_board()
+    unshare_table()
     del board
     assert open_files() == before
 
 
 SHARE = """
-from celery_sqs_heartbeat.current.sharing import VARIABLE, share_board
+from celery_sqs_heartbeat.current.sharing import VARIABLE
+from tests.support.seated import share_board
 import os, sys
-share_board(8, in_file=True)
+share_board(8)
 print(os.environ[VARIABLE], flush=True)
 sys.stdin.read()
 """
@@ -131,7 +126,7 @@ def test_a_killed_worker_leaves_nothing_behind() -> None:
 
 @nameless
 def test_the_nameless_file_is_the_users_alone() -> None:
-    share_board(8, in_file=True)
+    share_board(8)
     assert stat.S_IMODE(os.stat(os.environ[VARIABLE]).st_mode) == 0o600
 
 
@@ -153,8 +148,7 @@ def test_elsewhere_the_file_has_a_name_and_is_the_users_alone(
     system: Callable[[pytest.MonkeyPatch], None], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system(monkeypatch)
-    board = share_board(8, in_file=True)
-    assert board is not None
+    board = share_board(8)
     board.show(lease_of("a", expires_at=42.5))
     (file,) = folder.iterdir()
     assert os.environ[VARIABLE] == str(file)
@@ -163,20 +157,18 @@ def test_elsewhere_the_file_has_a_name_and_is_the_users_alone(
 
 
 def test_a_large_worker_has_room_to_spare() -> None:
-    share_board(100_000, in_file=False)
+    share_board(100_000)
     assert shared_table().places >= 400_000
 
 
-def test_a_worker_starts_though_it_can_share_nothing(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_worker_that_can_share_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError("No space left on device")
 
     monkeypatch.setattr(sharedfile, "mmap", full)
     before = open_files()
-    assert share_board(8, in_file=True) is None
-    assert "No space left on device" in caplog.text
+    with pytest.raises(SqsHeartbeatError, match=r"No space left on device.*/dev/shm"):
+        share_board(8)
     assert VARIABLE not in os.environ
     assert open_files() == before
     with pytest.raises(NoLease):
@@ -192,15 +184,16 @@ def test_a_file_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, folder: Pa
 FORK = """
 import os
 from celery_sqs_heartbeat.current.record import key_of
-from celery_sqs_heartbeat.current.sharing import share_board, shared_table, unshare_board
+from celery_sqs_heartbeat.current.sharing import shared_table, unshare_table
+from tests.support.seated import share_board
 from tests.support.leases import lease_of
 
-board = share_board(8, in_file=False)
+board = share_board(8)
 begin, go = os.pipe()
 child = os.fork()
 if not child:
     os.read(begin, 1)
-    unshare_board()  # It is not the child's to take back.
+    unshare_table()  # It is not the child's to take back.
     print(shared_table().read(key_of("after the fork")).expires_at, flush=True)
     os._exit(0)
 board.show(lease_of("after the fork", expires_at=42.5))
@@ -220,7 +213,7 @@ from celery_sqs_heartbeat.current.sharing import shared_table
 
 table, key, seen, reads = shared_table(), key_of("a"), set(), 0
 while reads < int(sys.argv[1]) or len(seen) < 3:
-    mark, expires_at, visibility_timeout, threshold = table.read(key)
+    mark, expires_at, visibility_timeout, threshold, *_ = table.read(key)
     assert (visibility_timeout, threshold) == (expires_at // 2, expires_at / 4), expires_at
     assert mark.name == ("LOST" if expires_at % 2 else "HELD"), expires_at
     seen.add(expires_at)
@@ -229,8 +222,7 @@ while reads < int(sys.argv[1]) or len(seen) < 3:
 
 
 def test_a_process_that_reads_while_another_writes_never_sees_half_of_it() -> None:
-    board = share_board(8, in_file=True)
-    assert board is not None
+    board = share_board(8)
     lease = lease_of("a")
 
     def change(number: int) -> None:
@@ -246,20 +238,3 @@ def test_a_process_that_reads_while_another_writes_never_sees_half_of_it() -> No
             if number % 1_000 == 0 and reader.poll() is not None:
                 break
     assert reader.returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("setting", "billiards_own", "is_forked"),
-    [
-        ({"pool_start_method": "fork"}, "fork", True),
-        ({"pool_start_method": "spawn"}, "fork", False),
-        ({"pool_start_method": "fork"}, "spawn", False),
-        ({"pool_start_method": "fork"}, "forkserver", False),
-        pytest.param({}, "fork", True, id="celery before 5.7"),
-    ],
-)
-def test_only_a_forked_pool_inherits_the_table(
-    monkeypatch: pytest.MonkeyPatch, setting: dict[str, str], billiards_own: str, is_forked: bool
-) -> None:
-    monkeypatch.setattr("billiard.get_start_method", lambda: billiards_own)
-    assert forks_pool(SimpleNamespace(**setting)) is is_forked

@@ -78,7 +78,6 @@ def test_a_channel_has_leases_while_a_heartbeat_is_bound_and_is_kombus_own_else(
                 settings=Settings(),
                 queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
                 clients=clients,
-                prepare_calls=lambda job: None,
             )
         )
         try:

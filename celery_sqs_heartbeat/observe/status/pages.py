@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from typing import Any, Protocol
 
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.http import RefusedError, Request, Response
 from celery_sqs_heartbeat.observe.status.payloads import (
@@ -16,6 +15,7 @@ from celery_sqs_heartbeat.observe.status.payloads import (
     health_payload,
     leases_payload,
 )
+from celery_sqs_heartbeat.observe.watched import Watched
 
 _FILES = {
     "/": ("page.html", "text/html; charset=utf-8"),
@@ -45,11 +45,11 @@ class Pages:
 
     def __init__(
         self,
-        keeper: LeaseKeeper,
+        keeper: Watched,
         recorder: Recorder,
         metrics: Exposer | None,
         name: str,
-        polled: PolledQueues | None = None,
+        polled: Polled | None = None,
     ) -> None:
         self._keeper = keeper
         self._polled = polled

@@ -6,14 +6,14 @@ from heapq import nsmallest
 from itertools import islice
 from typing import Any
 
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.leases.view import LeaseView
-from celery_sqs_heartbeat.observe.polled import PolledQueue, PolledQueues
+from celery_sqs_heartbeat.observe.polled import Polled, PolledQueue
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.totals import grouped, rounded, totals
+from celery_sqs_heartbeat.observe.watched import Watched
 
 #: Leases that are listed: those that expire first. A page of more is no help.
 MAX_LEASES = 500
@@ -21,7 +21,7 @@ MAX_LEASES = 500
 MAX_TASKS = 500
 
 
-def health_payload(keeper: LeaseKeeper, polled: PolledQueues | None = None) -> dict[str, Any]:
+def health_payload(keeper: Watched, polled: Polled | None = None) -> dict[str, Any]:
     """Return how the keeper does, and the polls. Waits for nothing, also where threads hang."""
     health = keeper.health
     queues = polled.view() if polled is not None else []
@@ -51,7 +51,7 @@ def _status(health: KeeperHealth, queues: list[PolledQueue]) -> str:
 
 
 def leases_payload(
-    keeper: LeaseKeeper, recorder: Recorder, name: str, polled: PolledQueues | None = None
+    keeper: Watched, recorder: Recorder, name: str, polled: Polled | None = None
 ) -> dict[str, Any]:
     """Return the totals of all leases, of each queue and task, and a list of those that end first.
 
@@ -80,7 +80,7 @@ def leases_payload(
     }
 
 
-def events_payload(keeper: LeaseKeeper, recorder: Recorder) -> dict[str, Any]:
+def events_payload(keeper: Watched, recorder: Recorder) -> dict[str, Any]:
     """Return the last releases and losses, and the calls per minute."""
     now, happenings = keeper.now(), recorder.happenings()
     return {

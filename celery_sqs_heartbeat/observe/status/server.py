@@ -6,13 +6,13 @@ import logging
 import os
 
 from celery_sqs_heartbeat.errors import ConfigurationError
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
-from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.access import Guard, token_fault
 from celery_sqs_heartbeat.observe.status.http import Request, Response
 from celery_sqs_heartbeat.observe.status.listener import Listener
 from celery_sqs_heartbeat.observe.status.pages import Exposer, Pages
+from celery_sqs_heartbeat.observe.watched import Watched
 from celery_sqs_heartbeat.settings import PREFIX
 from celery_sqs_heartbeat.settings.address import parse_address
 
@@ -40,14 +40,14 @@ class StatusServer:
 
     def __init__(
         self,
-        keeper: LeaseKeeper,
+        keeper: Watched,
         address: str,
         token: str | None = None,
         metrics: Exposer | None = None,
         *,
         recorder: Recorder,
         name: str = "",
-        polled: PolledQueues | None = None,
+        polled: Polled | None = None,
     ) -> None:
         try:
             self._host, self._port = parse_address(address)

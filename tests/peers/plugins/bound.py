@@ -40,7 +40,6 @@ def bound_heartbeat() -> Iterator[None]:
             settings=read_settings({}.get),
             queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
             clients=ClientPool(),
-            prepare_calls=lambda job: None,
         )
     )
     yield

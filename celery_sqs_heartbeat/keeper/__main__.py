@@ -1,0 +1,28 @@
+"""The process of a keeper. A worker starts it; it is of no use by hand."""
+
+from __future__ import annotations
+
+import sys
+
+from celery_sqs_heartbeat.link.frames import BrokenLink
+from celery_sqs_heartbeat.link.process import run
+
+
+def main(arguments: list[str]) -> int:
+    """Be a worker's keeper; return the exit status."""
+    if len(arguments) != 2 or not all(each.isdecimal() for each in arguments):
+        sys.stderr.write(
+            "celery_sqs_heartbeat.keeper is started by a worker: "
+            "celery -A proj worker --heartbeat-sqs\n"
+        )
+        return 2
+    try:
+        run(*map(int, arguments))
+    except BrokenLink as error:
+        sys.stderr.write(f"sqs-heartbeat: {error}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

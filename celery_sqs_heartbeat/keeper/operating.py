@@ -1,0 +1,105 @@
+"""What a keeper's process shows of its worker: the journal, the metrics and the status page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from celery_sqs_heartbeat.journal import Journal, JournalStats, WorkerInfo, open_journal
+from celery_sqs_heartbeat.journal.identity import Identity
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.observe.metrics import Metrics
+from celery_sqs_heartbeat.observe.observers import Observer
+from celery_sqs_heartbeat.observe.polled import Polled
+from celery_sqs_heartbeat.observe.recorder import Recorder
+from celery_sqs_heartbeat.observe.status.server import StatusServer
+
+
+class Operating:
+    """Starts and ends what was asked for, around one keeper. Nothing of it may harm a message.
+
+    Args:
+        journal: Where it goes; None for none.
+        identity: Whose journal it is.
+        lines: How many lines of it a keeper before this one has begun.
+        note_line: Is called with the number of each line that is begun.
+        status: `host:port` of the status page; None for none.
+        token: For the page's data.
+        name: Of the worker.
+    """
+
+    def __init__(
+        self,
+        *,
+        journal: str | None,
+        identity: Mapping[str, Any],
+        lines: int,
+        note_line: Callable[[int], None],
+        status: str | None,
+        token: str | None,
+        name: str,
+    ) -> None:
+        self._journal: Journal | None = None
+        self._is_first = lines == 0
+        if journal is not None:
+            self._journal = open_journal(
+                journal, identity=Identity(**identity), last=lines, note=note_line
+            )
+        self._recorder = Recorder() if status else None
+        self._metrics = Metrics() if status else None
+        self._address, self._token, self._name = status, token, name
+        self._status: StatusServer | None = None
+
+    @property
+    def observers(self) -> Iterator[Observer]:
+        """Those that are to be given the keeper's events."""
+        chosen = (self._journal, self._recorder, self._metrics)
+        return (observer for observer in chosen if observer is not None)
+
+    def note_late(self, seconds: float) -> None:
+        """Take in that the keeper was late, or was none for so long."""
+        if self._journal is not None:
+            self._journal.note_late(seconds)
+
+    def start(self, keeper: LeaseKeeper, polled: Polled) -> None:
+        """Begin with the status page."""
+        journal = self.journal_stats if self._journal is not None else None
+        if self._metrics is not None:
+            self._metrics.watch(keeper, journal, polled)
+        if self._address and self._recorder is not None:
+            self._status = StatusServer(
+                keeper,
+                self._address,
+                self._token,
+                self._metrics,
+                recorder=self._recorder,
+                name=self._name,
+                polled=polled,
+            )
+            self._status.start()
+
+    def describe(self, info: WorkerInfo) -> None:
+        """Begin the journal with who works here; a keeper before this one may have said it."""
+        if self._journal is not None:
+            self._journal.start(info, is_first=self._is_first)
+
+    def journal_stats(self) -> JournalStats:
+        """Return what has become of the journal's lines."""
+        assert self._journal is not None
+        return self._journal.stats
+
+    @property
+    def has_journal(self) -> bool:
+        """Whether there is one."""
+        return self._journal is not None
+
+    def close(self, *, has_stopped: bool) -> None:
+        """End, when the keeper has: its last events still count.
+
+        Args:
+            has_stopped: Whether the worker has come to its end, and was not killed.
+        """
+        if self._status is not None:
+            self._status.stop()
+        if self._journal is not None:
+            self._journal.close(has_stopped=has_stopped)

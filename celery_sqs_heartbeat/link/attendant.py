@@ -1,0 +1,257 @@
+"""Starts a worker's keeper, listens to it, and replaces it when it dies or hangs."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+from weakref import WeakSet
+
+from celery_sqs_heartbeat.common import clock as clocks
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.link.child import Child, KeeperProcess
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
+from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.logs import emit
+from celery_sqs_heartbeat.link.messages import read_event
+from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse
+from celery_sqs_heartbeat.link.wire import Wire
+
+logger = logging.getLogger(__name__)
+
+#: Pauses before a keeper is started again, in seconds: none after its first death.
+_PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
+#: A keeper that lived for so long, in seconds, has pauses begin anew.
+_LONG_LIFE = 60.0
+#: How much longer than its flush a keeper may take to end, in seconds: for its journal.
+_END_SECONDS = 8.0
+
+
+class Attendant:
+    """Looks after the process of a worker's keeper.
+
+    Its thread may be a greenlet of the tasks' hub: what it does must wait for no extension.
+
+    Args:
+        keeper: What the worker holds.
+        table: The table of leases, and the descriptor by which the process finds it.
+        on_event: Is given the keeper's events, on the attendant's thread.
+        every_second: Is called on that thread, about once a second.
+        start: Starts the process.
+    """
+
+    def __init__(
+        self,
+        keeper: LinkedKeeper,
+        *,
+        hello: Hello,
+        table: Table,
+        descriptor: int,
+        on_event: Callable[[Event], None],
+        every_second: Callable[[], object] = lambda: None,
+        start: Callable[[int, int], Child] = KeeperProcess,
+        clock: Callable[[], float] = clocks.now,
+    ) -> None:
+        self._keeper = keeper
+        self._hello = hello
+        self._table = table
+        self._descriptor = descriptor
+        self._on_event = on_event
+        self._every_second = every_second
+        self._called_at = 0.0
+        self._start = start
+        self._clock = clock
+        self._pulse = Pulse(table, clock)
+        self._child: Child | None = None
+        self._socket: socket.socket | None = None
+        self._reader = FrameReader()
+        self._born_at = 0.0
+        self._deaths = 0
+        self._retry_at = 0.0
+        self._is_stopping = False
+        self._is_over = threading.Event()
+        self._pid = os.getpid()
+        self.stats: dict[str, Any] = {}
+        _all.add(self)
+
+    @property
+    def pid(self) -> int | None:
+        """The keeper's process; None while there is none."""
+        return self._child.pid if self._child is not None else None
+
+    @property
+    def deaths(self) -> int:
+        """How many keepers were replaced."""
+        return self._deaths
+
+    def begin(self) -> None:
+        """Start the keeper's process. It gets ready while the worker does."""
+        self._replace()
+
+    def start(self) -> None:
+        """Start the thread that listens to the keeper.
+
+        Raises:
+            RuntimeError: The system grants no more threads.
+        """
+        threading.Thread(target=self._live, name="sqs-heartbeat-link", daemon=True).start()
+
+    def stop(self, timeout: float) -> None:
+        """Have the keeper flush for so many seconds at the most, and end; wait for that."""
+        if self._is_stopping or self._pid != os.getpid():
+            return
+        self._is_stopping = True
+        self._keeper.order("stop", timeout)
+        self._is_over.wait(timeout + _END_SECONDS)
+        if (child := self._child) is not None and not child.has_ended():
+            logger.error("sqs-heartbeat: the keeper's process did not end in time: it is killed")
+            child.kill()
+        self._disconnect()
+
+    def leave_to_parent(self) -> None:
+        """Close what a forked child has inherited: the link must end with its worker."""
+        self._disconnect()
+
+    def _live(self) -> None:
+        while True:
+            try:
+                self._listen()
+                if self._pulse.is_due():
+                    self._look()
+            except Exception:
+                logger.exception("sqs-heartbeat: looking after the keeper failed; it goes on")
+                time.sleep(LOOK_SECONDS)
+            child = self._child
+            if self._is_stopping and (child is None or child.has_ended()):
+                self._is_over.set()
+                return
+
+    def _listen(self) -> None:
+        if self._socket is None:
+            time.sleep(LOOK_SECONDS)
+            return
+        try:
+            data = self._socket.recv(1 << 18)
+        except TimeoutError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            # Its process is about to end, or has: `_look` finds out.
+            self._keeper.detach()
+            time.sleep(LOOK_SECONDS / 10)
+            return
+        try:
+            for message in self._reader.feed(data):
+                self._take(message)
+        except BrokenLink as error:
+            logger.error("sqs-heartbeat: %s; the keeper is replaced", error)  # noqa: TRY400
+            if self._child is not None:
+                self._child.kill()
+
+    def _take(self, message: list[Any]) -> None:
+        match message:
+            case ["over", int(number), int(receives)]:
+                self._keeper.end(number, receives)
+            case ["event", int(number), list(values)]:
+                event = read_event(values)
+                self._keeper.note_event(number, event)
+                self._on_event(event)
+            case ["log", dict(line)]:
+                emit(line)
+            case ["stats", dict(stats)]:
+                self.stats = stats
+            case _:
+                raise BrokenLink(f"the keeper said something unknown: {message[0]!r}")
+
+    def _look(self) -> None:
+        self._keeper.push()
+        if self._clock() - self._called_at >= 1.0:
+            self._called_at = self._clock()
+            self._every_second()
+        child = self._child
+        if child is not None and child.has_ended():
+            if self._is_stopping and child.describe_end() == "exit status 0":
+                return
+            self._lose(f"ended ({child.describe_end()})")
+        elif child is not None and self._pulse.is_gone():
+            child.kill()
+            self._lose("did nothing for a second, and was killed")
+        if self._child is None and self._clock() >= self._retry_at:
+            self._replace()
+
+    def _lose(self, how: str) -> None:
+        """Note that the keeper is no more; another follows, after a pause if it died young."""
+        self._drain()
+        self._disconnect()
+        self._child = None
+        now = self._clock()
+        if now - self._born_at >= _LONG_LIFE:
+            self._deaths = 0
+        pause = _PAUSES[min(self._deaths, len(_PAUSES) - 1)]
+        self._deaths += 1
+        self._retry_at = now + pause
+        logger.error(
+            "sqs-heartbeat: the keeper's process %s; another starts %s and goes on with %d leases",
+            how,
+            f"in {pause:g} s" if pause else "at once",
+            len(self._keeper),
+        )
+
+    def _drain(self) -> None:
+        """Take what the keeper still had to say."""
+        if self._socket is None:
+            return
+        with contextlib.suppress(OSError, BrokenLink):
+            while data := self._socket.recv(1 << 18):
+                for message in self._reader.feed(data):
+                    self._take(message)
+
+    def _replace(self) -> None:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                child = self._start(theirs.fileno(), self._descriptor)
+            except OSError as error:
+                ours.close()
+                self._deaths += 1
+                self._retry_at = self._clock() + _PAUSES[min(self._deaths, len(_PAUSES) - 1)]
+                logger.error(  # noqa: TRY400
+                    "sqs-heartbeat: the keeper's process can't be started: %s; it is tried again, "
+                    "and nothing is consumed meanwhile",
+                    error,
+                )
+                return
+        ours.settimeout(LOOK_SECONDS)
+        self._reader = FrameReader()
+        self._socket, self._child = ours, child
+        self._born_at = self._clock()
+        greeting = [self._hello.message()]
+        if (last := self._pulse.last_tick) > 0:
+            greeting.append(("gap", self._clock() - last))
+        self._pulse.begin()
+        self._keeper.attach(Wire(os.dup(ours.fileno())), greeting)
+
+    def _disconnect(self) -> None:
+        self._keeper.detach()
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            connection.close()
+
+
+_all: WeakSet[Attendant] = WeakSet()
+
+
+def _leave_all_to_parent() -> None:
+    for attendant in tuple(_all):
+        attendant.leave_to_parent()
+
+
+os.register_at_fork(after_in_child=_leave_all_to_parent)

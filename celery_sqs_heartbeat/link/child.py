@@ -1,0 +1,83 @@
+"""Starts and ends the process of a keeper."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Protocol
+
+import celery_sqs_heartbeat
+
+
+class Child(Protocol):
+    """A keeper's process, as its worker knows it."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+    def has_ended(self) -> bool:
+        """Return whether it has ended. It leaves no zombie then."""
+
+    def kill(self) -> None:
+        """End it at once, and wait for that."""
+
+    def describe_end(self) -> str:
+        """Return how it ended, in words."""
+
+
+class KeeperProcess:
+    """A keeper's process.
+
+    In a session of its own: what a terminal or a supervisor sends to the worker's process group
+    does not reach it. It ends when the worker has.
+
+    Args:
+        link: The descriptor of its end of the link.
+        table: That of the table of leases.
+
+    Raises:
+        OSError: The system grants no process.
+    """
+
+    def __init__(self, link: int, table: int) -> None:
+        self._process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
+            stdin=subprocess.DEVNULL,
+            pass_fds=(link, table),
+            start_new_session=True,
+            env=_environment(),
+        )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def has_ended(self) -> bool:
+        """Return whether it has ended. It leaves no zombie then."""
+        return self._process.poll() is not None
+
+    def kill(self) -> None:
+        """End it at once, and wait for that."""
+        if not self.has_ended():
+            self._process.kill()
+            self._process.wait()
+
+    def describe_end(self) -> str:
+        """Return how it ended, in words."""
+        status = self._process.poll()
+        if status is None:
+            return "it runs"
+        return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+
+
+def _environment() -> dict[str, str]:
+    """Return the worker's environment, in which this very package is found."""
+    package = str(Path(celery_sqs_heartbeat.__file__).parents[1])
+    inherited = os.environ.get("PYTHONPATH")
+    path = package if not inherited else os.pathsep.join((inherited, package))
+    return {**os.environ, "PYTHONPATH": path}

@@ -1,0 +1,296 @@
+"""A keeper in another process, as its worker sees it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from celery_sqs_heartbeat.common import clock as clocks
+from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.leases.actions import is_lost, is_ours
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.message import receive_count_of, time_of
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.leases.view import LeaseView
+from celery_sqs_heartbeat.link import messages
+from celery_sqs_heartbeat.link.frames import Message
+from celery_sqs_heartbeat.link.holdings import Holding, Holdings
+from celery_sqs_heartbeat.link.wire import Wire
+
+#: How often a wait for a confirmation looks whether it is there, in seconds.
+_CONFIRM_POLL = 0.005
+#: How often a flush looks whether it is through, in seconds.
+_FLUSH_POLL = 0.01
+#: Messages that the keeper has not taken, at which consuming is to pause.
+MAX_WAITING = 1_000
+
+
+class LinkedKeeper:
+    """Knows what a worker holds, and has its keeper know it; see `LeaseKeeper` for the methods.
+
+    Each method returns at once: it changes what is known here and writes a message. Safe to use
+    from any thread, and in a signal's handler, see `put_off`. In a forked child every method
+    does nothing: the leases are the parent's.
+
+    Args:
+        holdings: What the worker holds, of which this is the only user.
+        clock: Monotonic seconds.
+    """
+
+    def __init__(self, holdings: Holdings, *, clock: Callable[[], float] = clocks.now) -> None:
+        self._holdings = holdings
+        self._clock = clock
+        self._lock = UninterruptedLock()
+        self._wire: Wire | None = None
+        # By kind and subject: what a new keeper has to know besides the leases.
+        self._standing_orders: dict[tuple[Any, ...], Message] = {}
+        self._pid = os.getpid()
+
+    def receive(
+        self,
+        queue_url: str,
+        message: Mapping[str, Any],
+        *,
+        terms: LeaseTerms,
+        hidden_for: int,
+        sent_at: float,
+        max_receive_count: int | None = None,
+        task: str | None = None,
+        task_id: str | None = None,
+    ) -> Receipt:
+        """Begin a lease on a message as SQS returned it, or go on with the one it has."""
+        if self._is_forked():
+            return Receipt.NEW
+        receive = Receive(
+            queue_url=queue_url,
+            message_id=str(message["MessageId"]),
+            receipt_handle=str(message["ReceiptHandle"]),
+            receive_count=receive_count_of(message),
+            hidden_for=hidden_for,
+            sent_at=sent_at,
+            arrived_at=self._clock(),
+        )
+        with self._lock:
+            receipt, holding = self._holdings.receive(
+                receive,
+                terms=terms.with_room(),
+                task=task,
+                task_id=task_id,
+                max_receive_count=max_receive_count,
+                sent_time=time_of(message, "SentTimestamp"),
+                first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
+            )
+            if holding is not None:
+                self._post(messages.received(holding, receipt, receive))
+            return receipt
+
+    def done(self, receipt_handle: str) -> bool:
+        """Delete the message, until SQS confirms. False when no lease has that handle."""
+        return self._change(
+            lambda now: self._holdings.done(receipt_handle, now), lambda each: ("done", each)
+        )
+
+    def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
+        """Make the message visible again after `delay` seconds. False when unknown."""
+        if self._is_forked():
+            return True
+        with self._lock:
+            holding, is_new = self._holdings.release(receipt_handle, delay, self._clock(), cause)
+            if holding is not None and is_new:
+                self._post(("release", holding.number, delay, cause))
+            return holding is not None
+
+    def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
+        """Note that the message's task begins, and in which process. False when unknown."""
+
+        def start(now: float) -> Holding | None:
+            holding = self._holdings.get(receipt_handle)
+            if holding is not None:
+                holding.lease.started_at, holding.pid = now, pid or self._pid
+            return holding
+
+        return self._change(start, lambda number: ("started", number, pid or self._pid))
+
+    def drop(self, receipt_handle: str) -> bool:
+        """Stop extending: the message becomes visible by itself. False when unknown."""
+        return self._change(
+            lambda now: self._holdings.drop(receipt_handle), lambda each: ("drop", each)
+        )
+
+    def disown(self, receipt_handle: str) -> bool:
+        """Give the message up for good, also if its ack comes later. False when unknown."""
+        return self._change(
+            lambda now: self._holdings.disown(receipt_handle), lambda each: ("drop", each)
+        )
+
+    def confirm(self, receipt_handle: str, timeout: float) -> bool:
+        """Wait until SQS has confirmed an extension; return whether the message is ours."""
+        if self._is_forked():
+            return True
+        deadline = time.monotonic() + timeout
+        while True:
+            lease = self.find(receipt_handle)
+            if lease is None or lease.state is not State.HELD:
+                return False
+            if lease.standing is Standing.UNLEASED or not lease.terms.extend:
+                return True
+            if lease.extensions or lease.standing is not Standing.OURS:
+                return lease.certain and self.owns(receipt_handle)
+            if time.monotonic() >= deadline:
+                return False
+            # Not on a lock: a greenlet that waits must let others run.
+            time.sleep(_CONFIRM_POLL)
+
+    def owns(self, receipt_handle: str) -> bool:
+        """Return whether the message is ours for now, as far as is known."""
+        if self._is_forked():
+            return True
+        with self._lock:
+            holding = self._holdings.get(receipt_handle)
+            if holding is None:
+                return False
+            # Of one without a place in the table nothing else is known.
+            return holding.place is None or is_ours(holding.lease, self._clock())
+
+    def is_lost(self, receipt_handle: str) -> bool:
+        """Return whether SQS says that the message is not ours any more, or we gave it up."""
+        if self._is_forked():
+            return False
+        with self._lock:
+            holding = self._holdings.get(receipt_handle)
+            if holding is None or holding.place is None:
+                return False
+            return is_lost(holding.lease, self._clock())
+
+    def is_disowned(self, receipt_handle: str) -> bool:
+        """Return whether the message was given up under that handle."""
+        if self._is_forked():
+            return False
+        with self._lock:
+            return self._holdings.is_disowned(receipt_handle)
+
+    def find(self, receipt_handle: str) -> Lease | None:
+        """Return the lease that has, or once had, that handle, as it is now. Read it only."""
+        if self._is_forked():
+            return None
+        with self._lock:
+            holding = self._holdings.get(receipt_handle)
+            return holding.lease if holding is not None else None
+
+    def snapshot(self) -> tuple[LeaseView, ...]:
+        """Return what is to be seen of every lease, all at one moment."""
+        if self._is_forked():
+            return ()
+        with self._lock:
+            now = self._clock()
+            return tuple(LeaseView.of(lease, now) for lease in self._holdings.leases())
+
+    def now(self) -> float:
+        """Return the time of the keeper's clock, in seconds."""
+        return self._clock()
+
+    def put_off(self, job: Callable[[], object]) -> bool:
+        """Have a job done right after the call of this that the thread is in, if it is in one."""
+        return not self._is_forked() and self._lock.put_off(job)
+
+    def __len__(self) -> int:
+        """How many messages it keeps."""
+        return len(self._holdings)
+
+    @property
+    def ending(self) -> int:
+        """How many deletes and releases are not confirmed yet."""
+        return self._holdings.ending
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there is no keeper, or it has not taken what it was sent: consume no more."""
+        wire = self._wire
+        return wire is None or wire.is_broken or wire.waiting >= MAX_WAITING
+
+    def order(self, *message: Any, about: tuple[Any, ...] = ()) -> None:
+        """Have this keeper, and any after it, know something besides the leases.
+
+        Args:
+            about: Its subject, of which the last message counts; all of a kind are one without it.
+        """
+        with self._lock:
+            subject = (message[0], *about)
+            self._standing_orders[subject] = message
+            self._post(message)
+
+    def say(self, *message: Any) -> None:
+        """Have this keeper, and none after it, know something."""
+        if not self._is_forked():
+            with self._lock:
+                self._post(message)
+
+    def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
+        """Wait until every delete and release is confirmed; False if that took too long."""
+        self.say("hurry")
+        deadline = time.monotonic() + timeout
+        # Not on a lock: a greenlet that waits must let others run.
+        while self.ending and time.monotonic() < deadline:
+            time.sleep(_FLUSH_POLL)
+        return not self.ending
+
+    def attach(self, wire: Wire, greeting: Iterable[Message]) -> None:
+        """Go on with a new keeper: it gets all that it has to know by the wire.
+
+        Args:
+            greeting: Its first messages.
+        """
+        with self._lock:
+            for message in (*greeting, *self._standing_orders.values()):
+                wire.post(message)
+            for holding, was_releasing in self._holdings.to_resume():
+                wire.post(messages.resume(holding, was_releasing=was_releasing))
+            self._wire = wire
+            wire.flush()
+
+    def detach(self) -> None:
+        """Note that there is no keeper."""
+        with self._lock:
+            wire, self._wire = self._wire, None
+            if wire is not None:
+                wire.close()
+
+    def push(self) -> None:
+        """Send what the keeper would not take before."""
+        with self._lock:
+            if self._wire is not None:
+                self._wire.flush()
+
+    def end(self, number: int, receives: int) -> None:
+        """Take in that the keeper is through with a message."""
+        with self._lock:
+            self._holdings.end(number, receives)
+
+    def note_event(self, number: int, event: Event) -> None:
+        """Take in what has happened to a lease."""
+        with self._lock:
+            self._holdings.note_event(number, event)
+
+    def _change(
+        self, change: Callable[[float], Holding | None], message: Callable[[int], Message]
+    ) -> bool:
+        if self._is_forked():
+            # Nothing of the parent's may be touched, its lock least of all.
+            return True
+        with self._lock:
+            holding = change(self._clock())
+            if holding is not None:
+                self._post(message(holding.number))
+            return holding is not None
+
+    def _post(self, message: Message) -> None:
+        if self._wire is not None:
+            self._wire.post(message)
+            self._wire.flush()
+
+    def _is_forked(self) -> bool:
+        return self._pid != os.getpid()

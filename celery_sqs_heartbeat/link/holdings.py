@@ -1,0 +1,312 @@
+"""What a worker knows of the messages that it holds, without asking its keeper.
+
+It decides at once what must be decided at once: whether a message is new, runs here or has
+finished here. What SQS has confirmed of a lease, its keeper knows: the table says it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from celery_sqs_heartbeat.current.places import Places
+from celery_sqs_heartbeat.current.record import Flag, Mark, Record, key_of
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive, receipt_of
+from celery_sqs_heartbeat.leases.recent import CAPACITY, RecentKeys
+from celery_sqs_heartbeat.leases.strays import Strays
+
+_STANDINGS = {
+    Mark.HELD: Standing.OURS,
+    Mark.CAPPED: Standing.CAPPED,
+    Mark.REFUSED: Standing.UNLEASED,
+    Mark.LOST: Standing.LOST,
+}
+
+
+@dataclass(eq=False, slots=True, kw_only=True)
+class Holding:
+    """A message that the worker holds, or whose end its keeper has not confirmed.
+
+    Attributes:
+        number: Names it on the link.
+        receives: How many receives of it the keeper was told of.
+        place: Its place in the table; None without one.
+        pid: The process that runs its task; None before its start.
+        is_dropped: The worker has forgotten it; its keeper has not said so yet.
+    """
+
+    lease: Lease
+    number: int
+    receives: int = 1
+    place: int | None = None
+    pid: int | None = None
+    is_dropped: bool = False
+
+
+class Holdings:
+    """The messages of one worker, by key, by receipt handle and by number.
+
+    Not thread-safe. Time is always an argument, in monotonic seconds.
+
+    Args:
+        table: Where the keeper writes what SQS has confirmed.
+    """
+
+    def __init__(self, table: Table) -> None:
+        self._table = table
+        self._places = Places(table)
+        self._by_key: dict[tuple[str, str], Holding] = {}
+        self._by_handle: dict[str, Holding] = {}
+        self._by_number: dict[int, Holding] = {}
+        self._finished = RecentKeys[tuple[str, str]]()
+        self._disowned = RecentKeys[str]()
+        self._strays = Strays()
+        #: By number, the release of each whose fate the keeper has not reported.
+        self._releases: OrderedDict[int, Call] = OrderedDict()
+        self._numbers = itertools.count(1)
+        self._ending = 0
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    @property
+    def ending(self) -> int:
+        """How many deletes and releases are not confirmed yet."""
+        return self._ending
+
+    def holdings(self) -> Iterable[Holding]:
+        """Return every holding, those whose end is not confirmed included."""
+        return self._by_number.values()
+
+    def leases(self) -> Iterator[Lease]:
+        """Yield the leases as they are now."""
+        for holding in self._by_key.values():
+            yield self._refreshed(holding)
+
+    def get(self, receipt_handle: str) -> Holding | None:
+        """Return the holding that has, or once had, that handle, as it is now."""
+        holding = self._by_handle.get(receipt_handle)
+        if holding is not None:
+            self._refreshed(holding)
+        return holding
+
+    def numbered(self, number: int) -> Holding | None:
+        """Return the holding of that number, if it is known still."""
+        return self._by_number.get(number)
+
+    def is_disowned(self, receipt_handle: str) -> bool:
+        """Return whether the message was given up under that handle."""
+        return receipt_handle in self._disowned
+
+    def receive(
+        self,
+        receive: Receive,
+        *,
+        terms: LeaseTerms,
+        task: str | None,
+        task_id: str | None,
+        max_receive_count: int | None,
+        sent_time: float | None,
+        first_received_time: float | None,
+    ) -> tuple[Receipt, Holding | None]:
+        """Take in a receive; return what it is, and the holding that the keeper must know of."""
+        holding = self._by_key.get(receive.key)
+        lease = holding.lease if holding is not None else None
+        receipt = receipt_of(
+            receive, lease, is_finished=receive.key in self._finished, strays=self._strays
+        )
+        if receipt is Receipt.LAPSED:
+            if lease is not None and receive.has_lapsed:
+                lease.certain = False
+                return receipt, holding
+            return receipt, None
+        if receipt is Receipt.RELEASED:
+            return receipt, None
+        if holding is not None and receive.is_older_than(holding.lease):
+            holding.lease.add_handle(receive.receipt_handle)
+            self._by_handle[receive.receipt_handle] = holding
+            return receipt, None
+        is_certain = not self._strays.releases(
+            receive.key, receive.receipt_handle, receive.sent_at, receive.arrived_at
+        )
+        if holding is None or holding.lease.state is State.BACK:
+            if holding is not None:
+                self._forget(holding)
+            holding = self._begin(receive, terms, task, task_id)
+            if receipt is Receipt.FINISHED:
+                self._want(holding, State.DONE, receive.arrived_at)
+        else:
+            holding.receives += 1
+        lease = holding.lease
+        lease.max_receive_count = max_receive_count
+        lease.sent_time, lease.first_received_time = sent_time, first_received_time
+        _take_receive(lease, receive, is_certain=is_certain)
+        self._by_handle[receive.receipt_handle] = holding
+        if holding.receives == 1:
+            holding.place = self._places.take(receive.receipt_handle, Record.of(lease, receives=1))
+        return receipt, holding
+
+    def done(self, receipt_handle: str, now: float) -> Holding | None:
+        """Note that a message is to be deleted; return its holding, if there is one."""
+        holding = self._by_handle.get(receipt_handle)
+        if holding is not None:
+            self._finished.add(holding.lease.key)
+            if holding.lease.state is State.HELD:
+                self._want(holding, State.DONE, now)
+        return holding
+
+    def release(
+        self, receipt_handle: str, delay: float, now: float, cause: str
+    ) -> tuple[Holding | None, bool]:
+        """Note that a message is to be visible again; return its holding, and whether that is new.
+
+        Args:
+            delay: After so many seconds.
+        """
+        holding = self.get(receipt_handle)
+        if holding is None or holding.lease.state is not State.HELD:
+            return holding, False
+        lease = holding.lease
+        lease.release_delay = policy.cut_release_delay(lease, delay, now)
+        lease.cause = cause
+        self._want(holding, State.BACK, now)
+        entry = Entry(lease, lease.receipt_handle, Action.RELEASE, lease.release_delay)
+        call = Call(CallKind.CHANGE_VISIBILITY, lease.queue_url, (entry,), now)
+        self._strays.note_sent(call)
+        self._releases[holding.number] = call
+        if len(self._releases) > CAPACITY:
+            self._releases.popitem(last=False)
+        return holding, True
+
+    def drop(self, receipt_handle: str) -> Holding | None:
+        """Forget a message; return its holding, if there was one."""
+        holding = self._by_handle.get(receipt_handle)
+        if holding is not None:
+            self._forget(holding)
+            holding.is_dropped = True
+        return holding
+
+    def disown(self, receipt_handle: str) -> Holding | None:
+        """Forget a message, but remember its handles; see `LeaseBook.disown`."""
+        holding = self.drop(receipt_handle)
+        for handle in holding.lease.handles if holding is not None else ():
+            self._disowned.add(handle)
+        return holding
+
+    def note_event(self, number: int, event: Event) -> None:
+        """Take in how the release of a message has ended, which may be over for its keeper."""
+        if event.kind not in (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING):
+            return
+        call = self._releases.pop(number, None)
+        if call is not None and event.outcome is not Outcome.UNKNOWN:
+            # Without an outcome it was never sent.
+            at = -math.inf if event.outcome is None else event.at
+            self._strays.note_answers(call, [Outcome.DONE], at)
+
+    def end(self, number: int, receives: int) -> None:
+        """Take in that the keeper is through with a message.
+
+        Not where that speaks of an earlier receive: it came once more meanwhile.
+        """
+        holding = self._by_number.get(number)
+        if holding is None or receives < holding.receives:
+            return
+        self._forget(holding)
+        del self._by_number[number]
+        self._ending -= holding.lease.state is not State.HELD
+        if holding.lease.state is State.DONE:
+            self._strays.forget(holding.lease.key)
+        self._places.free(holding.lease.handles[0])
+
+    def to_resume(self) -> list[tuple[Holding, bool]]:
+        """Return the holdings that a new keeper is to go on with, each as it is now.
+
+        And whether a release of it may have been sent. What the worker has dropped, and what has
+        come back to it since its release, is over.
+        """
+        for holding in list(self._by_number.values()):
+            if holding.is_dropped or self._by_key.get(holding.lease.key) is not holding:
+                self.end(holding.number, holding.receives)
+        return [(each, self._was_releasing(each)) for each in self._by_number.values()]
+
+    def _was_releasing(self, holding: Holding) -> bool:
+        record = self._record(holding)
+        was_releasing = record is not None and bool(record.flags & Flag.RELEASING)
+        if was_releasing:
+            # Its fate stays unknown, whatever its end is called.
+            self._releases.pop(holding.number, None)
+        self._refreshed(holding)
+        return was_releasing
+
+    def _begin(
+        self, receive: Receive, terms: LeaseTerms, task: str | None, task_id: str | None
+    ) -> Holding:
+        lease = Lease(
+            queue_url=receive.queue_url,
+            message_id=receive.message_id,
+            terms=terms,
+            held_since=receive.sent_at,
+            task=task,
+            task_id=task_id,
+        )
+        holding = Holding(lease=lease, number=next(self._numbers))
+        self._by_key[lease.key] = self._by_number[holding.number] = holding
+        return holding
+
+    def _want(self, holding: Holding, state: State, now: float) -> None:
+        holding.lease.want(state, now, due=now)
+        self._ending += 1
+
+    def _forget(self, holding: Holding) -> None:
+        if self._by_key.get(holding.lease.key) is holding:
+            del self._by_key[holding.lease.key]
+        for handle in holding.lease.handles:
+            if self._by_handle.get(handle) is holding:
+                del self._by_handle[handle]
+
+    def _record(self, holding: Holding) -> Record | None:
+        if holding.place is None:
+            return None
+        record = self._table.find(key_of(holding.lease.handles[0]))
+        if record is None or record.mark is Mark.UNKNOWN or record.receives < holding.receives:
+            # Its keeper does not know of the latest receive yet.
+            return None
+        return record
+
+    def _refreshed(self, holding: Holding) -> Lease:
+        lease, record = holding.lease, self._record(holding)
+        if record is None:
+            return lease
+        lease.standing = _STANDINGS.get(record.mark, lease.standing)
+        lease.expires_at = record.expires_at
+        lease.certain = bool(record.flags & Flag.CERTAIN)
+        lease.extensions = int(bool(record.flags & Flag.EXTENDED))
+        if lease.extensions:
+            lease.last_timeout = lease.terms.visibility_timeout
+        return lease
+
+
+def _take_receive(lease: Lease, receive: Receive, *, is_certain: bool) -> None:
+    lease.standing = Standing.OURS
+    lease.take_receive(
+        receive.receipt_handle,
+        receive_count=receive.receive_count,
+        sent_at=receive.sent_at,
+        hidden_until=receive.arrived_at + receive.hidden_for,
+        hidden_for=receive.hidden_for,
+        expires_at=policy.first_expiry(
+            sent_at=receive.sent_at,
+            arrived_at=receive.arrived_at,
+            visibility_timeout=receive.hidden_for,
+            threshold=lease.terms.threshold,
+        ),
+    )
+    lease.certain = is_certain

@@ -1,0 +1,123 @@
+"""The messages of the link, as both ends write and read them.
+
+A worker's: hello, reach, received, started, done, release, drop, disown, resume, worker, pool,
+tick, polled, level, hurry, stop. Its keeper's: ready, over, event, log, stats, stopped. The first
+field is the kind; a lease is named by the number that its worker gave it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, astuple, fields
+from typing import Any
+
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.link.frames import BrokenLink, Message
+from celery_sqs_heartbeat.link.holdings import Holding
+
+#: Both ends must be of one version: a worker starts the keeper of its own installation.
+VERSION = 1
+
+_EVENT = tuple(field.name for field in fields(Event))
+_KEPT = (
+    "queue_url",
+    "message_id",
+    "task",
+    "task_id",
+    "receipt_handle",
+    "receive_count",
+    "held_since",
+    "received_at",
+    "expires_at",
+    "hidden_until",
+    "last_timeout",
+    "asked_at",
+    "release_delay",
+    "cause",
+    "max_receive_count",
+    "sent_time",
+    "first_received_time",
+    "started_at",
+    "certain",
+    "handles",
+)
+
+
+def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
+    """Return the message for a receive of a message."""
+    lease = holding.lease
+    return (
+        "received",
+        holding.number,
+        holding.receives,
+        holding.place,
+        receipt.value,
+        astuple(receive),
+        astuple(lease.terms),
+        lease.task,
+        lease.task_id,
+        lease.max_receive_count,
+        lease.sent_time,
+        lease.first_received_time,
+    )
+
+
+def read_receive(values: list[Any]) -> Receive:
+    """Return the receive of such a message."""
+    names = (field.name for field in fields(Receive))
+    return Receive(**dict(zip(names, values, strict=True)))
+
+
+def read_terms(values: list[Any]) -> LeaseTerms:
+    """Return terms from their fields, in their order."""
+    names = (field.name for field in fields(LeaseTerms))
+    return LeaseTerms(**dict(zip(names, values, strict=True)))
+
+
+def resume(holding: Holding, *, was_releasing: bool) -> Message:
+    """Return the message that has a new keeper go on with a lease."""
+    lease = holding.lease
+    return (
+        "resume",
+        holding.number,
+        holding.receives,
+        holding.place,
+        was_releasing,
+        holding.pid,
+        astuple(lease.terms),
+        lease.state.value,
+        lease.standing.value,
+        {name: getattr(lease, name) for name in _KEPT},
+    )
+
+
+def read_lease(terms: list[Any], state: str, standing: str, kept: dict[str, Any]) -> Lease:
+    """Return the lease of such a message."""
+    return Lease(terms=read_terms(terms), state=State(state), standing=Standing(standing), **kept)
+
+
+def event(number: int, happened: Event) -> Message:
+    """Return the message for an event of a lease."""
+    plain = asdict(happened)
+    for name in ("kind", "action", "outcome"):
+        if plain[name] is not None:
+            plain[name] = plain[name].value
+    return ("event", number, [plain[name] for name in _EVENT])
+
+
+def read_event(values: list[Any]) -> Event:
+    """Return the event of such a message.
+
+    Raises:
+        BrokenLink: It is none.
+    """
+    try:
+        plain = dict(zip(_EVENT, values, strict=True))
+        plain["kind"] = EventKind(plain["kind"])
+        plain["action"] = plain["action"] and Action(plain["action"])
+        plain["outcome"] = plain["outcome"] and Outcome(plain["outcome"])
+        return Event(**plain)
+    except (TypeError, ValueError) as error:
+        raise BrokenLink(f"the link has an event that is none: {error}") from None

@@ -1,0 +1,233 @@
+"""The process of a keeper, from its first message to its worker's end."""
+
+from __future__ import annotations
+
+import logging
+import select
+import signal
+import sys
+import time
+from dataclasses import asdict
+from mmap import mmap
+from typing import Any
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.journal import WorkerInfo
+from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.operating import Operating
+from celery_sqs_heartbeat.leases.calls import MAX_CALLS
+from celery_sqs_heartbeat.leases.lease import State
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
+from celery_sqs_heartbeat.link.frames import BrokenLink
+from celery_sqs_heartbeat.link.hello import Hello, read_hello
+from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
+from celery_sqs_heartbeat.link.outbox import Outbox
+from celery_sqs_heartbeat.link.polls import ReportedPolls
+from celery_sqs_heartbeat.link.processes import WorkerProcesses
+from celery_sqs_heartbeat.link.pulse import TICK_SECONDS
+from celery_sqs_heartbeat.link.reaching import read_config
+from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.link.wire import Wire
+from celery_sqs_heartbeat.observe.observers import Observers
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.sqs.clients import ClientPool
+
+logger = logging.getLogger(__name__)
+
+#: What ends a worker does not end its keeper, which ends after it: Ctrl+C in a terminal, a
+#: supervisor that signals the whole group, a terminal that is closed.
+_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
+#: How long a keeper goes on whose link has ended though its worker lives, in seconds: the worker
+#: may be about to end, and has started another keeper if not.
+_ORPHAN_SECONDS = 5.0
+#: How often the worker gets the keeper's figures, in seconds.
+_STATS_SECONDS = 1.0
+
+
+class KeeperLife:
+    """One keeper's process: reads the link, shows that it lives, and outlives its worker a little.
+
+    Args:
+        hello: What the worker said first.
+    """
+
+    def __init__(self, wire: Wire, table: Table, hello: Hello) -> None:
+        self._wire = wire
+        self._table = table
+        self._outbox = Outbox(wire)
+        self._processes = WorkerProcesses(hello.pid)
+        self._start_logging(hello.level)
+        self._polls = ReportedPolls(clock.now)
+        self._clients = ClientPool()
+        self._operating = Operating(
+            journal=hello.journal,
+            identity=hello.identity,
+            lines=table.sequence,
+            note_line=self._note_line,
+            status=hello.status,
+            token=hello.token,
+            name=hello.name,
+        )
+        sqs = BotoSqs(self._clients, self._clients.address)
+        self._dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
+        self._leases = NumberedLeases(LeaseBoard(table), self._outbox.send)
+        self._keeper = LeaseKeeper(
+            sqs,
+            interval=hello.interval,
+            observer=Observers(log_event, *self._operating.observers, self._report),
+            dispatcher=self._dispatcher,
+            board=self._leases,
+            on_late=self._operating.note_late,
+        )
+        self._end = KeeperEnd(
+            self._keeper, self._leases, self._outbox.send, wants_all=hello.wants_all
+        )
+        self._stats_at = 0.0
+        self._loop_ticked_at = clock.now()
+        self._orphaned_at: float | None = None
+        self._stop_timeout: float | None = None
+
+    def begin(self, messages: list[list[Any]]) -> None:
+        """Take in the messages that came with the first."""
+        for message in messages:
+            self._take(message)
+
+    def run(self) -> None:
+        """Keep until the worker is through, or gone."""
+        self._keeper.start()
+        self._operating.start(self._keeper, self._polls)
+        while self._stop_timeout is None and not self._processes.main.has_ended:
+            self._round()
+            if self._is_replaced():
+                # Another keeper has the leases.
+                return
+        has_stopped = self._stop_timeout is not None
+        if not has_stopped:
+            self._outlive()
+        self._keeper.stop(self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS)
+        self._operating.close(has_stopped=has_stopped)
+        self._outbox.push()
+
+    def _round(self) -> None:
+        """Do what the worker says, for a moment."""
+        readers: list[Any] = [self._processes.main] if self._processes.main.fileno() else []
+        if not self._wire.is_broken:
+            readers.append(self._wire)
+        select.select(readers, [], [], TICK_SECONDS)
+        if not self._wire.is_broken:
+            messages = self._wire.receive()
+            for message in messages or ():
+                self._take(message)
+            self._outbox.push()
+        self._tick()
+
+    def _tick(self) -> None:
+        now = clock.now()
+        health = self._keeper.health
+        if health.alive and not health.late:
+            self._table.tick = now
+        if now - self._stats_at >= _STATS_SECONDS:
+            self._stats_at = now
+            stats: dict[str, Any] = {"health": asdict(health)}
+            if self._operating.has_journal:
+                stats["journal"] = asdict(self._operating.journal_stats())
+            self._outbox.send(("stats", stats))
+
+    def _take(self, message: list[Any]) -> None:
+        match message:
+            case ["reach", queue_url, threshold, address, config]:
+                self._clients.use(read_config(config), queue_url, threshold, address=address)
+                # Made now: it takes a busy machine a second, which the first call may not have.
+                self._dispatcher.prepare(lambda: self._clients(queue_url))
+            case ["gap", seconds]:
+                self._operating.note_late(seconds)
+            case ["tick", *_]:
+                self._loop_ticked_at = clock.now()
+            case ["hurry"]:
+                self._keeper.hurry()
+            case ["pool", list(pids)]:
+                self._processes.note_pool(pids)
+            case ["polled", list(queues)]:
+                self._polls.take(queues)
+            case ["worker", dict(info)]:
+                self._operating.describe(WorkerInfo(**info))
+            case ["level", int(level)]:
+                logging.getLogger(ROOT).setLevel(level)
+            case ["stop", timeout]:
+                self._stop_timeout = float(timeout)
+            case _ if not self._end.take(message):
+                raise BrokenLink(f"the worker said something unknown: {message[0]!r}")
+
+    def _outlive(self) -> None:
+        """Release what the worker held, each message once no process may run it any more."""
+        held = [each for each in self._keeper.leases() if each.state is State.HELD]
+        logger.warning(
+            "sqs-heartbeat: the worker is gone: releasing %s that it held",
+            counted(len(held), "message"),
+        )
+        while held:
+            for lease in held:
+                number = self._leases.number(lease.receipt_handle) or 0
+                if not self._processes.may_run(self._leases.pids.get(number)):
+                    self._keeper.release(lease.receipt_handle, cause="worker died")
+            held = [each for each in self._keeper.leases() if each.state is State.HELD]
+            if held:
+                time.sleep(TICK_SECONDS)
+
+    def _is_replaced(self) -> bool:
+        if not self._wire.is_broken:
+            return False
+        now = clock.now()
+        self._orphaned_at = self._orphaned_at or now
+        return now - self._orphaned_at >= _ORPHAN_SECONDS
+
+    def _note_line(self, number: int) -> None:
+        self._table.sequence = number
+
+    def _report(self, event: Any) -> None:
+        self._end.report(event)
+
+    def _start_logging(self, level: int) -> None:
+        root = logging.getLogger(ROOT)
+        root.setLevel(level)
+        root.propagate = False
+        root.handlers = [LinkHandler(self._say_or_write)]
+
+    def _say_or_write(self, message: Any) -> None:
+        if self._wire.is_broken or self._processes.main.has_ended:
+            # Nothing reads the link any more: to where the worker wrote its errors.
+            sys.stderr.write(f"{message[1]['text']}\n")
+        else:
+            self._outbox.send(message)
+
+
+def run(link: int, table: int) -> None:
+    """Be the keeper of the worker that started this process.
+
+    Args:
+        link: The descriptor of the link.
+        table: That of the table of leases.
+
+    Raises:
+        BrokenLink: The worker is of another version, or says what can't be.
+    """
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_IGN)
+    wire = Wire(link)
+    first: list[list[Any]] = []
+    while not first:
+        select.select([wire], [], [])
+        messages = wire.receive()
+        if messages is None:
+            return
+        first = messages
+    hello = read_hello(first[0])
+    sys.path.extend(each for each in hello.path if each not in sys.path)
+    life = KeeperLife(wire, Table(mmap(table, 0)), hello)
+    life.begin(first[1:])
+    life.run()

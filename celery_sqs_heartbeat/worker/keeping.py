@@ -1,0 +1,145 @@
+"""Makes a worker's keeper: what it holds, its process, and what passes between them."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, fields
+from typing import Any
+
+from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor
+from celery_sqs_heartbeat.journal import JournalStats, WorkerInfo
+from celery_sqs_heartbeat.journal.identity import Identity
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.leases.view import LeaseView
+from celery_sqs_heartbeat.link.attendant import Attendant
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.logs import ROOT
+from celery_sqs_heartbeat.link.polls import polled_message
+from celery_sqs_heartbeat.observe.polled import PolledQueues
+from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.worker.compat.versions import running_versions
+
+
+class WorkerKeeper:
+    """A worker's side of its keeper.
+
+    Args:
+        leases: The most messages the worker holds at once; 0 for no bound.
+        on_event: Is given the keeper's events.
+
+    Attributes:
+        keeper: Takes what the transport and the requests have to say.
+
+    Raises:
+        SqsHeartbeatError: The system has no memory to share.
+    """
+
+    def __init__(
+        self, settings: Settings, leases: int, *, name: str, on_event: Callable[[Event], None]
+    ) -> None:
+        self._settings = settings
+        table = share_table(leases)
+        self.keeper = LinkedKeeper(Holdings(table))
+        self._attendant = Attendant(
+            self.keeper,
+            hello=Hello(
+                pid=os.getpid(),
+                interval=settings.longest_sleep(),
+                journal=settings.journal,
+                identity=asdict(Identity.here(time.time_ns() // 1000)),
+                status=settings.status,
+                token=settings.status_token,
+                name=name,
+                level=_level(),
+                wants_all=settings.otel,
+                path=tuple(sys.path),
+            ),
+            table=table,
+            descriptor=shared_descriptor(),
+            on_event=on_event,
+            every_second=self._report,
+        )
+        self._worker: Any = None
+        self._polled: PolledQueues | None = None
+        self._pool: list[int] = []
+        self._log_level = _level()
+
+    def begin(self) -> None:
+        """Start the keeper's process, which gets ready while the pool does."""
+        self._attendant.begin()
+
+    def start(self, worker: Any, polled: PolledQueues) -> None:
+        """Listen to the keeper, and let it know the worker, whose pool runs by now."""
+        self._worker, self._polled = worker, polled
+        self.keeper.order("worker", asdict(_describe(worker, self._settings)))
+        self._report()
+        self._attendant.start()
+
+    def stop(self, timeout: float) -> None:
+        """Flush for so many seconds at the most, and end the keeper."""
+        self._attendant.stop(timeout)
+
+    @property
+    def health(self) -> KeeperHealth:
+        """How the keeper does, as it has said last."""
+        known = self._attendant.stats.get("health")
+        return KeeperHealth(**known) if known else KeeperHealth()
+
+    def snapshot(self) -> Sequence[LeaseView]:
+        """Return what is to be seen of every lease, all at one moment."""
+        return self.keeper.snapshot()
+
+    def now(self) -> float:
+        """Return the time of the keeper's clock, in seconds."""
+        return self.keeper.now()
+
+    def journal_stats(self) -> JournalStats:
+        """Return what has become of the journal's lines, as the keeper has said last."""
+        known = self._attendant.stats.get("journal")
+        return JournalStats(**known) if known else JournalStats()
+
+    def _report(self) -> None:
+        """Let the keeper know, once a second, what it can't see itself."""
+        if self._polled is not None:
+            self.keeper.say(*polled_message(self._polled, self.keeper.now()))
+        pool = _processes(self._worker.pool)
+        if pool != self._pool:
+            self._pool = pool
+            self.keeper.order("pool", pool)
+        if (level := _level()) != self._log_level:
+            self._log_level = level
+            self.keeper.order("level", level)
+
+
+def _level() -> int:
+    return logging.getLogger(ROOT).getEffectiveLevel()
+
+
+def _processes(pool: Any) -> list[int]:
+    """Return the processes of a pool that has any."""
+    if not getattr(pool, "uses_semaphore", False):
+        return []
+    processes = getattr(getattr(pool, "_pool", None), "_pool", None)
+    return sorted(each.pid for each in processes or () if each.pid is not None)
+
+
+def _describe(worker: Any, settings: Settings) -> WorkerInfo:
+    said = {
+        field.name: repr(value)
+        for field in fields(settings)
+        if field.repr and (value := getattr(settings, field.name))
+    }
+    return WorkerInfo(
+        node=worker.hostname,
+        pool=type(worker.pool).__module__.rpartition(".")[2],
+        concurrency=worker.concurrency,
+        settings=said,
+        versions=running_versions(),
+    )

@@ -1,0 +1,41 @@
+"""OpenTelemetry, which stays in the user's process: its exporters are set up there."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.settings import PREFIX
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.observe.otel import OtelObserver
+
+
+def require_otel() -> None:
+    """Check that OpenTelemetry is there.
+
+    Raises:
+        ConfigurationError: It is not installed.
+    """
+    if find_spec("opentelemetry") is None:
+        raise ConfigurationError(
+            [
+                f"{PREFIX}otel=True: needs opentelemetry: install celery-sqs-heartbeat[otel], "
+                "or do not set it"
+            ]
+        )
+
+
+def new_otel(heartbeat: Heartbeat) -> OtelObserver:
+    """Return an observer that has the spans of a worker's messages follow their senders'."""
+    from celery_sqs_heartbeat.observe.otel import OtelObserver
+
+    def traceparent_of(event: Event) -> str | None:
+        request: Any = heartbeat.requests.get((event.queue_url, event.message_id))
+        headers = request.message.headers if request is not None else None
+        return headers.get("traceparent") if isinstance(headers, dict) else None
+
+    return OtelObserver(traceparent_of)

@@ -1,0 +1,37 @@
+"""A board whose leases get their places as a worker gives them, for tests of what it says."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.places import Places
+from celery_sqs_heartbeat.current.record import Record
+from celery_sqs_heartbeat.current.sharing import share_table
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.leases.lease import Lease
+
+
+class SeatedBoard:
+    """Both ends of a worker at once: gives places, and shows leases there."""
+
+    def __init__(self, table: Table) -> None:
+        self._board, self._places = LeaseBoard(table), Places(table)
+        self._seated: set[Lease] = set()
+
+    def show(self, lease: Lease) -> None:
+        """Take in a lease that is new or has changed."""
+        if lease not in self._seated:
+            self._seated.add(lease)
+            handle = lease.handles[0]
+            self._board.assign(handle, self._places.take(handle, Record.of(lease)))
+        self._board.show(lease)
+
+    def remove(self, lease: Lease) -> None:
+        """Take in that the book has forgotten a lease."""
+        self._board.remove(lease)
+        self._places.free(lease.handles[0])
+        self._seated.discard(lease)
+
+
+def share_board(leases: int) -> SeatedBoard:
+    """Return a board on a table that this process's children can read."""
+    return SeatedBoard(share_table(leases))
