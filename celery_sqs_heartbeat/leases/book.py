@@ -98,7 +98,8 @@ class LeaseBook:
             # Somebody, if only this late answer, has received it since: our handle is
             # stale, and a release by it would break the lease of whoever has it now.
             lease.certain = False
-            self._let_lapse(lease, now)
+            if not self._let_lapse(lease, now):
+                self.schedule(lease)
         if receipt in (Receipt.LAPSED, Receipt.RELEASED):
             return receipt
         if lease is not None and receive.is_older_than(lease):

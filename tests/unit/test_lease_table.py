@@ -252,6 +252,6 @@ def test_the_table_says_what_a_dict_would(
         assert shown.table.is_short == bool(without_place)
         assert most > SMALLEST or not without_place
         for lease in live.values():
-            assert lease in without_place or shown.record(lease) == Record.of(lease)
+            assert lease in without_place or shown.record(lease) == Record.of(lease, receives=1)
         for lease in ended.values():
             assert shown.mark(lease) in {Mark.GIVEN_BACK, Mark.ACKED, Mark.UNKNOWN}
