@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from celery_sqs_heartbeat.journal import Journal, JournalStats, WorkerInfo, open_journal
 from celery_sqs_heartbeat.journal.identity import Identity
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.observers import Observer
 from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.server import StatusServer
+from celery_sqs_heartbeat.observe.watched import Watched
+from celery_sqs_heartbeat.sqs.sessions import NewSession
 
 
 class Operating:
@@ -26,6 +29,7 @@ class Operating:
         status: `host:port` of the status page; None for none.
         token: For the page's data.
         name: Of the worker.
+        new_session: Makes the session of the client that ships the journal; boto3 does without it.
     """
 
     def __init__(
@@ -38,12 +42,17 @@ class Operating:
         status: str | None,
         token: str | None,
         name: str,
+        new_session: NewSession | None = None,
     ) -> None:
         self._journal: Journal | None = None
         self._is_first = lines == 0
         if journal is not None:
             self._journal = open_journal(
-                journal, identity=Identity(**identity), last=lines, note=note_line
+                journal,
+                identity=Identity(**identity),
+                last=lines,
+                note=note_line,
+                new_client=partial(new_shipping_client, new_session),
             )
         self._recorder = Recorder() if status else None
         self._metrics = Metrics() if status else None
@@ -61,7 +70,7 @@ class Operating:
         if self._journal is not None:
             self._journal.note_late(seconds)
 
-    def start(self, keeper: LeaseKeeper, polled: Polled) -> None:
+    def start(self, keeper: Watched, polled: Polled) -> None:
         """Begin with the status page."""
         journal = self.journal_stats if self._journal is not None else None
         if self._metrics is not None:

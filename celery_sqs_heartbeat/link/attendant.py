@@ -235,7 +235,7 @@ class Attendant:
         self._born_at = self._clock()
         greeting = [self._hello.message()]
         if (last := self._pulse.last_tick) > 0:
-            greeting.append(("gap", self._clock() - last))
+            greeting.append(("gap", self._clock() - last, self._deaths))
         self._pulse.begin()
         self._keeper.attach(Wire(os.dup(ours.fileno())), greeting)
 

@@ -7,7 +7,7 @@ import select
 import signal
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from mmap import mmap
 from typing import Any
 
@@ -21,11 +21,14 @@ from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 from celery_sqs_heartbeat.keeper.operating import Operating
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
+from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
+from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
+from celery_sqs_heartbeat.link.loops import WorkerLoop
 from celery_sqs_heartbeat.link.outbox import Outbox
 from celery_sqs_heartbeat.link.polls import ReportedPolls
 from celery_sqs_heartbeat.link.processes import WorkerProcesses
@@ -36,6 +39,7 @@ from celery_sqs_heartbeat.link.wire import Wire
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.sessions import find_session_function
 
 logger = logging.getLogger(__name__)
 
@@ -63,9 +67,10 @@ class KeeperLife:
         self._processes = WorkerProcesses(hello.pid)
         self._start_logging(hello.level)
         self._polls = ReportedPolls(clock.now)
-        self._clients = ClientPool()
+        new_session = find_session_function(hello.session) if hello.session else None
         self._operating = Operating(
             journal=hello.journal,
+            new_session=new_session,
             identity=hello.identity,
             lines=table.sequence,
             note_line=self._note_line,
@@ -73,6 +78,7 @@ class KeeperLife:
             token=hello.token,
             name=hello.name,
         )
+        self._clients = ClientPool(new_session)
         sqs = BotoSqs(self._clients, self._clients.address)
         self._dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
         self._leases = NumberedLeases(LeaseBoard(table), self._outbox.send)
@@ -88,9 +94,29 @@ class KeeperLife:
             self._keeper, self._leases, self._outbox.send, wants_all=hello.wants_all
         )
         self._stats_at = 0.0
-        self._loop_ticked_at = clock.now()
+        self._loop = WorkerLoop(clock.now)
+        self._replaced = 0
         self._orphaned_at: float | None = None
         self._stop_timeout: float | None = None
+
+    @property
+    def health(self) -> KeeperHealth:
+        """How the keeper does, and the worker's loop."""
+        health = self._keeper.health
+        return replace(
+            health,
+            replaced=health.replaced + self._replaced,
+            loop_age=self._loop.age,
+            stalled=self._loop.is_stalled(lambda: self._leases.pids),
+        )
+
+    def snapshot(self) -> tuple[LeaseView, ...]:
+        """Return what is to be seen of every lease, all at one moment."""
+        return self._keeper.snapshot()
+
+    def now(self) -> float:
+        """Return the time of the keeper's clock, in seconds."""
+        return self._keeper.now()
 
     def begin(self, messages: list[list[Any]]) -> None:
         """Take in the messages that came with the first."""
@@ -100,7 +126,7 @@ class KeeperLife:
     def run(self) -> None:
         """Keep until the worker is through, or gone."""
         self._keeper.start()
-        self._operating.start(self._keeper, self._polls)
+        self._operating.start(self, self._polls)
         while self._stop_timeout is None and not self._processes.main.has_ended:
             self._round()
             if self._is_replaced():
@@ -127,8 +153,7 @@ class KeeperLife:
         self._tick()
 
     def _tick(self) -> None:
-        now = clock.now()
-        health = self._keeper.health
+        now, health = clock.now(), self.health
         if health.alive and not health.late:
             self._table.tick = now
         if now - self._stats_at >= _STATS_SECONDS:
@@ -144,10 +169,13 @@ class KeeperLife:
                 self._clients.use(read_config(config), queue_url, threshold, address=address)
                 # Made now: it takes a busy machine a second, which the first call may not have.
                 self._dispatcher.prepare(lambda: self._clients(queue_url))
-            case ["gap", seconds]:
+            case ["gap", seconds, int(deaths)]:
+                self._replaced = deaths
                 self._operating.note_late(seconds)
-            case ["tick", *_]:
-                self._loop_ticked_at = clock.now()
+            case ["tick"]:
+                self._loop.tick()
+            case ["loop", waits, bool(runs_tasks)]:
+                self._loop.watch(waits=waits, runs_tasks=runs_tasks)
             case ["hurry"]:
                 self._keeper.hurry()
             case ["pool", list(pids)]:

@@ -213,6 +213,18 @@ STANDSTILLS = Metric(
     kind="counter",
     help="Times that the whole process stood still.",
 )
+LOOP_AGE = Metric(
+    name="worker_loop_age",
+    kind="gauge",
+    help="Time since the worker's event loop last turned: about a second when all is well, and 0 "
+    "while it starts or ends.",
+    unit=_SECONDS,
+)
+STALLED = Metric(
+    name="worker_stalled",
+    kind="gauge",
+    help="1 while the worker's event loop stands still: it neither receives nor settles.",
+)
 POLL_AGE = Metric(
     name="last_answered_poll_age",
     kind="gauge",
@@ -273,6 +285,8 @@ READ = (
     ROUND_AGE,
     REPLACED,
     STANDSTILLS,
+    LOOP_AGE,
+    STALLED,
     POLL_AGE,
     UNANSWERED,
     JOURNAL_LINES,

@@ -52,6 +52,8 @@ class Gauges:
             yield Measurement(catalogue.ROUND_AGE, (), health.last_tick_age)
         yield Measurement(catalogue.REPLACED, (), float(health.replaced))
         yield Measurement(catalogue.STANDSTILLS, (), float(health.standstills))
+        yield Measurement(catalogue.LOOP_AGE, (), health.loop_age or 0.0)
+        yield Measurement(catalogue.STALLED, (), float(health.stalled))
 
     def _read_polls(self) -> Iterator[Measurement]:
         # By name: queues of two accounts or regions may share one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ from celery_sqs_heartbeat.settings.target import parse_target
 CALLS_PER_SECOND = 40.0
 #: Fewer characters can be guessed by trying.
 SHORTEST_TOKEN = 16
+#: The path of a function, as `proj.aws:new_session`.
+_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 #: Settings whose values are shown to nobody.
 SECRETS = frozenset({"status_token"})
 
@@ -83,6 +86,11 @@ def token_fault(value: Any) -> str | None:
     return None
 
 
+def _session(value: Any) -> str | None:
+    way_out = "must be 'module:function', as 'proj.aws:new_session'"
+    return None if isinstance(value, str) and _FUNCTION.fullmatch(value) else way_out
+
+
 def _address(value: Any) -> str | None:
     return _parse_fault(parse_address, value, "must be 'HOST:PORT', as '127.0.0.1:9808'")
 
@@ -104,6 +112,7 @@ WORKER_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "interval": _positive,
     "journal": _journal,
     "otel": _flag,
+    "session": _session,
     "status": _address,
     "status_token": token_fault,
 }

@@ -53,6 +53,7 @@ def read_settings(
         interval=values.pop("interval", None),
         journal=values.pop("journal", None),
         otel=values.pop("otel", False),
+        session=values.pop("session", None),
         status=values.pop("status", None),
         status_token=values.pop("status_token", None),
         rules=Rules(**values),

@@ -63,5 +63,11 @@ REFERENCE: Mapping[str, Entry] = {
         f"at least {SHORTEST_TOKEN} visible ASCII characters; needed where other machines can "
         "reach the status page",
     ),
+    "session": Entry(
+        "`None`",
+        "`module:function` of a function without arguments that returns a `boto3.Session`, as "
+        '`"proj.aws:new_session"`: for credentials that only code can get. The keeper\'s process '
+        "imports that module",
+    ),
     "otel": Entry("`False`", "count and trace by OpenTelemetry; needs the extra `otel`"),
 }

@@ -109,6 +109,7 @@ class Settings:
     Attributes:
         flush_timeout: How long a worker that ends waits for its last confirmations, in seconds.
         journal: A folder, or an `s3://` prefix.
+        session: A function that returns a boto3 session, as "module:function".
         status: Where the status page listens, "HOST:PORT".
     """
 
@@ -117,6 +118,7 @@ class Settings:
     interval: float | None = None
     journal: str | None = None
     otel: bool = False
+    session: str | None = None
     status: str | None = None
     status_token: str | None = field(default=None, repr=False)
     rules: Rules = Rules()

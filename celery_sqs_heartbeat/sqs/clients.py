@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 from celery_sqs_heartbeat.sqs.sending import guard
+from celery_sqs_heartbeat.sqs.sessions import NewSession
 
 #: Bounds of the connect and read timeouts, in seconds. A call must fail early enough
 #: to be repeated before the leases in it expire.
@@ -93,7 +94,8 @@ class ClientPool:
     not be shared).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, new_session: NewSession | None = None) -> None:
+        self._new_session = new_session
         self._uses: dict[str, tuple[BrokerConfig, float]] = {}
         self._addresses: dict[str, str] = {}
         self._space = native.connection_space()
@@ -130,18 +132,29 @@ class ClientPool:
         if made_for != use:
             # Two threads may both make one; the later stays. No lock: with a role this
             # waits for STS, and other queues must not.
-            client = new_client(use[0], queue_url, use[1])
+            client = new_client(use[0], queue_url, use[1], self._new_session)
             clients[queue_url] = (use, client)
             if native.is_green():
                 native.at_end_of_thread(client.close)
         return client
 
 
-def new_client(config: BrokerConfig, queue_url: str, threshold: float) -> Any:
-    """Return a new boto3 SQS client for a queue, as kombu would make it but hurried."""
+def new_client(
+    config: BrokerConfig,
+    queue_url: str,
+    threshold: float,
+    new_session: NewSession | None = None,
+) -> Any:
+    """Return a new boto3 SQS client for a queue, as kombu would make it but hurried.
+
+    Args:
+        new_session: Makes its session; the configuration does where it is None.
+    """
     queue = next((q for q in config.predefined.values() if q.get("url") == queue_url), None)
     region = (queue or {}).get("region", config.region)
-    if queue is not None and config.sts.get("sts_role_arn"):
+    if new_session is not None:
+        session = new_session()
+    elif queue is not None and config.sts.get("sts_role_arn"):
         session = _role_session(config.sts, region, short_config(threshold, config.client_config))
     else:
         session = boto3.Session(

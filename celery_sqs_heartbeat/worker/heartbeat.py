@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.sqs.sessions import NewSession, find_session_function
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.ending import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
@@ -110,6 +111,7 @@ class WorkerHeartbeat:
 
     def close(self, parent: Any) -> None:
         """Release what the pool has not begun and will not run any more."""
+        self._linked.unwatch_loop()
         self._release_unstarted(parent.pool)
 
     def _take_event(self, event: Event) -> None:
@@ -152,8 +154,15 @@ def _require_otel() -> None:
         raise WorkerConfigurationError(error.faults) from None
 
 
+def _session_function(settings: Settings) -> NewSession | None:
+    try:
+        return find_session_function(settings.session) if settings.session else None
+    except ConfigurationError as error:
+        raise WorkerConfigurationError(error.faults) from None
+
+
 def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Heartbeat:
-    clients = ClientPool()
+    clients = ClientPool(_session_function(settings))
     return Heartbeat(
         keeper=keeper,
         settings=settings,

@@ -26,6 +26,12 @@ from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.worker.compat.versions import running_versions
 
+#: After how long a loop that was asked to show that it turns is asked again, in seconds.
+_ASK_AGAIN = 5.0
+#: How long a worker without an event loop may wait in one poll, in seconds: the longest that SQS
+#: knows, and what its answer may take besides.
+_LONGEST_WAIT = 32.0
+
 
 class WorkerKeeper:
     """A worker's side of its keeper.
@@ -59,6 +65,7 @@ class WorkerKeeper:
                 name=name,
                 level=_level(),
                 wants_all=settings.otel,
+                session=settings.session,
                 path=tuple(sys.path),
             ),
             table=table,
@@ -70,6 +77,7 @@ class WorkerKeeper:
         self._polled: PolledQueues | None = None
         self._pool: list[int] = []
         self._log_level = _level()
+        self._is_asked, self._asked_at = False, 0.0
 
     def begin(self) -> None:
         """Start the keeper's process, which gets ready while the pool does."""
@@ -79,8 +87,13 @@ class WorkerKeeper:
         """Listen to the keeper, and let it know the worker, whose pool runs by now."""
         self._worker, self._polled = worker, polled
         self.keeper.order("worker", asdict(_describe(worker, self._settings)))
+        self.keeper.order("loop", *_loop(worker))
         self._report()
         self._attendant.start()
+
+    def unwatch_loop(self) -> None:
+        """Let the keeper know that the worker's loop is over: the worker ends."""
+        self.keeper.order("loop", None, False)
 
     def stop(self, timeout: float) -> None:
         """Flush for so many seconds at the most, and end the keeper."""
@@ -109,6 +122,7 @@ class WorkerKeeper:
         """Let the keeper know, once a second, what it can't see itself."""
         if self._polled is not None:
             self.keeper.say(*polled_message(self._polled, self.keeper.now()))
+        self._ask_loop()
         pool = _processes(self._worker.pool)
         if pool != self._pool:
             self._pool = pool
@@ -116,6 +130,24 @@ class WorkerKeeper:
         if (level := _level()) != self._log_level:
             self._log_level = level
             self.keeper.order("level", level)
+
+    def _ask_loop(self) -> None:
+        """Have the worker's loop say that it turns, unless it has still to answer."""
+        now, consumer = self.keeper.now(), self._worker.consumer
+        # One that was asked for long may have lost the question, with a connection.
+        if consumer is not None and now - self._asked_at >= (_ASK_AGAIN if self._is_asked else 0):
+            self._is_asked, self._asked_at = True, now
+            consumer.call_soon(self._tick)
+
+    def _tick(self) -> None:
+        self._is_asked = False
+        self.keeper.say("tick")
+
+
+def _loop(worker: Any) -> tuple[float, bool]:
+    """Return how long a worker's loop may wait for messages, and whether tasks run in it."""
+    waits = 0.0 if worker.hub is not None else _LONGEST_WAIT
+    return waits, type(worker.pool).__module__.endswith(".solo")
 
 
 def _level() -> int:

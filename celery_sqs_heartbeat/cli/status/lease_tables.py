@@ -13,12 +13,14 @@ _RED, _YELLOW = Style(color="red", bold=True), Style(color="yellow", bold=True)
 _STYLES: Mapping[str, Style] = {
     "ok": Style(color="green"),
     "late": _YELLOW,
+    "stalled": _YELLOW,
     "deaf": _YELLOW,
     "dead": _RED,
 }
 #: What a worker's health means where it is not ok.
 _MEANINGS = {
     "late": "its keeper is late: leases are in danger",
+    "stalled": "its event loop stands still: it neither receives nor settles",
     "deaf": "SQS does not answer its polls: no messages come",
     "dead": "its keeper is dead: leases run out",
 }

@@ -30,6 +30,7 @@ def health_payload(keeper: Watched, polled: Polled | None = None) -> dict[str, A
         "last_round_age": rounded(health.last_tick_age),
         "replaced": health.replaced,
         "standstills": health.standstills,
+        "last_loop_age": rounded(health.loop_age),
         "polls": [
             {
                 "queue": each.queue,
@@ -47,6 +48,8 @@ def _status(health: KeeperHealth, queues: list[PolledQueue]) -> str:
         return "dead"
     if health.late:
         return "late"
+    if health.stalled:
+        return "stalled"
     return "deaf" if any(queue.is_deaf for queue in queues) else "ok"
 
 

@@ -8,12 +8,13 @@ const COPIED_MS = 1500;
 const HEALTH = {
   ok: "Keeper is well",
   late: "Keeper is late: leases are in danger",
+  stalled: "The worker's event loop stands still: it neither receives nor settles",
   deaf: "Polls are not answered: no messages come",
   dead: "Keeper is dead: leases run out",
   away: "The worker does not answer",
   locked: "The worker asks for its token",
 };
-const TITLES = { late: "Keeper late", deaf: "Polls unanswered", dead: "Keeper dead", away: "No answer", locked: "Token needed" };
+const TITLES = { late: "Keeper late", stalled: "Loop stalled", deaf: "Polls unanswered", dead: "Keeper dead", away: "No answer", locked: "Token needed" };
 const STANDINGS = { expired: "expired", lost: "lost", capped: "not extended any more", unleased: "not extended" };
 const STATES = { done: "being deleted", back: "being released" };
 
