@@ -76,10 +76,11 @@ demo: $(VENV)/demo.stamp  ## Run the same work under a stock worker and under ou
 fleet: $(VENV)/demo.stamp  ## Simulate a fleet's journals in FLEET, with the truth about their duplicates beside them
 	$(BIN)/python -m fleet $(FLEET)
 
-lint: $(VENV)/test.stamp  ## Check style and types
+lint: $(VENV)/test.stamp  ## Check style, types and who imports whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 test-quick: $(VENV)/test.stamp  ## Run the rules alone, without server or worker (half a minute)
 	$(PYTEST) $(SPREAD) 2 $(USUAL) tests/unit tests/conformance

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
-import celery_sqs_heartbeat
-
 
 class Child(Protocol):
     """A keeper's process, as its worker knows it."""
@@ -77,7 +75,7 @@ class KeeperProcess:
 
 def _environment() -> dict[str, str]:
     """Return the worker's environment, in which this very package is found."""
-    package = str(Path(celery_sqs_heartbeat.__file__).parents[1])
+    package = str(Path(__file__).parents[2])
     inherited = os.environ.get("PYTHONPATH")
     path = package if not inherited else os.pathsep.join((inherited, package))
     return {**os.environ, "PYTHONPATH": path}

@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.testing.attribute_values import (
     READERS,
     SCOPES,
 )
-from celery_sqs_heartbeat.testing.options import QueueOptions
+from celery_sqs_heartbeat.testing.options import DeadLetterQueue, QueueOptions
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 from celery_sqs_heartbeat.testing.redrive import read_redrive, show_redrive
 
@@ -30,7 +30,7 @@ _DEFAULTS = {
 }
 
 
-def arn(queue: SimulatedQueue) -> str:
+def arn(queue: DeadLetterQueue) -> str:
     """Return a queue's ARN."""
     return f"arn:aws:sqs:{REGION}:{ACCOUNT}:{queue.name}"
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.testing import errors
+from celery_sqs_heartbeat.testing.account import Account
 from celery_sqs_heartbeat.testing.attribute_names import OF_MESSAGES, OF_RECEIVES, check_names
 from celery_sqs_heartbeat.testing.batches import answer_batch
 from celery_sqs_heartbeat.testing.contents import check_batch_size, check_message
 from celery_sqs_heartbeat.testing.message import SimulatedMessage, md5
 from celery_sqs_heartbeat.testing.requests import Answer, Request, within
 
-if TYPE_CHECKING:
-    from celery_sqs_heartbeat.testing.sqs import SimulatedSqs
 
-
-def send_message(sqs: SimulatedSqs, request: Request) -> Answer:
+def send_message(sqs: Account, request: Request) -> Answer:
     """Send a message."""
     queue = sqs.queue(request["QueueUrl"])
     now = sqs.clock()
@@ -49,13 +46,13 @@ def send_message(sqs: SimulatedSqs, request: Request) -> Answer:
     return answer
 
 
-def send_message_batch(sqs: SimulatedSqs, request: Request) -> Answer:
+def send_message_batch(sqs: Account, request: Request) -> Answer:
     """Send messages, each by itself."""
     check_batch_size(request.get("Entries"))
     return _batch(sqs, "SendMessageBatch", request, send_message)
 
 
-def receive_message(sqs: SimulatedSqs, request: Request) -> Answer:
+def receive_message(sqs: Account, request: Request) -> Answer:
     """Receive messages that are visible now."""
     queue = sqs.queue(request["QueueUrl"])
     count = within(request, "MaxNumberOfMessages", 1, 10)
@@ -83,7 +80,7 @@ def receive_message(sqs: SimulatedSqs, request: Request) -> Answer:
     return {"Messages": messages} if messages else {}
 
 
-def change_message_visibility(sqs: SimulatedSqs, request: Request) -> Answer:
+def change_message_visibility(sqs: Account, request: Request) -> Answer:
     """Hide a message for another time from now on."""
     sqs.queue(request["QueueUrl"]).change_visibility(
         request["ReceiptHandle"], int(request["VisibilityTimeout"]), sqs.clock()
@@ -91,31 +88,31 @@ def change_message_visibility(sqs: SimulatedSqs, request: Request) -> Answer:
     return {}
 
 
-def change_message_visibility_batch(sqs: SimulatedSqs, request: Request) -> Answer:
+def change_message_visibility_batch(sqs: Account, request: Request) -> Answer:
     """Hide messages for another time each; for none where an entry does not say."""
 
-    def change(sqs: SimulatedSqs, entry: Request) -> Answer:
+    def change(sqs: Account, entry: Request) -> Answer:
         return change_message_visibility(sqs, {"VisibilityTimeout": 0, **entry})
 
     return _batch(sqs, "ChangeMessageVisibilityBatch", request, change)
 
 
-def delete_message(sqs: SimulatedSqs, request: Request) -> Answer:
+def delete_message(sqs: Account, request: Request) -> Answer:
     """Delete a message."""
     sqs.queue(request["QueueUrl"]).delete(request["ReceiptHandle"], sqs.clock())
     return {}
 
 
-def delete_message_batch(sqs: SimulatedSqs, request: Request) -> Answer:
+def delete_message_batch(sqs: Account, request: Request) -> Answer:
     """Delete messages, each by itself."""
     return _batch(sqs, "DeleteMessageBatch", request, delete_message)
 
 
 def _batch(
-    sqs: SimulatedSqs,
+    sqs: Account,
     operation: str,
     request: Request,
-    do: Callable[[SimulatedSqs, Request], Answer],
+    do: Callable[[Account, Request], Answer],
 ) -> Answer:
     url = request["QueueUrl"]
     sqs.queue(url)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.testing import errors, message_calls, queue_calls
+from celery_sqs_heartbeat.testing.account import Account
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.requests import Answer, Request
 
-if TYPE_CHECKING:
-    from celery_sqs_heartbeat.testing.sqs import SimulatedSqs
-
 #: What does each that is modelled.
-CALLS: Mapping[str, Callable[[SimulatedSqs, Request], Answer]] = {
+CALLS: Mapping[str, Callable[[Account, Request], Answer]] = {
     "ChangeMessageVisibility": message_calls.change_message_visibility,
     "ChangeMessageVisibilityBatch": message_calls.change_message_visibility_batch,
     "CreateQueue": queue_calls.create_queue,

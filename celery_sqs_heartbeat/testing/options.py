@@ -4,15 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from celery_sqs_heartbeat.testing.contents import LARGEST
-
-if TYPE_CHECKING:
-    from celery_sqs_heartbeat.testing.queue import SimulatedQueue
+from celery_sqs_heartbeat.testing.message import SimulatedMessage
 
 #: Messages in flight of one queue (SQS Developer Guide, "Amazon SQS message quotas").
 IN_FLIGHT_LIMIT = 120_000
+
+
+class DeadLetterQueue(Protocol):
+    """Where messages go that were received too often."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    def add(self, message: SimulatedMessage) -> object:
+        """Take a message in."""
 
 
 @dataclass(kw_only=True)
@@ -45,7 +54,7 @@ class QueueOptions:
     wait: int = 0
     kept: Mapping[str, str] = field(default_factory=dict, repr=False)
     max_receive_count: int | None = None
-    dead_letters: SimulatedQueue | None = None
+    dead_letters: DeadLetterQueue | None = None
     in_flight_limit: int = IN_FLIGHT_LIMIT
     late_extension: bool = False
     content_based_deduplication: bool = False

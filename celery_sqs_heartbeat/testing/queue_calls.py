@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.testing import errors, queue_errors
+from celery_sqs_heartbeat.testing.account import Account
 from celery_sqs_heartbeat.testing.attribute_names import OF_QUEUES, check_names
 from celery_sqs_heartbeat.testing.attributes import (
     change,
@@ -18,9 +18,6 @@ from celery_sqs_heartbeat.testing.names import check_name
 from celery_sqs_heartbeat.testing.options import QueueOptions
 from celery_sqs_heartbeat.testing.requests import Answer, Request, within
 
-if TYPE_CHECKING:
-    from celery_sqs_heartbeat.testing.sqs import SimulatedSqs
-
 #: How long after a queue's deletion its name, and after a purge another one, is refused, in
 #: seconds (SQS API reference, QueueDeletedRecently and PurgeQueueInProgress).
 PAUSE_SECONDS = 60.0
@@ -28,7 +25,7 @@ PAUSE_SECONDS = 60.0
 LISTED = 1_000
 
 
-def create_queue(sqs: SimulatedSqs, request: Request) -> Answer:
+def create_queue(sqs: Account, request: Request) -> Answer:
     """Make a queue, or find the one of that name if it has these attributes."""
     name, given = request["QueueName"], request.get("Attributes") or {}
     is_fifo = str(given.get("FifoQueue")).lower() == "true"
@@ -44,7 +41,7 @@ def create_queue(sqs: SimulatedSqs, request: Request) -> Answer:
     return {"QueueUrl": sqs.queues[name].url}
 
 
-def delete_queue(sqs: SimulatedSqs, request: Request) -> Answer:
+def delete_queue(sqs: Account, request: Request) -> Answer:
     """Delete a queue and its messages."""
     name = sqs.queue(request["QueueUrl"]).name
     del sqs.queues[name]
@@ -52,7 +49,7 @@ def delete_queue(sqs: SimulatedSqs, request: Request) -> Answer:
     return {}
 
 
-def list_queues(sqs: SimulatedSqs, request: Request) -> Answer:
+def list_queues(sqs: Account, request: Request) -> Answer:
     """Return the URLs of queues, a page of them where the request has a MaxResults."""
     prefix, token = request.get("QueueNamePrefix") or "", request.get("NextToken") or "0"
     # The API reference names no error for a token that SQS never made.
@@ -70,12 +67,12 @@ def list_queues(sqs: SimulatedSqs, request: Request) -> Answer:
     return answer
 
 
-def get_queue_url(sqs: SimulatedSqs, request: Request) -> Answer:
+def get_queue_url(sqs: Account, request: Request) -> Answer:
     """Return the URL of a queue by its name."""
     return {"QueueUrl": sqs.queue(request["QueueName"]).url}
 
 
-def get_queue_attributes(sqs: SimulatedSqs, request: Request) -> Answer:
+def get_queue_attributes(sqs: Account, request: Request) -> Answer:
     """Return the attributes that are asked for."""
     queue = sqs.queue(request["QueueUrl"])
     wanted = request.get("AttributeNames") or []
@@ -91,7 +88,7 @@ def get_queue_attributes(sqs: SimulatedSqs, request: Request) -> Answer:
     return {"Attributes": attributes} if attributes else {}
 
 
-def set_queue_attributes(sqs: SimulatedSqs, request: Request) -> Answer:
+def set_queue_attributes(sqs: Account, request: Request) -> Answer:
     """Change a queue's attributes: all that are given, or none."""
     queue = sqs.queue(request["QueueUrl"])
     values = read_attributes(request["Attributes"], sqs.queues, is_fifo=queue.is_fifo)
@@ -100,7 +97,7 @@ def set_queue_attributes(sqs: SimulatedSqs, request: Request) -> Answer:
     return {}
 
 
-def purge_queue(sqs: SimulatedSqs, request: Request) -> Answer:
+def purge_queue(sqs: Account, request: Request) -> Answer:
     """Delete the messages of a queue."""
     queue, now = sqs.queue(request["QueueUrl"]), sqs.clock()
     if now < queue.purged_at + PAUSE_SECONDS:

@@ -74,6 +74,10 @@ PLAIN_OF_CLASS = {
     # Ours, by name; the token is left out.
     ("WorkerStarted", "settings"),
     ("WorkerInfo", "settings"),
+    # Where a function is, and who writes a journal.
+    ("Settings", "session"),
+    ("Hello", "session"),
+    ("Hello", "identity"),
 }
 #: Types that hold no text of others.
 SAFE_TYPE = re.compile(
