@@ -6,7 +6,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
@@ -172,6 +172,10 @@ class LeaseKeeper:
         """How many deletes and releases are not confirmed yet."""
         return self._engine.ending
 
+    def gathering(self) -> AbstractContextManager[None]:
+        """Take what is said within the block as it comes; a keeper elsewhere gets it at once."""
+        return nullcontext()
+
     @property
     def is_behind(self) -> bool:
         """Whether it can't take more messages for now: never, in its owner's process."""
@@ -283,9 +287,21 @@ class LeaseKeeper:
         """
         return self._change(lambda book, now: book.release(receipt_handle, delay, now, cause))
 
-    def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:  # noqa: ARG002
-        """Note that the message's task begins, in this process. False when unknown."""
-        return self._change(lambda book, now: book.note_start(receipt_handle, now))
+    def note_start(
+        self,
+        receipt_handle: str,
+        pid: int | None = None,  # noqa: ARG002
+        *,
+        at: float | None = None,
+    ) -> bool:
+        """Note that the message's task begins, in this process. False when unknown.
+
+        Args:
+            at: When it began, in seconds of the keeper's clock; now where it is None.
+        """
+        return self._change(
+            lambda book, now: book.note_start(receipt_handle, now if at is None else at)
+        )
 
     def drop(self, receipt_handle: str) -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown."""

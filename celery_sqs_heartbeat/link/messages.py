@@ -7,7 +7,7 @@ field is the kind; a lease is named by the number that its worker gave it.
 
 from __future__ import annotations
 
-from dataclasses import asdict, astuple, fields
+from dataclasses import fields
 from typing import Any
 
 from celery_sqs_heartbeat.leases.calls import Outcome
@@ -20,6 +20,8 @@ from celery_sqs_heartbeat.link.holdings import Holding
 #: Both ends must be of one version: a worker starts the keeper of its own installation.
 VERSION = 1
 
+_RECEIVE = tuple(field.name for field in fields(Receive))
+_TERMS = tuple(field.name for field in fields(LeaseTerms))
 _EVENT = tuple(field.name for field in fields(Event))
 _KEPT = (
     "queue_url",
@@ -54,8 +56,17 @@ def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
         holding.receives,
         holding.place,
         receipt.value,
-        astuple(receive),
-        astuple(lease.terms),
+        # Not `astuple`, which copies deeply: it takes ten times as long.
+        (
+            receive.queue_url,
+            receive.message_id,
+            receive.receipt_handle,
+            receive.receive_count,
+            receive.hidden_for,
+            receive.sent_at,
+            receive.arrived_at,
+        ),
+        _terms(lease.terms),
         lease.task,
         lease.task_id,
         lease.max_receive_count,
@@ -64,16 +75,24 @@ def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
     )
 
 
+def _terms(terms: LeaseTerms) -> Message:
+    return (
+        terms.visibility_timeout,
+        terms.threshold,
+        terms.max_lease,
+        terms.extend,
+        terms.extend_late,
+    )
+
+
 def read_receive(values: list[Any]) -> Receive:
     """Return the receive of such a message."""
-    names = (field.name for field in fields(Receive))
-    return Receive(**dict(zip(names, values, strict=True)))
+    return Receive(**dict(zip(_RECEIVE, values, strict=True)))
 
 
 def read_terms(values: list[Any]) -> LeaseTerms:
     """Return terms from their fields, in their order."""
-    names = (field.name for field in fields(LeaseTerms))
-    return LeaseTerms(**dict(zip(names, values, strict=True)))
+    return LeaseTerms(**dict(zip(_TERMS, values, strict=True)))
 
 
 def resume(holding: Holding, *, was_releasing: bool) -> Message:
@@ -86,7 +105,7 @@ def resume(holding: Holding, *, was_releasing: bool) -> Message:
         holding.place,
         was_releasing,
         holding.pid,
-        astuple(lease.terms),
+        _terms(lease.terms),
         lease.state.value,
         lease.standing.value,
         {name: getattr(lease, name) for name in _KEPT},
@@ -100,7 +119,7 @@ def read_lease(terms: list[Any], state: str, standing: str, kept: dict[str, Any]
 
 def event(number: int, happened: Event) -> Message:
     """Return the message for an event of a lease."""
-    plain = asdict(happened)
+    plain = {name: getattr(happened, name) for name in _EVENT}
     for name in ("kind", "action", "outcome"):
         if plain[name] is not None:
             plain[name] = plain[name].value

@@ -129,9 +129,9 @@ class KeeperEnd:
         match message:
             case ["received", number, receives, place, receipt, receive, terms, *rest]:
                 self._receive(number, receives, place, Receipt(receipt), receive, terms, rest)
-            case ["started", number, pid]:
+            case ["started", number, at, pid]:
                 self._leases.pids[number] = pid
-                self._by_handle(number, self._keeper.note_start)
+                self._by_handle(number, lambda handle: self._keeper.note_start(handle, at=at))
             case ["done", number]:
                 self._by_handle(number, self._keeper.done)
             case ["release", number, delay, cause]:

@@ -6,6 +6,7 @@ A `LeaseKeeper` in this process has all of it; anything else that has it will do
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
 from celery_sqs_heartbeat.leases.lease import LeaseTerms, Standing, State
@@ -83,6 +84,9 @@ class Keeper(Protocol):
     @property
     def ending(self) -> int:
         """How many deletes and releases are not confirmed yet."""
+
+    def gathering(self) -> AbstractContextManager[None]:
+        """Hand on what is said within the block at its end, all at once."""
 
     @property
     def is_behind(self) -> bool:

@@ -38,29 +38,30 @@ class Leaser:
     def lease_all(self, poll: Poll, messages: Iterable[Message]) -> list[Payload]:
         """Lease a whole batch before any of it is delivered; return what is to be run."""
         fresh = []
-        for message in messages:
-            try:
-                payload = self._kombu.decode(message, poll.queue)
-                headers = payload.get("headers") or {}
-                task, task_id = headers.get("task"), headers.get("id")
-                receipt = self.lease(poll, message, task=task, task_id=task_id)
-            except Exception:
-                # kombu before 5.7 fails on a body that is not its own JSON.
-                log_undeliverable(poll.queue, message.get("MessageId"))
-                continue
-            if receipt is Receipt.NEW:
-                if not self._is_put_off(message, headers):
-                    fresh.append(payload)
-                continue
-            logger.log(
-                logging.WARNING if receipt in _NOT_OURS else logging.INFO,
-                "sqs-heartbeat: message %s of %s, task %s[%s], is not started: %s",
-                message.get("MessageId"),
-                poll.queue,
-                task,
-                task_id,
-                _NOT_STARTED[receipt],
-            )
+        with self._heartbeat.keeper.gathering():
+            for message in messages:
+                try:
+                    payload = self._kombu.decode(message, poll.queue)
+                    headers = payload.get("headers") or {}
+                    task, task_id = headers.get("task"), headers.get("id")
+                    receipt = self.lease(poll, message, task=task, task_id=task_id)
+                except Exception:
+                    # kombu before 5.7 fails on a body that is not its own JSON.
+                    log_undeliverable(poll.queue, message.get("MessageId"))
+                    continue
+                if receipt is Receipt.NEW:
+                    if not self._is_put_off(message, headers):
+                        fresh.append(payload)
+                    continue
+                logger.log(
+                    logging.WARNING if receipt in _NOT_OURS else logging.INFO,
+                    "sqs-heartbeat: message %s of %s, task %s[%s], is not started: %s",
+                    message.get("MessageId"),
+                    poll.queue,
+                    task,
+                    task_id,
+                    _NOT_STARTED[receipt],
+                )
         since = clock.now() - poll.sent_at
         return [payload for payload in fresh if self._is_still_ours(poll, payload, since=since)]
 
