@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.journal import Journal, JournalStats, WorkerInfo, open_journal
 from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
-from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.observers import Observer
 from celery_sqs_heartbeat.observe.polled import Polled
 from celery_sqs_heartbeat.observe.recorder import Recorder
-from celery_sqs_heartbeat.observe.status.server import StatusServer
 from celery_sqs_heartbeat.observe.watched import Watched
 from celery_sqs_heartbeat.sqs.sessions import NewSession
+
+if TYPE_CHECKING:
+    from celery_sqs_heartbeat.observe.metrics import Metrics
+    from celery_sqs_heartbeat.observe.status.server import StatusServer
 
 
 class Operating:
@@ -55,7 +57,7 @@ class Operating:
                 new_client=partial(new_shipping_client, new_session),
             )
         self._recorder = Recorder() if status else None
-        self._metrics = Metrics() if status else None
+        self._metrics = _new_metrics() if status else None
         self._address, self._token, self._name = status, token, name
         self._status: StatusServer | None = None
 
@@ -76,6 +78,8 @@ class Operating:
         if self._metrics is not None:
             self._metrics.watch(keeper, journal, polled)
         if self._address and self._recorder is not None:
+            from celery_sqs_heartbeat.observe.status.server import StatusServer
+
             self._status = StatusServer(
                 keeper,
                 self._address,
@@ -112,3 +116,10 @@ class Operating:
             self._status.stop()
         if self._journal is not None:
             self._journal.close(has_stopped=has_stopped)
+
+
+def _new_metrics() -> Metrics:
+    # Not at the top: without a page nothing needs prometheus_client, a sixth of the time to start.
+    from celery_sqs_heartbeat.observe.metrics import Metrics
+
+    return Metrics()
