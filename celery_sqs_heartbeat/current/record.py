@@ -90,7 +90,9 @@ class Record(NamedTuple):
         flags = (
             lease.certain * Flag.CERTAIN
             | (lease.extensions > 0) * Flag.EXTENDED
-            | (lease.pending is Action.RELEASE) * Flag.RELEASING
+            # Of one that is over, too: its owner may not have learnt of that yet.
+            | (lease.pending is Action.RELEASE or (is_over and lease.state is State.BACK))
+            * Flag.RELEASING
         )
         return cls(
             mark,

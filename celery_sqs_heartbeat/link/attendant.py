@@ -117,7 +117,10 @@ class Attendant:
 
     def leave_to_parent(self) -> None:
         """Close what a forked child has inherited: the link must end with its worker."""
-        self._disconnect()
+        self._keeper.leave_to_parent()
+        connection, self._socket = self._socket, None
+        if connection is not None:
+            connection.close()
 
     def _live(self) -> None:
         while True:

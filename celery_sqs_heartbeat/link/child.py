@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import site
 import subprocess
 import sys
 from pathlib import Path
@@ -76,6 +77,9 @@ class KeeperProcess:
 def _environment() -> dict[str, str]:
     """Return the worker's environment, in which this very package is found."""
     package = str(Path(__file__).parents[2])
+    if package in (*site.getsitepackages(), site.getusersitepackages()):
+        # It is found anyway; ahead of Python's own modules, others of that folder would hide them.
+        return dict(os.environ)
     inherited = os.environ.get("PYTHONPATH")
     path = package if not inherited else os.pathsep.join((inherited, package))
     return {**os.environ, "PYTHONPATH": path}

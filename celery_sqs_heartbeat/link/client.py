@@ -279,6 +279,12 @@ class LinkedKeeper:
             if wire is not None:
                 wire.close()
 
+    def leave_to_parent(self) -> None:
+        """Close the link in a forked child. Takes no lock: another thread may have had it."""
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
+
     def push(self) -> None:
         """Send what the keeper would not take before."""
         with self._lock:

@@ -238,8 +238,11 @@ class Holdings:
         return [(each, self._was_releasing(each)) for each in self._by_number.values()]
 
     def _was_releasing(self, holding: Holding) -> bool:
-        record = self._record(holding)
-        was_releasing = record is not None and bool(record.flags & Flag.RELEASING)
+        record = self._written(holding)
+        # Where nothing can be read the keeper may have ended as it wrote: better once too few.
+        was_releasing = holding.lease.state is State.BACK and (
+            record is None or record.mark is Mark.UNKNOWN or bool(record.flags & Flag.RELEASING)
+        )
         if was_releasing:
             # Its fate stays unknown, whatever its end is called.
             self._releases.pop(holding.number, None)
@@ -272,10 +275,13 @@ class Holdings:
             if self._by_handle.get(handle) is holding:
                 del self._by_handle[handle]
 
-    def _record(self, holding: Holding) -> Record | None:
+    def _written(self, holding: Holding) -> Record | None:
         if holding.place is None:
             return None
-        record = self._table.find(key_of(holding.lease.handles[0]))
+        return self._table.find(key_of(holding.lease.handles[0]))
+
+    def _record(self, holding: Holding) -> Record | None:
+        record = self._written(holding)
         if record is None or record.mark is Mark.UNKNOWN or record.receives < holding.receives:
             # Its keeper does not know of the latest receive yet.
             return None

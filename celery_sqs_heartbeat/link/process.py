@@ -134,6 +134,9 @@ class KeeperLife:
                 return
         has_stopped = self._stop_timeout is not None
         if not has_stopped:
+            # What it said last, as of tasks that are done.
+            for message in self._wire.receive() or ():
+                self._take(message)
             self._outlive()
         self._keeper.stop(self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS)
         self._operating.close(has_stopped=has_stopped)
@@ -198,6 +201,7 @@ class KeeperLife:
             "sqs-heartbeat: the worker is gone: releasing %s that it held",
             counted(len(held), "message"),
         )
+        self._processes.kill_pool()
         while held:
             for lease in held:
                 number = self._leases.number(lease.receipt_handle) or 0
@@ -255,7 +259,8 @@ def run(link: int, table: int) -> None:
             return
         first = messages
     hello = read_hello(first[0])
-    sys.path.extend(each for each in hello.path if each not in sys.path)
+    if hello.session:
+        sys.path.extend(each for each in hello.path if each not in sys.path)
     life = KeeperLife(wire, Table(mmap(table, 0)), hello)
     life.begin(first[1:])
     life.run()

@@ -7,8 +7,10 @@ task has forked may hold the link open for ever.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
+import signal
 from collections.abc import Iterable
 
 
@@ -53,6 +55,16 @@ class WatchedProcess:
             return False
         return False
 
+    def kill(self) -> None:
+        """End it, if it lives."""
+        if self.has_ended:
+            return
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if self._descriptor is not None:
+                signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+            else:
+                os.kill(self.pid, signal.SIGKILL)
+
     def close(self) -> None:
         """Watch it no more."""
         if self._descriptor is not None:
@@ -78,6 +90,11 @@ class WorkerProcesses:
                 self._pool[pid] = WatchedProcess(pid)
         for pid in [pid for pid, each in self._pool.items() if each.has_ended]:
             self._pool.pop(pid).close()
+
+    def kill_pool(self) -> None:
+        """End the processes of the pool, whose main process is gone: nothing takes their acks."""
+        for each in self._pool.values():
+            each.kill()
 
     def may_run(self, pid: int | None) -> bool:
         """Return whether a task may still run.

@@ -11,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+import threading
 from typing import Any
 
 from celery import signals
@@ -21,15 +22,34 @@ from celery_sqs_heartbeat.current.sharing import VARIABLE
 _PR_SET_PDEATHSIG = 1
 
 
+#: Whether the thread that forks is the main one. None in an interpreter of its own.
+_is_forked_by_main: bool | None = None
+
+
 def end_with_parent(**_: Any) -> None:
-    """Have this process killed when its parent ends, where the system can (Linux)."""
+    """Have this process killed when its parent ends, where the system can (Linux).
+
+    Not where another thread than the main one has forked it, as that of a pool without an event
+    loop: the system would take that thread's end for the parent's (prctl(2), PR_SET_PDEATHSIG).
+    The keeper ends such processes.
+    """
     if VARIABLE not in os.environ or not sys.platform.startswith("linux"):
+        return
+    if _is_forked_by_main is False:
         return
     parent = os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         # It ended a moment ago.
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _note_thread() -> None:
+    global _is_forked_by_main
+    _is_forked_by_main = threading.current_thread() is threading.main_thread()
+
+
+os.register_at_fork(before=_note_thread)
 
 
 def end_pools_with_workers() -> None:
