@@ -67,4 +67,4 @@ def test_the_hooks_are_the_tools_of_make_lint() -> None:
     (repo,) = yaml.safe_load(read(".pre-commit-config.yaml"))["repos"]
     tools = {hook["entry"].split()[0].removeprefix(".venv/bin/") for hook in repo["hooks"]}
     recipe = read("Makefile").partition("\nlint:")[2].partition("\n\n")[0]
-    assert tools == set(re.findall(r"\$\(BIN\)/(\w+)", recipe))
+    assert tools == set(re.findall(r"\$\(BIN\)/([\w-]+)", recipe))
