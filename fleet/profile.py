@@ -13,7 +13,7 @@ from celery.concurrency.prefork import TaskPool
 from celery_sqs_heartbeat.journal.identity import WorkerInfo
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import Rules, Settings
-from celery_sqs_heartbeat.worker.operating import _describe
+from celery_sqs_heartbeat.worker.describing import describe_worker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,4 +129,4 @@ def worker_info() -> WorkerInfo:
         tasks={each.task: Rules(extend=False) for each in QUEUES if not each.is_extended},
     )
     worker = SimpleNamespace(hostname="", pool=TaskPool(CONCURRENCY), concurrency=CONCURRENCY)
-    return _describe(worker, settings)
+    return describe_worker(worker, settings)

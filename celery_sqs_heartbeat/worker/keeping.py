@@ -7,11 +7,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor
-from celery_sqs_heartbeat.journal import JournalStats, WorkerInfo
+from celery_sqs_heartbeat.journal import JournalStats
 from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.link.logs import ROOT
 from celery_sqs_heartbeat.link.polls import polled_message
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.worker.compat.versions import running_versions
+from celery_sqs_heartbeat.worker.describing import describe_worker
 
 #: After how long a loop that was asked to show that it turns is asked again, in seconds.
 _ASK_AGAIN = 5.0
@@ -86,7 +86,7 @@ class WorkerKeeper:
     def start(self, worker: Any, polled: PolledQueues) -> None:
         """Listen to the keeper, and let it know the worker, whose pool runs by now."""
         self._worker, self._polled = worker, polled
-        self.keeper.order("worker", asdict(_describe(worker, self._settings)))
+        self.keeper.order("worker", asdict(describe_worker(worker, self._settings)))
         self.keeper.order("loop", *_loop(worker))
         self._report()
         self._attendant.start()
@@ -160,18 +160,3 @@ def _processes(pool: Any) -> list[int]:
         return []
     processes = getattr(getattr(pool, "_pool", None), "_pool", None)
     return sorted(each.pid for each in processes or () if each.pid is not None)
-
-
-def _describe(worker: Any, settings: Settings) -> WorkerInfo:
-    said = {
-        field.name: repr(value)
-        for field in fields(settings)
-        if field.repr and (value := getattr(settings, field.name))
-    }
-    return WorkerInfo(
-        node=worker.hostname,
-        pool=type(worker.pool).__module__.rpartition(".")[2],
-        concurrency=worker.concurrency,
-        settings=said,
-        versions=running_versions(),
-    )

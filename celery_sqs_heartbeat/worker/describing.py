@@ -1,0 +1,26 @@
+"""Says who works here, for the first line of a journal."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from celery_sqs_heartbeat.journal import WorkerInfo
+from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.worker.compat.versions import running_versions
+
+
+def describe_worker(worker: Any, settings: Settings) -> WorkerInfo:
+    """Return what a journal says of a Celery worker; secrets are left out."""
+    said = {
+        field.name: repr(value)
+        for field in fields(settings)
+        if field.repr and (value := getattr(settings, field.name))
+    }
+    return WorkerInfo(
+        node=worker.hostname,
+        pool=type(worker.pool).__module__.rpartition(".")[2],
+        concurrency=worker.concurrency,
+        settings=said,
+        versions=running_versions(),
+    )
