@@ -71,7 +71,15 @@ class KeeperProcess:
         status = self._process.poll()
         if status is None:
             return "it runs"
-        return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
+        return f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        # Most of the real-time signals have no name.
+        return str(number)
 
 
 def _environment() -> dict[str, str]:

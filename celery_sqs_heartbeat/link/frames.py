@@ -27,13 +27,18 @@ class BrokenLink(SqsHeartbeatError):
     """What came over the link can't be read: the other end is another version, or broken."""
 
 
-def pack(messages: Sequence[Message]) -> bytes:
-    """Return messages as one frame.
+def write(message: Message) -> bytes:
+    """Return a message as it stands in a frame.
 
     Raises:
         TypeError: A field is no plain value.
     """
-    body = _write(messages).encode()
+    return _write(message).encode()
+
+
+def frame(written: Sequence[bytes]) -> bytes:
+    """Return written messages as one frame."""
+    body = b"[" + b",".join(written) + b"]"
     return _LENGTH.pack(len(body)) + body
 
 
@@ -72,7 +77,7 @@ class FrameReader:
 def _read(body: bytes) -> list[list[Any]]:
     try:
         messages = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BrokenLink(f"the link has a frame that is not JSON: {error}") from None
     if not isinstance(messages, list) or not all(
         isinstance(each, list) and each and isinstance(each[0], str) for each in messages

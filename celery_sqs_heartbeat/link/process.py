@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import select
 import signal
 import sys
 import threading
@@ -35,6 +34,7 @@ from celery_sqs_heartbeat.link.polls import ReportedPolls
 from celery_sqs_heartbeat.link.processes import WorkerProcesses
 from celery_sqs_heartbeat.link.pulse import TICK_SECONDS
 from celery_sqs_heartbeat.link.reaching import read_config
+from celery_sqs_heartbeat.link.readable import wait_readable
 from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
 from celery_sqs_heartbeat.link.wire import Wire
 from celery_sqs_heartbeat.observe.observers import Observers
@@ -143,10 +143,11 @@ class KeeperLife:
 
     def _round(self) -> None:
         """Do what the worker says, for a moment."""
-        readers: list[Any] = [self._processes.main] if self._processes.main.fileno() else []
+        worker = self._processes.main.fileno()
+        readers = [worker] if worker is not None else []
         if not self._wire.is_broken:
-            readers.append(self._wire)
-        select.select(readers, [], [], TICK_SECONDS)
+            readers.append(self._wire.fileno())
+        wait_readable(readers, TICK_SECONDS)
         self._read()
         self._tick()
 
@@ -274,7 +275,7 @@ def run(link: int, table: int) -> None:
     wire = Wire(link)
     first: list[list[Any]] = []
     while not first:
-        select.select([wire], [], [])
+        wait_readable([wire.fileno()], None)
         messages = wire.receive()
         if messages is None:
             return

@@ -1,7 +1,7 @@
 """Which of a worker's processes live, for the keeper that watches them.
 
 By `pidfd_open` where there is one (Linux 5.3): a descriptor means this very process, whoever gets
-its number later, and tells of its end at once. The end of the link would not do: a daemon that a
+its number later, and shows its end at once. The end of the link would not do: a daemon that a
 task has forked may hold the link open for ever.
 """
 
@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 from collections.abc import Iterable
+
+from celery_sqs_heartbeat.link.readable import wait_readable
 
 
 class WatchedProcess:
@@ -44,7 +45,7 @@ class WatchedProcess:
 
     def _look(self) -> bool:
         if self._descriptor is not None:
-            return bool(select.select([self._descriptor], [], [], 0)[0])
+            return wait_readable([self._descriptor], 0)
         if self._is_child_of_ours:
             return os.getppid() != self.pid
         try:

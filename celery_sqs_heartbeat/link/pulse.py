@@ -33,7 +33,7 @@ class Pulse:
         self._table = table
         self._clock = clock
         self._began_at = self._looked_at = clock()
-        self._tick = 0.0
+        self._tick = self._last_tick = 0.0
         self._idle = 0
 
     def begin(self) -> None:
@@ -44,8 +44,8 @@ class Pulse:
 
     @property
     def last_tick(self) -> float:
-        """When the keeper was last seen at work, in seconds of the clock; 0.0 before."""
-        return self._tick
+        """When a keeper was last seen at work, in seconds of the clock; 0.0 before."""
+        return self._last_tick
 
     def is_due(self) -> bool:
         """Return whether it is time for a look."""
@@ -58,7 +58,7 @@ class Pulse:
         if tick == 0.0:
             return now - self._began_at > _START_SECONDS and passed <= LOOK_SECONDS + _SLACK
         if tick != self._tick:
-            self._tick, self._idle = tick, 0
+            self._tick, self._last_tick, self._idle = tick, tick, 0
         elif passed <= LOOK_SECONDS + _SLACK:
             self._idle += 1
         return self._idle >= _LOOKS

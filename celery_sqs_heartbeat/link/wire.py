@@ -6,7 +6,7 @@ import _socket
 from collections import deque
 from typing import Any
 
-from celery_sqs_heartbeat.link.frames import FrameReader, Message, pack
+from celery_sqs_heartbeat.link.frames import FrameReader, Message, frame, write
 
 #: Bytes that are read at once.
 _CHUNK = 1 << 18
@@ -28,7 +28,7 @@ class Wire:
         self._socket = _socket.socket(fileno=descriptor)
         self._socket.setblocking(False)
         self._reader = FrameReader()
-        self._messages: deque[Message] = deque()
+        self._messages: deque[bytes] = deque()
         self._unsent = memoryview(b"")
         self.is_broken = False
 
@@ -42,8 +42,13 @@ class Wire:
         return len(self._messages) + bool(self._unsent)
 
     def post(self, message: Message) -> None:
-        """Have a message sent by the next `flush`."""
-        self._messages.append(message)
+        """Have a message sent by the next `flush`.
+
+        Raises:
+            TypeError: A field is no plain value. It is not sent.
+        """
+        # Written here, so that one that can't be takes no others with it.
+        self._messages.append(write(message))
 
     def flush(self) -> bool:
         """Send what the other end takes now; return whether that is all."""
@@ -51,7 +56,7 @@ class Wire:
             if not self._unsent:
                 count = min(_BATCH, len(self._messages))
                 batch = [self._messages.popleft() for _ in range(count)]
-                self._unsent = memoryview(pack(batch))
+                self._unsent = memoryview(frame(batch))
             try:
                 sent = self._socket.send(self._unsent)
             except (BlockingIOError, InterruptedError):

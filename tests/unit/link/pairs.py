@@ -1,0 +1,81 @@
+"""Two ends of a link, on a real socket pair."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.link.frames import FrameReader, Message, frame, write
+from celery_sqs_heartbeat.link.wire import Wire
+
+#: So little that a few dozen messages fill it.
+SMALL_BUFFER = 4_096
+
+
+def pack(messages: Sequence[Message]) -> bytes:
+    """Return messages as one frame."""
+    return frame([write(message) for message in messages])
+
+
+class Far:
+    """The other end: reads when it is asked to."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.connection = connection
+        self.connection.setblocking(False)
+        self._reader = FrameReader()
+
+    def read(self, most: int = 1 << 20) -> list[list[Any]]:
+        """Return the messages that are complete by the next so many bytes."""
+        try:
+            return self._reader.feed(self.connection.recv(most))
+        except BlockingIOError:
+            return []
+
+    def send(self, data: bytes) -> None:
+        self.connection.sendall(data)
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+class Pair:
+    """A wire and its other end."""
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair()
+        for each in (ours, theirs):
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
+        self.wire = Wire(ours.detach())
+        self.far = Far(theirs)
+
+    def fill(self) -> list[Message]:
+        """Write until the other end takes no more; return what was written."""
+        written: list[Message] = []
+        while not self.wire.waiting:
+            written.append(("fill", len(written), "x" * 100))
+            self.wire.post(written[-1])
+            self.wire.flush()
+        return written
+
+    def read_all(self) -> list[list[Any]]:
+        """Let the other end read, until nothing more comes."""
+        read: list[list[Any]] = []
+        while (more := self.far.read()) or self.wire.waiting:
+            read += more
+            self.wire.flush()
+        return read
+
+    def close(self) -> None:
+        self.wire.close()
+        self.far.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    pair = Pair()
+    yield pair
+    pair.close()

@@ -1,0 +1,140 @@
+"""A real keeper's process, as its worker starts it and ends it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import pytest
+
+from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor, unshare_table
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.link.child import KeeperProcess
+from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.wire import Wire
+from tests.support.waiting import wait_until
+
+
+class Started(NamedTuple):
+    """A keeper, and its worker's end of the link."""
+
+    child: KeeperProcess
+    wire: Wire
+    table: Table
+
+    def greet(self) -> None:
+        """Say hello, and wait until the keeper works."""
+        self.wire.post(Hello(pid=os.getpid(), level=30).message())
+        self.wire.flush()
+        wait_until(lambda: self.table.tick > 0)
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    table = share_table(8)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        child = KeeperProcess(theirs.fileno(), shared_descriptor())
+    started = Started(child, Wire(ours.detach()), table)
+    yield started
+    started.wire.close()
+    child.kill()
+    unshare_table()
+
+
+def has_no_process(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_a_keeper_starts_and_ends_when_it_is_to(started: Started) -> None:
+    started.greet()
+    assert not started.child.has_ended()
+    assert started.child.describe_end() == "it runs"
+    started.wire.post(("stop", 1.0))
+    started.wire.flush()
+    wait_until(started.child.has_ended)
+    assert started.child.describe_end() == "exit status 0"
+    assert has_no_process(started.child.pid)
+
+
+def test_a_keeper_whose_worker_says_nothing_ends_with_the_link(started: Started) -> None:
+    started.wire.close()
+    wait_until(started.child.has_ended)
+    assert started.child.describe_end() == "exit status 0"
+
+
+def test_what_ends_a_worker_does_not_end_its_keeper(started: Started) -> None:
+    started.greet()
+    assert os.getsid(started.child.pid) == started.child.pid != os.getsid(0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
+        os.killpg(started.child.pid, number)
+    ticked = started.table.tick
+    wait_until(lambda: started.table.tick > ticked + 0.3)
+    assert not started.child.has_ended()
+
+
+def test_a_killed_keeper_leaves_no_zombie(started: Started) -> None:
+    pid = started.child.pid
+    started.child.kill()
+    assert has_no_process(pid)
+    assert started.child.describe_end() == "signal SIGKILL"
+    started.child.kill()
+
+
+def test_an_end_by_a_signal_without_a_name_has_a_description(started: Started) -> None:
+    number = signal.SIGRTMIN + 5
+    os.kill(started.child.pid, number)
+    wait_until(started.child.has_ended)
+    assert started.child.describe_end() == f"signal {int(number)}"
+
+
+def test_a_keeper_gets_the_two_descriptors_and_no_other(started: Started) -> None:
+    if not os.path.isdir(f"/proc/{started.child.pid}/fd"):
+        pytest.skip("needs /proc")
+    secret, other = os.pipe()
+    try:
+        names = {os.readlink(f"/proc/self/fd/{fd}") for fd in (secret, other)}
+        folder = f"/proc/{started.child.pid}/fd"
+        held = {os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)}
+        assert not names & held
+    finally:
+        os.close(secret)
+        os.close(other)
+
+
+def test_a_hello_of_another_version_ends_the_keeper_and_says_to_restart() -> None:
+    table = share_table(8)
+    try:
+        ours, theirs = socket.socketpair()
+        wire = Wire(ours.detach())
+        with theirs:
+            wire.post(("hello", 99, {}))
+            wire.flush()
+            ended = subprocess.run(
+                [
+                    sys.executable,
+                    "-m",
+                    "celery_sqs_heartbeat.keeper",
+                    str(theirs.fileno()),
+                    str(shared_descriptor()),
+                ],
+                pass_fds=(theirs.fileno(), shared_descriptor()),
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        wire.close()
+        assert ended.returncode != 0
+        assert "restart it" in ended.stderr
+        assert table.tick == 0.0
+    finally:
+        unshare_table()

@@ -1,0 +1,191 @@
+"""What either end says of a lease is what the other end reads, and a hello of another version."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import astuple, fields, replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.link import messages
+from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
+from celery_sqs_heartbeat.link.hello import Hello, read_hello
+from celery_sqs_heartbeat.link.holdings import Holding
+from celery_sqs_heartbeat.link.messages import VERSION
+from tests.fuzz.shapes import FUZZ
+from tests.unit.link.pairs import pack
+
+texts = st.text(st.characters(), max_size=12)
+seconds = st.floats(allow_nan=False)
+counts = st.integers(0, 1 << 40)
+
+terms = st.builds(
+    LeaseTerms,
+    visibility_timeout=st.integers(1, 43_200),
+    threshold=seconds,
+    max_lease=seconds,
+    extend=st.booleans(),
+    extend_late=st.booleans(),
+)
+receives = st.builds(
+    Receive,
+    queue_url=texts,
+    message_id=texts,
+    receipt_handle=texts,
+    receive_count=counts,
+    hidden_for=counts,
+    sent_at=seconds,
+    arrived_at=seconds,
+)
+events = st.builds(
+    Event,
+    kind=st.sampled_from(EventKind),
+    at=seconds,
+    queue_url=texts,
+    message_id=texts,
+    task=st.none() | texts,
+    task_id=st.none() | texts,
+    receive_count=counts,
+    slack=seconds,
+    receipt_handle=texts,
+    visibility_timeout=counts,
+    held_for=seconds,
+    ended_for=st.none() | seconds,
+    cause=texts,
+    max_receive_count=st.none() | counts,
+    sent_time=st.none() | seconds,
+    first_received_time=st.none() | seconds,
+    action=st.none() | st.sampled_from(Action),
+    outcome=st.none() | st.sampled_from(Outcome),
+    call_number=counts,
+    batch=counts,
+    seconds=seconds,
+)
+leases = st.builds(
+    Lease,
+    queue_url=texts,
+    message_id=texts,
+    terms=terms,
+    held_since=seconds,
+    task=st.none() | texts,
+    task_id=st.none() | texts,
+    receipt_handle=texts,
+    receive_count=counts,
+    received_at=seconds,
+    expires_at=seconds,
+    hidden_until=seconds,
+    last_timeout=counts,
+    state=st.sampled_from(State),
+    standing=st.sampled_from(Standing),
+    asked_at=seconds,
+    release_delay=counts,
+    cause=texts,
+    max_receive_count=st.none() | counts,
+    sent_time=st.none() | seconds,
+    first_received_time=st.none() | seconds,
+    started_at=st.none() | seconds,
+    extensions=st.integers(0, 1),
+    certain=st.booleans(),
+    handles=st.lists(texts, max_size=3),
+)
+
+#: What only a book knows of a lease, and finds out again.
+BOOKS_OWN = {"limit", "extend_at", "end_at", "attempts", "alone", "cap_is_near", "pending"}
+
+
+def over_the_link(message: Any) -> list[Any]:
+    (read,) = FrameReader().feed(pack([message]))
+    return read
+
+
+@FUZZ
+@given(number=counts, event=events)
+def test_an_event_survives_the_link(number: int, event: Event) -> None:
+    kind, read_number, values = over_the_link(messages.event(number, event))
+    assert (kind, read_number) == ("event", number)
+    assert messages.read_event(values) == event
+
+
+@FUZZ
+@given(lease=leases, was_releasing=st.booleans(), place=st.none() | counts, pid=st.none() | counts)
+def test_a_lease_that_is_resumed_survives_the_link(
+    lease: Lease, was_releasing: bool, place: int | None, pid: int | None
+) -> None:
+    holding = Holding(lease=lease, number=7, receives=3, place=place, pid=pid)
+    said = over_the_link(messages.resume(holding, was_releasing=was_releasing))
+    assert said[:6] == ["resume", 7, 3, place, was_releasing, pid]
+    read = messages.read_lease(*said[6:])
+    for field in fields(Lease):
+        if field.name not in BOOKS_OWN:
+            assert getattr(read, field.name) == getattr(lease, field.name), field.name
+
+
+@FUZZ
+@given(receive=receives, lease=leases, receipt=st.sampled_from(Receipt))
+def test_a_receive_survives_the_link(receive: Receive, lease: Lease, receipt: Receipt) -> None:
+    holding = Holding(lease=lease, number=7, receives=2, place=5)
+    said = over_the_link(messages.received(holding, receipt, receive))
+    kind, number, count, place, value, values, terms_values, *rest = said
+    assert (kind, number, count, place, Receipt(value)) == ("received", 7, 2, 5, receipt)
+    assert messages.read_receive(values) == receive
+    assert messages.read_terms(terms_values) == lease.terms
+    assert rest[:2] == [lease.task, lease.task_id]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda values: values[:-1],
+        lambda values: [*values, 1],
+        lambda values: ["no-such-kind", *values[1:]],
+        lambda values: [None, *values[1:]],
+        lambda values: [[], *values[1:]],
+    ],
+)
+def test_an_event_that_is_none_breaks_the_link(spoil: Any) -> None:
+    event = Event(
+        kind=EventKind.LEASE_LOST,
+        at=1.0,
+        queue_url="q",
+        message_id="m",
+        task=None,
+        task_id=None,
+        receive_count=1,
+        slack=math.inf,
+    )
+    _, _, values = over_the_link(messages.event(1, event))
+    with pytest.raises(BrokenLink, match="event"):
+        messages.read_event(spoil(values))
+
+
+def test_terms_are_read_in_the_order_of_their_fields() -> None:
+    known = LeaseTerms(visibility_timeout=30, threshold=10)
+    assert messages.read_terms(list(astuple(known))) == known
+
+
+def test_a_hello_survives_the_link() -> None:
+    hello = Hello(pid=1, identity={"host": "h"}, token="secret", path=("a", "b"))
+    assert read_hello(over_the_link(hello.message())) == hello
+    assert read_hello(over_the_link(replace(hello, path=()).message())).path == ()
+
+
+def test_a_hello_does_not_show_its_token() -> None:
+    assert "secret" not in repr(Hello(pid=1, token="secret"))
+
+
+def test_a_hello_of_another_version_says_to_restart() -> None:
+    with pytest.raises(BrokenLink, match=rf"99.*{VERSION}.*restart it"):
+        read_hello(["hello", 99, {"what": "ever"}])
+
+
+@pytest.mark.parametrize("message", [["over", 1, 1], ["hello"], ["hello", VERSION, []]])
+def test_what_is_no_hello_is_no_beginning(message: list[Any]) -> None:
+    with pytest.raises(BrokenLink):
+        read_hello(message)

@@ -1,0 +1,198 @@
+"""Which of a worker's processes live, of real ones."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from celery_sqs_heartbeat.link.processes import WatchedProcess, WorkerProcesses
+from celery_sqs_heartbeat.link.readable import wait_readable
+from tests.support.waiting import wait_until
+
+Start = Callable[[], "subprocess.Popen[bytes]"]
+
+#: Runs until its standard input ends.
+WAITING = [sys.executable, "-S", "-c", "import sys; sys.stdin.read()"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts processes that run until they are ended."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def begin() -> subprocess.Popen[bytes]:
+        started.append(subprocess.Popen(WAITING, stdin=subprocess.PIPE))
+        return started[-1]
+
+    yield begin
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(params=["by descriptor", "by number"])
+def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a system with `pidfd_open`, and on one without."""
+    if request.param == "by number":
+        monkeypatch.delattr(os, "pidfd_open", raising=False)
+    elif not hasattr(os, "pidfd_open"):
+        pytest.skip("this system has no pidfd_open")
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_a_process_is_known_to_live_and_to_have_ended(start: Start) -> None:
+    process = start()
+    watched = WatchedProcess(process.pid)
+    assert not watched.has_ended
+    process.kill()
+    process.wait()
+    wait_until(lambda: watched.has_ended)
+    watched.close()
+    assert watched.has_ended
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_a_process_that_has_ended_before_is_known_to_have(start: Start) -> None:
+    process = start()
+    process.kill()
+    process.wait()
+    assert WatchedProcess(process.pid).has_ended
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_the_process_that_started_this_one_lives() -> None:
+    assert not WatchedProcess(os.getppid()).has_ended
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_another_users_process_lives() -> None:
+    assert not WatchedProcess(1).has_ended
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
+def test_a_zombie_has_ended(start: Start) -> None:
+    process = start()
+    watched = WatchedProcess(process.pid)
+    process.send_signal(signal.SIGKILL)
+    wait_until(lambda: watched.has_ended)
+    watched.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
+def test_a_system_that_forbids_descriptors_of_processes_will_do(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(pid: int) -> int:
+        raise PermissionError(1, "not allowed")
+
+    monkeypatch.setattr(os, "pidfd_open", refuse)
+    process = start()
+    watched = WatchedProcess(process.pid)
+    assert watched.fileno() is None
+    assert not watched.has_ended
+    process.kill()
+    process.wait()
+    assert watched.has_ended
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_a_task_may_run_while_its_process_lives(start: Start) -> None:
+    main, first, second = start(), start(), start()
+    processes = WorkerProcesses(main.pid)
+    processes.note_pool([first.pid, second.pid])
+    assert processes.may_run(first.pid)
+    assert processes.may_run(main.pid)
+    first.kill()
+    first.wait()
+    assert not processes.may_run(first.pid)
+    assert processes.may_run(second.pid)
+    assert processes.may_run(None)
+    main.kill()
+    main.wait()
+    assert not processes.may_run(main.pid)
+    # Not known to have begun: the other process of the pool may have taken it.
+    assert processes.may_run(None)
+    second.kill()
+    second.wait()
+    assert not processes.may_run(None)
+
+
+@pytest.mark.usefixtures("_either_way")
+def test_a_process_that_the_pool_was_not_known_to_have_is_looked_at(start: Start) -> None:
+    main, unknown = start(), start()
+    processes = WorkerProcesses(main.pid)
+    assert processes.may_run(unknown.pid)
+    unknown.kill()
+    unknown.wait()
+    assert not processes.may_run(unknown.pid)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
+def test_a_number_that_another_process_has_by_now_is_not_the_same_process(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The system gives numbers again; here a descriptor of another process stands for that."""
+    main, first, later = start(), start(), start()
+    processes = WorkerProcesses(main.pid)
+    processes.note_pool([first.pid])
+    first.kill()
+    first.wait()
+    open_by_number = os.pidfd_open
+    monkeypatch.setattr(
+        os, "pidfd_open", lambda pid: open_by_number(later.pid if pid == first.pid else pid)
+    )
+    assert not processes.may_run(first.pid)
+    # The pool says that it has a process of that number now: that is another one.
+    processes.note_pool([first.pid])
+    assert processes.may_run(first.pid)
+
+
+def test_processes_that_have_ended_leave_no_descriptor(start: Start) -> None:
+    processes = WorkerProcesses(start().pid)
+    before = len(os.listdir("/dev/fd"))
+    for _ in range(3):
+        process = start()
+        processes.note_pool([process.pid])
+        process.kill()
+        process.communicate()
+        wait_until(lambda pid=process.pid: not processes.may_run(pid))
+        processes.note_pool([])
+    assert len(os.listdir("/dev/fd")) == before
+
+
+def test_a_descriptor_with_a_high_number_can_be_waited_for() -> None:
+    """As of a worker with a thousand connections that replaces its keeper."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 1_030
+    if soft <= wanted:
+        if hard != resource.RLIM_INFINITY and hard <= wanted:
+            pytest.skip("the system allows no such number")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted + 10, hard))
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        os.dup2(ours.fileno(), wanted)
+        try:
+            assert not wait_readable([wanted], 0)
+            theirs.send(b"x")
+            assert wait_readable([wanted], 0)
+        finally:
+            os.close(wanted)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_an_end_that_was_closed_can_be_read() -> None:
+    ours, theirs = socket.socketpair()
+    with ours:
+        theirs.close()
+        assert wait_readable([ours.fileno()], None)
+
+
+def test_nothing_to_wait_for_is_waited_for_as_long_as_is_said() -> None:
+    assert not wait_readable([], 0.01)

@@ -1,0 +1,111 @@
+"""A keeper that does nothing is taken to hang, unless it is its worker that stood still."""
+
+from __future__ import annotations
+
+from mmap import mmap
+
+import pytest
+
+from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse
+from celery_sqs_heartbeat.testing import FakeClock
+
+
+class Watched:
+    """A pulse, and the clock and the table that it is taken by."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(1000.0)
+        self.table = Table(mmap(-1, Table.size_for(REACH)))
+        self.pulse = Pulse(self.table, self.clock)
+
+    def tick(self) -> None:
+        self.table.tick = self.clock()
+
+    def look(self, after: float = LOOK_SECONDS) -> bool:
+        self.clock.advance(after)
+        return self.pulse.is_gone()
+
+    def looks(self, count: int) -> list[bool]:
+        return [self.look() for _ in range(count)]
+
+
+@pytest.fixture
+def watched() -> Watched:
+    watched = Watched()
+    watched.pulse.begin()
+    return watched
+
+
+@pytest.fixture
+def ticking(watched: Watched) -> Watched:
+    watched.tick()
+    assert not watched.look()
+    return watched
+
+
+def test_a_keeper_that_ticks_is_at_work(ticking: Watched) -> None:
+    for _ in range(100):
+        ticking.tick()
+        assert not ticking.look()
+
+
+def test_a_keeper_hangs_after_five_looks_without_a_tick(ticking: Watched) -> None:
+    assert ticking.looks(5) == [False, False, False, False, True]
+
+
+def test_one_tick_begins_the_count_anew(ticking: Watched) -> None:
+    assert ticking.looks(4) == [False] * 4
+    ticking.tick()
+    assert ticking.looks(6) == [False] * 5 + [True]
+
+
+def test_a_look_that_comes_late_says_nothing(ticking: Watched) -> None:
+    for _ in range(100):
+        assert not ticking.look(LOOK_SECONDS + 0.11)
+    assert ticking.looks(5)[-1]
+
+
+def test_a_worker_that_stood_still_for_hours_begins_with_looks_in_time(ticking: Watched) -> None:
+    assert not ticking.look(7200.0)
+    assert ticking.looks(4) == [False] * 4
+    assert ticking.look()
+
+
+def test_a_keeper_may_take_half_a_minute_to_start(watched: Watched) -> None:
+    assert not any(watched.looks(round(30 / LOOK_SECONDS) - 1))
+    assert any(watched.looks(3))
+
+
+def test_a_late_look_says_nothing_of_a_keeper_that_starts(watched: Watched) -> None:
+    assert not watched.look(100.0)
+    assert watched.look()
+
+
+def test_a_new_keeper_is_not_taken_for_the_last(ticking: Watched) -> None:
+    assert ticking.looks(5)[-1]
+    ticking.pulse.begin()
+    assert ticking.table.tick == 0.0
+    assert not any(ticking.looks(20))
+
+
+def test_a_look_is_due_five_times_a_second(watched: Watched) -> None:
+    assert not watched.pulse.is_due()
+    watched.clock.advance(LOOK_SECONDS)
+    assert watched.pulse.is_due()
+    watched.pulse.is_gone()
+    assert not watched.pulse.is_due()
+
+
+def test_the_last_tick_is_known_until_a_later_one(ticking: Watched) -> None:
+    """Also while keepers die before their first: the journal has to know of the whole gap."""
+    last = ticking.pulse.last_tick
+    assert last == 1000.0
+    ticking.look()
+    for _ in range(2):
+        ticking.pulse.begin()
+        assert ticking.pulse.last_tick == last
+        ticking.look()
+    ticking.tick()
+    ticking.look()
+    assert ticking.pulse.last_tick > last
