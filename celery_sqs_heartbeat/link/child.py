@@ -75,9 +75,15 @@ class KeeperProcess:
         return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
 
 
+#: Has Prometheus's client keep its values in the application's files, where they would be shown
+#: as the application's own. The keeper's have a page of their own.
+_NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
+
+
 def _environment() -> dict[str, str]:
     """Return the worker's environment, in which this very package is found."""
     package = str(Path(celery_sqs_heartbeat.__file__).parents[1])
     inherited = os.environ.get("PYTHONPATH")
     path = package if not inherited else os.pathsep.join((inherited, package))
-    return {**os.environ, "PYTHONPATH": path}
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    return {**kept, "PYTHONPATH": path}
