@@ -82,6 +82,11 @@ def _signal_name(number: int) -> str:
         return str(number)
 
 
+#: Has Prometheus's client keep its values in the application's files, where they would be shown
+#: as the application's own. The keeper's have a page of their own.
+_NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
+
+
 def _environment() -> dict[str, str]:
     """Return the worker's environment, in which this very package is found."""
     package = str(Path(__file__).parents[2])
@@ -90,4 +95,5 @@ def _environment() -> dict[str, str]:
         return dict(os.environ)
     inherited = os.environ.get("PYTHONPATH")
     path = package if not inherited else os.pathsep.join((inherited, package))
-    return {**os.environ, "PYTHONPATH": path}
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
+    return {**kept, "PYTHONPATH": path}

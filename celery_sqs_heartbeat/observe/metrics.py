@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from prometheus_client import CollectorRegistry
+from prometheus_client import CollectorRegistry, Counter, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
-from prometheus_client.metrics_core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-)
+from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal.stats import JournalStats
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.catalogue import COUNTED, READ, Metric
 from celery_sqs_heartbeat.observe.gauges import Gauges
 from celery_sqs_heartbeat.observe.measuring import Measurer
 from celery_sqs_heartbeat.observe.polled import Polled
-from celery_sqs_heartbeat.observe.tally import Labels, Tally
 from celery_sqs_heartbeat.observe.watched import Watched
-
-Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily
 
 
 class Metrics(Collector):
@@ -41,9 +34,8 @@ class Metrics(Collector):
 
     def __init__(self) -> None:
         self._measurer = Measurer()
-        self._tally = Tally()
+        self._counted = {metric: _instrument(metric) for metric in COUNTED}
         self._gauges: Gauges | None = None
-        self._lock = native.RLock()
         self.registry = CollectorRegistry(auto_describe=False)
         self.registry.register(self)
 
@@ -58,51 +50,51 @@ class Metrics(Collector):
 
     def __call__(self, event: Event) -> None:
         """Count an event."""
-        for measurement in self._measurer.measure(event):
-            self._tally.add(measurement)
+        for metric, labels, value in self._measurer.measure(event):
+            series = self._counted[metric].labels(*labels)
+            if isinstance(series, Histogram):
+                series.observe(value)
+            else:
+                series.inc(value)
 
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus's text format."""
-        # One at a time: the registry's own lock is cooperative under gevent and eventlet,
-        # and theirs break when threads meet there.
-        with self._lock:
-            return generate_latest(self.registry)
+        return generate_latest(self.registry)
 
     def describe(self) -> Iterator[Family]:
         """Yield every metric, without values."""
-        return map(_family, (*COUNTED, *READ))
+        for instrument in self._counted.values():
+            yield from instrument.describe()
+        yield from map(_family, READ)
 
     def collect(self) -> Iterator[Family]:
         """Yield every metric with its values."""
-        yield from map(self._counted, COUNTED)
+        for instrument in self._counted.values():
+            yield from map(_without_times, instrument.collect())
         yield from self._read()
-
-    def _counted(self, metric: Metric) -> Family:
-        family = _family(metric)
-        if isinstance(family, HistogramMetricFamily):
-            for labels, (buckets, total) in self._tally.histograms(metric).items():
-                family.add_metric(labels, buckets, total)
-        else:
-            for labels, value in self._tally.counters(metric).items():
-                _add(family, labels, value)
-        return family
 
     def _read(self) -> Iterator[Family]:
         families = {metric: _family(metric) for metric in READ}
         if self._gauges is not None:
             for metric, labels, value in self._gauges.read():
-                _add(families[metric], labels, value)
+                families[metric].add_metric(labels, value)
         return iter(families.values())
 
 
-def _family(metric: Metric) -> Family:
-    if metric.kind == "counter":
-        return CounterMetricFamily(metric.family, metric.help, labels=metric.labels)
-    if metric.kind == "gauge":
-        return GaugeMetricFamily(metric.family, metric.help, labels=metric.labels)
-    return HistogramMetricFamily(metric.family, metric.help, labels=metric.labels)
+def _instrument(metric: Metric) -> Counter | Histogram:
+    if metric.kind == "histogram":
+        return Histogram(
+            metric.family, metric.help, metric.labels, registry=None, buckets=metric.buckets
+        )
+    return Counter(metric.family, metric.help, metric.labels, registry=None)
 
 
-def _add(family: Family, labels: Labels, value: float) -> None:
-    if not isinstance(family, HistogramMetricFamily):
-        family.add_metric(labels, value)
+def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
+    kind = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
+    return kind(metric.family, metric.help, labels=metric.labels)
+
+
+def _without_times(family: Family) -> Family:
+    """Leave out when each series began, which the library adds: twice the series, for no use."""
+    family.samples = [each for each in family.samples if not each.name.endswith("_created")]
+    return family

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import socket
 import threading
 import urllib.error
@@ -19,8 +18,8 @@ from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.observe.recorder import Recorder
-from celery_sqs_heartbeat.observe.status import connection
-from celery_sqs_heartbeat.observe.status.seats import MAX_ANSWERS, MAX_CONNECTIONS
+from celery_sqs_heartbeat.observe.status import exchange
+from celery_sqs_heartbeat.observe.status.seats import MAX_ANSWERS, MAX_WAITING
 from celery_sqs_heartbeat.observe.status.server import StatusServer
 from tests.support.observed import QUEUE, TOKEN, Gate, Observed, observed
 from tests.support.waiting import PATIENCE, wait_until
@@ -254,9 +253,9 @@ def test_a_request_that_comes_in_pieces_is_answered(scene: Observed) -> None:
 def test_a_request_that_never_ends_is_given_up(
     scene: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "SECONDS", 0.1)
+    monkeypatch.setattr(exchange, "SECONDS", 0.1)
     # The request may be sent later than that: its answer is lost if nothing reads it then.
-    monkeypatch.setattr(connection, "LINGER_SECONDS", PATIENCE)
+    monkeypatch.setattr(exchange, "LINGER_SECONDS", PATIENCE)
     assert status_of(send(scene, b"GET /healthz HTTP/1.1\r\n")) == 408
 
 
@@ -281,15 +280,15 @@ def test_a_probe_is_answered_however_many_connections_are_idle(
     silence: bytes, scene: Observed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No idle one ends by itself.
-    monkeypatch.setattr(connection, "SECONDS", PATIENCE)
-    monkeypatch.setattr(connection, "LINGER_SECONDS", PATIENCE)
+    monkeypatch.setattr(exchange, "SECONDS", PATIENCE)
+    monkeypatch.setattr(exchange, "LINGER_SECONDS", PATIENCE)
     for number in range(500):
         scene.receive(f"m{number}")
     with idle_connections(scene, 200, silence):
         for _ in range(3):
             assert get(scene, "/healthz").status == 200
             assert get(scene, "/leases").status == 200
-        assert threading.active_count() < MAX_CONNECTIONS + 20
+        assert threading.active_count() < MAX_WAITING + 20
     wait_until(
         lambda: "sqs-heartbeat-status-request" not in {each.name for each in threading.enumerate()}
     )
@@ -352,27 +351,6 @@ def test_it_starts_and_stops_again_and_again(scene: Observed) -> None:
             socket.create_connection(("127.0.0.1", port or 0), PATIENCE)
         scene.server.start()
         assert get(scene, "/healthz").status == 200
-
-
-def test_a_forked_child_does_not_keep_the_port(scene: Observed) -> None:
-    port = scene.server.port
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.read(reading, 1)
-        scene.server.stop()
-        os._exit(0)
-    try:
-        scene.server.stop()
-        again = StatusServer(scene.keeper, f"127.0.0.1:{port}", recorder=scene.recorder)
-        again.start()
-        assert again.port == port
-        again.stop()
-    finally:
-        os.write(writing, b"!")
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        os.close(reading)
-        os.close(writing)
 
 
 def test_ipv6_is_served(scene: Observed) -> None:

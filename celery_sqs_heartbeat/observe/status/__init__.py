@@ -1,4 +1,4 @@
-"""The status page of a worker: an HTTP server on threads of the system's own."""
+"""The status page of a worker: an HTTP server on threads of its own."""
 
 from celery_sqs_heartbeat.observe.status.server import StatusServer
 

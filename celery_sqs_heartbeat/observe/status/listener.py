@@ -1,39 +1,33 @@
-"""Accepts connections on threads of the system's own, under gevent and eventlet too.
-
-On `_socket`, which neither of them replaces: it must answer while a task does not yield, and
-`socket`, `selectors` and so `http.server` would wait for that.
-"""
+"""Accepts the status page's connections, and serves each on a thread of its own."""
 
 from __future__ import annotations
 
-import _socket
-import contextlib
 import logging
-import os
+import socket
+import socketserver
+import sys
+import threading
 import time
-from _socket import socket as Socket
 from collections.abc import Callable
-from weakref import WeakSet
+from functools import partial
+from typing import Any
 
-from celery_sqs_heartbeat.common import native
-from celery_sqs_heartbeat.observe.status.connection import close, refuse, serve
-from celery_sqs_heartbeat.observe.status.http import RefusedError, Request, Response
-from celery_sqs_heartbeat.observe.status.seats import BUSY, Seat, Seats
+from celery_sqs_heartbeat.observe.status.exchange import Exchange
+from celery_sqs_heartbeat.observe.status.http import Request, Response
+from celery_sqs_heartbeat.observe.status.seats import Seats
 
 logger = logging.getLogger(__name__)
 
-#: How often it looks whether it is to end, where the system does not tell it, in seconds.
-_POLL = 1.0
-#: Pause when the system grants no more connections or threads, in seconds.
+#: How often it looks whether it is to end, in seconds.
+_POLL = 0.1
+#: Pause when the system grants no more connections, in seconds.
 _FAULT_PAUSE = 0.5
-#: How long an end is waited for, in seconds.
-_END_SECONDS = 3.0
-
-_BUSY = RefusedError(503, BUSY, Retry_After="1").response
 
 
-class Listener:
+class Listener(socketserver.TCPServer):
     """Listens at one address from its making on.
+
+    Not an `HTTPServer`: that asks a name server for the host's name, which may hang.
 
     Args:
         answer: Answers requests, on several threads at once. May raise `RefusedError`.
@@ -45,112 +39,77 @@ class Listener:
         OSError: The address can't be used.
     """
 
+    allow_reuse_address = True
+    request_queue_size = 64
+
     def __init__(self, host: str, port: int, answer: Callable[[Request], Response]) -> None:
-        self._answer = answer
         self._seats = Seats()
-        self._is_wanted = True
-        self._is_over = False
-        self._socket = listening_socket(host, port)
-        self.port = int(self._socket.getsockname()[1])
-        _open.add(self)
+        address: Any
+        self.address_family, _, _, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        super().__init__(address, partial(Exchange, answer, self._seats))
+        self.port = int(self.server_address[1])
         try:
-            native.start_thread(self._accept_all, "sqs-heartbeat-status")
+            threading.Thread(
+                target=self.serve_forever, args=(_POLL,), name="sqs-heartbeat-status", daemon=True
+            ).start()
         except RuntimeError as error:
-            self._socket.close()
+            self.server_close()
             raise OSError(str(error)) from error
 
     def stop(self) -> None:
         """Accept no more connections. Those that are served are left to their ends."""
-        self._is_wanted = False
-        # Wakes `accept` where the system is Linux; elsewhere it looks once a second.
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(_socket.SHUT_RDWR)
-        deadline = time.monotonic() + _END_SECONDS
-        # Not on a lock: a greenlet that waits must let others run.
-        while not self._is_over and time.monotonic() < deadline:
-            time.sleep(0.01)
+        self.shutdown()
+        self.server_close()
 
-    def leave_to_parent(self) -> None:
-        """Close what a forked child has inherited: it would keep the port taken."""
-        self._is_wanted = False
-        self._socket.close()
+    def server_bind(self) -> None:
+        """Take the address, of IPv6 alone where it is one."""
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        super().server_bind()
 
-    def _accept_all(self) -> None:
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection.
+
+        Raises:
+            OSError: The system grants none.
+        """
         try:
-            while self._is_wanted:
-                self._accept_next()
-        finally:
-            self._socket.close()
-            self._is_over = True
-
-    def _accept_next(self) -> None:
-        try:
-            descriptor, _ = self._socket._accept()  # type: ignore[attr-defined]
-        except TimeoutError:
-            return
+            return super().get_request()
         except OSError as error:
-            if self._is_wanted:
-                logger.warning("sqs-heartbeat: the status page can't be reached: %s", error)
-                native.Bell().wait(_FAULT_PAUSE)
-            return
-        connection = Socket(fileno=descriptor)
-        seat = self._seats.admit(connection)
-        if seat is None:
-            refuse(connection, _BUSY)
-            return
-        try:
-            native.start_thread(lambda: self._serve(seat), "sqs-heartbeat-status-request")
-        except RuntimeError:
-            close(connection)
-            seat.leave()
-
-    def _serve(self, seat: Seat) -> None:
-        try:
-            serve(seat.connection, lambda request: self._answer_safely(request, seat), seat.sent)
-        finally:
-            seat.leave()
-
-    def _answer_safely(self, request: Request, seat: Seat) -> Response:
-        try:
-            with seat.answering(request.path):
-                return self._answer(request)
-        except RefusedError:
+            logger.warning("sqs-heartbeat: the status page can't be reached: %s", error)
+            time.sleep(_FAULT_PAUSE)
             raise
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a connection on a thread.
+
+        Raises:
+            RuntimeError: The system grants no more threads.
+        """
+        self._seats.admit(request)
+        threading.Thread(
+            target=self._serve,
+            args=(request, client_address),
+            name="sqs-heartbeat-status-request",
+            daemon=True,
+        ).start()
+
+    def shutdown_request(self, request: Any) -> None:
+        """End a connection."""
+        self._seats.leave(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
+        """Log what is no fault of the network's; the connection is ended."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            logger.exception("sqs-heartbeat: the status page failed")
+
+    def _serve(self, request: Any, client_address: Any) -> None:
+        try:
+            self.finish_request(request, client_address)
         except Exception:
-            logger.exception("sqs-heartbeat: the status page failed on %s", request.path)
-            raise RefusedError(500, "This failed; the worker's log says why.") from None
-
-
-def listening_socket(host: str, port: int) -> Socket:
-    """Return a socket that listens at an address.
-
-    Raises:
-        OSError: The address can't be used.
-    """
-    family, kind, protocol, _, address = _socket.getaddrinfo(
-        host, port, 0, _socket.SOCK_STREAM, 0, _socket.AI_PASSIVE
-    )[0]
-    listening = Socket(family, kind, protocol)
-    try:
-        listening.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)
-        if family == _socket.AF_INET6:
-            listening.setsockopt(_socket.IPPROTO_IPV6, _socket.IPV6_V6ONLY, 1)
-        listening.bind(address)
-        listening.listen(64)
-        listening.settimeout(_POLL)
-    except BaseException:
-        listening.close()
-        raise
-    return listening
-
-
-_open: WeakSet[Listener] = WeakSet()
-
-
-def _leave_all_to_parent() -> None:
-    for listener in tuple(_open):
-        listener.leave_to_parent()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_leave_all_to_parent)
+            self.handle_error(request, client_address)
+        finally:
+            self.shutdown_request(request)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.observe.polled import Polled
@@ -62,7 +61,6 @@ class StatusServer:
         self._guard = Guard(self._host, token)
         self._pages = Pages(keeper, recorder, metrics, name, polled)
         self._listener: Listener | None = None
-        self._pid = 0
 
     @property
     def port(self) -> int | None:
@@ -84,13 +82,12 @@ class StatusServer:
                 error,
             )
             return
-        self._pid = os.getpid()
         logger.info("sqs-heartbeat: status page at http://%s/", self._shown_host(self.port))
 
     def stop(self) -> None:
-        """Listen no more. Does nothing in a forked child, or when it does not listen."""
+        """Listen no more. Does nothing when it does not listen."""
         listener, self._listener = self._listener, None
-        if listener is not None and self._pid == os.getpid():
+        if listener is not None:
             listener.stop()
 
     def _answer(self, request: Request) -> Response:

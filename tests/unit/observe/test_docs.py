@@ -79,7 +79,7 @@ def test_every_path_is_documented() -> None:
     scene = Observed()
     with pytest.raises(RefusedError) as refused:
         Pages(scene.keeper, scene.recorder, scene.metrics, "").answer(
-            Request(method="GET", path="/nothing", headers={})
+            Request(path="/nothing", headers={})
         )
     known = set(re.findall(r"/\w*", refused.value.response.body.decode()))
     assert known == set(re.findall(r"^\| `(/\w*)` \|", text_of(PAGE), re.MULTILINE))
