@@ -21,7 +21,6 @@ from tests.support.markdown import ROOT
 
 #: What the scan finds and what is no private name of another package's.
 NOT_PRIVATE = {
-    "_heartbeat": "ours, of the channel that its QoS belongs to",
     "_replace": "documented, of named tuples",
     "_thread": "documented, as what `threading` is made of",
 }

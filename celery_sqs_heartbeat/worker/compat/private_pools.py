@@ -30,7 +30,16 @@ PRIVATE: tuple[Need, ...] = (
         "celery.concurrency.prefork:TaskPool",
         ("_pool", "the pool's processes, for their jobs", _FLUSH),
     ),
-    *internals("billiard.pool:Pool", ("_cache", "the jobs that processes have", _FLUSH)),
+    *internals(
+        "billiard.pool:Pool",
+        ("_cache", "the jobs that processes have", _FLUSH),
+        (
+            "_pool",
+            "the processes, which the keeper watches",
+            "the signal `worker_process_init`, which is sent in the process itself: it would have "
+            "to tell the main one",
+        ),
+    ),
     *internals(
         "billiard.pool:ApplyResult",
         (

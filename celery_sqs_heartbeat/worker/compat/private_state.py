@@ -39,8 +39,15 @@ PRIVATE: tuple[Need, ...] = (
         "_socket",
         ("SHUT_RDWR", "ends connections of the page", _SOCKET),
         ("SHUT_WR", "ends connections of the page", _SOCKET),
-        ("socket", "the connections of the page", _SOCKET),
         only=_PAGE,
+    ),
+    *internals(
+        "_socket",
+        (
+            "socket",
+            "the worker's end of the link to its keeper, and the connections of the page",
+            "none: gevent and eventlet replace `socket`, and neither may switch to another task",
+        ),
     ),
     *internals("_socket:socket", ("_accept", "takes connections", _SOCKET), only=_PAGE),
     *internals(
