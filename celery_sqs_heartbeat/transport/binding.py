@@ -37,6 +37,7 @@ class Heartbeat:
         clients: Learn how each queue is reached.
         leases: The most messages the worker holds at once; 0 for no bound.
         hub: The worker's event loop, where it has one.
+        has_processes: Whether its pool runs tasks in processes.
         polled: How its queues' polls are answered.
         open_polls: Polls without an answer so far, of every channel.
         http_client: kombu's client for them, where there is an event loop.
@@ -64,6 +65,7 @@ class Heartbeat:
     clients: Reaching
     leases: int = 0
     hub: Any = None
+    has_processes: bool = False
     polled: PolledQueues = field(default_factory=PolledQueues)
     open_polls: WeakSet[Poll] = field(default_factory=WeakSet)
     http_client: Any = None

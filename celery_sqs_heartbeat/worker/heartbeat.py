@@ -83,6 +83,7 @@ class WorkerHeartbeat:
     def start(self, parent: Any) -> None:
         """Start the keeper and have it ended with the worker."""
         self._heartbeat.hub = parent.hub
+        self._heartbeat.has_processes = parent.pool.uses_semaphore
         self._heartbeat.start_queues = partial(names_to_lease, parent.app)
         self._heartbeat.check_names = partial(
             warn_of_unknown_queues, parent.app, self._heartbeat.settings.queues

@@ -184,7 +184,9 @@ class LeasedRequest(Request):
 
     def on_accepted(self, pid: Any, time_accepted: Any) -> None:
         """Note that the task begins."""
-        self.begin(pid if isinstance(pid, int) else None)
+        # Of a pool without processes it may be a greenlet's number.
+        has_process = self._heartbeat is not None and self._heartbeat.has_processes
+        self.begin(pid if has_process else None)
         super().on_accepted(pid, time_accepted)
 
     def acknowledge(self) -> None:

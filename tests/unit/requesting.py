@@ -55,6 +55,7 @@ class Desk:
     """
 
     on_lost_setting: str = "warn"
+    has_processes: bool = False
     requests: dict[Any, Any] = field(default_factory=dict)
     freed: list[str] = field(default_factory=list)
     rejected: list[tuple[str, bool]] = field(default_factory=list)
