@@ -128,8 +128,7 @@ class Attendant:
             except Exception:
                 logger.exception("sqs-heartbeat: looking after the keeper failed; it goes on")
                 time.sleep(LOOK_SECONDS)
-            child = self._child
-            if self._is_stopping and (child is None or child.has_ended()):
+            if self._is_stopping and self._has_finished():
                 self._is_over.set()
                 return
 
@@ -178,7 +177,7 @@ class Attendant:
             self._every_second()
         child = self._child
         if child is not None and child.has_ended():
-            if self._is_stopping and child.describe_end() == "exit status 0":
+            if self._is_stopping and self._has_finished():
                 return
             self._lose(f"ended ({child.describe_end()})")
         elif child is not None and self._pulse.is_gone():
@@ -186,6 +185,11 @@ class Attendant:
             self._lose("did nothing for a second, and was killed")
         if self._child is None and self._clock() >= self._retry_at:
             self._replace()
+
+    def _has_finished(self) -> bool:
+        """Return whether the keeper has ended as it should: one that has died left work behind."""
+        child = self._child
+        return child is not None and child.has_ended() and child.describe_end() == "exit status 0"
 
     def _lose(self, how: str) -> None:
         """Note that the keeper is no more; another follows, after a pause if it died young."""

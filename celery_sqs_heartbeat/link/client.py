@@ -245,10 +245,15 @@ class LinkedKeeper:
             greeting: Its first messages.
         """
         with self._lock:
-            for message in (*greeting, *self._standing_orders.values()):
+            stop = [message for message in self._standing_orders.values() if message[0] == "stop"]
+            orders = [each for each in self._standing_orders.values() if each not in stop]
+            for message in (*greeting, *orders):
                 wire.post(message)
             for holding, was_releasing in self._holdings.to_resume():
                 wire.post(messages.resume(holding, was_releasing=was_releasing))
+            for message in stop:
+                # After the leases: it is about what becomes of them.
+                wire.post(message)
             self._wire = wire
             wire.flush()
 

@@ -6,6 +6,7 @@ import logging
 import select
 import signal
 import sys
+import threading
 import time
 from dataclasses import asdict
 from mmap import mmap
@@ -109,9 +110,7 @@ class KeeperLife:
         has_stopped = self._stop_timeout is not None
         if not has_stopped:
             self._outlive()
-        self._keeper.stop(self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS)
-        self._operating.close(has_stopped=has_stopped)
-        self._outbox.push()
+        self._finish(has_stopped=has_stopped)
 
     def _round(self) -> None:
         """Do what the worker says, for a moment."""
@@ -119,12 +118,14 @@ class KeeperLife:
         if not self._wire.is_broken:
             readers.append(self._wire)
         select.select(readers, [], [], TICK_SECONDS)
+        self._read()
+        self._tick()
+
+    def _read(self) -> None:
         if not self._wire.is_broken:
-            messages = self._wire.receive()
-            for message in messages or ():
+            for message in self._wire.receive() or ():
                 self._take(message)
             self._outbox.push()
-        self._tick()
 
     def _tick(self) -> None:
         now = clock.now()
@@ -178,6 +179,26 @@ class KeeperLife:
             held = [each for each in self._keeper.leases() if each.state is State.HELD]
             if held:
                 time.sleep(TICK_SECONDS)
+
+    def _finish(self, *, has_stopped: bool) -> None:
+        """Flush and end, and show meanwhile that it lives.
+
+        Else its worker would take a flush of more than a second for a hang. How long it may take in
+        all, the worker knows.
+        """
+        timeout = self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS
+
+        def end() -> None:
+            self._keeper.stop(timeout)
+            self._operating.close(has_stopped=has_stopped)
+
+        ending = threading.Thread(target=end, name="sqs-heartbeat-end", daemon=True)
+        ending.start()
+        while ending.is_alive():
+            self._table.tick = clock.now()
+            self._read()
+            ending.join(TICK_SECONDS)
+        self._outbox.push()
 
     def _is_replaced(self) -> bool:
         if not self._wire.is_broken:

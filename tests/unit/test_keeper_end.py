@@ -1,0 +1,119 @@
+"""The end of a keeper's process: it flushes in peace, and one that dies in that has a successor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import pytest
+
+from celery_sqs_heartbeat.current.sharing import (
+    VARIABLE,
+    share_table,
+    shared_descriptor,
+    unshare_table,
+)
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.link.attendant import Attendant
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.frames import FrameReader
+from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.reaching import reach
+from celery_sqs_heartbeat.link.wire import Wire
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig
+from tests.support.waiting import wait_until
+
+#: Longer than a second, after which a keeper that shows nothing is taken to hang.
+FLUSH_SECONDS = 2.5
+
+
+@dataclass
+class Side:
+    """A worker's side of its keeper, whose queue nothing answers for."""
+
+    silent: socket.socket
+    keeper: LinkedKeeper = field(init=False)
+    attendant: Attendant = field(init=False)
+
+    def __post_init__(self) -> None:
+        table = share_table(8)
+        self.keeper = LinkedKeeper(Holdings(table))
+        self.attendant = Attendant(
+            self.keeper,
+            hello=Hello(pid=os.getpid()),
+            table=table,
+            descriptor=shared_descriptor(),
+            on_event=lambda event: None,
+        )
+        url = f"http://127.0.0.1:{self.silent.getsockname()[1]}"
+        config = BrokerConfig(
+            endpoint_url=url, region="us-east-1", use_ssl=False, access_key="k", secret_key="s"
+        )
+        self.queue_url = f"{url}/1/q"
+        self.keeper.order(*reach(config, self.queue_url, 10.0, url), about=(self.queue_url,))
+
+    def begin(self) -> None:
+        """Have a keeper that works, and a message whose delete SQS does not take."""
+        self.attendant.begin()
+        self.attendant.start()
+        wait_until(lambda: bool(self.attendant.stats))
+        receive(self.keeper, "m", self.queue_url)
+        self.keeper.done("m")
+
+
+def receive(keeper: LinkedKeeper, name: str, queue_url: str) -> None:
+    keeper.receive(
+        queue_url,
+        {"MessageId": name, "ReceiptHandle": name},
+        terms=LeaseTerms.of(30),
+        hidden_for=30,
+        sent_at=keeper.now(),
+    )
+
+
+@pytest.fixture
+def side(monkeypatch: pytest.MonkeyPatch) -> Iterator[Side]:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        yield Side(silent)
+    unshare_table()
+
+
+def test_a_keeper_that_flushes_for_longer_than_a_second_does_not_hang(side: Side) -> None:
+    side.begin()
+    side.attendant.stop(FLUSH_SECONDS)
+    assert side.attendant.deaths == 0
+    assert side.keeper.ending == 1
+
+
+def test_one_that_is_killed_as_it_flushes_has_a_successor_that_does(side: Side) -> None:
+    side.begin()
+    first = side.attendant.pid
+    stopping = threading.Thread(target=side.attendant.stop, args=(FLUSH_SECONDS,))
+    stopping.start()
+    time.sleep(0.3)
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    stopping.join()
+    assert side.attendant.deaths == 1
+    assert side.attendant.pid != first
+
+
+def test_a_new_keeper_gets_all_leases_before_it_is_to_end() -> None:
+    keeper = LinkedKeeper(Holdings(Table(bytearray(Table.size_for(16)))))
+    keeper.order("stop", 5.0)
+    keeper.order("pool", [1])
+    receive(keeper, "m", "https://sqs/1/q")
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        keeper.attach(Wire(os.dup(ours.fileno())), [("hello",)])
+        kinds = [message[0] for message in FrameReader().feed(theirs.recv(1 << 18))]
+        keeper.detach()
+    assert kinds == ["hello", "pool", "resume", "stop"]
