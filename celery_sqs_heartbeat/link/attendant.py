@@ -132,6 +132,7 @@ class Attendant:
                 logger.exception("sqs-heartbeat: looking after the keeper failed; it goes on")
                 time.sleep(LOOK_SECONDS)
             if self._is_stopping and self._has_finished():
+                self._drain()
                 self._is_over.set()
                 return
 
