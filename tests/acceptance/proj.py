@@ -51,6 +51,12 @@ if "PROJ_BREAK" in os.environ:
 if "PROJ_FORGET" in os.environ:
     app.steps["consumer"].add(ForgetsJobs)
 
+if "PROJ_STALL" in os.environ:
+    # For how long the event loop stands still as a task is received, in seconds.
+    signals.task_received.connect(
+        lambda **_: time.sleep(float(os.environ["PROJ_STALL"])), weak=False
+    )
+
 
 def note(what: str, key: str) -> None:
     line = json.dumps({"what": what, "key": key, "at": time.monotonic(), "pid": os.getpid()})

@@ -1,0 +1,39 @@
+"""A worker whose event loop stands still: its keeper says so, and keeps its leases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from celery_sqs_heartbeat.link.loops import STALL_SECONDS
+from tests.acceptance.record import CHANGE
+from tests.acceptance.scene import Scene
+from tests.acceptance.test_operating import ask, health
+
+NewScene = Callable[..., Scene]
+STALLED = "sqs_heartbeat_worker_stalled"
+
+
+def test_a_loop_that_stands_still_is_reported_and_its_message_is_kept(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "6"})
+    worker = scene.worker(
+        "-c",
+        "1",
+        conf={"sqs_heartbeat_status": "127.0.0.1:0"},
+        env={"PROJ_STALL": str(STALL_SECONDS + 6)},
+    )
+    assert health(worker)["status"] == "ok"
+    assert f"{STALLED} 0.0" in ask(worker, "/metrics")
+    scene.send("hold_each", "a")
+    # Its own log is written by the process that stands still: only the page can show it now.
+    scene.wait_until(lambda: health(worker)["status"] == "stalled")
+    assert health(worker)["last_loop_age"] > STALL_SECONDS
+    assert f"{STALLED} 1.0" in ask(worker, "/metrics")
+    scene.wait_until(lambda: health(worker)["status"] == "ok")
+    worker.wait_for_log("event loop has stood still for")
+    worker.wait_for_log("event loop goes on, after")
+    assert any(call.answered_at for call in scene.calls(CHANGE))
+    scene.let_end("a 1")
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a"]
