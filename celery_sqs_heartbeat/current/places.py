@@ -17,7 +17,6 @@ class Places:
 
     def __init__(self, table: Table) -> None:
         self._table = table
-        self._taken: dict[bytes, int | None] = {}
         # By place: the number of the removal that freed it, infinity while it is taken.
         self._freed = [0.0] * table.places
         self._removals = 0
@@ -29,7 +28,7 @@ class Places:
         None where there is no room: it has no place then as long as it lives.
         """
         key = key_of(receipt_handle)
-        place = self._taken[key] = self._find(key)
+        place = self._find(key)
         if place is None:
             self._without += 1
             self._table.is_short = True
@@ -38,12 +37,12 @@ class Places:
             self._table.write(place, key, record)
         return place
 
-    def free(self, receipt_handle: str) -> None:
-        """Let others take the place of a claim that is over. It stays readable until one does."""
-        key = key_of(receipt_handle)
-        if key not in self._taken:
-            return
-        place = self._taken.pop(key)
+    def free(self, place: int | None) -> None:
+        """Let others take the place of a claim that is over. It stays readable until one does.
+
+        Args:
+            place: As `take` gave it; None for a claim without one.
+        """
         if place is None:
             self._without -= 1
             self._table.is_short = self._without > 0

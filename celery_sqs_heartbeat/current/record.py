@@ -63,6 +63,8 @@ class Flag(enum.IntFlag):
     EXTENDED = 2
     #: A release of it is on its way to SQS, or was, with no answer. Never sent twice.
     RELEASING = 4
+    #: The keeper is through with it, though its owner may not have heard so.
+    OVER = 8
 
 
 class Record(NamedTuple):
@@ -90,9 +92,8 @@ class Record(NamedTuple):
         flags = (
             lease.certain * Flag.CERTAIN
             | (lease.extensions > 0) * Flag.EXTENDED
-            # Of one that is over, too: its owner may not have learnt of that yet.
-            | (lease.pending is Action.RELEASE or (is_over and lease.state is State.BACK))
-            * Flag.RELEASING
+            | (lease.pending is Action.RELEASE) * Flag.RELEASING
+            | is_over * Flag.OVER
         )
         return cls(
             mark,

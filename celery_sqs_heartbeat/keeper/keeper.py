@@ -258,8 +258,13 @@ class LeaseKeeper:
         max_receive_count: int | None,
         sent_time: float | None,
         first_received_time: float | None,
+        is_certain: bool,
     ) -> None:
-        """Take in a receive of which its receiver has decided what it is."""
+        """Take in a receive of which its receiver has decided what it is.
+
+        Args:
+            is_certain: Whether it knows of no release that may end the lease.
+        """
         self._rounds.note_threshold(terms.threshold)
 
         def go_on(book: LeaseBook, _: float) -> None:
@@ -272,6 +277,7 @@ class LeaseKeeper:
                 sent_time=sent_time,
                 first_received_time=first_received_time,
                 receipt=receipt,
+                is_certain=is_certain,
             )
 
         self._engine.change(go_on)

@@ -80,6 +80,7 @@ class LeaseBook:
         sent_time: float | None = None,
         first_received_time: float | None = None,
         receipt: Receipt | None = None,
+        is_certain: bool = True,
     ) -> Receipt:
         """Begin a lease on a message that was just received, or go on with one.
 
@@ -87,6 +88,7 @@ class LeaseBook:
 
         Args:
             receipt: What its receiver has decided that it is; decided here without it.
+            is_certain: Whether its receiver knows of no release that may end it.
         """
         now = receive.arrived_at
         lease = self._by_key.get(receive.key)
@@ -128,7 +130,7 @@ class LeaseBook:
                 self._want_done(lease, now)
         lease.max_receive_count = max_receive_count
         lease.sent_time, lease.first_received_time = sent_time, first_received_time
-        self._go_on(lease, receive, is_certain=not is_released)
+        self._go_on(lease, receive, is_certain=is_certain and not is_released)
         self.report(EventKind.MESSAGE_RECEIVED, lease, now, cause=receipt.value)
         return receipt
 

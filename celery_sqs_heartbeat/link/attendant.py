@@ -118,15 +118,13 @@ class Attendant:
     def leave_to_parent(self) -> None:
         """Close what a forked child has inherited: the link must end with its worker."""
         self._keeper.leave_to_parent()
-        connection, self._socket = self._socket, None
-        if connection is not None:
-            connection.close()
+        self._close()
 
     def _live(self) -> None:
         while True:
             try:
                 self._listen()
-                if self._pulse.is_due():
+                if self._pulse.is_due() or self._has_ended():
                     self._look()
             except Exception:
                 logger.exception("sqs-heartbeat: looking after the keeper failed; it goes on")
@@ -135,6 +133,10 @@ class Attendant:
                 self._drain()
                 self._is_over.set()
                 return
+
+    def _has_ended(self) -> bool:
+        child = self._child
+        return child is not None and child.has_ended()
 
     def _listen(self) -> None:
         if self._socket is None:
@@ -152,12 +154,21 @@ class Attendant:
             time.sleep(LOOK_SECONDS / 10)
             return
         try:
-            for message in self._reader.feed(data):
-                self._take(message)
+            self._take_all(data)
         except BrokenLink as error:
             logger.error("sqs-heartbeat: %s; the keeper is replaced", error)  # noqa: TRY400
             if self._child is not None:
                 self._child.kill()
+
+    def _take_all(self, data: bytes) -> None:
+        for message in self._reader.feed(data):
+            try:
+                self._take(message)
+            except BrokenLink:
+                raise
+            except Exception:
+                # Those that came with it count all the same.
+                logger.exception("sqs-heartbeat: a handler of what the keeper says failed")
 
     def _take(self, message: list[Any]) -> None:
         match message:
@@ -219,36 +230,52 @@ class Attendant:
             return
         with contextlib.suppress(OSError, BrokenLink):
             while data := self._socket.recv(1 << 18):
-                for message in self._reader.feed(data):
-                    self._take(message)
+                self._take_all(data)
 
     def _replace(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            try:
-                child = self._start(theirs.fileno(), self._descriptor)
-            except OSError as error:
-                ours.close()
-                self._deaths += 1
-                self._retry_at = self._clock() + _PAUSES[min(self._deaths, len(_PAUSES) - 1)]
-                logger.error(  # noqa: TRY400
-                    "sqs-heartbeat: the keeper's process can't be started: %s; it is tried again, "
-                    "and nothing is consumed meanwhile",
-                    error,
-                )
-                return
-        ours.settimeout(LOOK_SECONDS)
+        try:
+            wire = self._connect()
+        except OSError as error:
+            self._deaths += 1
+            self._retry_at = self._clock() + _PAUSES[min(self._deaths, len(_PAUSES) - 1)]
+            logger.error(  # noqa: TRY400
+                "sqs-heartbeat: the keeper's process can't be started: %s; it is tried again, "
+                "and nothing is consumed meanwhile",
+                error,
+            )
+            return
         self._reader = FrameReader()
-        self._socket, self._child = ours, child
         self._born_at = self._clock()
         greeting = [self._hello.message()]
         if (last := self._pulse.last_tick) > 0:
             greeting.append(("gap", self._clock() - last, self._deaths))
         self._pulse.begin()
-        self._keeper.attach(Wire(os.dup(ours.fileno())), greeting)
+        self._keeper.attach(wire, greeting)
+
+    def _connect(self) -> Wire:
+        """Start the keeper's process with one end of a new link; return the other end.
+
+        Raises:
+            OSError: The system grants no process, or no descriptors.
+        """
+        with contextlib.ExitStack() as opened:
+            ours, theirs = socket.socketpair()
+            opened.callback(ours.close)
+            with theirs:
+                # Before the process: nothing may fail once there is one.
+                wire = Wire(os.dup(ours.fileno()))
+                opened.callback(wire.close)
+                self._child = self._start(theirs.fileno(), self._descriptor)
+            ours.settimeout(LOOK_SECONDS)
+            self._socket = ours
+            opened.pop_all()
+        return wire
 
     def _disconnect(self) -> None:
         self._keeper.detach()
+        self._close()
+
+    def _close(self) -> None:
         connection, self._socket = self._socket, None
         if connection is not None:
             connection.close()

@@ -102,9 +102,7 @@ class LinkedKeeper:
 
     def done(self, receipt_handle: str) -> bool:
         """Delete the message, until SQS confirms. False when no lease has that handle."""
-        return self._change(
-            lambda now: self._holdings.done(receipt_handle, now), lambda each: ("done", each)
-        )
+        return self._change("done", lambda now: self._holdings.done(receipt_handle, now))
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. False when unknown."""
@@ -113,7 +111,8 @@ class LinkedKeeper:
         with self._lock:
             holding, is_new = self._holdings.release(receipt_handle, delay, self._clock(), cause)
             if holding is not None and is_new:
-                self._post(("release", holding.number, delay, cause))
+                # As it was cut: anything with a number's methods may have been given.
+                self._say_of(holding, "release", holding.lease.release_delay, cause)
             return holding is not None
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
@@ -132,20 +131,17 @@ class LinkedKeeper:
             holding = start(now)
             if holding is not None and self._wire is not None:
                 # No one waits for it: it goes with what is said next.
-                self._wire.post(("started", holding.number, now, pid or self._pid))
+                number, receives = holding.number, holding.receives
+                self._wire.post(("started", number, receives, now, pid or self._pid))
             return holding is not None
 
     def drop(self, receipt_handle: str) -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._change(
-            lambda now: self._holdings.drop(receipt_handle), lambda each: ("drop", each)
-        )
+        return self._change("drop", lambda now: self._holdings.drop(receipt_handle))
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._change(
-            lambda now: self._holdings.disown(receipt_handle), lambda each: ("drop", each)
-        )
+        return self._change("drop", lambda now: self._holdings.disown(receipt_handle))
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours."""
@@ -238,10 +234,11 @@ class LinkedKeeper:
         Args:
             about: Its subject, of which the last message counts; all of a kind are one without it.
         """
-        with self._lock:
+        if not self._is_forked():
             subject = (message[0], *about)
-            self._standing_orders[subject] = message
-            self._post(message)
+            with self._lock:
+                self._post(message)
+                self._standing_orders[subject] = message
 
     def say(self, *message: Any) -> None:
         """Have this keeper, and none after it, know something."""
@@ -251,6 +248,8 @@ class LinkedKeeper:
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """Wait until every delete and release is confirmed; False if that took too long."""
+        if self._is_forked():
+            return True
         self.say("hurry")
         deadline = time.monotonic() + timeout
         # Not on a lock: a greenlet that waits must let others run.
@@ -307,7 +306,7 @@ class LinkedKeeper:
             self._holdings.note_event(number, event)
 
     def _change(
-        self, change: Callable[[float], Holding | None], message: Callable[[int], Message]
+        self, kind: str, change: Callable[[float], Holding | None], *fields: object
     ) -> bool:
         if self._is_forked():
             # Nothing of the parent's may be touched, its lock least of all.
@@ -315,8 +314,11 @@ class LinkedKeeper:
         with self._lock:
             holding = change(self._clock())
             if holding is not None:
-                self._post(message(holding.number))
+                self._say_of(holding, kind, *fields)
             return holding is not None
+
+    def _say_of(self, holding: Holding, kind: str, *fields: object) -> None:
+        self._post((kind, holding.number, holding.receives, *fields))
 
     def _post(self, message: Message) -> None:
         if self._wire is not None:

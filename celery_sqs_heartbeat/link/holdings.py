@@ -10,7 +10,7 @@ import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from celery_sqs_heartbeat.current.places import Places
 from celery_sqs_heartbeat.current.record import Flag, Mark, Record, key_of
@@ -40,7 +40,7 @@ class Holding:
         receives: How many receives of it the keeper was told of.
         place: Its place in the table; None without one.
         pid: The process that runs its task; None before its start.
-        is_dropped: The worker has forgotten it; its keeper has not said so yet.
+        is_certain: The worker knows of nothing by which it may be someone else's; see `Lease`.
     """
 
     lease: Lease
@@ -48,7 +48,7 @@ class Holding:
     receives: int = 1
     place: int | None = None
     pid: int | None = None
-    is_dropped: bool = False
+    is_certain: bool = True
 
 
 class Holdings:
@@ -124,8 +124,8 @@ class Holdings:
             receive, lease, is_finished=receive.key in self._finished, strays=self._strays
         )
         if receipt is Receipt.LAPSED:
-            if lease is not None and receive.has_lapsed:
-                lease.certain = False
+            if holding is not None and receive.has_lapsed:
+                holding.is_certain = holding.lease.certain = False
                 return receipt, holding
             return receipt, None
         if receipt is Receipt.RELEASED:
@@ -148,7 +148,8 @@ class Holdings:
         lease = holding.lease
         lease.max_receive_count = max_receive_count
         lease.sent_time, lease.first_received_time = sent_time, first_received_time
-        _take_receive(lease, receive, is_certain=is_certain)
+        _take_receive(lease, receive)
+        holding.is_certain = lease.certain = is_certain
         self._by_handle[receive.receipt_handle] = holding
         if holding.receives == 1:
             holding.place = self._places.take(receive.receipt_handle, Record.of(lease, receives=1))
@@ -191,7 +192,6 @@ class Holdings:
         holding = self._by_handle.get(receipt_handle)
         if holding is not None:
             self._forget(holding)
-            holding.is_dropped = True
         return holding
 
     def disown(self, receipt_handle: str) -> Holding | None:
@@ -224,30 +224,43 @@ class Holdings:
         self._ending -= holding.lease.state is not State.HELD
         if holding.lease.state is State.DONE:
             self._strays.forget(holding.lease.key)
-        self._places.free(holding.lease.handles[0])
+        self._places.free(holding.place)
 
     def to_resume(self) -> list[tuple[Holding, bool]]:
         """Return the holdings that a new keeper is to go on with, each as it is now.
 
-        And whether a release of it may have been sent. What the worker has dropped, and what has
-        come back to it since its release, is over.
+        And whether a release of it may have been sent. What the worker has dropped, what has
+        come back to it since its release, and what the last keeper was through with, is over.
         """
         for holding in list(self._by_number.values()):
-            if holding.is_dropped or self._by_key.get(holding.lease.key) is not holding:
+            is_current = self._by_key.get(holding.lease.key) is holding
+            if not is_current or self._flags(holding) & Flag.OVER:
+                self._releases.pop(holding.number, None)
                 self.end(holding.number, holding.receives)
-        return [(each, self._was_releasing(each)) for each in self._by_number.values()]
+        return [(each, self._resumed(each)) for each in self._by_number.values()]
 
-    def _was_releasing(self, holding: Holding) -> bool:
-        record = self._written(holding)
-        # Where nothing can be read the keeper may have ended as it wrote: better once too few.
-        was_releasing = holding.lease.state is State.BACK and (
-            record is None or record.mark is Mark.UNKNOWN or bool(record.flags & Flag.RELEASING)
-        )
-        if was_releasing:
+    def _resumed(self, holding: Holding) -> bool:
+        """Bring a holding up to date for a new keeper; return whether it was being released."""
+        lease = self._refreshed(holding)
+        if lease.state is not State.BACK:
+            return False
+        if self._may_be_releasing(holding):
             # Its fate stays unknown, whatever its end is called.
             self._releases.pop(holding.number, None)
-        self._refreshed(holding)
-        return was_releasing
+            return True
+        if lease.key in self._finished:
+            # Released under a task that went on and succeeded all the same.
+            lease.state = State.DONE
+            # The release may have been tried: no extension may follow it.
+            lease.terms = replace(lease.terms, extend=False)
+        return False
+
+    def _may_be_releasing(self, holding: Holding) -> bool:
+        record = self._written(holding)
+        if record is None or record.mark is Mark.UNKNOWN:
+            # It has no place, or its keeper was killed while it wrote there.
+            return True
+        return bool(self._flags(holding) & Flag.RELEASING)
 
     def _begin(
         self, receive: Receive, terms: LeaseTerms, task: str | None, task_id: str | None
@@ -280,6 +293,10 @@ class Holdings:
             return None
         return self._table.find(key_of(holding.lease.handles[0]))
 
+    def _flags(self, holding: Holding) -> int:
+        record = self._record(holding)
+        return record.flags if record is not None else 0
+
     def _record(self, holding: Holding) -> Record | None:
         record = self._written(holding)
         if record is None or record.mark is Mark.UNKNOWN or record.receives < holding.receives:
@@ -293,14 +310,14 @@ class Holdings:
             return lease
         lease.standing = _STANDINGS.get(record.mark, lease.standing)
         lease.expires_at = record.expires_at
-        lease.certain = bool(record.flags & Flag.CERTAIN)
+        lease.certain = holding.is_certain and bool(record.flags & Flag.CERTAIN)
         lease.extensions = int(bool(record.flags & Flag.EXTENDED))
         if lease.extensions:
             lease.last_timeout = lease.terms.visibility_timeout
         return lease
 
 
-def _take_receive(lease: Lease, receive: Receive, *, is_certain: bool) -> None:
+def _take_receive(lease: Lease, receive: Receive) -> None:
     lease.standing = Standing.OURS
     lease.take_receive(
         receive.receipt_handle,
@@ -315,4 +332,3 @@ def _take_receive(lease: Lease, receive: Receive, *, is_certain: bool) -> None:
             threshold=lease.terms.threshold,
         ),
     )
-    lease.certain = is_certain

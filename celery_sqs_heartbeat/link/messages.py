@@ -73,6 +73,7 @@ def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
         lease.max_receive_count,
         lease.sent_time,
         lease.first_received_time,
+        holding.is_certain,
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from celery_sqs_heartbeat.current.board import LeaseBoard
 from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.lease import Lease, State
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.leases.recent import CAPACITY
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
@@ -44,8 +44,10 @@ class NumberedLeases:
         self._send = send
         self._leases: dict[int, Lease] = {}
         self._receives: dict[int, int] = {}
-        #: By receipt handle; an event may be reported when its lease is over.
-        self._numbers: OrderedDict[str, int] = OrderedDict()
+        self._by_message: dict[tuple[str, str], int] = {}
+        self._by_handle: dict[str, int] = {}
+        #: An event may be reported when its lease is over.
+        self._over_by_handle: OrderedDict[str, int] = OrderedDict()
         #: By number, the process that runs its task.
         self.pids: dict[int, int] = {}
 
@@ -55,36 +57,50 @@ class NumberedLeases:
 
     def number(self, receipt_handle: str) -> int | None:
         """Return the number that a receipt handle has, or lately had."""
-        return self._numbers.get(receipt_handle)
+        number = self._by_handle.get(receipt_handle)
+        return self._over_by_handle.get(receipt_handle) if number is None else number
 
-    def receives(self, number: int) -> int:
-        """Return how many receives the worker has reported of a message."""
-        return self._receives.get(number, 0)
+    def under_another(self, number: int, message: tuple[str, str]) -> Lease | None:
+        """Return the lease that a message has under another number than that, if it has one."""
+        other = self._by_message.get(message, number)
+        return None if other == number else self._leases.get(other)
 
-    def expect(self, number: int, receives: int, place: int | None, receipt_handle: str) -> None:
-        """Note the number of the lease that a receipt handle begins, or goes on with."""
+    def expect(self, number: int, receives: int, place: int | None, *handles: str) -> None:
+        """Note the number of the lease that a receipt handle begins, or goes on with.
+
+        Args:
+            handles: All that are new, in their order.
+        """
         self._receives[number] = receives
-        self._numbers[receipt_handle] = number
-        if len(self._numbers) > CAPACITY:
-            self._numbers.popitem(last=False)
+        self._by_handle.update(dict.fromkeys(handles, number))
         known = self._leases.get(number)
-        first = known.handles[0] if known is not None else receipt_handle
+        first = known.handles[0] if known is not None else handles[0]
         self._board.assign(first, place, receives)
 
     def show(self, lease: Lease) -> None:
         """Take in a lease that is new or has changed."""
-        number = self._numbers.get(lease.receipt_handle)
+        number = self._by_handle.get(lease.receipt_handle)
         if number is not None:
             self._leases[number] = lease
+            self._by_message[lease.key] = number
         self._board.show(lease)
 
     def remove(self, lease: Lease) -> None:
         """Take in that the book has forgotten a lease, and tell the worker."""
         self._board.remove(lease)
-        number = self._numbers.get(lease.receipt_handle)
-        if number is not None and self._leases.pop(number, None) is not None:
-            self.pids.pop(number, None)
-            self._send(("over", number, self._receives.pop(number, 0)))
+        number = self._by_handle.get(lease.receipt_handle)
+        if number is None:
+            return
+        for handle in lease.handles:
+            self._by_handle.pop(handle, None)
+            self._over_by_handle[handle] = number
+        while len(self._over_by_handle) > CAPACITY:
+            self._over_by_handle.popitem(last=False)
+        self._by_message.pop(lease.key, None)
+        # One that is over as it is resumed was never shown.
+        self._leases.pop(number, None)
+        self.pids.pop(number, None)
+        self._send(("over", number, self._receives.pop(number, 0)))
 
 
 class KeeperEnd:
@@ -129,15 +145,19 @@ class KeeperEnd:
         match message:
             case ["received", number, receives, place, receipt, receive, terms, *rest]:
                 self._receive(number, receives, place, Receipt(receipt), receive, terms, rest)
-            case ["started", number, at, pid]:
-                self._leases.pids[number] = pid
-                self._by_handle(number, lambda handle: self._keeper.note_start(handle, at=at))
-            case ["done", number]:
-                self._by_handle(number, self._keeper.done)
-            case ["release", number, delay, cause]:
-                self._by_handle(number, lambda handle: self._keeper.release(handle, delay, cause))
-            case ["drop", number]:
-                self._by_handle(number, self._keeper.drop)
+            case ["started", number, receives, at, pid]:
+                if self._by_handle(
+                    number, receives, lambda handle: self._keeper.note_start(handle, at=at)
+                ):
+                    self._leases.pids[number] = pid
+            case ["done", number, receives]:
+                self._by_handle(number, receives, self._keeper.done)
+            case ["release", number, receives, delay, cause]:
+                self._by_handle(
+                    number, receives, lambda handle: self._keeper.release(handle, delay, cause)
+                )
+            case ["drop", number, receives]:
+                self._by_handle(number, receives, self._keeper.drop)
             case ["resume", number, receives, place, was_releasing, pid, *lease]:
                 self._resume(number, receives, place, pid, read_lease(*lease), was_releasing)
             case _:
@@ -154,9 +174,10 @@ class KeeperEnd:
         terms: list[Any],
         rest: list[Any],
     ) -> None:
-        task, task_id, max_receive_count, sent_time, first_received_time = rest
+        task, task_id, max_receive_count, sent_time, first_received_time, is_certain = rest
         receive = read_receive(values)
         if receipt is not Receipt.LAPSED:
+            self._end_before(number, receive.key)
             self._leases.expect(number, receives, place, receive.receipt_handle)
         self._keeper.take(
             receive,
@@ -167,7 +188,18 @@ class KeeperEnd:
             max_receive_count=max_receive_count,
             sent_time=sent_time,
             first_received_time=first_received_time,
+            is_certain=is_certain,
         )
+
+    def _end_before(self, number: int, message: tuple[str, str]) -> None:
+        """End a lease whose worker has begun another on its message meanwhile.
+
+        Where a release was followed by an ack, this keeper may have the message deleted, and its
+        worker, which did not know, have it deleted under the new number.
+        """
+        lease = self._leases.under_another(number, message)
+        if lease is not None and lease.state is State.DONE:
+            self._keeper.drop(lease.receipt_handle)
 
     def _resume(
         self,
@@ -178,14 +210,15 @@ class KeeperEnd:
         lease: Lease,
         was_releasing: bool,
     ) -> None:
-        self._leases.expect(number, receives, place, lease.handles[0])
-        self._leases.expect(number, receives, place, lease.receipt_handle)
+        self._leases.expect(number, receives, place, *lease.handles)
         if pid is not None:
             self._leases.pids[number] = pid
         self._keeper.resume(lease, was_releasing=was_releasing)
 
-    def _by_handle(self, number: int, act: Callable[[str], bool]) -> None:
+    def _by_handle(self, number: int, receives: int, act: Callable[[str], bool]) -> bool:
         lease = self._leases.lease(number)
-        if lease is None or not act(lease.receipt_handle):
-            # It is over: the worker must not wait for its end.
-            self._send(("over", number, self._leases.receives(number) or 1 << 30))
+        if lease is not None and act(lease.receipt_handle):
+            return True
+        # It is over: the worker must not wait for its end.
+        self._send(("over", number, receives))
+        return False

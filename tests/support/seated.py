@@ -15,21 +15,21 @@ class SeatedBoard:
 
     def __init__(self, table: Table) -> None:
         self._board, self._places = LeaseBoard(table), Places(table)
-        self._seated: set[Lease] = set()
+        self._seated: dict[Lease, int | None] = {}
 
     def show(self, lease: Lease) -> None:
         """Take in a lease that is new or has changed."""
         if lease not in self._seated:
-            self._seated.add(lease)
             handle = lease.handles[0]
-            self._board.assign(handle, self._places.take(handle, Record.of(lease)))
+            self._seated[lease] = self._places.take(handle, Record.of(lease))
+            self._board.assign(handle, self._seated[lease])
         self._board.show(lease)
 
     def remove(self, lease: Lease) -> None:
         """Take in that the book has forgotten a lease."""
         self._board.remove(lease)
-        self._places.free(lease.handles[0])
-        self._seated.discard(lease)
+        if lease in self._seated:
+            self._places.free(self._seated.pop(lease))
 
 
 def share_board(leases: int) -> SeatedBoard:

@@ -130,13 +130,14 @@ def test_a_lease_that_is_resumed_survives_the_link(
 @FUZZ
 @given(receive=receives, lease=leases, receipt=st.sampled_from(Receipt))
 def test_a_receive_survives_the_link(receive: Receive, lease: Lease, receipt: Receipt) -> None:
-    holding = Holding(lease=lease, number=7, receives=2, place=5)
+    holding = Holding(lease=lease, number=7, receives=2, place=5, is_certain=False)
     said = over_the_link(messages.received(holding, receipt, receive))
     kind, number, count, place, value, values, terms_values, *rest = said
     assert (kind, number, count, place, Receipt(value)) == ("received", 7, 2, 5, receipt)
     assert messages.read_receive(values) == receive
     assert messages.read_terms(terms_values) == lease.terms
     assert rest[:2] == [lease.task, lease.task_id]
+    assert rest[-1] is False
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,163 @@
+"""A worker and its keeper, and between them a link that brings each message when it is told to."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import deque
+from collections.abc import Callable, Sequence
+from mmap import mmap
+from typing import Any
+
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.frames import Message, write
+from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.messages import read_event
+from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.testing import FakeClock
+
+#: One row of the table: in a long run some leases have no place for a while.
+PLACES = REACH
+
+
+def message_of(message_id: str, handle: str, count: int) -> dict[str, Any]:
+    return {
+        "MessageId": message_id,
+        "ReceiptHandle": handle,
+        "Attributes": {"ApproximateReceiveCount": str(count)},
+    }
+
+
+class Calls:
+    """Has no call made: keeps each until it is answered."""
+
+    def __init__(self, note: Callable[[Call], None] = lambda call: None) -> None:
+        self._note = note
+        self.out: list[tuple[Call, Settle]] = []
+
+    def dispatch(self, call: Call, settle: Settle) -> None:
+        self._note(call)
+        self.out.append((call, settle))
+
+    def give_up(self, call: Call) -> bool:
+        return True
+
+    def close(self) -> None:
+        """Nothing is left to close."""
+
+    def send(self, call: Call) -> Sequence[Outcome]:
+        raise AssertionError("calls are dispatched")
+
+    def answer(self, index: int, outcomes: Sequence[Outcome]) -> Call:
+        """Answer a call; the outcomes are repeated as often as it has entries."""
+        call, settle = self.out.pop(index)
+        count = len(call.entries)
+        settle((list(outcomes) * count)[:count])
+        return call
+
+
+class Queue:
+    """A wire of which the other end takes all, some time."""
+
+    def __init__(self) -> None:
+        self.messages: deque[list[Any]] = deque()
+        self.is_broken = False
+
+    @property
+    def waiting(self) -> int:
+        return 0
+
+    def post(self, message: Message) -> None:
+        self.messages.append(json.loads(write(message)))
+
+    def flush(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.is_broken = True
+
+
+class Elsewhere:
+    """A keeper's process: what it is told, keeps and says."""
+
+    def __init__(
+        self, table: Table, clock: FakeClock, jitter: float, note: Callable[[Call], None]
+    ) -> None:
+        self.inbox = Queue()
+        self.outbox = Queue()
+        self.calls = Calls(note)
+        leases = NumberedLeases(LeaseBoard(table), self.outbox.post)
+        self.keeper = LeaseKeeper(
+            self.calls,
+            clock=clock,
+            jitter=lambda: jitter,
+            dispatcher=self.calls,
+            board=leases,
+            observer=lambda event: self.end.report(event),
+        )
+        self.end = KeeperEnd(self.keeper, leases, self.outbox.post, wants_all=False)
+
+    def take(self, most: float = math.inf) -> None:
+        """Do what the next messages say."""
+        while self.inbox.messages and most > 0:
+            most -= 1
+            assert self.end.take(self.inbox.messages.popleft())
+
+
+class Linked:
+    """A worker with its keeper, which may be replaced."""
+
+    def __init__(self, jitter: float, note: Callable[[Call], None] = lambda call: None) -> None:
+        self.clock = FakeClock(1000.0)
+        self.table = Table(mmap(-1, Table.size_for(PLACES)))
+        self.holdings = Holdings(self.table)
+        self.worker = LinkedKeeper(self.holdings, clock=self.clock)
+        self._jitter, self._note = jitter, note
+        self.start()
+
+    def start(self) -> None:
+        """Start a keeper, which gets all that the worker holds."""
+        self.elsewhere = Elsewhere(self.table, self.clock, self._jitter, self._note)
+        self.worker.attach(self.elsewhere.inbox, ())  # type: ignore[arg-type]
+
+    def die(self, heard: int) -> Elsewhere:
+        """End the keeper; of what it had said the worker hears only the first messages."""
+        self.hear(heard)
+        self.worker.detach()
+        return self.elsewhere
+
+    def hear(self, most: float = math.inf) -> None:
+        """Have the worker take the next messages."""
+        said = self.elsewhere.outbox.messages
+        while said and most > 0:
+            most -= 1
+            match said.popleft():
+                case ["over", int(number), int(receives)]:
+                    self.worker.end(number, receives)
+                case ["event", int(number), list(values)]:
+                    self.worker.note_event(number, read_event(values))
+                case other:
+                    raise AssertionError(other)
+
+    def deliver(self) -> None:
+        """Have both ends take all."""
+        self.elsewhere.take()
+        self.hear()
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing is under way between the two."""
+        return not (self.elsewhere.inbox.messages or self.elsewhere.outbox.messages)
+
+    def receive(
+        self, queue: str, message: dict[str, Any], terms: LeaseTerms, hidden: int, poll: float
+    ) -> Receipt:
+        return self.worker.receive(
+            queue, message, terms=terms, hidden_for=hidden, sent_at=self.clock() - poll
+        )

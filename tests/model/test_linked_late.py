@@ -1,0 +1,257 @@
+"""A worker and its keeper stay right with each other, however late they hear, and whatever dies."""
+
+from __future__ import annotations
+
+import sys
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
+
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms, State
+from celery_sqs_heartbeat.leases.receipts import Receipt
+from tests.model.linked import PLACES, Linked, message_of
+from tests.model.machine import STEPS
+from tests.model.receiving import TERMS, picks
+from tests.model.test_lease_book import CI, EXAMPLES
+from tests.support.scale import scaled
+
+Key = tuple[str, str]
+
+QUEUES = ("https://sqs/1/a", "https://sqs/1/b")
+#: After these SQS has not done it, and will not.
+NOT_DONE = frozenset({Outcome.THROTTLED, Outcome.FAILED, Outcome.DENIED, Outcome.NO_QUEUE})
+PLENTY = LeaseTerms(visibility_timeout=43_200, threshold=14_400)
+
+outcomes = st.lists(st.sampled_from(Outcome), min_size=1, max_size=10)
+
+
+class LateMachine(RuleBasedStateMachine):
+    """Two processes that hear late of each other. The keeper may die at any moment."""
+
+    @initialize(jitter=st.sampled_from((0.0, 1.0)))
+    def begin(self, jitter: float) -> None:
+        self.seen: list[Key] = []
+        self.handles: list[str] = []
+        self.latest: dict[Key, str] = {}
+        #: What the worker holds, and wants nothing else of.
+        self.held: set[Key] = set()
+        self.finished: set[Key] = set()
+        #: Handles by which a release may have been sent that may have been done, or may yet be.
+        self.releasing: set[str] = set()
+        self.released: set[str] = set()
+        #: Handles whose message may be someone else's; and those of which the keeper knows it.
+        self.doubtful: set[str] = set()
+        self.known_doubtful: set[str] = set()
+        self.linked = Linked(jitter, self._check)
+
+    # -- What the worker does ---------------------------------------------------
+
+    @rule(
+        queue=st.sampled_from(QUEUES),
+        count=st.sampled_from((1, 3, 12)),
+        terms=st.sampled_from(TERMS),
+    )
+    def receive_new(self, queue: str, count: int, terms: LeaseTerms) -> None:
+        for _ in range(count):
+            self.seen.append((queue, f"m{len(self.seen)}"))
+            assert self._receive(self.seen[-1], terms, 0.0) is Receipt.NEW
+
+    @precondition(lambda self: self.seen)
+    @rule(pick=picks, terms=st.sampled_from(TERMS), poll=st.sampled_from((0.0, 0.3, 20.0, 70.0)))
+    def receive_again(self, pick: int, terms: LeaseTerms, poll: float) -> None:
+        key = self.seen[pick % len(self.seen)]
+        was_held = key in self.held
+        receipt = self._receive(key, terms, poll)
+        if poll >= terms.visibility_timeout:
+            assert receipt is Receipt.LAPSED
+        elif was_held:
+            assert receipt is Receipt.REDELIVERED
+        elif key in self.finished:
+            assert receipt in (Receipt.FINISHED, Receipt.RELEASED)
+        else:
+            assert receipt in (Receipt.NEW, Receipt.RELEASED)
+
+    def _receive(self, key: Key, terms: LeaseTerms, poll: float) -> Receipt:
+        self.handles.append(f"{key[1]}#{len(self.handles)}")
+        handle = self.handles[-1]
+        receipt = self.linked.receive(
+            key[0],
+            message_of(key[1], handle, len(self.handles)),
+            terms,
+            terms.visibility_timeout,
+            poll,
+        )
+        if receipt is Receipt.LAPSED and key in self.latest:
+            self.doubtful.add(self.latest[key])
+        elif receipt in (Receipt.NEW, Receipt.REDELIVERED, Receipt.FINISHED):
+            self.latest[key] = handle
+            if receipt is Receipt.NEW:
+                self.held.add(key)
+        return receipt
+
+    @precondition(lambda self: self.handles)
+    @rule(pick=picks)
+    def done(self, pick: int) -> None:
+        self._done(self._handle(pick))
+
+    def _done(self, handle: str) -> None:
+        lease = self.linked.worker.find(handle)
+        if self.linked.worker.done(handle):
+            assert lease is not None
+            self.finished.add(lease.key)
+            self.held.discard(lease.key)
+
+    @precondition(lambda self: self.handles)
+    @rule(pick=picks, delay=st.sampled_from((0, 0.5, 60)))
+    def release(self, pick: int, delay: float) -> None:
+        lease = self.linked.worker.find(self._handle(pick))
+        if self.linked.worker.release(self._handle(pick), delay, "failed"):
+            assert lease is not None
+            self.held.discard(lease.key)
+
+    @precondition(lambda self: self.handles)
+    @rule(pick=picks, what=st.sampled_from(("drop", "disown")))
+    def give_up(self, pick: int, what: str) -> None:
+        lease = self.linked.worker.find(self._handle(pick))
+        if getattr(self.linked.worker, what)(self._handle(pick)):
+            assert lease is not None
+            self.held.discard(lease.key)
+            assert self.linked.worker.find(self._handle(pick)) is None
+
+    @precondition(lambda self: self.handles)
+    @rule(pick=picks)
+    def note_start(self, pick: int) -> None:
+        self.linked.worker.note_start(self._handle(pick))
+
+    def _handle(self, pick: int) -> str:
+        return self.handles[-1 - pick % len(self.handles)]
+
+    # -- What the link does, and what dies --------------------------------------------
+
+    @rule(most=st.sampled_from((1, 2, 5, 1000)))
+    def have_the_keeper_hear(self, most: int) -> None:
+        self.linked.elsewhere.take(most)
+
+    @rule(most=st.sampled_from((1, 2, 5, 1000)))
+    def have_the_worker_hear(self, most: int) -> None:
+        self.linked.hear(most)
+
+    @rule(heard=st.sampled_from((0, 1, 3, 1000)))
+    def replace_the_keeper(self, heard: int) -> None:
+        dead = self.linked.die(heard)
+        self.known_doubtful |= self.doubtful
+        # What it had sent may be done, and no one will know.
+        dead.calls.out.clear()
+        self.linked.start()
+
+    # -- What time and SQS do -----------------------------------------------------
+
+    @rule(seconds=st.sampled_from(STEPS))
+    def wait(self, seconds: float) -> None:
+        self.linked.clock.advance(seconds)
+
+    @rule()
+    def step(self) -> None:
+        self.linked.elsewhere.keeper.step()
+
+    def _check(self, call: Call) -> None:
+        """Check a call before it is sent."""
+        for entry in call.entries:
+            handle, key = entry.receipt_handle, entry.lease.key
+            if entry.action is Action.DELETE:
+                assert key in self.finished, "it deletes what was not done"
+            elif entry.action is Action.EXTEND:
+                assert handle not in self.released, "an extension follows a release"
+            else:
+                assert handle not in self.releasing, "it repeats a release"
+                assert handle not in self.known_doubtful, "it releases what may be someone else's"
+                self.releasing.add(handle)
+                self.released.add(handle)
+
+    @precondition(lambda self: self.linked.elsewhere.calls.out)
+    @rule(pick=picks, answer=outcomes)
+    def answer(self, pick: int, answer: list[Outcome]) -> None:
+        calls = self.linked.elsewhere.calls
+        index = pick % len(calls.out)
+        call, _ = calls.out[index]
+        for entry, outcome in zip(call.entries, (answer * 10)[: len(call.entries)], strict=True):
+            is_bad_batch = outcome is Outcome.MALFORMED and len(call.entries) > 1
+            if entry.action is Action.RELEASE and (outcome in NOT_DONE or is_bad_batch):
+                self.releasing.discard(entry.receipt_handle)
+        calls.answer(index, answer)
+
+    # -- Always, and at the end -----------------------------------------------------
+
+    @invariant()
+    def the_worker_knows_what_it_holds(self) -> None:
+        leases = {each.lease.key: each.lease for each in self.linked.holdings.holdings()}
+        assert self.held <= leases.keys()
+        for key in self.held:
+            lease = self.linked.worker.find(self.latest[key])
+            assert lease is not None
+            assert lease.state is State.HELD
+
+    @invariant()
+    def what_waits_for_its_end_is_counted(self) -> None:
+        ending = [
+            each for each in self.linked.holdings.holdings() if each.lease.state is not State.HELD
+        ]
+        assert self.linked.worker.ending == len(ending)
+
+    @invariant()
+    def no_two_have_one_place(self) -> None:
+        places = [each.place for each in self.linked.holdings.holdings() if each.place is not None]
+        assert len(places) == len(set(places))
+
+    @invariant()
+    def the_keeper_keeps_what_the_worker_holds(self) -> None:
+        if self.linked.elsewhere.inbox.messages:
+            return
+        self.known_doubtful |= self.doubtful
+        kept = {
+            lease.key: lease
+            for lease in self.linked.elsewhere.keeper.leases()
+            if lease.state is State.HELD
+        }
+        assert kept.keys() == self.held
+        for key, lease in kept.items():
+            assert lease.receipt_handle == self.latest[key]
+        if self.linked.is_quiet:
+            assert len(self.linked.elsewhere.keeper) == len(list(self.linked.holdings.holdings()))
+
+    def teardown(self) -> None:
+        """Bring all to its end: nothing may be left of it."""
+        if sys.exc_info()[0] is not None or not hasattr(self, "linked"):
+            return
+        for index, key in enumerate(sorted(self.held)):
+            if index % 2:
+                self._done(self.latest[key])
+            else:
+                self.linked.worker.release(self.latest[key])
+                self.held.discard(key)
+        for _ in range(20):
+            self.linked.deliver()
+            self.step()
+            while self.linked.elsewhere.calls.out:
+                self.answer(0, [Outcome.DONE])
+            self.linked.clock.advance(61.0)
+        self.linked.deliver()
+        self.the_keeper_keeps_what_the_worker_holds()
+        assert len(self.linked.worker) == self.linked.worker.ending == 0
+        assert not list(self.linked.holdings.holdings())
+        for number in range(PLACES):
+            key = ("https://sqs/1/c", f"last-{number}")
+            assert self._receive(key, PLENTY, 0.0) is Receipt.NEW
+        assert not self.linked.table.is_short, "a place was not given back"
+
+
+TestLate = LateMachine.TestCase
+TestLate.settings = settings(CI, max_examples=int(EXAMPLES or scaled(150, 500)))

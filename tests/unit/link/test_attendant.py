@@ -1,0 +1,388 @@
+"""What becomes of a worker's keeper: it is started, heard, replaced and ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from mmap import mmap
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.link import attendant as attending
+from celery_sqs_heartbeat.link import messages
+from celery_sqs_heartbeat.link.attendant import Attendant
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.holdings import Holdings
+from tests.model.linked import message_of
+from tests.support.waiting import wait_until
+from tests.unit.link.pairs import Far, pack
+
+TERMS = LeaseTerms(visibility_timeout=3_600, threshold=1_200)
+LOST = Event(
+    kind=EventKind.LEASE_LOST,
+    at=1.0,
+    queue_url="https://q",
+    message_id="m",
+    task=None,
+    task_id=None,
+    receive_count=1,
+    slack=0.0,
+)
+
+
+class ShiftedClock:
+    """The time, and some more."""
+
+    def __init__(self) -> None:
+        self.more = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.more
+
+
+class FakeChild:
+    """A keeper's process that is none."""
+
+    def __init__(self, link: int, pid: int) -> None:
+        self.pid = pid
+        self.far = Far(socket.socket(fileno=os.dup(link)))
+        self.said: list[list[Any]] = []
+        self.end_as = ""
+        self.was_killed = False
+
+    def has_ended(self) -> bool:
+        return bool(self.end_as)
+
+    def kill(self) -> None:
+        if not self.end_as:
+            self.was_killed = True
+            self.die("signal SIGKILL")
+
+    def describe_end(self) -> str:
+        return self.end_as or "it runs"
+
+    def die(self, how: str) -> None:
+        self.far.close()
+        self.end_as = how
+
+    def say(self, *said: Any) -> None:
+        self.far.send(pack(said))
+
+    def heard(self) -> list[list[Any]]:
+        """Return all that the keeper was told so far."""
+        if not self.end_as:
+            self.said += self.far.read()
+        return self.said
+
+    def has_heard(self, kind: str) -> bool:
+        return any(each[0] == kind for each in self.heard())
+
+
+class Attended:
+    """A worker whose keepers are started by the test."""
+
+    def __init__(self) -> None:
+        self.clock = ShiftedClock()
+        self.table = Table(mmap(-1, Table.size_for(REACH)))
+        self.keeper = LinkedKeeper(Holdings(self.table), clock=self.clock)
+        self.children: list[FakeChild] = []
+        self.events: list[Event] = []
+        self.seconds = 0
+        self.refusals: list[OSError] = []
+        self.attendant = Attendant(
+            self.keeper,
+            hello=Hello(pid=os.getpid()),
+            table=self.table,
+            descriptor=0,
+            on_event=self.take_event,
+            every_second=self.count_second,
+            start=self.start,
+            clock=self.clock,
+        )
+
+    def start(self, link: int, table: int) -> FakeChild:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.children.append(FakeChild(link, 100 + len(self.children)))
+        return self.children[-1]
+
+    def take_event(self, event: Event) -> None:
+        if event.cause == "bad handler":
+            raise ZeroDivisionError
+        self.events.append(event)
+
+    def count_second(self) -> None:
+        self.seconds += 1
+
+    @property
+    def child(self) -> FakeChild:
+        return self.children[-1]
+
+    def receive(self, name: str) -> None:
+        self.keeper.receive(
+            "https://q",
+            message_of(name, name, 1),
+            terms=TERMS,
+            hidden_for=3_600,
+            sent_at=self.clock(),
+        )
+
+    def wait_for_child(self, number: int) -> FakeChild:
+        wait_until(lambda: len(self.children) >= number)
+        return self.children[number - 1]
+
+    def stop(self) -> None:
+        if not self.child.end_as:
+            self.child.die("exit status 0")
+        self.attendant.stop(0.0)
+
+
+@pytest.fixture
+def attended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]:
+    monkeypatch.setattr(attending, "_END_SECONDS", 30.0)
+    attended = Attended()
+    attended.attendant.begin()
+    attended.attendant.start()
+    yield attended
+    attended.stop()
+
+
+def test_a_keeper_is_greeted_and_told_what_is_received(attended: Attended) -> None:
+    attended.receive("m")
+    wait_until(lambda: attended.child.has_heard("received"))
+    assert [each[0] for each in attended.child.heard()] == ["hello", "received"]
+    assert attended.attendant.pid == attended.child.pid
+    assert attended.attendant.deaths == 0
+
+
+def test_what_a_keeper_says_is_taken_in(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    attended.receive("m")
+    line = {"name": "celery_sqs_heartbeat.x", "level": 40, "text": "a line", "created": 1.0}
+    attended.child.say(
+        messages.event(1, LOST),
+        ("log", {**line, "error": None}),
+        ("stats", {"health": 1}),
+        ("over", 1, 1),
+    )
+    wait_until(lambda: not len(attended.keeper))
+    assert attended.events == [LOST]
+    assert attended.attendant.stats == {"health": 1}
+    assert "a line" in caplog.messages
+
+
+def test_a_handler_that_fails_costs_nothing_else(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    attended.receive("m")
+    bad = messages.event(1, LOST)
+    bad[2][list(Event.__slots__).index("cause")] = "bad handler"
+    attended.child.say(bad, ("log", {}), ("over", 1, 1))
+    wait_until(lambda: not len(attended.keeper))
+    assert len(attended.children) == 1
+    assert caplog.text.count("a handler of what the keeper says failed") == 2
+
+
+def test_a_dead_keeper_is_replaced_at_once_and_the_next_goes_on(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    attended.keeper.order("pool", [1])
+    attended.receive("a")
+    attended.receive("b")
+    attended.table.tick = attended.clock()
+    wait_until(lambda: attended.child.has_heard("received"))
+    attended.child.die("signal SIGSEGV")
+    child = attended.wait_for_child(2)
+    wait_until(lambda: child.has_heard("resume"))
+    wait_until(lambda: len(child.heard()) >= 4)
+    kinds = [each[0] for each in child.heard()]
+    assert [each for each in kinds if each != "gap"] == ["hello", "pool", "resume", "resume"]
+    assert attended.attendant.deaths == 1
+    assert not attended.keeper.is_behind
+    (line,) = caplog.messages
+    assert "ended (signal SIGSEGV); another starts at once and goes on with 2 leases" in line
+
+
+def test_what_a_keeper_said_before_its_death_counts(attended: Attended) -> None:
+    attended.receive("m")
+    attended.keeper.done("m")
+    wait_until(lambda: attended.child.has_heard("done"))
+    attended.child.say(("over", 1, 1))
+    attended.child.die("signal SIGKILL")
+    child = attended.wait_for_child(2)
+    wait_until(lambda: child.has_heard("hello"))
+    assert not child.has_heard("resume")
+    assert attended.keeper.ending == 0
+
+
+def test_keepers_that_die_young_are_replaced_ever_later(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number, pause in enumerate((0.0, 0.5, 1.0, 2.0), start=1):
+        child = attended.wait_for_child(number)
+        wait_until(lambda child=child: child.has_heard("hello"))
+        child.die("exit status 1")
+        text = f"another starts in {pause:g} s" if pause else "another starts at once"
+        wait_until(lambda text=text: text in caplog.text)
+        attended.clock.more += pause
+    attended.wait_for_child(5)
+    assert attended.attendant.deaths == 4
+
+
+def test_a_keeper_that_lived_long_is_replaced_at_once_again(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    attended.child.die("exit status 1")
+    second = attended.wait_for_child(2)
+    wait_until(lambda: second.has_heard("hello"))
+    attended.clock.more += 60.0
+    second.die("exit status 1")
+    attended.wait_for_child(3)
+    assert caplog.text.count("another starts at once") == 2
+
+
+def test_a_keeper_that_hangs_is_killed_and_replaced(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    attended.receive("m")
+    attended.table.tick = attended.clock()
+    child = attended.wait_for_child(2)
+    assert attended.children[0].was_killed
+    wait_until(lambda: child.has_heard("resume"))
+    assert "did nothing for a second, and was killed" in caplog.text
+    # The journal has to know for how long there was none.
+    assert child.heard()[1][0] == "gap"
+
+
+def test_a_keeper_that_says_what_can_not_be_is_replaced(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    attended.child.far.send(b"\xff" * 100)
+    attended.wait_for_child(2)
+    assert attended.children[0].was_killed
+    assert "the keeper is replaced" in caplog.text
+
+
+def test_a_keeper_that_says_what_is_unknown_is_replaced(attended: Attended) -> None:
+    attended.child.say(("what", 1))
+    attended.wait_for_child(2)
+    assert attended.children[0].was_killed
+
+
+def test_a_process_that_can_not_be_started_is_tried_again(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    attended.refusals.append(OSError(11, "no more processes"))
+    attended.child.die("exit status 1")
+    wait_until(lambda: "no more processes; it is tried again" in caplog.text)
+    assert attended.keeper.is_behind
+    attended.clock.more += 30.0
+    attended.wait_for_child(2)
+    wait_until(lambda: not attended.keeper.is_behind)
+
+
+def test_a_worker_without_descriptors_tries_again(
+    attended: Attended, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> None:
+        raise OSError(24, "too many open files")
+
+    with monkeypatch.context() as without:
+        without.setattr(socket, "socketpair", refuse)
+        attended.child.die("exit status 1")
+        wait_until(lambda: "too many open files; it is tried again" in caplog.text)
+    attended.clock.more += 30.0
+    attended.wait_for_child(2)
+
+
+def test_once_a_second_is_once_a_second(attended: Attended) -> None:
+    wait_until(lambda: attended.seconds)
+    assert attended.seconds == 1
+    attended.clock.more += 1.0
+    wait_until(lambda: attended.seconds == 2)
+
+
+# -- The end -----------------------------------------------------------------------------
+
+
+def test_a_keeper_that_ends_well_is_the_last(attended: Attended) -> None:
+    attended.receive("m")
+    attended.keeper.done("m")
+    wait_until(lambda: attended.child.has_heard("done"))
+    attended.child.say(("over", 1, 1), ("log", {}))
+    attended.child.die("exit status 0")
+    attended.attendant.stop(5.0)
+    assert attended.keeper.ending == 0
+    assert len(attended.children) == 1
+    assert attended.keeper.is_behind
+
+
+def test_a_stop_is_handed_on_when_the_keeper_dies_meanwhile(attended: Attended) -> None:
+    attended.receive("m")
+    attended.keeper.done("m")
+    wait_until(lambda: attended.child.has_heard("done"))
+    first = attended.child
+
+    def obey() -> None:
+        wait_until(lambda: first.has_heard("stop"))
+        first.die("signal SIGKILL")
+        second = attended.wait_for_child(2)
+        wait_until(lambda: second.has_heard("stop") and second.has_heard("resume"))
+        second.say(("over", 1, 1))
+        second.die("exit status 0")
+
+    thread = threading.Thread(target=obey)
+    thread.start()
+    attended.attendant.stop(5.0)
+    thread.join()
+    assert attended.keeper.ending == 0
+    assert len(attended.children) == 2
+
+
+def test_a_keeper_that_does_not_end_is_killed(
+    attended: Attended, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attending, "_END_SECONDS", 0.1)
+    attended.attendant.stop(0.1)
+    assert attended.child.was_killed
+    assert "did not end in time: it is killed" in caplog.text
+
+
+def test_a_second_stop_does_nothing(attended: Attended) -> None:
+    attended.child.die("exit status 0")
+    attended.attendant.stop(1.0)
+    attended.attendant.stop(1.0)
+
+
+def test_a_forked_child_does_not_hold_the_link_open(attended: Attended) -> None:
+    wait_until(lambda: attended.child.has_heard("hello"))
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(60)
+        # Does nothing, as it is not the child's keeper to stop.
+        attended.attendant.stop(50.0)
+        signal.pause()
+    try:
+        # As the worker's end does.
+        attended.attendant.leave_to_parent()
+        wait_until(lambda: is_at_its_end(attended.child.far.connection))
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def is_at_its_end(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1 << 20) == b""
+    except BlockingIOError:
+        return False

@@ -1,0 +1,427 @@
+"""What a worker's side of its keeper does at once, in every thread, handler and process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.lease import Standing, State
+from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.link.client import MAX_WAITING, LinkedKeeper
+from celery_sqs_heartbeat.link.wire import Wire
+from tests.model.linked import Linked, Queue, message_of
+from tests.support.waiting import PATIENCE
+from tests.unit.link.pairs import Pair
+
+QUEUE = "https://q"
+TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
+
+
+class Worker(Linked):
+    """A worker with its keeper, on a clock that the test moves."""
+
+    def __init__(self) -> None:
+        super().__init__(jitter=1.0)
+
+    def get(self, message: str = "m", count: int = 1) -> Receipt:
+        return self.receive(QUEUE, message_of(message, f"{message}-{count}", count), TERMS, 30, 0)
+
+    def said(self) -> list[list[Any]]:
+        return list(self.elsewhere.inbox.messages)
+
+    def step(self, *outcomes: Outcome) -> list[str]:
+        """Have all delivered and the calls made that are due, and answer them."""
+        self.deliver()
+        self.elsewhere.keeper.step()
+        asked = [e.action.value for call, _ in self.elsewhere.calls.out for e in call.entries]
+        while self.elsewhere.calls.out:
+            self.elsewhere.calls.answer(0, outcomes or (Outcome.DONE,))
+        self.elsewhere.keeper.step()
+        self.deliver()
+        return asked
+
+
+@pytest.fixture
+def worker() -> Worker:
+    return Worker()
+
+
+@pytest.fixture
+def keeper(worker: Worker) -> LinkedKeeper:
+    return worker.worker
+
+
+def in_child(check: Any) -> bool:
+    """Return whether a check holds in a forked child."""
+    pid = os.fork()
+    if pid == 0:
+        signal.alarm(20)
+        os._exit(0 if check() else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_a_message_is_known_before_its_keeper_has_heard_of_it(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    assert worker.get() is Receipt.NEW
+    assert worker.get(count=2) is Receipt.REDELIVERED
+    assert len(keeper) == 1
+    assert keeper.owns("m-1")
+    assert not keeper.is_lost("m-1")
+    lease = keeper.find("m-1")
+    assert lease is keeper.find("m-2")
+    assert lease is not None
+    assert lease.receipt_handle == "m-2"
+    assert [each[0] for each in worker.said()] == ["received", "received"]
+
+
+def test_what_is_done_is_deleted_once_and_finished_from_then_on(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.get()
+    assert keeper.done("m-1")
+    assert keeper.ending == 1
+    assert worker.get(count=2) is Receipt.FINISHED
+    worker.clock.advance(1.0)
+    assert worker.step() == ["delete"]
+    assert (len(keeper), keeper.ending) == (0, 0)
+    assert worker.get(count=3) is Receipt.FINISHED
+    assert worker.step() == ["delete"]
+    assert (len(keeper), keeper.ending) == (0, 0)
+
+
+def test_what_is_released_is_new_when_it_comes_back(worker: Worker, keeper: LinkedKeeper) -> None:
+    worker.get()
+    assert keeper.release("m-1", 0, "failed")
+    assert keeper.release("m-1", 0, "failed")
+    assert worker.step() == ["release"]
+    assert keeper.ending == 0
+    assert not keeper.release("m-1")
+    assert worker.get(count=2) is Receipt.NEW
+
+
+def test_a_delay_of_any_numeric_type_is_sent_in_seconds(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.get()
+    assert keeper.release("m-1", Decimal("1.5"), "failed")  # type: ignore[arg-type]
+    assert worker.said()[-1] == ["release", 1, 1, 2, "failed"]
+
+
+def test_what_is_dropped_is_unknown_at_once(worker: Worker, keeper: LinkedKeeper) -> None:
+    worker.get("a")
+    worker.get("b")
+    assert keeper.drop("a-1")
+    assert keeper.disown("b-1")
+    assert [keeper.find(each) for each in ("a-1", "b-1")] == [None, None]
+    assert not keeper.is_disowned("a-1")
+    assert keeper.is_disowned("b-1")
+    assert not keeper.drop("a-1")
+    worker.deliver()
+    assert list(worker.holdings.holdings()) == []
+
+
+def test_what_sqs_confirms_is_read_in_the_table(worker: Worker, keeper: LinkedKeeper) -> None:
+    worker.get()
+    worker.deliver()
+    worker.clock.advance(21.0)
+    assert worker.step() == ["extend"]
+    lease = keeper.find("m-1")
+    assert lease is not None
+    assert lease.expires_at == worker.clock() + 30
+    assert keeper.confirm("m-1", 0)
+
+
+def test_a_confirmation_is_waited_for_in_vain(worker: Worker, keeper: LinkedKeeper) -> None:
+    worker.get()
+    worker.deliver()
+    assert not keeper.confirm("m-1", 0.02)
+    worker.clock.advance(21.0)
+    worker.step(Outcome.LOST)
+    assert not keeper.confirm("m-1", 0.02)
+    assert not keeper.confirm("unknown", 0.02)
+
+
+def test_a_message_that_sqs_calls_lost_is_lost_here(worker: Worker, keeper: LinkedKeeper) -> None:
+    worker.get()
+    worker.deliver()
+    worker.clock.advance(21.0)
+    worker.step(Outcome.LOST)
+    assert keeper.is_lost("m-1")
+    assert not keeper.owns("m-1")
+    (view,) = keeper.snapshot()
+    assert view.standing == Standing.LOST
+
+
+def test_it_is_behind_without_a_keeper_and_with_one_that_does_not_listen(worker: Worker) -> None:
+    keeper = worker.worker
+    assert not keeper.is_behind
+    keeper.detach()
+    assert keeper.is_behind
+    assert worker.get() is Receipt.NEW
+    pair = Pair()
+    keeper.attach(pair.wire, ())
+    assert not keeper.is_behind
+    pair.fill()
+    for number in range(MAX_WAITING):
+        keeper.say("tick", number)
+    assert keeper.is_behind
+    pair.read_all()
+    assert not keeper.is_behind
+    pair.close()
+    assert keeper.is_behind
+
+
+def test_a_new_keeper_learns_what_the_worker_holds_and_has_ordered(worker: Worker) -> None:
+    keeper = worker.worker
+    keeper.order("reach", "a", 1, about=("a",))
+    keeper.order("reach", "b", 1, about=("b",))
+    keeper.order("reach", "a", 2, about=("a",))
+    keeper.say("hurry")
+    worker.get("kept")
+    keeper.note_start("kept-1", 4711)
+    worker.get("done")
+    keeper.done("done-1")
+    worker.get("dropped")
+    keeper.drop("dropped-1")
+    keeper.detach()
+    after = Queue()
+    keeper.attach(after, [("hello",), ("gap", 1.0)])  # type: ignore[arg-type]
+    said = list(after.messages)
+    assert said[:4] == [["hello"], ["gap", 1.0], ["reach", "a", 2], ["reach", "b", 1]]
+    assert [(each[0], each[1], each[5], each[7]) for each in said[4:]] == [
+        ("resume", 1, 4711, "held"),
+        ("resume", 2, None, "done"),
+    ]
+    assert len(list(worker.holdings.holdings())) == 2
+
+
+def test_an_order_that_is_not_plain_is_not_given_to_keepers_to_come(worker: Worker) -> None:
+    with pytest.raises(TypeError):
+        worker.worker.order("reach", object())
+    after = Queue()
+    worker.worker.attach(after, ())  # type: ignore[arg-type]
+    assert list(after.messages) == []
+
+
+def test_an_ack_after_a_release_is_not_lost_with_the_keeper(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.get()
+    keeper.release("m-1", 0, "worker stops")
+    keeper.done("m-1")
+    worker.die(0)
+    worker.start()
+    assert worker.step() == ["delete"]
+    assert keeper.ending == 0
+
+
+def test_what_a_dead_keeper_was_through_with_is_not_repeated(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    """It had not said so yet: its worker stood still, and the table says it."""
+    worker.get("released")
+    keeper.release("released-1", 0, "failed")
+    worker.deliver()
+    worker.elsewhere.keeper.step()
+    worker.elsewhere.calls.answer(0, [Outcome.DONE])
+    worker.die(0)
+    worker.start()
+    assert worker.step() == []
+    assert (len(keeper), keeper.ending) == (0, 0)
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_release_that_may_have_been_sent_is_not_repeated(
+    worker: Worker, keeper: LinkedKeeper, is_full: bool
+) -> None:
+    for number in range(worker.table.places if is_full else 0):
+        worker.get(f"filling-{number}")
+    worker.get()
+    keeper.release("m-1", 0, "failed")
+    worker.deliver()
+    worker.elsewhere.keeper.step()
+    ((call, _),) = worker.elsewhere.calls.out
+    assert [each.action.value for each in call.entries] == ["release"]
+    worker.die(0)
+    worker.start()
+    assert worker.step() == []
+    assert keeper.ending == 0
+
+
+def test_a_release_that_was_not_sent_is_made_by_the_next_keeper(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    worker.get()
+    keeper.release("m-1", 0, "failed")
+    worker.die(0)
+    worker.start()
+    assert worker.step() == ["release"]
+    assert keeper.ending == 0
+
+
+def test_doubts_about_a_message_outlive_the_keeper(worker: Worker, keeper: LinkedKeeper) -> None:
+    worker.get()
+    worker.deliver()
+    late = message_of("m", "m-2", 2)
+    assert worker.receive(QUEUE, late, TERMS, 30, 40.0) is Receipt.LAPSED
+    lease = keeper.find("m-1")
+    assert lease is not None
+    assert not lease.certain
+    worker.die(0)
+    worker.start()
+    keeper.release("m-1", 0, "failed")
+    assert worker.step() == []
+    assert keeper.ending == 0
+
+
+# -- Threads, handlers, processes ------------------------------------------------------------
+
+
+def test_threads_may_change_it_at_the_same_time(worker: Worker, keeper: LinkedKeeper) -> None:
+    def use(name: str) -> None:
+        for number in range(100):
+            message = f"{name}{number}"
+            assert worker.get(message) is Receipt.NEW
+            assert keeper.note_start(f"{message}-1")
+            assert keeper.done(f"{message}-1")
+
+    threads = [threading.Thread(target=use, args=(name,)) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert keeper.ending == 400
+    for _ in range(60):
+        worker.clock.advance(1.0)
+        worker.step()
+    assert (len(keeper), keeper.ending) == (0, 0)
+
+
+class Interrupting(Queue):
+    """A wire in the middle of whose writing a signal comes."""
+
+    def post(self, message: Any) -> None:
+        super().post(message)
+        if message[0] == "done":
+            signal.raise_signal(signal.SIGUSR1)
+
+
+@pytest.fixture
+def _usr1() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGUSR1)
+    yield
+    signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.usefixtures("_usr1")
+def test_a_handler_of_a_signal_is_put_off_until_the_change_is_made(worker: Worker) -> None:
+    keeper = worker.worker
+    seen: list[State] = []
+
+    def handle(*_: Any) -> None:
+        if not keeper.put_off(lambda: signal.raise_signal(signal.SIGUSR1)):
+            lease = keeper.find("b-1")
+            assert lease is not None
+            seen.append(lease.state)
+            keeper.release("b-1", 0, "worker stops")
+
+    signal.signal(signal.SIGUSR1, handle)
+    keeper.attach(Interrupting(), ())  # type: ignore[arg-type]
+    worker.get("a")
+    worker.get("b")
+    assert keeper.done("a-1")
+    assert seen == [State.HELD]
+    lease = keeper.find("b-1")
+    assert lease is not None
+    assert lease.state is State.BACK
+
+
+def test_nothing_is_put_off_where_no_change_is_made(keeper: LinkedKeeper) -> None:
+    assert not keeper.put_off(lambda: None)
+
+
+def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
+    keeper = worker.worker
+    pair = Pair()
+    keeper.attach(pair.wire, ())
+    worker.get()
+    keeper.done("m-1")
+    pair.read_all()
+
+    def does_nothing() -> bool:
+        assert worker.get("other") is Receipt.NEW
+        assert keeper.done("m-1")
+        assert keeper.release("m-1")
+        assert keeper.note_start("m-1")
+        assert keeper.drop("m-1")
+        assert keeper.disown("m-1")
+        assert keeper.confirm("m-1", 0)
+        assert keeper.owns("m-1")
+        assert not keeper.is_lost("m-1")
+        assert not keeper.is_disowned("m-1")
+        assert keeper.find("m-1") is None
+        assert keeper.snapshot() == ()
+        assert keeper.flush(0)
+        keeper.say("hurry")
+        keeper.order("pool", [])
+        assert not keeper.put_off(lambda: None)
+        return True
+
+    assert in_child(does_nothing)
+    assert pair.read_all() == []
+    pair.close()
+
+
+def test_a_child_that_is_forked_amid_a_change_waits_for_no_lock(worker: Worker) -> None:
+    """Its lock is held by a thread that the child does not have."""
+    keeper = worker.worker
+    pair = Pair()
+    amid, may_go_on = threading.Event(), threading.Event()
+
+    class Held(Wire):
+        def post(self, message: Any) -> None:
+            amid.set()
+            may_go_on.wait(PATIENCE)
+
+    keeper.attach(Held(os.dup(pair.wire.fileno())), ())
+    thread = threading.Thread(target=keeper.say, args=("hurry",))
+    thread.start()
+    assert amid.wait(PATIENCE)
+
+    def leave() -> bool:
+        keeper.leave_to_parent()
+        keeper.order("pool", [])
+        return keeper.is_behind and keeper.done("m-1")
+
+    try:
+        assert in_child(leave)
+        assert not keeper.is_behind
+    finally:
+        may_go_on.set()
+        thread.join(PATIENCE)
+        keeper.detach()
+        pair.close()
+
+
+def test_a_flush_ends_when_all_is_confirmed_or_its_time_is_up(worker: Worker) -> None:
+    keeper = worker.worker
+    assert keeper.flush(0)
+    worker.get()
+    keeper.done("m-1")
+    assert not keeper.flush(0.05)
+    assert worker.said()[-1] == ["hurry"]
+    worker.elsewhere.inbox.messages.pop()
+    worker.elsewhere.inbox.messages.remove(["hurry"])
+    worker.deliver()
+    worker.clock.advance(1.0)
+    worker.step()
+    assert keeper.flush(0)

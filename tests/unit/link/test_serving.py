@@ -1,0 +1,327 @@
+"""The keeper's end of the link: has a keeper do what the worker says, and says what is over."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import astuple, replace
+from mmap import mmap
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.current.record import Flag, Mark, Record, key_of
+from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import Action, Lease, State
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.link import messages, serving
+from celery_sqs_heartbeat.link.frames import BrokenLink
+from celery_sqs_heartbeat.link.holdings import Holding
+from celery_sqs_heartbeat.testing import FakeClock
+from tests.model.linked import Elsewhere
+from tests.support.leases import lease_of
+
+QUEUE = "https://q"
+TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
+
+
+class Served:
+    """A keeper elsewhere, to which the test says what a worker would."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(1000.0)
+        self.table = Table(mmap(-1, Table.size_for(REACH)))
+        self.sent: list[Call] = []
+        self.elsewhere = Elsewhere(self.table, self.clock, 1.0, self.sent.append)
+
+    def take(self, *message: Any) -> None:
+        self.elsewhere.inbox.post(message)
+        self.elsewhere.take()
+
+    def receive(
+        self,
+        number: int = 1,
+        *,
+        message: str = "m",
+        handle: str | None = None,
+        receives: int = 1,
+        receipt: Receipt = Receipt.NEW,
+        place: int | None = None,
+        is_certain: bool = True,
+    ) -> None:
+        receive = Receive(
+            queue_url=QUEUE,
+            message_id=message,
+            receipt_handle=handle or message,
+            receive_count=receives,
+            hidden_for=30,
+            sent_at=self.clock(),
+            arrived_at=self.clock(),
+        )
+        values = astuple(receive)
+        rest = ("task", "id", None, None, None, is_certain)
+        self.take("received", number, receives, place, receipt.value, values, astuple(TERMS), *rest)
+
+    def resume(self, lease: Lease, number: int = 1, *, was_releasing: bool = False) -> None:
+        holding = Holding(lease=lease, number=number, pid=77)
+        self.take(*messages.resume(holding, was_releasing=was_releasing))
+
+    def step(self, outcomes: Sequence[Outcome] = (Outcome.DONE,)) -> list[tuple[str, str]]:
+        """Have the calls made that are due, and answer them; return what they asked for."""
+        self.elsewhere.keeper.step()
+        asked = [
+            (each.action.value, each.receipt_handle) for call in self.sent for each in call.entries
+        ]
+        self.sent.clear()
+        while self.elsewhere.calls.out:
+            self.elsewhere.calls.answer(0, outcomes)
+        # Reports what has happened.
+        self.elsewhere.keeper.step()
+        return asked
+
+    def said(self) -> list[list[Any]]:
+        said = list(self.elsewhere.outbox.messages)
+        self.elsewhere.outbox.messages.clear()
+        return said
+
+    def overs(self) -> list[list[Any]]:
+        return [each for each in self.said() if each[0] == "over"]
+
+    @property
+    def lease(self) -> Lease:
+        (lease,) = self.elsewhere.keeper.leases()
+        return lease
+
+
+@pytest.fixture
+def served() -> Served:
+    return Served()
+
+
+def test_a_message_that_was_received_is_leased(served: Served) -> None:
+    served.receive(place=3)
+    assert served.lease.receipt_handle == "m"
+    assert served.lease.terms == TERMS
+    assert (served.lease.task, served.lease.task_id) == ("task", "id")
+    served.clock.advance(20.0)
+    assert served.step() == [("extend", "m")]
+    assert served.said() == []
+
+
+def test_what_is_done_is_deleted_and_over_when_sqs_has_confirmed_it(served: Served) -> None:
+    served.receive()
+    served.take("started", 1, 1, 0.0, 4711)
+    assert served.lease.started_at == 1000.0
+    served.take("done", 1, 1)
+    assert served.overs() == []
+    served.clock.advance(1.0)
+    assert served.step() == [("delete", "m")]
+    assert served.overs() == [["over", 1, 1]]
+    assert len(served.elsewhere.keeper) == 0
+
+
+def test_what_is_released_is_over_and_its_worker_learns_how_it_ended(served: Served) -> None:
+    served.receive()
+    served.take("release", 1, 1, 7, "failed")
+    assert served.step() == [("release", "m")]
+    over, event = served.said()
+    assert over == ["over", 1, 1]
+    assert event[:2] == ["event", 1]
+    happened = messages.read_event(event[2])
+    assert happened.kind is EventKind.MESSAGE_RELEASED
+    assert (happened.outcome, happened.visibility_timeout) == (Outcome.DONE, 7)
+    assert happened.cause == "failed"
+
+
+def test_what_is_dropped_is_over_at_once(served: Served) -> None:
+    served.receive()
+    served.take("drop", 1, 1)
+    assert served.overs() == [["over", 1, 1]]
+    served.clock.advance(25.0)
+    assert served.step() == []
+
+
+@pytest.mark.parametrize(
+    "message",
+    [("done", 9, 3), ("drop", 9, 3), ("release", 9, 3, 0, ""), ("started", 9, 3, 0.0, 4711)],
+)
+def test_an_unknown_number_is_over(served: Served, message: tuple[Any, ...]) -> None:
+    served.take(*message)
+    assert served.said() == [["over", 9, 3]]
+
+
+def test_a_redelivery_goes_on_under_its_number(served: Served) -> None:
+    served.receive(place=3)
+    served.receive(handle="m2", receives=2, place=3, receipt=Receipt.REDELIVERED)
+    assert served.lease.handles == ["m", "m2"]
+    served.take("done", 1, 2)
+    served.clock.advance(1.0)
+    assert served.step() == [("delete", "m2")]
+    assert served.overs() == [["over", 1, 2]]
+
+
+def test_an_end_that_was_not_heard_does_not_end_the_redelivery(served: Served) -> None:
+    """Both cross on the link: the count of receives says of which of them it speaks."""
+    served.receive()
+    served.take("done", 1, 1)
+    served.clock.advance(1.0)
+    served.step()
+    served.receive(handle="m2", receives=2, receipt=Receipt.FINISHED)
+    assert served.overs() == [["over", 1, 1]]
+    served.clock.advance(1.0)
+    assert served.step() == [("delete", "m2")]
+    assert served.overs() == [["over", 1, 2]]
+
+
+def test_a_second_ack_that_crosses_the_end_speaks_of_its_own_receive(served: Served) -> None:
+    served.receive()
+    served.take("done", 1, 1)
+    served.clock.advance(1.0)
+    served.step()
+    served.take("done", 1, 1)
+    assert served.overs() == [["over", 1, 1]] * 2
+
+
+def test_what_comes_back_after_its_release_ends_the_lease_before_it(served: Served) -> None:
+    served.receive()
+    served.take("release", 1, 1, 0, "failed")
+    served.receive(2, handle="m2")
+    assert served.overs() == [["over", 1, 1]]
+    assert served.lease.receipt_handle == "m2"
+
+
+def test_an_ack_after_a_release_leaves_no_number_behind(served: Served) -> None:
+    """The worker has begun anew: it did not know that its keeper could still delete."""
+    served.receive(place=3)
+    served.take("release", 1, 1, 0, "failed")
+    served.take("done", 1, 1)
+    assert served.lease.state is State.DONE
+    served.receive(2, handle="m2", receipt=Receipt.FINISHED, place=4)
+    assert served.overs() == [["over", 1, 1]]
+    assert served.table.find(key_of("m2")) is not None or served.lease.handles == ["m2"]
+    served.clock.advance(1.0)
+    assert served.step() == [("delete", "m2")]
+    assert served.overs() == [["over", 2, 1]]
+
+
+def test_a_lease_is_known_by_its_number_however_many_come_after_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "CAPACITY", 3)
+    served.receive(1, message="long")
+    for number in range(2, 12):
+        served.receive(number, message=f"m{number}")
+        served.take("drop", number, 1)
+    assert len(served.overs()) == 10
+    served.take("done", 1, 1)
+    served.clock.advance(1.0)
+    assert served.step() == [("delete", "long")]
+    assert served.overs() == [["over", 1, 1]]
+
+
+def test_what_its_worker_knows_to_be_uncertain_is_not_released(served: Served) -> None:
+    served.receive(is_certain=False)
+    assert not served.lease.certain
+    served.take("release", 1, 1, 0, "failed")
+    assert served.step() == []
+    assert ["over", 1, 1] in served.said()
+
+
+def test_a_receive_that_was_held_up_makes_the_lease_uncertain(served: Served) -> None:
+    served.receive()
+    values = replace(
+        Receive(
+            queue_url=QUEUE,
+            message_id="m",
+            receipt_handle="late",
+            receive_count=2,
+            hidden_for=30,
+            sent_at=served.clock() - 40,
+            arrived_at=served.clock(),
+        )
+    )
+    rest = (None, None, None, None, None, False)
+    served.take("received", 1, 1, None, "lapsed", astuple(values), astuple(TERMS), *rest)
+    assert not served.lease.certain
+    assert served.lease.handles == ["m"]
+
+
+@pytest.mark.parametrize("state", [State.HELD, State.DONE, State.BACK])
+def test_a_lease_is_resumed_as_it_was(served: Served, state: State) -> None:
+    lease = lease_of("m", expires_at=served.clock() + 20.0)
+    lease.state = state
+    served.resume(lease)
+    expected = {State.HELD: [], State.DONE: [("delete", "m")], State.BACK: [("release", "m")]}
+    assert served.step() == expected[state]
+    assert served.overs() == ([] if state is State.HELD else [["over", 1, 1]])
+
+
+def test_a_release_that_may_have_been_sent_is_over_and_not_repeated(served: Served) -> None:
+    lease = lease_of("m", expires_at=served.clock() + 20.0)
+    lease.state = State.BACK
+    served.resume(lease, was_releasing=True)
+    assert served.step() == []
+    said = served.said()
+    assert ["over", 1, 1] in said
+    kinds = [messages.read_event(each[2]).kind for each in said if each[0] == "event"]
+    assert kinds == [EventKind.MESSAGE_LAPSING]
+
+
+def test_a_release_that_comes_too_late_is_over_as_it_is_resumed(served: Served) -> None:
+    lease = lease_of("m", expires_at=served.clock() - 1.0)
+    lease.state = State.BACK
+    served.resume(lease)
+    assert served.overs() == [["over", 1, 1]]
+
+
+def test_the_table_says_what_is_on_its_way_and_what_is_over(served: Served) -> None:
+    key = key_of("m")
+    place = served.table.row(key)
+    served.table.write(place, key, Record(Mark.HELD, receives=1))
+    served.receive(place=place)
+    served.take("release", 1, 1, 0, "failed")
+    served.elsewhere.keeper.step()
+    record = served.table.read(key)
+    assert record.flags & Flag.RELEASING
+    assert not record.flags & Flag.OVER
+    served.elsewhere.calls.answer(0, [Outcome.DONE])
+    record = served.table.read(key)
+    assert (record.mark, record.receives) == (Mark.GIVEN_BACK, 1)
+    assert record.flags & Flag.OVER
+    assert not record.flags & Flag.RELEASING
+
+
+def test_only_events_that_its_worker_needs_are_reported(served: Served) -> None:
+    served.receive()
+    served.take("started", 1, 1, 0.0, 4711)
+    served.clock.advance(25.0)
+    assert served.step() == [(Action.EXTEND.value, "m")]
+    assert served.said() == []
+    served.clock.advance(25.0)
+    served.step([Outcome.LOST])
+    (event,) = served.said()
+    assert messages.read_event(event[2]).kind is EventKind.LEASE_LOST
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        ["received", 1],
+        ["received", 1, 1, None, "no-receipt", [], [], 1, 2, 3, 4, 5, 6],
+        ["received", 1, 1, None, "new", [], [], None, None, None, None, None, True],
+        ["resume", 1, 1, None, False, None, [], "held", "ours", {"no": "field"}],
+        ["resume", 1, 1, None, False, None, list(astuple(TERMS)), "no", "ours", {}],
+    ],
+)
+def test_what_can_not_be_breaks_the_link(served: Served, message: list[Any]) -> None:
+    if message[:2] == ["received", 1] and len(message) == 2:
+        assert not served.elsewhere.end.take(message)
+        return
+    with pytest.raises(BrokenLink):
+        served.elsewhere.end.take(message)
+
+
+def test_what_is_not_about_leases_is_left_to_others(served: Served) -> None:
+    assert not served.elsewhere.end.take(["stop", 5.0])
