@@ -15,6 +15,7 @@ from weakref import WeakSet
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.link.busy import is_busy
 from celery_sqs_heartbeat.link.child import Child, KeeperProcess
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
@@ -68,7 +69,7 @@ class Attendant:
         self._called_at = 0.0
         self._start = start
         self._clock = clock
-        self._pulse = Pulse(table, clock)
+        self._pulse = Pulse(table, clock, self._is_busy)
         self._child: Child | None = None
         self._socket: socket.socket | None = None
         self._reader = FrameReader()
@@ -200,6 +201,9 @@ class Attendant:
             self._lose("did nothing for a second, and was killed")
         if self._child is None and self._clock() >= self._retry_at:
             self._replace()
+
+    def _is_busy(self) -> bool:
+        return self._child is not None and is_busy(self._child.pid)
 
     def _has_finished(self) -> bool:
         """Return whether the keeper has ended as it should: one that has died left work behind."""

@@ -12,6 +12,8 @@ LOOK_SECONDS = 0.2
 TICK_SECONDS = 0.1
 #: After so many looks in a row at which it had done nothing it is taken to hang: one second.
 _LOOKS = 5
+#: As many where it had something to do each time: the machine is too busy for it. Five seconds.
+_BUSY_LOOKS = 25
 #: A look that comes so much later than it should, in seconds, says nothing: the machine is busy, or
 #: the worker itself stood still.
 _SLACK = 0.1
@@ -27,20 +29,27 @@ class Pulse:
 
     Args:
         clock: Monotonic seconds.
+        is_busy: Returns whether the keeper runs, or waits for a CPU. Another one would wait, too.
     """
 
-    def __init__(self, table: Table, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        clock: Callable[[], float],
+        is_busy: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._table = table
         self._clock = clock
+        self._is_busy = is_busy
         self._began_at = self._looked_at = clock()
         self._tick = self._last_tick = 0.0
-        self._idle = 0
+        self._idle = self._busy = 0
 
     def begin(self) -> None:
         """Note that a new keeper starts."""
         self._table.tick = self._tick = 0.0
         self._began_at = self._looked_at = self._clock()
-        self._idle = 0
+        self._idle = self._busy = 0
 
     @property
     def last_tick(self) -> float:
@@ -58,7 +67,10 @@ class Pulse:
         if tick == 0.0:
             return now - self._began_at > _START_SECONDS and passed <= LOOK_SECONDS + _SLACK
         if tick != self._tick:
-            self._tick, self._last_tick, self._idle = tick, tick, 0
+            self._tick = self._last_tick = tick
+            self._idle = self._busy = 0
         elif passed <= LOOK_SECONDS + _SLACK:
-            self._idle += 1
-        return self._idle >= _LOOKS
+            is_busy = self._is_busy()
+            self._busy += is_busy
+            self._idle += not is_busy
+        return self._idle >= _LOOKS or self._busy >= _BUSY_LOOKS

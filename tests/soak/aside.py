@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.soak.belief import belief_of
+from tests.soak.cut import why_cut
 from tests.soak.lives import Life
 from tests.soak.reading import why_unread
 from tests.soak.releases import why_released
@@ -59,7 +60,9 @@ def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) 
         answered_by: An answer later than this does not count.
         came_back: When its worker received the message again.
     """
-    return came_back >= belief_of(earlier, life).ends and any(
+    if came_back < belief_of(earlier, life).ends:
+        return False
+    return why_cut(earlier, life) is not None or any(
         call.worker == earlier.worker
         and entry.timeout < earlier.queue.shortest
         and call.started < came_back

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from tests.soak.batches import note_lost
 from tests.soak.causes import cause_of
+from tests.soak.cut import note_unread_answers
 from tests.soak.lives import Life, read_lives
 from tests.soak.messages import read_messages
 from tests.soak.model import Records
@@ -44,6 +45,7 @@ class Verdict:
 
 def audit(records: Records) -> list[Verdict]:
     """Return a verdict on every message."""
+    note_unread_answers(records)
     lives, messages = read_lives(records), read_messages(records)
     note_lost(messages, lives)
     return [_judge(message, records, lives) for message in messages]

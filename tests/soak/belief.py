@@ -64,7 +64,7 @@ def why_not_released(tenure: Tenure, life: Life, blocks: list[Block]) -> Cause |
         return None
     if not belief.is_certain:
         return why.but("after an extension that was confirmed too late")
-    if life.info.ended <= belief.ends:
+    if life.end.start <= belief.ends <= life.end.end:
         return None
     had_reason = why_released(tenure, life, belief.ends - GRACE) is not None
     if had_reason and free(belief.ends - GRACE, belief.ends, blocks) > HASTE:

@@ -42,6 +42,19 @@ def after(at: float, blocks: Iterable[Block]) -> float:
     return at
 
 
+def lasting(start: float, seconds: float, blocks: Iterable[Block]) -> float:
+    """Return when so many seconds that no block covers have passed since a time."""
+    at = start
+    for block in sorted(blocks, key=lambda block: block.start):
+        if block.end <= at:
+            continue
+        if block.start >= at + seconds:
+            break
+        seconds -= max(0.0, block.start - at)
+        at = max(at, block.end)
+    return at + seconds
+
+
 def foremost(start: float, end: float, blocks: Iterable[Block]) -> Block | None:
     """Return the block that covers most of the time between two, if any does."""
 

@@ -10,7 +10,10 @@ from __future__ import annotations
 from tests.soak.aside import why_left_to_its_timeout, why_set_aside
 from tests.soak.belief import belief_of, why_not_released
 from tests.soak.blocks import Block, foremost, free
+from tests.soak.cut import why_cut
 from tests.soak.delays import PAUSE_PART, failure_delay
+from tests.soak.disturbing import why_cut_short
+from tests.soak.handover import had_to_be_released, is_kept_by_the_next_keeper
 from tests.soak.lives import Life
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.reading import before_it_was_read, was_taken_along, why_unread
@@ -45,6 +48,8 @@ def cause_of(tenure: Tenure, lives: dict[str, Life]) -> Cause | None:
         and entry.timeout < tenure.queue.shortest
         and call.started < tenure.visible_at
     ]
+    if why := why_cut(tenure, life):
+        return why
     if tried and (why := why_released(tenure, life, tried[0].started)):
         # After the first try of a release no extension may follow.
         return why.but("and its release failed")
@@ -54,7 +59,7 @@ def cause_of(tenure: Tenure, lives: dict[str, Life]) -> Cause | None:
 def _why_lapsed(tenure: Tenure, life: Life) -> Cause | None:
     if why := _why_hidden_for_as_long(tenure, life):
         return why
-    if why := why_unread(tenure, life):
+    if why := why_cut_short(tenure) or why_unread(tenure, life):
         return why
     if why := why_set_aside(tenure, life) or why_left_to_its_timeout(tenure, life):
         return why
@@ -64,7 +69,10 @@ def _why_lapsed(tenure: Tenure, life: Life) -> Cause | None:
     if tenure.run and tenure.run.is_left_to_dead_letters(tenure.queue):
         return Cause(GIVEN_BACK, "its retry could not be sent")
     blocks = [*life.blocks, life.end, *before_it_was_read(tenure, life), *_refused(tenure, life)]
-    if why := _why_given_up(tenure, life, blocks) or why_not_released(tenure, life, blocks):
+    both = [*blocks, *life.still]
+    if had_to_be_released(tenure, life, both):
+        return None
+    if why := _why_given_up(tenure, life, both) or why_not_released(tenure, life, both):
         return why
     belief = belief_of(tenure, life)
     is_dropped = life.info.drops and (tenure.run is None or tenure.run.start > belief.lapsed)
@@ -80,9 +88,11 @@ def _why_lapsed(tenure: Tenure, life: Life) -> Cause | None:
         until = min(tenure.visible_at, life.info.ended)
         # A worker that ends looks once a second for what its pool has done.
         grace = GRACE + RESULT_SECONDS * bool(life.stops(run.ended))
-        unread = [*blocks, *life.asleep]
+        unread = [*both, *life.asleep]
         if free(max(run.ended, tenure.receive.done), until, unread) > grace:
             return None
+    if is_kept_by_the_next_keeper(tenure, life, due, end, blocks):
+        return None
     block = foremost(due, end, blocks)
     if block is None or was_taken_along(tenure, life):
         return None

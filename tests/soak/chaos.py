@@ -15,6 +15,7 @@ import psutil
 
 from tests.soak.fleet import Fleet
 from tests.soak.intruder import Intruder
+from tests.soak.keeper_chaos import KeeperChaos
 from tests.soak.lives import LOOK_SECONDS
 from tests.soak.member import Member
 from tests.soak.model import Harm, Records
@@ -35,6 +36,10 @@ WEIGHTS = {
     "pool-kill": 4,
     "pause": 3,
     "pause main": 2,
+    "pause all": 2,
+    "keeper-kill": 4,
+    "keeper-pause": 2,
+    "kill both": 2,
     "break": 4,
     "cut off": 2,
 }
@@ -66,6 +71,7 @@ class Chaos:
         self._due: list[tuple[float, int, Callable[[], None]]] = []
         self._serial = itertools.count()
         self._is_over = False
+        self._keepers = KeeperChaos(fleet, chance, self._later, lambda: self._is_over)
         self._later(STRIKE_SECONDS, self._strike)
         self._later(0.0, self._change_weather)
         self._set_timeout = set_timeout
@@ -144,6 +150,14 @@ class Chaos:
             self._kill_pool_process(member)
         elif what in ("pause", "pause main"):
             self._pause(member, only_main=what == "pause main")
+        elif what == "pause all":
+            self._pause(member, only_main=False, with_keeper=True)
+        elif what == "keeper-kill":
+            self._keepers.kill(member)
+        elif what == "keeper-pause":
+            self._keepers.stop(member)
+        elif what == "kill both":
+            self._keepers.kill_with_worker(member)
         elif what == "break" and member.info.pool != "gevent" and not member.is_leaving:
             # Without an event loop nothing would look for the file.
             self._break(member)
@@ -157,7 +171,7 @@ class Chaos:
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(pid).kill()
 
-    def _pause(self, member: Member, *, only_main: bool) -> None:
+    def _pause(self, member: Member, *, only_main: bool, with_keeper: bool = False) -> None:
         pid = member.process.pid
         send: Callable[[int, int], None] = os.kill if only_main else os.killpg
         harm = member.paused = self._fleet.record("pause", member)
@@ -168,6 +182,8 @@ class Chaos:
             harm.until, member.paused = time.monotonic(), None
 
         send(pid, signal.SIGSTOP)
+        if with_keeper:
+            self._keepers.stop_until(member, lambda: member.paused is not harm)
         self._later(self._chance.random() * LONGEST, go_on)
 
     def _break(self, member: Member) -> None:

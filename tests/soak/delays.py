@@ -10,6 +10,25 @@ from __future__ import annotations
 #: (docs/internals/leases.md, "When calls are made").
 PAUSE_PART = 1 / 8
 
+#: A worker that is gone has its messages released within so many seconds
+#: (docs/internals/keeper.md, "When a process dies").
+RELEASE_SECONDS = 2.0
+#: A keeper that has died is replaced within so many seconds, and so is one that hangs when it has
+#: done nothing for as long (ibid.).
+REPLACEMENT_SECONDS = 1.0
+HANG_SECONDS = 1.0
+#: With this much as a visibility timeout, or more, the death of a keeper costs no lease (ibid.).
+SAFE_TIMEOUT = 5
+
+
+def replacement_pause(deaths: int) -> float:
+    """Return how long a worker waits before it replaces its keeper, in seconds (ibid.).
+
+    Args:
+        deaths: How many keepers it has lost before.
+    """
+    return (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)[min(deaths, 6)]
+
 
 def client_patience(threshold: float) -> float:
     """Return how long a client waits for an answer, in seconds.

@@ -112,7 +112,7 @@ class Soak:
     def _end(self, fleet: Fleet) -> None:
         for member in fleet:
             fleet.tell_to_end(member)
-        while any(True for _ in fleet):
+        while not fleet.is_gone:
             fleet.reap()
             time.sleep(TICK)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import random
 import re
 import signal
@@ -11,13 +12,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.soak.keepers import left_of
+from tests.soak.lingering import Lingering
 from tests.soak.link import Link
+from tests.soak.logs import unasked_deaths, unrepeated
 from tests.soak.member import Member, start_member
 from tests.soak.model import Harm, Records
 from tests.soak.starving import StarvationWatch
 from tests.soak.weather import Weather
 from tests.support.waiting import wait_until
 
+#: How often it looks for new keepers, in seconds.
+LOOK_SECONDS = 0.1
 #: How long a worker may take to end after it was told to, beside the times it stood still.
 ENDING_SECONDS = 60.0
 #: For how long a poll may hold up the end of a worker without an event loop, in seconds: until it
@@ -31,7 +37,7 @@ STACKS_SECONDS = 20.0
 #: (celery/concurrency/asynpool.py). The worker has given its messages back by then.
 _WRITES_FOR_EVER = re.compile(r"in _write_job\n(?:  .*\n)+?.*in on_stop_not_started\n")
 #: After these a worker is to end with exit code 0.
-GENTLE = {"warm", "pause", "break", "cut off", "pool-kill"}
+GENTLE = {"warm", "pause", "break", "cut off", "pool-kill", "keeper-kill", "keeper-pause"}
 
 
 class Fleet:
@@ -57,12 +63,19 @@ class Fleet:
         self._server_url = server_url
         self._folder = folder
         self._members: list[Member] = []
+        self._lingering = Lingering(self._conclude)
+        self._looked_at = 0.0
         self.ledger = folder / "ledger.jsonl"
         self.ledger.touch()
         self.surprises: list[str] = []
 
     def __iter__(self) -> Iterator[Member]:
         return iter([member for member in self._members if member.info.ended == math.inf])
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether no worker is left, nor a keeper of one."""
+        return not any(True for _ in self) and not self._lingering
 
     def start(self, pool: str | None = None, queues: list[str] | None = None) -> Member:
         """Start a worker of a random kind, as far as nothing is said."""
@@ -87,12 +100,14 @@ class Fleet:
             member.process.kill(signal.SIGTERM)
 
     def kill(self, member: Member) -> None:
-        """Kill a worker with all its processes."""
+        """Kill a worker's main process, with which those of its pool are to end."""
+        self._look_for_keepers(member)
         self.record("kill", member)
-        member.process.kill(signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(member.process.pid, signal.SIGKILL)
+        member.process.wait_for_exit()
         self._note_breakage(member)
-        member.info.ended = time.monotonic()
-        member.link.proxy.stop()
+        self._part(member)
 
     def record(self, what: str, member: Member, pid: int = 0) -> Harm:
         """Write down what is about to be done to a worker."""
@@ -103,6 +118,11 @@ class Fleet:
 
     def reap(self) -> None:
         """Take in which workers have ended, and end those that should have."""
+        if time.monotonic() - self._looked_at > LOOK_SECONDS:
+            self._looked_at = time.monotonic()
+            for member in self:
+                self._look_for_keepers(member)
+            self.surprises += self._lingering.reap()
         for member in self:
             code = member.process.process.exit_code
             if code is not None:
@@ -113,8 +133,9 @@ class Fleet:
     def close(self) -> None:
         """End all processes and proxies."""
         for member in self:
-            member.process.teardown()
-            member.link.proxy.stop()
+            self._conclude(member)
+        for member in self._lingering:
+            self._conclude(member)
 
     def _note_end(self, member: Member, code: int) -> None:
         name = member.info.name
@@ -128,10 +149,27 @@ class Fleet:
             and {harm.what for harm in member.harms} <= GENTLE
         ):
             self.surprises.append(f"{name} ended with exit code {code} after a warm shutdown")
+        self._part(member)
+
+    def _part(self, member: Member) -> None:
+        """Take in that a worker is no more; its keeper may go on for a while."""
         member.info.ended = time.monotonic()
-        # Its pool may have outlived it.
+        self._lingering.add(member)
+
+    def _conclude(self, member: Member) -> None:
+        """End what is left of a worker."""
+        if member.info.ended < math.inf and (left := left_of(member.process.pid)):
+            self.surprises.append(f"{member.info.name} left processes of its pool behind: {left}")
+        member.keepers.kill()
         member.process.teardown()
         member.link.proxy.stop()
+        self._records.unrepeated |= unrepeated(member)
+        if surprise := unasked_deaths(member):
+            self.surprises.append(surprise)
+
+    def _look_for_keepers(self, member: Member) -> None:
+        for keeper in member.keepers.look():
+            self._watch.watch(member.info.name, keeper.pid)
 
     def _note_breakage(self, member: Member) -> bool:
         """Return whether a worker that is gone found its pool broken; write that down."""

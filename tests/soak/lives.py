@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from tests.soak.blocks import Block
+from tests.soak.blocks import Block, free
+from tests.soak.delays import RELEASE_SECONDS
+from tests.soak.downs import Down, read_downs
 from tests.soak.model import Harm, Records, WorkerInfo
 from tests.soak.settings import SOFT_SECONDS
 from tests.soak.table import (
@@ -19,14 +21,11 @@ from tests.soak.table import (
     WAITED_IN_SHUTDOWN,
     Cause,
 )
+from tests.soak.tenure import HASTE
 
 #: Shutdowns, by what they were told with.
 STOPS = ("warm", "soft", "cold")
-#: Harm during which a worker can do nothing.
-BLOCKS = {
-    "pause": Cause(STOOD_STILL, "its worker stood still"),
-    "starved": Cause(STARVED, "the machine was too busy"),
-}
+STARVATION = Cause(STARVED, "the machine was too busy")
 #: A worker that was told to end and one that fails to are told apart by this, in seconds.
 _EXACT = 0.1
 #: A worker writes down that it has lost its connection so much later at the most.
@@ -39,9 +38,13 @@ class Life:
 
     Attributes:
         blocks: When its keeper could not work.
+        still: When its main process could not: it learns of nothing then, and tells its keeper
+            nothing.
+        downs: When it had no keeper, or one that stood still.
         tasks: When it was in a task and could read nothing, as it has no pool.
         deaf: When it read no answers to its receives, beside its blocks and its disconnects.
         asleep: When it read no results of its pool, beside its blocks.
+        unrepeated: Messages of which its log says that a release of them is not tried again.
         disconnects: When it lost its connection.
         lost_of_batches: When it held messages of batches that it lost before they were begun,
             by id.
@@ -50,9 +53,12 @@ class Life:
     info: WorkerInfo
     harms: list[Harm] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    still: list[Block] = field(default_factory=list)
+    downs: list[Down] = field(default_factory=list)
     tasks: list[Block] = field(default_factory=list)
     deaf: list[Block] = field(default_factory=list)
     asleep: list[Block] = field(default_factory=list)
+    unrepeated: set[str] = field(default_factory=set)
     disconnects: list[float] = field(default_factory=list)
     lost_of_batches: list[tuple[str, Block]] = field(default_factory=list)
 
@@ -83,11 +89,27 @@ class Life:
         return bool(self.did(["kill"], -math.inf, self.info.ended))
 
     @property
+    def gone(self) -> Block:
+        """The time in which its main process was gone."""
+        why = Cause(KILLED, "its worker was killed")
+        return Block(why=why, start=self.info.ended, end=math.inf)
+
+    @property
     def end(self) -> Block:
-        """The time in which it was gone for good."""
+        """The time in which it was gone for good, and its keeper too.
+
+        The keeper of a worker that was killed goes on, and only has to be quick.
+        """
         if self.was_killed:
-            why = Cause(KILLED, "its worker was killed")
-        elif stops := self.stops(self.info.ended):
+            for down in self.downs:
+                if down.is_for_good:
+                    why = Cause(KILLED, "its worker was killed, and its keeper")
+                    had_time = down.harm.at >= self.info.ended + RELEASE_SECONDS
+                    start = down.harm.at if had_time else self.info.ended
+                    return Block(why=why, start=start, end=math.inf)
+            end = self.info.ended + RELEASE_SECONDS
+            return Block(why=self.gone.why, start=self.info.ended, end=end)
+        if stops := self.stops(self.info.ended):
             how = f"its worker ended, in a {stops[-1].what} shutdown"
             why = Cause(CUT_OFF_BY_SHUTDOWN, how)
         else:
@@ -103,16 +125,34 @@ def read_lives(records: Records) -> dict[str, Life]:
         concerned = [lives[harm.worker]] if harm.worker in lives else lives.values()
         for life in concerned:
             life.harms.append(harm)
-            if why := BLOCKS.get(harm.what):
-                life.blocks.append(Block(why=why, start=harm.at, end=harm.until))
+            if harm.what == "pause":
+                why = Cause(STOOD_STILL, "its worker stood still")
+                life.still.append(Block(why=why, start=harm.at, end=harm.until))
+            elif harm.what == "starved":
+                starved = Block(why=STARVATION, start=harm.at, end=harm.until)
+                life.still.append(starved)
+                life.blocks.append(starved)
+    for worker, message_id in records.unrepeated:
+        lives[worker].unrepeated.add(message_id)
     for note in records.notes:
         if note.what == "disconnect":
             lives[note.worker].disconnects.append(note.at)
     for life in lives.values():
+        unable = [*life.still, life.gone] if life.was_killed else life.still
+        life.downs = read_downs(life.harms, unable, life.info.ended)
+        pauses = [block for block in life.still if block.why.row is STOOD_STILL]
+        life.blocks += [_named(down.block, pauses) for down in life.downs]
         life.tasks = [*_tasks(life, records)]
         life.deaf = [*_shut(life), *life.tasks]
         life.asleep = [*_asleep(life)]
     return lives
+
+
+def _named(down: Block, pauses: list[Block]) -> Block:
+    """Return a standstill of a keeper as one of the whole worker, if it was that."""
+    if free(down.start, down.end, pauses) < HASTE:
+        return replace(down, why=Cause(STOOD_STILL, "its worker stood still"))
+    return down
 
 
 def _shut(life: Life) -> Iterator[Block]:

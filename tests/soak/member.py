@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
+from tests.soak.keepers import Keepers, of_pool
 from tests.soak.link import Link
 from tests.soak.load import QUEUES
 from tests.soak.model import Harm, WorkerInfo
@@ -37,6 +36,7 @@ class Member:
     """A worker with its link, and what was done to it.
 
     Attributes:
+        keepers: The processes that keep its leases.
         break_file: What it looks for to lose its connection.
         is_soft: Whether it makes a soft shutdown of SIGQUIT.
         told_to_end: When it was, or infinity.
@@ -46,6 +46,7 @@ class Member:
     info: WorkerInfo
     process: ProcessWorker
     link: Link
+    keepers: Keepers
     break_file: Path
     is_soft: bool
     told_to_end: float = math.inf
@@ -67,11 +68,7 @@ class Member:
         """Return its pool processes that live."""
         if self.info.pool != "prefork":
             return []
-        try:
-            children = psutil.Process(self.process.pid).children()
-            return [child.pid for child in children if child.status() != psutil.STATUS_ZOMBIE]
-        except psutil.NoSuchProcess:
-            return []
+        return [process.pid for process in of_pool(self.process.pid)]
 
 
 def start_member(
@@ -146,6 +143,7 @@ def start_member(
         info=info,
         process=process,
         link=link,
+        keepers=Keepers(process.pid),
         break_file=break_file,
         is_soft=conf["worker_soft_shutdown_timeout"] > 0,
     )

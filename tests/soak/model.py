@@ -102,13 +102,18 @@ class Note:
 
 @dataclass(slots=True, kw_only=True)
 class Harm:
-    """Something done to a worker, or to all where it names none. `until` where it takes time."""
+    """Something done to a worker, or to all where it names none. `until` where it takes time.
+
+    Attributes:
+        died: Whether the process that stood still was ended, not let go on.
+    """
 
     what: str
     at: float
     worker: str
     pid: int = 0
     until: float = math.inf
+    died: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -116,6 +121,7 @@ class WorkerInfo:
     """A worker process from its start to its end, which is infinite while it runs.
 
     Attributes:
+        keeper_ended: When its last keeper had ended, too.
         cancels: Whether it cancels what runs when it loses its connection.
         on_lost: Its `sqs_heartbeat_on_lost`.
         breaks: Whether its pool is told to grow, and can't: then it ends by itself.
@@ -126,6 +132,7 @@ class WorkerInfo:
     pool: str
     began: float
     ended: float = math.inf
+    keeper_ended: float = math.inf
     cancels: bool = False
     on_lost: str = "warn"
     breaks: bool = False
@@ -148,6 +155,7 @@ class Records:
     """Everything that was written down.
 
     Attributes:
+        unrepeated: Message ids by worker whose log says that a release of it is not tried again.
         left: Ids of messages that were still in a queue at the end, by queue name.
         dead: Ids of messages in dead-letter queues.
     """
@@ -157,5 +165,6 @@ class Records:
     notes: list[Note] = field(default_factory=list)
     harms: list[Harm] = field(default_factory=list)
     workers: dict[str, WorkerInfo] = field(default_factory=dict)
+    unrepeated: set[tuple[str, str]] = field(default_factory=set)
     left: set[str] = field(default_factory=set)
     dead: set[str] = field(default_factory=set)

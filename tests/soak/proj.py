@@ -33,7 +33,7 @@ if "PROJ_BREAK" in os.environ:
     app.steps["consumer"].add(LosesConnection)
 
 
-def end_with_parent(**_: Any) -> None:
+def end_with_parent() -> None:
     """Have the kernel end this process with its parent, however that ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -45,8 +45,8 @@ REFRESH_SECONDS = 10.0
 if "SOAK_LEDGER" in os.environ:
     # A worker of the soak, and not the process of the tests, which imports this too.
     queues.REFRESH_SECONDS = REFRESH_SECONDS
+    # That the processes of its pool end with it is for the product to do.
     end_with_parent()
-    signals.worker_process_init.connect(end_with_parent)
 
 
 def write(what: str, **more: Any) -> None:

@@ -19,11 +19,11 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
     calls = [*tenure.changes, *tenure.deletes]
     if was_read or any(each.worker == tenure.worker for each, _ in calls):
         return None
-    ends = [life.end] if life.was_killed else []
-    blocks = [*life.blocks, *life.deaf, *_cut(tenure, life), *ends]
-    read_at = after(call.ended, life.blocks)
+    ends = [life.gone] if life.was_killed else []
+    blocks = [*life.still, *life.deaf, *_cut(tenure, life), *ends]
+    read_at = after(call.ended, life.still)
     # It may have asked before it stood still, and sent that when it went on.
-    stood_still = [block for block in life.blocks if 0 <= call.started - block.end < HASTE]
+    stood_still = [block for block in life.still if 0 <= call.started - block.end < HASTE]
     asked_at = min([call.started, *(block.start for block in stood_still)])
     if read_at + HASTE > asked_at + tenure.timeout:
         return Cause(
@@ -39,7 +39,7 @@ def _cut(tenure: Tenure, life: Life) -> Iterator[Block]:
     """Yield the time after the connection was lost, where a receive was not yet read then."""
     call = tenure.receive
     row = _row(tenure, life)
-    read_at = row[-1].end if row else after(call.ended, life.blocks)
+    read_at = row[-1].end if row else after(call.ended, life.still)
     for at in life.disconnects:
         lost = at - LOOK_SECONDS
         if call.started < at + HASTE and read_at > lost:
@@ -75,7 +75,7 @@ def _on_the_way(tenure: Tenure) -> Block:
 
 
 def _waiting(tenure: Tenure, life: Life) -> list[Block]:
-    """Return when the answer to its receive waited for the tasks that its worker was in.
+    """Return when the answer to its receive waited for its worker: for its tasks, or to go on.
 
     The answer had been read by the first call for this message, and by its start.
     """
@@ -87,11 +87,20 @@ def _waiting(tenure: Tenure, life: Life) -> list[Block]:
     ]
     if run is not None and run.count == tenure.count:
         signs.append(run.start)
-    row = _row(tenure, life)
-    if not signs or not row:
+    if not signs:
         return []
-    why = Cause(UNREAD, f"it was read late: {row[0].why}")
-    return [Block(why=why, start=answered, end=min(row[-1].end, *signs))]
+    first = min(signs)
+    waits = []
+    if row := _row(tenure, life):
+        why = Cause(UNREAD, f"it was read late: {row[0].why}")
+        waits.append(Block(why=why, start=answered, end=min(row[-1].end, first)))
+    # Reading takes a moment, and the worker may stand still in that.
+    stood_still = [
+        Block(why=block.why, start=answered, end=min(block.end, first))
+        for block in life.still
+        if block.start <= answered + HASTE and block.end > answered
+    ]
+    return [*waits, *stood_still]
 
 
 def _row(tenure: Tenure, life: Life) -> list[Block]:

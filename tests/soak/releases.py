@@ -37,7 +37,23 @@ POOL_PROCESS_KILLED = Cause(POOL_KILLED, "its pool process was killed")
 
 
 def why_released(tenure: Tenure, life: Life, at: float) -> Cause | None:
-    """Return why its own worker released it at that time, or None for no reason."""
+    """Return why its own worker, or its keeper, released it at that time, or None for no reason."""
+    return _why_its_worker_did(tenure, life, at) or _why_its_keeper_did(tenure, life, at)
+
+
+def _why_its_keeper_did(tenure: Tenure, life: Life, at: float) -> Cause | None:
+    """Return whether its worker was gone, and no process of it ran the task any more."""
+    run = tenure.run
+    if not life.was_killed or at < life.info.ended - HASTE:
+        return None
+    if run is not None and (run.start > at or at < run.ended < math.inf):
+        return None
+    if run is not None and run.outcome and not _was_unsettled(run, life.info.ended, life):
+        return None
+    return life.gone.why
+
+
+def _why_its_worker_did(tenure: Tenure, life: Life, at: float) -> Cause | None:
     run = tenure.run
     if run is None:
         return _why_released_before_its_start(tenure, life, at)
@@ -75,7 +91,7 @@ def was_stopped(tenure: Tenure, run: Run, life: Life) -> bool:
     Args:
         tenure: The receive that it was begun for.
     """
-    return life.info.terminates and tenure.visible_at <= after(run.ended, life.blocks)
+    return life.info.terminates and tenure.visible_at <= after(run.ended, life.still)
 
 
 def why_released_late(tenure: Tenure, lives: dict[str, Life]) -> Cause | None:
@@ -92,7 +108,7 @@ def why_released_late(tenure: Tenure, lives: dict[str, Life]) -> Cause | None:
 
 def _was_unsettled(run: Run, at: float, life: Life) -> bool:
     """Return whether a worker may not have known at that time that a task had ended."""
-    return run.ended > at or free(run.ended, at, life.blocks) < GRACE
+    return run.ended > at or free(run.ended, at, life.still) < GRACE
 
 
 def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> Cause | None:
@@ -104,7 +120,7 @@ def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> Cau
     if life.did(["pool-kill"], received - LOST_SECONDS, at):
         return Cause(POOL_KILLED, "it was given to a pool process that was killed")
     for broken in life.did(["broken"], at, math.inf):
-        if free(at, broken.at, life.blocks) < BROKEN_SECONDS:
+        if free(at, broken.at, life.still) < BROKEN_SECONDS:
             return Cause(BROKEN, "it waited in a worker whose pool was broken")
     return _why_its_batch_was_refused(tenure, life, at)
 
@@ -130,4 +146,4 @@ def _why_its_batch_was_refused(tenure: Tenure, life: Life, at: float) -> Cause |
 
 def _came_together(one: float, other: float, life: Life) -> bool:
     """Return whether messages that came at these times may be of one batch."""
-    return free(min(one, other), max(one, other), life.blocks) < WAIT + GRACE
+    return free(min(one, other), max(one, other), life.still) < WAIT + GRACE

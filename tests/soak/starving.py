@@ -29,7 +29,7 @@ class StarvationWatch:
 
     def __init__(self, report: Callable[[str, float, float], None]) -> None:
         self._report = report
-        self._watched: dict[str, tuple[int, float, _Waits]] = {}
+        self._watched: dict[int, tuple[str, float, _Waits]] = {}
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="starvation", daemon=True)
 
@@ -43,18 +43,18 @@ class StarvationWatch:
         self._thread.join()
 
     def watch(self, name: str, pid: int) -> None:
-        """Watch a process, too; it is forgotten when it ends."""
-        self._watched[name] = (pid, time.monotonic(), _waits(pid))
+        """Watch a process, too; it is forgotten when it ends. A name may have several."""
+        self._watched[pid] = (name, time.monotonic(), _waits(pid))
 
     def _run(self) -> None:
         while not self._stopped.wait(TICK):
-            for name, (pid, since, before) in list(self._watched.items()):
+            for pid, (name, since, before) in list(self._watched.items()):
                 waits, now = _waits(pid), time.monotonic()
                 if not waits:
-                    del self._watched[name]
+                    del self._watched[pid]
                     continue
                 waited = sum(wait - before.get(thread, wait) for thread, wait in waits.items())
-                self._watched[name] = (pid, now, waits)
+                self._watched[pid] = (name, now, waits)
                 seconds = min(waited / 1e9, now - since)
                 if seconds > COUNTS:
                     self._report(name, now - seconds, now)

@@ -119,14 +119,34 @@ class Story:
     def harm(
         self, what: str, worker: str, at: float, until: float = math.inf, pid: int = 0
     ) -> Story:
-        """Something is done to a worker."""
+        """Something is done to a worker. One that stands still does so with its keeper."""
         self._know(worker)
+        if what == "pause":
+            self.harm("keeper-pause", worker, at, until)
         if what == "break":
             until = at
             self.records.notes.append(Note(what="disconnect", at=at, worker=worker, pid=1))
         self.records.harms.append(Harm(what=what, worker=worker, at=at, until=until, pid=pid))
         if what == "kill":
             self.records.workers[worker].ended = at
+        return self
+
+    def alone(self, worker: str, at: float, until: float) -> Story:
+        """A worker stands still, and its keeper goes on."""
+        self._know(worker)
+        self.records.harms.append(Harm(what="pause", worker=worker, at=at, until=until))
+        return self
+
+    def hang(self, worker: str, at: float, until: float, *, died: bool = True) -> Story:
+        """A worker's keeper stands still, until it is ended or goes on."""
+        self._know(worker)
+        harm = Harm(what="keeper-pause", worker=worker, at=at, until=until, died=died)
+        self.records.harms.append(harm)
+        return self
+
+    def says_unrepeated(self, worker: str) -> Story:
+        """A worker's log says that a release is not tried again."""
+        self.records.unrepeated.add((worker, "m"))
         return self
 
     def end(self, worker: str, at: float) -> Story:

@@ -33,6 +33,7 @@ def test_a_message_deleted_and_never_done_is_lost() -> None:
 
 def test_a_message_that_another_worker_did_may_not_be_deleted_for_it() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).harm("kill", "a", 2.01)
+    story.harm("keeper-kill", "a", 2.02)
     verdict = story.receive("b", 2, 7.2).delete("b", 2, 7.3).verdict()
     assert verdict.faults == ["was deleted as receive 2 without a reason"]
 
@@ -88,7 +89,7 @@ def test_a_worker_may_not_run_again_what_it_knows() -> None:
 
 
 def test_a_trace_tells_the_whole_history_in_order() -> None:
-    story = lapsed().harm("pause", "b", 4.0, 5.0).hide("a", 1, 5.0, fails=True)
+    story = lapsed().alone("b", 4.0, 5.0).hide("a", 1, 5.0, fails=True)
     (verdict,) = [story.verdict()]
     told = trace(verdict.message, story.records).splitlines()
     parts = [line.split(maxsplit=1)[1] for line in told[1:12]]

@@ -9,6 +9,7 @@ import pytest
 from tests.soak.audit import Verdict
 from tests.soak.model import RECEIVE, Entry
 from tests.soak.story import TIMEOUT, Story
+from tests.soak.table import DISTURBED
 
 
 def lapsed() -> Story:
@@ -35,9 +36,20 @@ def ended_undeleted() -> Story:
         (lapsed().harm("pause", "a", 4.0, 9.0), "its worker stood still"),
         (lapsed().harm("starved", "a", 5.1, 7.0), "the machine was too busy"),
         (lapsed().harm("starved", "", 5.1, 7.0), "the machine was too busy"),
-        (lapsed().harm("kill", "a", 4.0), "its worker was killed"),
+        (lapsed().harm("kill", "a", 5.5), "its worker was killed"),
+        (
+            lapsed().harm("kill", "a", 4.0).harm("keeper-kill", "a", 4.5),
+            "its worker was killed, and its keeper",
+        ),
+        (
+            lapsed().harm("keeper-kill", "a", 3.9).harm("kill", "a", 4.0),
+            "its worker was killed, and its keeper",
+        ),
         (lapsed().harm("cold", "a", 3.0).end("a", 4.0), "its worker ended, in a cold shutdown"),
-        (ended_undeleted().harm("kill", "a", 2.04), "its worker was killed"),
+        (
+            ended_undeleted().harm("kill", "a", 2.04).harm("keeper-kill", "a", 2.5),
+            "its worker was killed, and its keeper",
+        ),
         (released(3.0, 9.0).harm("cold", "a", 2.0), "it ran in a cold shutdown"),
         (released(3.0, 9.0).harm("soft", "a", 2.0), "it ran in a soft shutdown"),
         (
@@ -321,6 +333,25 @@ def released_late(paused_until: float) -> Story:
     return story.receive("c", 3, 10.0).run("c", 3, 10.1, 11.0).delete("c", 3, 11.1)
 
 
+def cut_short(first_late: float) -> Story:
+    """Worker x extends its lease, which ended at 7, though b has the message for longer."""
+    story = Story(timeouts=(6, 30)).receive("x", 1, 1.0).run("x", 1, 1.5)
+    story.receive("b", 2, 7.1, seconds=30).run("b", 2, 7.2).hide("x", 1, first_late)
+    again = first_late + TIMEOUT + 0.2
+    return story.receive("c", 3, again).run("c", 3, again, again + 1).delete("c", 3, again + 2)
+
+
+def test_the_owner_of_an_expired_lease_may_cut_the_next_one_short() -> None:
+    verdict = cut_short(8.0).verdict()
+    assert verdict.faults == ["came back after receive 1 without a cause"]
+    assert verdict.rows == [DISTURBED]
+
+
+def test_it_has_to_give_up_after_one_timeout() -> None:
+    faults = cut_short(14.0).verdict().faults
+    assert "came back after receive 2 without a cause" in faults
+
+
 def test_a_late_release_that_breaks_the_next_lease_is_a_fault() -> None:
     faults = released_late(paused_until=8.0).verdict().faults
     assert faults == ["came back after receive 2 without a cause"]
@@ -568,14 +599,14 @@ def test_a_task_that_is_not_stopped_goes_on_with_what_came_again() -> None:
 def done_before(harm: str, pool: str = "prefork") -> Story:
     """Worker a does the task, is told to go at once, and is killed with the delete unsent."""
     story = Story(pool=pool).receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).harm(harm, "a", 2.05)
-    story.harm("kill", "a", 4.9)
+    story.harm("kill", "a", 4.9).harm("keeper-kill", "a", 4.95)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
 def test_a_worker_may_be_killed_in_the_sleep_of_a_soft_shutdown_with_results_unread() -> None:
     verdict = done_before("soft").verdict()
     assert verdict.faults == []
-    assert verdict.causes == ["its worker was killed"]
+    assert verdict.causes == ["its worker was killed, and its keeper"]
 
 
 @pytest.mark.parametrize("story", [done_before("warm"), done_before("soft", pool="threads")])

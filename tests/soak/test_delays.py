@@ -34,6 +34,11 @@ THRESHOLDS = [0.3, 0.5, 1.0, 4 / 3, 5 / 3, 2.0, 10.0, 30.0, 60.0, 100.0]
         ("internals/keeper.md", "the leases wait for a fifth longer, 0.6 to 6 s"),
         ("internals/keeper.md", "After a third of its smallest threshold a call is given up"),
         ("internals/keeper.md", "after 20 s at the latest"),
+        ("internals/keeper.md", "releases what it held, within two seconds"),
+        ("internals/keeper.md", "the worker starts another, within a second"),
+        ("internals/keeper.md", "shown nothing for a second is killed, and replaced in another"),
+        ("internals/keeper.md", "Visibility timeouts of 5 seconds and more lose no lease by that"),
+        ("internals/keeper.md", "0.5 s after a second death, then 1, 2, 5, 10 and 30 s"),
         ("settings.md", "else after 1, 2, 4, ... seconds, up to the visibility timeout"),
     ],
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.soak.story import Story
 from tests.soak.table import TABLE, Row
 from tests.soak.tenure import Message
 from tests.soak.test_causes import (
+    cut_short,
     extended_and_failed,
     lapsed,
     read_late,
@@ -25,6 +27,7 @@ from tests.soak.test_causes import (
     released_late,
     waiting,
 )
+from tests.soak.test_keeper_causes import cut, short_lived
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,7 +37,9 @@ CASES: Mapping[Row, Callable[[], Story]] = {
     table.GIVEN_BACK: lambda: released(3.0, 2.9, "fail"),
     table.WAITED_IN_SHUTDOWN: lambda: waiting(2.0).harm("warm", "a", 1.5),
     table.CUT_OFF_BY_SHUTDOWN: lambda: released(3.0, 9.0).harm("cold", "a", 2.0),
-    table.KILLED: lambda: lapsed().harm("kill", "a", 4.0),
+    table.KILLED: lambda: released(3.0, math.inf).harm("kill", "a", 2.5),
+    table.KEEPER_DOWN: lambda: short_lived().harm("keeper-kill", "a", 3.5),
+    table.RELEASE_CUT: lambda: cut().harm("keeper-kill", "a", 2.655).says_unrepeated("a"),
     table.POOL_KILLED: lambda: released(3.0, 9.0).harm("pool-kill", "a", 2.0, pid=1),
     table.BROKEN: lambda: waiting(2.0).breaks("a").harm("broken", "a", 5.0).end("a", 5.0),
     table.STOOD_STILL: lambda: lapsed().harm("pause", "a", 4.0, 9.0),
@@ -44,6 +49,7 @@ CASES: Mapping[Row, Callable[[], Story]] = {
     table.UNREAD: lambda: read_late(0.5, 6.0),
     table.LEFT: lambda: extended_and_failed(6.95, 8.0),
     table.HELD_UP: lambda: released_late(paused_until=9.6),
+    table.DISTURBED: lambda: cut_short(8.0).harm("pause", "x", 4.0, 7.9),
     table.BATCH_LOST: lambda: refused_batch(0.5),
 }
 

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 
@@ -117,3 +118,17 @@ def test_a_new_keeper_gets_all_leases_before_it_is_to_end() -> None:
         kinds = [message[0] for message in FrameReader().feed(theirs.recv(1 << 18))]
         keeper.detach()
     assert kinds == ["hello", "pool", "resume", "stop"]
+
+
+def test_one_that_is_through_ends_at_once_whatever_python_would_wait_for(
+    side: Side, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import atexit, time\natexit.register(time.sleep, 5)\n"
+    )
+    inherited = os.environ.get("PYTHONPATH", "")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(tmp_path), inherited))))
+    side.attendant.begin()
+    side.attendant.start()
+    side.attendant.stop(FLUSH_SECONDS)
+    assert side.attendant.deaths == 0

@@ -112,8 +112,8 @@ def test_a_message_that_was_received_is_leased(served: Served) -> None:
 
 def test_what_is_done_is_deleted_and_over_when_sqs_has_confirmed_it(served: Served) -> None:
     served.receive()
-    served.take("started", 1, 1, 0.0, 4711)
-    assert served.lease.started_at == 1000.0
+    served.take("started", 1, 1, 999.5, 4711)
+    assert served.lease.started_at == 999.5
     served.take("done", 1, 1)
     assert served.overs() == []
     served.clock.advance(1.0)

@@ -1,0 +1,60 @@
+"""Releases that were under way when their keeper died: no other keeper repeats them."""
+
+from __future__ import annotations
+
+from tests.soak.lives import Life
+from tests.soak.model import Call, Records
+from tests.soak.releases import GRACE, why_released
+from tests.soak.table import RELEASE_CUT, Cause
+from tests.soak.tenure import HASTE, Tenure
+
+#: A reason for a release that is older has had its release done before, in seconds.
+_FRESH_SECONDS = GRACE + HASTE
+#: An answer that came so shortly before its keeper died may not have been read, in seconds.
+_READING_SECONDS = 0.1
+
+
+def note_unread_answers(records: Records) -> None:
+    """Note which calls were not answered for their keeper: it had died by then, or stood still."""
+    deaths = [
+        harm
+        for harm in records.harms
+        if harm.what == "keeper-kill" or (harm.what == "keeper-pause" and harm.died)
+    ]
+    for call in records.calls:
+        if call.operation in ("ChangeMessageVisibility", "DeleteMessage") and any(
+            harm.worker == call.worker and _was_under_way(call, harm.at) for harm in deaths
+        ):
+            call.fault = call.fault or "its keeper died"
+            for entry in call.entries:
+                entry.told = False
+
+
+def why_cut(tenure: Tenure, life: Life) -> Cause | None:
+    """Return whether a release of it may have been under way when its keeper died.
+
+    Its worker's log must say so.
+    """
+    says_so = tenure.message_id in life.unrepeated
+    if says_so and any(_was_cut(tenure, life, down.harm.at) for down in life.downs if down.dies):
+        return Cause(RELEASE_CUT, "its keeper died as it released it")
+    return None
+
+
+def _was_cut(tenure: Tenure, life: Life, at: float) -> bool:
+    releases = [
+        call
+        for call, entry in tenure.changes
+        if call.worker == tenure.worker
+        and entry.timeout < tenure.queue.shortest
+        and call.started <= at
+    ]
+    if releases:
+        return _was_under_way(releases[-1], at)
+    # It may have been planned, and not sent yet.
+    is_due = why_released(tenure, life, at + HASTE) is not None
+    return is_due and why_released(tenure, life, at - _FRESH_SECONDS) is None
+
+
+def _was_under_way(call: Call, at: float) -> bool:
+    return call.started <= at <= call.ended + _READING_SECONDS

@@ -1,0 +1,30 @@
+"""Late extensions by the owner of an expired lease, which count for the message's next owner."""
+
+from __future__ import annotations
+
+from tests.soak.table import DISTURBED, Cause
+from tests.soak.tenure import Tenure
+
+
+def why_cut_short(tenure: Tenure) -> Cause | None:
+    """Return whether the last that moved its lease was an extension by an older handle."""
+    for earlier in tenure.before():
+        if earlier.worker != tenure.worker and _has_moved(earlier, tenure) and _may_go_on(earlier):
+            return Cause(DISTURBED, "the owner of an older lease on it asked for less")
+    return None
+
+
+def _has_moved(earlier: Tenure, tenure: Tenure) -> bool:
+    return any(
+        entry.done
+        and call.forwarded > tenure.receive.done
+        and call.done + entry.timeout == tenure.visible_at
+        for call, entry in earlier.changes
+    )
+
+
+def _may_go_on(earlier: Tenure) -> bool:
+    """Return whether it took up its expired lease within one timeout."""
+    late = [call.started for call, _ in earlier.changes if call.started > earlier.visible_at]
+    timeouts = [entry.timeout for _, entry in earlier.changes]
+    return bool(late) and min(late) < earlier.visible_at + max([earlier.timeout, *timeouts])

@@ -1,0 +1,84 @@
+"""When a worker had no keeper, or one that stood still, and until when it may have been so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tests.soak.blocks import Block, lasting
+from tests.soak.delays import HANG_SECONDS, REPLACEMENT_SECONDS, replacement_pause
+from tests.soak.model import Harm
+from tests.soak.table import KEEPER_DOWN, Cause
+
+#: What a standstill may be longer than is promised, in seconds: the driver looks this often.
+_LOOK_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Down:
+    """A time without a keeper.
+
+    Attributes:
+        harm: What was done to the keeper.
+        died_at: When it died of that, or infinity.
+        is_brief: Whether it is over so soon that it costs no lease but the shortest.
+        is_for_good: Whether no other can follow, as its worker is gone.
+    """
+
+    block: Block
+    harm: Harm
+    died_at: float
+    is_brief: bool
+    is_for_good: bool
+
+    @property
+    def dies(self) -> bool:
+        """Whether the keeper did not go on."""
+        return self.died_at < math.inf
+
+
+def read_downs(harms: Iterable[Harm], unable: Iterable[Block], ended: float) -> list[Down]:
+    """Return the times in which a worker had no keeper.
+
+    Args:
+        harms: All that was done to it and its keepers.
+        unable: When the worker could not look after its keeper.
+        ended: When the worker ended.
+    """
+    downs: list[Down] = []
+    deaths = 0
+    for harm in sorted(harms, key=lambda harm: harm.at):
+        if harm.what == "keeper-kill":
+            pause = replacement_pause(deaths)
+            until = lasting(harm.at, pause + REPLACEMENT_SECONDS, unable)
+            why = Cause(KEEPER_DOWN, "its keeper was killed")
+            died_at, is_brief = harm.at, pause == 0.0
+            deaths += 1
+        elif harm.what == "keeper-pause":
+            # One that hangs for longer is to be replaced.
+            noticed = lasting(harm.at, HANG_SECONDS + _LOOK_SECONDS, unable)
+            has_died = harm.died and harm.until < ended
+            pause = replacement_pause(deaths) if has_died else 0.0
+            until = lasting(noticed, pause + REPLACEMENT_SECONDS, unable) if has_died else noticed
+            until = min(until, math.inf if has_died else harm.until)
+            why = Cause(KEEPER_DOWN, "its keeper stood still")
+            died_at, is_brief = harm.until if has_died else math.inf, False
+            deaths += has_died
+        else:
+            continue
+        is_for_good = died_at < math.inf and until >= ended
+        if is_for_good:
+            # The rest is the time of a worker that is gone.
+            until = max(harm.at, ended)
+        block = Block(why=why, start=harm.at, end=until)
+        downs.append(
+            Down(
+                block=block,
+                harm=harm,
+                died_at=died_at,
+                is_brief=is_brief,
+                is_for_good=is_for_good,
+            )
+        )
+    return downs

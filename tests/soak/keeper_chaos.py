@@ -1,0 +1,85 @@
+"""What is done to the keepers of workers."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Callable
+
+import psutil
+
+from tests.soak.fleet import Fleet
+from tests.soak.keepers import lives
+from tests.soak.member import Member
+
+#: The longest that a keeper stands still, in seconds: longer than it takes to be replaced.
+LONGEST = 4.0
+#: The most between the kill of a worker and that of its keeper, in seconds.
+BETWEEN_KILLS = 1.0
+#: How often a keeper that stands still is looked at, in seconds.
+LOOK_SECONDS = 0.05
+
+
+class KeeperChaos:
+    """Does harm to keepers.
+
+    Args:
+        later: Does a job after so many seconds, or when the soak's harm is over.
+        is_over: Whether that is so.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        chance: random.Random,
+        later: Callable[[float, Callable[[], None]], None],
+        is_over: Callable[[], bool],
+    ) -> None:
+        self._fleet = fleet
+        self._chance = chance
+        self._later = later
+        self._is_over = is_over
+
+    def kill(self, member: Member) -> None:
+        """Kill a worker's keeper."""
+        if keepers := member.keepers.living():
+            self._fleet.record("keeper-kill", member, keepers[-1].pid)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                keepers[-1].kill()
+
+    def kill_with_worker(self, member: Member) -> None:
+        """Kill a worker and its keeper, one soon after the other."""
+
+        def kill() -> None:
+            if member in [*self._fleet]:
+                self._fleet.kill(member)
+
+        kills = [kill, lambda: self.kill(member)]
+        self._chance.shuffle(kills)
+        kills[0]()
+        self._later(self._chance.random() * BETWEEN_KILLS, kills[1])
+
+    def stop(self, member: Member) -> None:
+        """Have a worker's keeper stand still for a while."""
+        until = time.monotonic() + self._chance.random() * LONGEST
+        self.stop_until(member, lambda: time.monotonic() >= until)
+
+    def stop_until(self, member: Member, is_enough: Callable[[], bool]) -> None:
+        """Have a worker's keeper stand still until that is enough, or its worker has killed it."""
+        if not (keepers := member.keepers.living()):
+            return
+        keeper = keepers[-1]
+        harm = self._fleet.record("keeper-pause", member, keeper.pid)
+
+        def look() -> None:
+            if lives(keeper) and not (is_enough() or self._is_over()):
+                self._later(LOOK_SECONDS, look)
+                return
+            harm.until, harm.died = time.monotonic(), not lives(keeper)
+            with contextlib.suppress(psutil.NoSuchProcess):
+                keeper.resume()
+
+        with contextlib.suppress(psutil.NoSuchProcess):
+            keeper.suspend()
+        look()

@@ -1,0 +1,209 @@
+"""What the death of a worker, or of its keeper, explains, and what it does not."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tests.soak.cut import note_unread_answers
+from tests.soak.model import CHANGE
+from tests.soak.story import Story
+from tests.soak.table import KEEPER_DOWN, KILLED, LEFT, RELEASE_CUT
+from tests.soak.test_causes import lapsed, released
+
+UNEXPLAINED = ["came back after receive 1 without a cause"]
+
+
+def short_lived() -> Story:
+    """Worker a asks for 4 s only and begins; b gets the message after them, and does it too."""
+    story = Story().receive("a", 1, 1.0, seconds=4).run("a", 1, 1.5, 9.0)
+    return story.receive("b", 2, 5.2).run("b", 2, 5.5, 6.0).delete("b", 2, 6.1)
+
+
+def unfinished() -> Story:
+    """Worker a begins; b gets the message after the timeout and does it."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5)
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def cut(release: float | None = 2.65) -> Story:
+    """A task of worker a fails; its release is under way when the keeper dies, and is not done."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.6, "fail")
+    if release is not None:
+        story.hide("a", 1, release, 0, fails=True, fault="reset")
+    return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+def test_the_keeper_of_a_killed_worker_releases_what_it_held() -> None:
+    verdict = released(4.5, math.inf).harm("kill", "a", 3.0).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its worker was killed"]
+    assert verdict.rows == [KILLED]
+
+
+def test_it_releases_what_had_not_begun_too() -> None:
+    story = Story().receive("a", 1, 1.0).harm("kill", "a", 2.0).hide("a", 1, 2.5, 0)
+    verdict = story.receive("b", 2, 2.7).run("b", 2, 2.8, 3.0).delete("b", 2, 3.1).verdict()
+    assert verdict.faults == []
+    assert verdict.rows == [KILLED]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(released(4.5, math.inf).harm("kill", "a", 5.0), id="before the worker died"),
+        pytest.param(released(4.5, math.inf).harm("kill", "b", 3.0), id="another worker died"),
+        pytest.param(released(4.5, 4.9).harm("kill", "a", 3.0), id="while a process still ran it"),
+        pytest.param(released(4.5, 1.6).harm("kill", "a", 3.0), id="though it had succeeded"),
+    ],
+)
+def test_a_release_for_a_dead_worker_has_its_limits(story: Story) -> None:
+    assert UNEXPLAINED[0] in story.verdict().faults
+
+
+def test_a_lease_that_outlives_its_worker_by_far_may_not_lapse() -> None:
+    assert unfinished().harm("kill", "a", 4.0).verdict().faults == UNEXPLAINED
+
+
+def test_it_may_where_its_keeper_had_hardly_time() -> None:
+    verdict = unfinished().harm("kill", "a", 5.5).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its worker was killed"]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(
+            unfinished().harm("kill", "a", 4.0).harm("keeper-kill", "a", 4.5),
+            id="the keeper died next",
+        ),
+        pytest.param(
+            unfinished().harm("keeper-kill", "a", 3.9).harm("kill", "a", 4.0),
+            id="it had died before",
+        ),
+    ],
+)
+def test_it_may_where_its_keeper_died_too(story: Story) -> None:
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its worker was killed, and its keeper"]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(
+            unfinished().harm("keeper-kill", "a", 1.5).harm("kill", "a", 4.0), id="long before"
+        ),
+        pytest.param(
+            unfinished().harm("keeper-kill", "b", 3.9).harm("kill", "a", 4.0), id="another's keeper"
+        ),
+    ],
+)
+def test_no_other_death_of_a_keeper_counts(story: Story) -> None:
+    assert story.verdict().faults == UNEXPLAINED
+
+
+def test_a_keeper_that_stands_still_past_the_lease_may_not_release_it() -> None:
+    verdict = unfinished().hang("a", 3.9, 9.0, died=False).harm("kill", "a", 4.0).verdict()
+    assert verdict.faults == []
+    assert verdict.rows == [LEFT]
+
+
+def test_a_worker_that_stands_still_alone_loses_no_lease() -> None:
+    assert lapsed().alone("a", 4.0, 9.0).verdict().faults == UNEXPLAINED
+
+
+def test_it_may_read_what_it_received_too_late() -> None:
+    story = Story().alone("a", 0.9, 8.0).receive("a", 1, 1.0).run("a", 1, 8.1, 9.0)
+    story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+    assert story.verdict().faults == []
+
+
+def test_the_death_of_a_keeper_costs_a_short_lease() -> None:
+    verdict = short_lived().harm("keeper-kill", "a", 3.5).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its keeper was killed"]
+    assert verdict.rows == [KEEPER_DOWN]
+
+
+def test_it_costs_no_longer_one() -> None:
+    assert lapsed().harm("keeper-kill", "a", 5.5).verdict().faults == UNEXPLAINED
+
+
+def test_nor_any_that_had_time_before_or_after_it() -> None:
+    assert short_lived().harm("keeper-kill", "a", 2.5).verdict().faults == UNEXPLAINED
+    assert short_lived().harm("keeper-kill", "b", 3.5).verdict().faults == UNEXPLAINED
+
+
+def test_many_deaths_in_a_row_may_cost_a_longer_one() -> None:
+    story = lapsed()
+    for at in (2.0, 3.1, 4.7):
+        story.harm("keeper-kill", "a", at)
+    assert story.verdict().faults == []
+    assert story.verdict().rows == [KEEPER_DOWN]
+
+
+def test_a_keeper_that_hangs_may_cost_a_lease() -> None:
+    verdict = lapsed().hang("a", 5.0, 6.2).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its keeper stood still"]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(lapsed().hang("a", 2.5, 9.0, died=False), id="it was to be replaced"),
+        pytest.param(lapsed().hang("a", 5.5, 5.9, died=False), id="too short"),
+        pytest.param(lapsed().hang("b", 5.0, 6.2), id="another worker's"),
+    ],
+)
+def test_not_one_that_goes_on_in_time_or_should_have_been_replaced(story: Story) -> None:
+    assert story.verdict().faults == UNEXPLAINED
+
+
+@pytest.mark.parametrize("release", [2.65, None])
+def test_a_release_that_was_under_way_when_its_keeper_died_is_not_repeated(
+    release: float | None,
+) -> None:
+    story = cut(release).harm("keeper-kill", "a", 2.655).says_unrepeated("a")
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.rows == [RELEASE_CUT]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(cut(None).harm("keeper-kill", "a", 2.655), id="no line of the log says so"),
+        pytest.param(cut(None).says_unrepeated("a"), id="no keeper died"),
+        pytest.param(
+            cut(None).harm("keeper-kill", "b", 2.655).says_unrepeated("a"), id="another's keeper"
+        ),
+        pytest.param(
+            cut(None).harm("keeper-kill", "a", 1.2).says_unrepeated("a"), id="it had not failed yet"
+        ),
+        pytest.param(
+            cut(None).harm("keeper-kill", "a", 4.0).says_unrepeated("a"), id="long after it failed"
+        ),
+    ],
+)
+def test_no_other_release_is_left_undone(story: Story) -> None:
+    assert story.verdict().faults == UNEXPLAINED
+
+
+def test_one_that_had_failed_before_its_keeper_died_is_no_such() -> None:
+    story = cut(2.65).harm("keeper-kill", "a", 4.0).says_unrepeated("a")
+    assert story.verdict().rows == [LEFT]
+
+
+@pytest.mark.parametrize(("died_at", "was_read"), [(4.9, True), (5.05, False), (5.2, True)])
+def test_an_answer_that_its_keeper_did_not_live_to_read_was_not_given(
+    died_at: float, was_read: bool
+) -> None:
+    story = lapsed().hide("a", 1, 5.0).harm("keeper-kill", "a", died_at)
+    note_unread_answers(story.records)
+    (entry,) = next(call for call in story.records.calls if call.operation == CHANGE).entries
+    assert entry.told is was_read

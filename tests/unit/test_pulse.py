@@ -1,0 +1,73 @@
+"""When a keeper is taken to hang: not while it only waits for a CPU."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.link.busy import is_busy
+from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse
+from celery_sqs_heartbeat.testing import FakeClock
+from tests.support.waiting import wait_until
+
+only_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux says so")
+
+
+def looks_until_gone(*, busy: bool, ticks: int = 0) -> int:
+    """Return after how many looks a keeper is taken to hang that ticked at the first of them."""
+    clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
+    pulse = Pulse(table, clock, lambda: busy)
+    pulse.begin()
+    table.tick = clock()
+    for look in range(1, 100):
+        clock.advance(LOOK_SECONDS)
+        if look <= ticks:
+            table.tick = clock()
+        if pulse.is_gone():
+            return look
+    return 0
+
+
+def test_a_keeper_that_does_nothing_for_a_second_hangs() -> None:
+    assert looks_until_gone(busy=False) == 6
+    assert looks_until_gone(busy=False, ticks=10) == 15
+
+
+def test_one_that_waits_for_a_cpu_has_five() -> None:
+    assert looks_until_gone(busy=True) == 26
+
+
+@pytest.fixture
+def worker() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that computes."""
+    with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as process:
+        yield process
+        process.kill()
+
+
+@only_linux
+def test_a_process_is_busy_while_it_computes_and_not_when_it_is_stopped(
+    worker: subprocess.Popen[bytes],
+) -> None:
+    wait_until(lambda: is_busy(worker.pid))
+    os.kill(worker.pid, signal.SIGSTOP)
+    wait_until(lambda: not is_busy(worker.pid))
+
+
+@only_linux
+def test_one_that_sleeps_is_not() -> None:
+    with subprocess.Popen(["sleep", "60"]) as sleeping:
+        wait_until(lambda: not is_busy(sleeping.pid))
+        sleeping.kill()
+
+
+def test_one_that_has_ended_is_not() -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    assert not is_busy(process.pid)
