@@ -12,7 +12,8 @@ from celery_sqs_heartbeat.cli.page_requests import serves_health
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import own_spool
-from celery_sqs_heartbeat.observe.status.listener import listening_socket
+from celery_sqs_heartbeat.observe.status.http import Response
+from celery_sqs_heartbeat.observe.status.listener import Listener
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.settings.address import parse_address, url_of
 from celery_sqs_heartbeat.settings.target import Destination, parse_target
@@ -98,7 +99,7 @@ def _probe_page(address: str | None) -> tuple[Place, str]:
         return Place.USABLE, ""
     host, port = parse_address(address)
     try:
-        listening_socket(host, port).close()
+        Listener(host, port, lambda request: Response()).server_close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE and serves_health(url_of(host, port)):
             return Place.OURS, ""
