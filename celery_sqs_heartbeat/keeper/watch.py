@@ -109,10 +109,11 @@ class Watcher:
             self._replaced += 1
 
     def _watch(self, has_ended: threading.Event) -> None:
-        began = self._clock()
-        while not has_ended.wait(WATCH_SECONDS):
-            slept, began = self._clock() - began, self._clock()
-            if slept > WATCH_SECONDS + STANDSTILL_SECONDS:
+        while True:
+            began = self._clock()
+            if has_ended.wait(WATCH_SECONDS):
+                return
+            if self._clock() - began > WATCH_SECONDS + STANDSTILL_SECONDS:
                 # When the watch stood still too, so did the process, and the keeper says so.
                 continue
             try:

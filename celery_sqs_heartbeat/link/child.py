@@ -11,6 +11,10 @@ from typing import Protocol
 
 import celery_sqs_heartbeat
 
+#: Has Prometheus's client keep its values in the application's files, where they would be shown
+#: as the application's own. The keeper's have a page of their own.
+_NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
+
 
 class Child(Protocol):
     """A keeper's process, as its worker knows it."""
@@ -73,11 +77,6 @@ class KeeperProcess:
         if status is None:
             return "it runs"
         return f"signal {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"
-
-
-#: Has Prometheus's client keep its values in the application's files, where they would be shown
-#: as the application's own. The keeper's have a page of their own.
-_NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
 
 
 def _environment() -> dict[str, str]:
