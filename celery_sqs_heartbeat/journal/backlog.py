@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.common.bell import Bell
 from celery_sqs_heartbeat.journal.events import Record
 from celery_sqs_heartbeat.journal.mapping import Origin
 
@@ -33,11 +34,10 @@ class Backlog:
     ) -> None:
         self._limit = limit
         self._items: deque[tuple[Make, Any, int]] = deque()
-        # For moments: a greenlet that has it does not switch.
-        self._lock = native.RLock()
+        self._lock = threading.Lock()
         self._last = last
         self._note = note
-        self.bell = native.Bell()
+        self.bell = Bell()
         self.lost = 0
 
     def put(self, make: Make, subject: Any) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import logging
-import os
+import threading
 import time
 from collections.abc import Callable
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal.backlog import Backlog
 from celery_sqs_heartbeat.journal.events import (
     KEEPER_LATE,
@@ -28,15 +27,13 @@ logger = logging.getLogger(__name__)
 
 #: How often what waits is written, in seconds: a crash loses at most the last second.
 WRITE_SECONDS = 0.5
-#: How often close looks whether the thread is through, in seconds.
-_CLOSE_POLL = 0.01
 
 
 class Journal:
     """An observer that writes down what a keeper tells it; `open_journal` makes one.
 
     It costs its caller a few microseconds. Nothing raises or waits for a disk but
-    `close`, which waits no longer than it is told to. In a forked child it does nothing.
+    `close`, which waits no longer than it is told to.
     """
 
     def __init__(
@@ -52,21 +49,20 @@ class Journal:
         self._identity = identity
         self._clock = clock
         self._shipper = shipper
-        self._pid = os.getpid()
         self._is_open = True
         self._is_started = False
-        self._is_over = False
+        self._over = threading.Event()
         self._is_faulty = False
         self._until = 0.0
 
     def __call__(self, event: Event) -> None:
         """Take an event in."""
-        if self._is_open and self._pid == os.getpid():
+        if self._is_open:
             self._backlog.put(record_of, event)
 
     def note_late(self, seconds: float) -> None:
         """Take in that the keeper was held up for so long."""
-        if self._is_open and self._pid == os.getpid():
+        if self._is_open:
             self._backlog.put(self._late, (self._clock(), seconds))
 
     def start(self, info: WorkerInfo, *, is_first: bool = True) -> None:
@@ -75,16 +71,16 @@ class Journal:
         Args:
             is_first: Whether no other process has said so before, in the same journal.
         """
-        if self._is_started or self._pid != os.getpid():
+        if self._is_started:
             return
         self._is_started = True
         if is_first:
             self._backlog.put(self._started, (self._clock(), info))
         try:
-            native.start_thread(self._live, "sqs-heartbeat-journal")
+            threading.Thread(target=self._live, name="sqs-heartbeat-journal", daemon=True).start()
         except RuntimeError as error:
             logger.warning("sqs-heartbeat: no thread for the journal (%s): it stays empty", error)
-            self._is_open, self._is_over = False, True
+            self._is_open = False
 
     def close(self, timeout: float = 5.0, *, has_stopped: bool = True) -> None:
         """Write what is left, close the segment and ship it, for so many seconds at most.
@@ -92,17 +88,14 @@ class Journal:
         Args:
             has_stopped: Whether the worker has come to its end, and was not killed.
         """
-        if not (self._is_open and self._is_started) or self._pid != os.getpid():
+        if not (self._is_open and self._is_started):
             return
         if has_stopped:
             self._backlog.put(self._stopped, self._clock())
         self._until = time.monotonic() + timeout
         self._is_open = False
         self._backlog.bell.ring()
-        # Not on a lock: a greenlet that waits must let others run.
-        while not self._is_over and time.monotonic() < self._until:
-            time.sleep(_CLOSE_POLL)
-        if not self._is_over:
+        if not self._over.wait(timeout):
             logger.warning("sqs-heartbeat: the journal was not through within %g s", timeout)
         if self._shipper is not None:
             self._shipper.close()
@@ -135,7 +128,7 @@ class Journal:
                 self.step()
             self._guard(lambda: self._scribe.finish(self._until))
         finally:
-            self._is_over = True
+            self._over.set()
 
     def _guard(self, work: Callable[[], None]) -> None:
         try:

@@ -6,12 +6,12 @@ import contextlib
 import logging
 import math
 import random
+import threading
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
 from typing import Any
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.journal import locks
 from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
@@ -41,7 +41,6 @@ class Shipper:
         shipped: Segments that S3 confirmed.
         lost: Lines that the limit has cost.
         spooled: What waited at the last tick.
-        is_busy: Whether segments are on their way now.
     """
 
     def __init__(
@@ -60,17 +59,22 @@ class Shipper:
         self._clock = clock
         self._new_client = new_client
         self._jitter = jitter
-        self._threads = CallerThreads(1, "sqs-heartbeat-journal-s3", apart=True)
-        self._space = native.connection_space()
+        self._threads = CallerThreads(1, "sqs-heartbeat-journal-s3")
+        self._client: Any = None
         self._trouble = Trouble(f"shipping the journal to s3://{destination.bucket}")
-        self._idle = native.Bell()
+        self._idle = threading.Event()
+        self._idle.set()
         self._is_closed = False
         self._failures = 0
         self._retry_at = -math.inf
         self.shipped = 0
         self.lost = 0
         self.spooled = Spooled((), 0, 0)
-        self.is_busy = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether segments are on their way now."""
+        return not self._idle.is_set()
 
     def tick(self) -> None:
         """Keep to the limit, and ship what waits, unless that is under way or to be retried."""
@@ -83,11 +87,11 @@ class Shipper:
         if not self.spooled.paths or self.is_busy or self._clock() < self._retry_at:
             return
         paths = self.spooled.paths
-        self.is_busy = True
+        self._idle.clear()
         try:
             self._threads.submit(lambda: self._ship_all(paths))
         except RuntimeError as error:
-            self.is_busy = False
+            self._idle.set()
             self._fail(error)
 
     def finish(self, until: float) -> None:
@@ -111,8 +115,7 @@ class Shipper:
         self._threads.close()
 
     def _wait(self, until: float) -> None:
-        while self.is_busy and self._clock() < until:
-            self._idle.wait(until - self._clock())
+        self._idle.wait(max(0.0, until - self._clock()))
 
     def _ship_all(self, paths: tuple[Path, ...]) -> None:
         try:
@@ -122,8 +125,7 @@ class Shipper:
         except Exception as error:
             self._fail(error)
         finally:
-            self.is_busy = False
-            self._idle.ring()
+            self._idle.set()
 
     def _ship(self, path: Path) -> None:
         with contextlib.ExitStack() as stack:
@@ -137,7 +139,9 @@ class Shipper:
             stack.callback(locks.close, file)
             if _is_taken(file):
                 return
-            self._client().put_object(
+            if self._client is None:
+                self._client = self._new_client()
+            self._client.put_object(
                 Bucket=self._destination.bucket,
                 Key=self._destination.key(path),
                 Body=file.readall(),
@@ -157,14 +161,6 @@ class Shipper:
                 folder.remove_folder(worker)
             with self._root.opened() as folder:
                 folder.remove_folder(day)
-
-    def _client(self) -> Any:
-        client = vars(self._space).get("client")
-        if client is None:
-            client = self._space.client = self._new_client()
-            if native.is_green():
-                native.at_end_of_thread(client.close)
-        return client
 
     def _fail(self, error: Exception) -> None:
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)

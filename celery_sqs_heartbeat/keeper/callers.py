@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-from _queue import SimpleQueue
+import threading
 from collections.abc import Callable
-from queue import Empty
+from queue import Empty, SimpleQueue
 
-from celery_sqs_heartbeat.common import native
-from celery_sqs_heartbeat.green.home import home
-from celery_sqs_heartbeat.green.hub import HubThread
 from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
 
 logger = logging.getLogger(__name__)
@@ -28,29 +25,21 @@ class CallerThreads:
     Not a `ThreadPoolExecutor`: its threads are joined when the interpreter exits, so a
     call that hangs would hold up the worker's end.
 
-    Under gevent and eventlet the threads are greenlets: of the tasks' hub, or of a hub of
-    their own where the jobs have to go on while a task does not yield.
-
     Args:
         size: The most jobs at once.
         name: Of the threads.
-        apart: Whether the jobs have to go on while a task does not yield. They may then
-            share nothing with the tasks that is cooperative, no connection and no lock.
     """
 
-    def __init__(self, size: int, name: str, *, apart: bool = False) -> None:
+    def __init__(self, size: int, name: str) -> None:
         self._size = size
         self._name = name
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        self._lock = native.RLock()
+        # The handler of a signal may stop a keeper whose stop it has interrupted.
+        self._lock = threading.RLock()
         self._threads = 0
         self._unfinished = 0
         self._stand_ins = 0
         self._is_closed = False
-        self._home = home() if native.is_green() else None
-        self._hub = HubThread(name) if self._home and apart else None
-        # A greenlet must not wait for a job: its hub would stand still, and another is cheap.
-        self._linger = 0.0 if self._home else LINGER_SECONDS
 
     def submit(self, job: Callable[[], object]) -> None:
         """Run `job` soon. It should not raise: its error would only be logged.
@@ -91,16 +80,10 @@ class CallerThreads:
             self._is_closed = True
             for _ in range(self._threads):
                 self._jobs.put(None)
-        if self._hub:
-            self._hub.close()
 
     def _start_thread(self) -> None:
-        if self._hub:
-            self._hub.spawn(self._run)
-        elif self._home:
-            self._home.put(self._run)
-        else:
-            native.start_thread(self._run, f"{self._name}-{self._threads + 1}")
+        name = f"{self._name}-{self._threads + 1}"
+        threading.Thread(target=self._run, name=name, daemon=True).start()
         self._threads += 1
 
     def _run(self) -> None:
@@ -115,9 +98,7 @@ class CallerThreads:
 
     def _do_next(self) -> bool:
         try:
-            # A timeout of 0 will not do: Python 3.10 makes it negative, and waits for ever, when
-            # the system runs another process at the wrong moment.
-            job = self._jobs.get(block=self._linger > 0, timeout=self._linger)
+            job = self._jobs.get(timeout=LINGER_SECONDS)
         except Empty:
             return not self._retire()
         if job is None:

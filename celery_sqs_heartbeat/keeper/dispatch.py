@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import logging
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.keeper.callers import CallerThreads
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.sending import sending_while
@@ -51,7 +51,7 @@ class ThreadDispatcher:
     def __init__(self, sqs: SqsCalls, size: int) -> None:
         self._sqs = sqs
         self._size = size
-        self._lock = native.RLock()
+        self._lock = threading.Lock()
         self._jobs: dict[int, _Job] = {}
         self._threads = self._new_threads()
 
@@ -91,7 +91,7 @@ class ThreadDispatcher:
         self._threads, self._jobs = self._new_threads(), {}
 
     def _new_threads(self) -> CallerThreads:
-        return CallerThreads(self._size, "sqs-heartbeat-call", apart=True)
+        return CallerThreads(self._size, "sqs-heartbeat-call")
 
     def _perform(self, call: Call, settle: Settle, job: _Job) -> None:
         with self._lock:

@@ -25,8 +25,7 @@ class Engine:
     """Plans and settles calls around a book.
 
     Every attribute is guarded by one lock. The calls themselves are made, events reported
-    and the log written outside it: it is the system's own, and under gevent or eventlet
-    no greenlet may switch while it holds it.
+    and the log written outside it.
 
     Args:
         interval: The longest time between two steps, in seconds.

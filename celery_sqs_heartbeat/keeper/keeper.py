@@ -133,7 +133,6 @@ class LeaseKeeper:
             return True
         self.hurry()
         deadline = time.monotonic() + timeout
-        # Not on a lock: a greenlet that waits must let others run.
         while self._engine.ending:
             if time.monotonic() >= deadline:
                 return self._give_up(timeout)
@@ -333,7 +332,6 @@ class LeaseKeeper:
                     return lease.certain and is_ours(lease, now)
             if time.monotonic() >= deadline:
                 return False
-            # Not on a lock: a greenlet that waits must let others run.
             time.sleep(_CONFIRM_POLL)
 
     def disown(self, receipt_handle: str) -> bool:

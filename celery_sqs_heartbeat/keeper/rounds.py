@@ -8,14 +8,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.common import native
+from celery_sqs_heartbeat.common.bell import Bell
 
 logger = logging.getLogger(__name__)
 
 #: Pause after an unforeseen fault of the keeper's own, in seconds.
 _FAULT_PAUSE = 0.1
-#: How often a thread's end is looked for, in seconds.
-_JOIN_POLL = 0.01
 #: A sleep that took so many seconds longer than it should is a standstill, however short
 #: it was to be: a busy machine is late by less.
 STANDSTILL_SECONDS = 1.0
@@ -60,7 +58,7 @@ class RoundsThread:
     @property
     def is_alive(self) -> bool:
         """Whether it runs."""
-        return self._life is not None and not self._life.is_over
+        return self._life is not None and not self._life.over.is_set()
 
     @property
     def cause_of_death(self) -> BaseException | None:
@@ -76,7 +74,7 @@ class RoundsThread:
         # Its first round is due now, however long the thread may take to begin it.
         self._ticked_at, self._sleeps = self._clock(), 0.0
         life = _Life()
-        native.start_thread(lambda: self._live(life), "sqs-heartbeat")
+        threading.Thread(target=self._live, args=(life,), name="sqs-heartbeat", daemon=True).start()
         self._life = life
 
     def stop(self) -> None:
@@ -87,12 +85,9 @@ class RoundsThread:
 
     def join(self, timeout: float) -> None:
         """Wait for its end, for so many seconds at the most; not when called by itself."""
-        life, deadline = self._life, time.monotonic() + timeout
-        if life is None or life.ident == threading.get_ident():
-            return
-        # Not on a lock: a greenlet that waits must let others run.
-        while not life.is_over and time.monotonic() < deadline:
-            time.sleep(_JOIN_POLL)
+        life = self._life
+        if life is not None and life.ident != threading.get_ident():
+            life.over.wait(timeout)
 
     def wake(self) -> None:
         """Have the next step made now."""
@@ -115,16 +110,15 @@ class RoundsThread:
         except BaseException as error:
             life.cause = error
         finally:
-            life.is_over = True
+            life.over.set()
 
-    def _make_round(self, bell: native.Bell) -> None:
+    def _make_round(self, bell: Bell) -> None:
         self._ticked_at, self._sleeps = self._clock(), 0.0
         try:
             due = self._step()
         except Exception:
             logger.exception("sqs-heartbeat: the keeper met a fault of its own; it goes on")
-            # Of a bell of its own: nothing is to cut it short.
-            native.Bell().wait(_FAULT_PAUSE)
+            time.sleep(_FAULT_PAUSE)
             return
         fell_asleep = self._clock()
         self._sleeps = max(0.0, due - fell_asleep)
@@ -144,8 +138,8 @@ class RoundsThread:
 class _Life:
     """One thread from its start to its end, which may come after its successor's start."""
 
-    bell: native.Bell = field(default_factory=native.Bell)
+    bell: Bell = field(default_factory=Bell)
+    over: threading.Event = field(default_factory=threading.Event)
     is_wanted: bool = True
-    is_over: bool = False
     cause: BaseException | None = None
     ident: int | None = None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import _thread
 from collections import deque
 from collections.abc import Callable
 from types import TracebackType
-
-from celery_sqs_heartbeat.common import native
 
 
 class UninterruptedLock:
@@ -19,7 +18,10 @@ class UninterruptedLock:
     """
 
     def __init__(self) -> None:
-        self._lock = native.RLock()
+        # Of C, so neither gevent nor eventlet replaces it, in whose workers it is held, too: it
+        # belongs to a thread, and no greenlet switches within it. `threading`'s, replaced, would
+        # belong to a greenlet, and a handler that runs on the hub could not wait for another's.
+        self._lock = _thread.RLock()
         self._put_off: deque[Callable[[], object]] = deque()
 
     def put_off(self, job: Callable[[], object]) -> bool:

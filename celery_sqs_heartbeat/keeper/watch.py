@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.common.wording import seconds
 from celery_sqs_heartbeat.keeper.rounds import STANDSTILL_SECONDS, RoundsThread
 from celery_sqs_heartbeat.leases.health import KeeperHealth
@@ -41,8 +41,7 @@ class Watcher:
         self._revive = revive
         self._limit = limit
         self._clock = clock
-        self._bell = native.Bell()
-        self._shift: object | None = None
+        self._has_ended = threading.Event()
         self._late_since: float | None = None
         self._replaced = 0
 
@@ -64,13 +63,14 @@ class Watcher:
         Raises:
             RuntimeError: The system grants no more threads.
         """
-        shift = self._shift = object()
-        native.start_thread(lambda: self._watch(shift), "sqs-heartbeat-watch")
+        has_ended = self._has_ended = threading.Event()
+        threading.Thread(
+            target=self._watch, args=(has_ended,), name="sqs-heartbeat-watch", daemon=True
+        ).start()
 
     def stop(self) -> None:
         """Look no more. Not waited for."""
-        self._shift = None
-        self._bell.ring()
+        self._has_ended.set()
 
     def look(self) -> None:
         """Look after the thread once."""
@@ -108,13 +108,13 @@ class Watcher:
             )
             self._replaced += 1
 
-    def _watch(self, shift: object) -> None:
-        while self._shift is shift:
+    def _watch(self, has_ended: threading.Event) -> None:
+        while True:
             began = self._clock()
-            self._bell.wait(WATCH_SECONDS)
-            # When the watch stood still too, so did the process, and the keeper says so.
-            stood_still = self._clock() - began > WATCH_SECONDS + STANDSTILL_SECONDS
-            if self._shift is not shift or stood_still:
+            if has_ended.wait(WATCH_SECONDS):
+                return
+            if self._clock() - began > WATCH_SECONDS + STANDSTILL_SECONDS:
+                # When the watch stood still too, so did the process, and the keeper says so.
                 continue
             try:
                 self.look()

@@ -10,6 +10,10 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
+#: Has Prometheus's client keep its values in the application's files, where they would be shown
+#: as the application's own. The keeper's have a page of their own.
+_NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
+
 
 class Child(Protocol):
     """A keeper's process, as its worker knows it."""
@@ -82,18 +86,12 @@ def _signal_name(number: int) -> str:
         return str(number)
 
 
-#: Has Prometheus's client keep its values in the application's files, where they would be shown
-#: as the application's own. The keeper's have a page of their own.
-_NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
-
-
 def _environment() -> dict[str, str]:
     """Return the worker's environment, in which this very package is found."""
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     package = str(Path(__file__).parents[2])
     if package in (*site.getsitepackages(), site.getusersitepackages()):
         # It is found anyway; ahead of Python's own modules, others of that folder would hide them.
-        return dict(os.environ)
-    inherited = os.environ.get("PYTHONPATH")
-    path = package if not inherited else os.pathsep.join((inherited, package))
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-    return {**kept, "PYTHONPATH": path}
+        return kept
+    inherited = kept.get("PYTHONPATH")
+    return {**kept, "PYTHONPATH": package if not inherited else f"{inherited}{os.pathsep}{package}"}

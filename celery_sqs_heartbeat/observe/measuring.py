@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.leases.actions import CALL_KIND
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
@@ -80,7 +80,7 @@ class CallCount:
     """
 
     def __init__(self) -> None:
-        self._lock = native.RLock()
+        self._lock = threading.Lock()
         self._seen = RecentKeys[tuple[object, ...]](_REMEMBERED)
 
     def is_new_call(self, event: Event) -> bool:

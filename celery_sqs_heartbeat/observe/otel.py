@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -12,8 +13,6 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from opentelemetry.trace import Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from celery_sqs_heartbeat.common import native
-from celery_sqs_heartbeat.green.home import home
 from celery_sqs_heartbeat.journal.stats import JournalStats
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.message import queue_name
@@ -45,13 +44,11 @@ class OtelObserver:
     def __init__(self, traceparent_of: TraceparentOf | None = None) -> None:
         self._traceparent_of = traceparent_of
         self._parents: OrderedDict[tuple[str, str], str] = OrderedDict()
-        self._lock = native.RLock()
+        self._lock = threading.Lock()
         self._measurer = Measurer()
         self._meter = metrics.get_meter(__package__)
         self._tracer = trace.get_tracer(__package__)
         self._instruments = {metric: _recording(self._meter, metric) for metric in COUNTED}
-        # Its locks are cooperative there, and are for the greenlets of the tasks' hub only.
-        self._home = home() if native.is_green() else None
 
     def watch(
         self,
@@ -73,12 +70,6 @@ class OtelObserver:
     def __call__(self, event: Event) -> None:
         """Take in an event."""
         parent = self._parent_of(event)
-        if self._home is None:
-            self._take(event, parent)
-        else:
-            self._home.put(functools.partial(self._take, event, parent))
-
-    def _take(self, event: Event, parent: str | None) -> None:
         for metric, labels, value in self._measurer.measure(event):
             self._instruments[metric](value, dict(zip(metric.labels, labels, strict=True)))
         name = "lost" if loss_of(event) else _SPANS.get(event.kind)
@@ -92,7 +83,7 @@ class OtelObserver:
         key = (event.queue_url, event.message_id)
         with self._lock:
             parent = self._parents.pop(key, None)
-        # Not under the lock: it is the caller's code, and may switch greenlets.
+        # Not under the lock: it is the caller's code, and may wait.
         parent = parent or self._traceparent_of(event)
         if parent and event.kind not in ENDS:
             with self._lock:

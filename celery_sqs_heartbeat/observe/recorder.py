@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict, deque
 from typing import NamedTuple
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.leases.actions import CALL_KIND
 from celery_sqs_heartbeat.leases.calls import CallKind
 from celery_sqs_heartbeat.leases.events import Event, EventKind
@@ -42,7 +42,7 @@ class Recorder:
     """Observes a keeper for the status page. Safe to use from any thread."""
 
     def __init__(self) -> None:
-        self._lock = native.RLock()
+        self._lock = threading.Lock()
         self._count = CallCount()
         self._happenings: deque[Happening] = deque(maxlen=HAPPENINGS)
         self._happened = 0

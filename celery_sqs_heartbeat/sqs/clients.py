@@ -12,7 +12,6 @@ from botocore.config import Config
 from botocore.credentials import CredentialProvider, CredentialResolver, RefreshableCredentials
 from botocore.session import get_session
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 from celery_sqs_heartbeat.sqs.sending import guard
@@ -89,16 +88,15 @@ class BrokerConfig:
 class ClientPool:
     """Makes a client for each queue and reuses it.
 
-    Clients are shared by threads (boto3 allows that), but under gevent and eventlet, where
-    each thread has clients of its own. Each is made from a session of its own (sessions may
-    not be shared).
+    Clients are shared by threads (boto3 allows that). Each is made from a session of its own
+    (sessions may not be shared).
     """
 
     def __init__(self, new_session: NewSession | None = None) -> None:
         self._new_session = new_session
         self._uses: dict[str, tuple[BrokerConfig, float]] = {}
         self._addresses: dict[str, str] = {}
-        self._space = native.connection_space()
+        self._clients: dict[str, tuple[tuple[BrokerConfig, float], Any]] = {}
 
     def use(
         self, config: BrokerConfig, queue_url: str, threshold: float, address: str | None = None
@@ -127,15 +125,12 @@ class ClientPool:
             KeyError: `use` was never called for that queue.
         """
         use = self._uses[queue_url]
-        clients: dict[str, tuple[tuple[BrokerConfig, float], Any]] = vars(self._space)
-        made_for, client = clients.get(queue_url, (None, None))
+        made_for, client = self._clients.get(queue_url, (None, None))
         if made_for != use:
             # Two threads may both make one; the later stays. No lock: with a role this
             # waits for STS, and other queues must not.
             client = new_client(use[0], queue_url, use[1], self._new_session)
-            clients[queue_url] = (use, client)
-            if native.is_green():
-                native.at_end_of_thread(client.close)
+            self._clients[queue_url] = (use, client)
         return client
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 
 from botocore.exceptions import ConnectTimeoutError, ReadTimeoutError
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.common.clock import now
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
@@ -46,7 +46,8 @@ class QueueDirectory:
         self._read = read
         self._run = run
         self._clock = clock
-        self._lock = native.RLock()
+        # The handler of a signal asks, too, which may have interrupted one that has the lock.
+        self._lock = threading.RLock()
         self._known: dict[str, tuple[QueueAttributes, float]] = {}
         # By the queue: a queue whose attributes stay unreadable is asked again and again.
         self._logged: dict[str, str] = {}
@@ -55,16 +56,21 @@ class QueueDirectory:
         """Return a queue's attributes. Blocks on SQS the first time only."""
         with self._lock:
             known = self._known.get(queue_url)
-            if known is not None:
-                attributes, read_at = known
-                lasts = REFRESH_SECONDS if attributes.is_known else RETRY_SECONDS
-                if self._clock() - read_at >= lasts:
-                    self._known[queue_url] = (attributes, self._clock())
-                    self._run(lambda: self._refresh(queue_url))
-                return attributes
-        self._refresh(queue_url)
-        with self._lock:
-            return self._known[queue_url][0]
+            is_old = known is not None and self._is_old(*known)
+            if known is not None and is_old:
+                self._known[queue_url] = (known[0], self._clock())
+        if known is None:
+            self._refresh(queue_url)
+            with self._lock:
+                return self._known[queue_url][0]
+        if is_old:
+            # Outside the lock: under gevent and eventlet a start of a thread lets others run.
+            self._run(lambda: self._refresh(queue_url))
+        return known[0]
+
+    def _is_old(self, attributes: QueueAttributes, read_at: float) -> bool:
+        lasts = REFRESH_SECONDS if attributes.is_known else RETRY_SECONDS
+        return self._clock() - read_at >= lasts
 
     def _refresh(self, queue_url: str) -> None:
         try:

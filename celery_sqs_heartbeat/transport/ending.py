@@ -11,18 +11,21 @@ considered to
 
 So a thread takes kombu's curl handles over when the shutdown begins, and the event loop gets
 a dummy in their place. Whatever Celery does then, the answer is read when it comes and its
-messages are released. Only the worker's very end waits for it. kombu 5.5 has no such handles:
-it blocks in each poll, and its answer is read when the signal's handler is through.
+messages are released. Only the worker's very end waits for it. kombu 5.5 has no such handles, nor
+has a pool of gevent or eventlet: a poll blocks there, and its answer is read when the signal's
+handler is through.
 """
 
 from __future__ import annotations
 
+import _thread
 import logging
+import threading
 import time
 from collections.abc import Iterable
 from typing import Any
 
-from celery_sqs_heartbeat.common import clock, native
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.sending import is_polls
 
@@ -79,11 +82,11 @@ class LastPolls:
         ends = [poll.ends_at for poll in polls if poll.is_sent and not poll.is_given_up]
         # One whose time is over may be answered, too: a worker without a pool reads late.
         self._ends_at = max([now, *ends])
-        self._has_ended = native.Bell()
+        self._has_ended = threading.Event()
         self._client = client
         self._multi = None
         if not ends or not hasattr(client, "_multi") or getattr(client, "_closed", False):
-            self._has_ended.ring()
+            self._has_ended.set()
             return
         client._pop_from_hub()
         client._fds = {}
@@ -92,7 +95,8 @@ class LastPolls:
         self._curls, client._curls = client._curls, []
         self._multi, client._multi = client._multi, _Dummy()
         client._socket_action = client._multi.socket_action
-        native.start_bare_thread(self._run)
+        # `threading` takes locks to start one, and the signal may have interrupted just that.
+        _thread.start_new_thread(self._run, ())
         logger.info(
             "sqs-heartbeat: receiving ends; messages that open long polls still bring are released"
         )
@@ -113,7 +117,7 @@ class LastPolls:
         except Exception:
             logger.exception("sqs-heartbeat: reading the last polls failed")
         finally:
-            self._has_ended.ring()
+            self._has_ended.set()
 
     def _read(self) -> bool:
         """Read what there is; return whether there may be more."""

@@ -9,12 +9,12 @@ that another consumer step takes, is none of the net's.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.transport.keeping import Keeper, KeptLease
@@ -71,8 +71,7 @@ class Unsettled:
         self._keeper = keeper
         self._watches: set[Watch] = set()
         self._gone: deque[Watch] = deque()
-        self._bell = native.Bell()
-        self._is_open = False
+        self._is_closed = threading.Event()
         self._forget: Callable[[Any], object] = lambda request: None
         self._may_run_on = False
 
@@ -103,13 +102,16 @@ class Unsettled:
         Raises:
             RuntimeError: The system grants no more threads.
         """
-        self._is_open = True
-        native.start_thread(lambda: self._look_now_and_then(call_soon), "sqs-heartbeat-unsettled")
+        threading.Thread(
+            target=self._look_now_and_then,
+            args=(call_soon,),
+            name="sqs-heartbeat-unsettled",
+            daemon=True,
+        ).start()
 
     def close(self) -> None:
         """Look no more, and release what is left: the pool is gone, and so are its tasks."""
-        self._is_open = False
-        self._bell.ring()
+        self._is_closed.set()
         self._may_run_on = False
         self.look()
 
@@ -126,10 +128,9 @@ class Unsettled:
                         self._forget(request)
 
     def _look_now_and_then(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
-        while self._is_open:
-            self._bell.wait(LOOK_SECONDS)
+        while not self._is_closed.wait(LOOK_SECONDS):
             # A call that is lost, with a connection, is repeated.
-            if self._gone and self._is_open:
+            if self._gone:
                 try:
                     call_soon(self.look)
                 except Exception:

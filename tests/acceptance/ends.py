@@ -11,8 +11,6 @@ from typing import Any, NoReturn
 
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
-from celery_sqs_heartbeat.common import native
-
 
 class Custom(BaseException):
     """Not an `Exception`."""
@@ -56,7 +54,8 @@ def _time_out() -> None:
 
 
 def _green_library() -> Any:
-    return importlib.import_module(native.green_library() or "gevent")
+    # The one that Celery has had replace this worker's threads.
+    return importlib.import_module("eventlet" if "eventlet.patcher" in sys.modules else "gevent")
 
 
 #: What a task may end by in any pool.

@@ -7,7 +7,7 @@ import pytest
 #: These have to do with neither, but for workers as they are. And a poll of kombu 5.5 blocks its
 #: event loop: it can't be watched from there, nor be given up.
 APART = {
-    "test_green.py",
+    "test_keeper_environment.py",
     "test_plain_consumer.py",
     "test_simulated_server.py",
     "test_warm_processes.py",

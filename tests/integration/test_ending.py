@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
+from typing import Any
 
 import pytest
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.asynchronous.http import Client
 
-from celery_sqs_heartbeat.common import clock, native
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.transport.ending import LastPolls
 from celery_sqs_heartbeat.transport.poll import Poll
 from tests.support.insides import uses_curl
@@ -21,12 +23,12 @@ def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
     monkeypatch.setattr(clock, "now", lambda: 1_000.0)
     waits: list[float] = []
 
-    class Bell(native.Bell):
-        def wait(self, timeout: float) -> bool:
+    class Event(threading.Event):
+        def wait(self, timeout: Any = None) -> bool:
             waits.append(timeout)
             return True
 
-    monkeypatch.setattr(native, "Bell", Bell)
+    monkeypatch.setattr(threading, "Event", Event)
     LastPolls(None, [Poll(queue="q", url="url", sent_at=0.0, waits=20, is_sent=True)]).wait()
     assert waits == [1.5]
 

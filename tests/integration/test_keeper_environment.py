@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from celery_sqs_heartbeat.link.child import KeeperProcess
+from tests.support.waiting import wait_until
 
 
 def test_the_keepers_metrics_stay_out_of_the_applications_files(
@@ -20,7 +21,10 @@ def test_the_keepers_metrics_stay_out_of_the_applications_files(
     with ours, theirs, tempfile.TemporaryFile() as table:
         child = KeeperProcess(theirs.fileno(), table.fileno())
         try:
-            environment = psutil.Process(child.pid).environ()
+            process = psutil.Process(child.pid)
+            # Linux shows it a moment after the process has begun.
+            wait_until(lambda: process.environ())
+            environment = process.environ()
         finally:
             child.kill()
     assert environment["AWS_PROFILE"] == "workers"

@@ -123,7 +123,7 @@ def stored(kinds: list[type]) -> Iterator[str]:
 
 def modules() -> list[Module]:
     """Our modules that a worker runs."""
-    folders = ("transport", "worker", "current", "green", "sqs")
+    folders = ("transport", "worker", "current", "sqs")
     paths = [
         path
         for folder in folders

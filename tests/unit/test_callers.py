@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from queue import SimpleQueue
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.keeper import callers
 from celery_sqs_heartbeat.keeper.callers import CallerThreads
 from tests.support.waiting import PATIENCE, wait_until
@@ -78,25 +73,3 @@ def test_a_closed_one_finishes_what_it_has_and_takes_no_more() -> None:
     may_end.set()
     wait_until(lambda: len(done) == 2)
     assert done == ["first", "second"]
-
-
-def test_a_greenlet_never_asks_to_wait_for_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[Any] = []
-
-    class Asked(SimpleQueue):  # type: ignore[type-arg]
-        def get(self, block: bool = True, timeout: float | None = None) -> Any:
-            waits.append(block)
-            return super().get(block, timeout)
-
-    begun: list[Callable[[], None]] = []
-    monkeypatch.setattr(native, "is_green", lambda: True)
-    monkeypatch.setattr(callers, "home", lambda: SimpleNamespace(put=begun.append))
-    monkeypatch.setattr(callers, "SimpleQueue", Asked)
-    threads = CallerThreads(1, "test")
-    done: list[int] = []
-    for number in range(3):
-        threads.submit(lambda number=number: done.append(number))
-        begun.pop()()
-    assert done == [0, 1, 2]
-    # A wait of no seconds is one, too: on Python 3.10 it may never end.
-    assert not any(waits)

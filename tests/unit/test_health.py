@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.common import clock, native
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.bell import Bell
 from celery_sqs_heartbeat.keeper import running, watch
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.rounds import RoundsThread
@@ -209,7 +210,7 @@ def fake_clock() -> FakeClock:
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """Threads count as started, and do not run: the test may do what they would."""
     jobs: list[Callable[[], None]] = []
-    monkeypatch.setattr(native, "start_thread", lambda job, name: jobs.append(job))
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: jobs.append(thread.run))
     return jobs
 
 
@@ -261,7 +262,7 @@ def test_a_thread_that_sleeps_for_long_is_not_late(
 ) -> None:
     late: list[bool] = []
 
-    def sleep(bell: native.Bell, timeout: float) -> bool:
+    def sleep(bell: Bell, timeout: float) -> bool:
         assert timeout == 3600
         for seconds in (timeout + LIMIT, 1):
             fake_clock.advance(seconds)
@@ -269,7 +270,7 @@ def test_a_thread_that_sleeps_for_long_is_not_late(
         rounds.stop()
         return True
 
-    monkeypatch.setattr(native.Bell, "wait", sleep)
+    monkeypatch.setattr(Bell, "wait", sleep)
     rounds = RoundsThread(lambda: fake_clock() + 3600, 1.0, fake_clock, lambda seconds: None)
     watcher = Watcher(rounds, lambda: True, lambda: LIMIT, fake_clock, lambda seconds: None)
     rounds.start()
@@ -318,12 +319,12 @@ def test_a_process_that_stood_still_says_so(
     overslept: float,
     is_told: bool,
 ) -> None:
-    def sleep(bell: native.Bell, timeout: float) -> bool:
+    def sleep(bell: Bell, timeout: float) -> bool:
         fake_clock.advance(timeout + overslept)
         rounds.stop()
         return False
 
-    monkeypatch.setattr(native.Bell, "wait", sleep)
+    monkeypatch.setattr(Bell, "wait", sleep)
     told: list[float] = []
     rounds = RoundsThread(lambda: fake_clock() + interval, interval, fake_clock, told.append)
     rounds.start()

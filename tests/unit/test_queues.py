@@ -1,6 +1,9 @@
-"""What the log says of a queue whose attributes could not be read."""
+"""What is known of queues, and what the log says of those that can't be read."""
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Callable
 
 import pytest
 from botocore.exceptions import (
@@ -12,7 +15,9 @@ from botocore.exceptions import (
 )
 
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
-from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.sqs.queues import REFRESH_SECONDS, QueueDirectory
+from celery_sqs_heartbeat.testing import FakeClock
+from tests.support.waiting import PATIENCE
 
 URL = "https://sqs/1/q"
 PERMISSION = "permission sqs:GetQueueAttributes is missing"
@@ -61,3 +66,27 @@ def test_the_log_names_the_cause_for_which_attributes_could_not_be_read(
     assert str(error) in line
     assert URL in line
     assert ("permission" in line) is (said == PERMISSION)
+
+
+def test_others_ask_while_a_refresh_begins() -> None:
+    """As another greenlet does where a thread that is started lets others run."""
+
+    def run(job: Callable[[], None]) -> None:
+        other = threading.Thread(
+            target=lambda: asked.append(directory.get(URL).visibility_timeout), daemon=True
+        )
+        other.start()
+        other.join(PATIENCE)
+        job()
+
+    asked: list[int] = []
+    timeouts = iter([30, 60])
+    clock = FakeClock()
+    directory = QueueDirectory(
+        lambda url: QueueAttributes(visibility_timeout=next(timeouts)), run, clock
+    )
+    assert directory.get(URL).visibility_timeout == 30
+    clock.advance(REFRESH_SECONDS)
+    assert directory.get(URL).visibility_timeout == 30
+    assert asked == [30]
+    assert directory.get(URL).visibility_timeout == 60

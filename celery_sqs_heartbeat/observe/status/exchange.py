@@ -13,7 +13,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from celery_sqs_heartbeat.observe.status.http import RefusedError, Request, Response
+from celery_sqs_heartbeat.observe.status.http import SAFE, RefusedError, Request, Response
 from celery_sqs_heartbeat.observe.status.seats import Seats
 
 logger = logging.getLogger(__name__)
@@ -29,17 +29,6 @@ _END = b"\r\n\r\n"
 _LINE = re.compile(rb"[A-Z]{1,20} [\x21-\x7e]+ HTTP/[1-9]\.\d")
 #: No control characters, and no line that goes on with the one before.
 _HEADERS = re.compile(rb"(?:[\t\x20-\x7e\x80-\xff]|\r\n(?![\t ]))*")
-#: With every answer: nothing is stored, framed, guessed or fetched from elsewhere.
-_SAFE = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-    "Connection": "close",
-}
 
 
 class Exchange(BaseHTTPRequestHandler):
@@ -143,7 +132,7 @@ class Exchange(BaseHTTPRequestHandler):
         headers = {
             "Content-Type": response.content_type,
             "Content-Length": str(len(response.body)),
-            **_SAFE,
+            **SAFE,
             **response.headers,
         }
         for name, value in headers.items():

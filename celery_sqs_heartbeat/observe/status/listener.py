@@ -25,7 +25,7 @@ _FAULT_PAUSE = 0.5
 
 
 class Listener(socketserver.TCPServer):
-    """Listens at one address from its making on.
+    """Listens at one address from its making on, and answers from its start on.
 
     Not an `HTTPServer`: that asks a name server for the host's name, which may hang.
 
@@ -50,6 +50,13 @@ class Listener(socketserver.TCPServer):
         )[0]
         super().__init__(address, partial(Exchange, answer, self._seats))
         self.port = int(self.server_address[1])
+
+    def start(self) -> None:
+        """Serve what connects.
+
+        Raises:
+            OSError: The system grants no thread.
+        """
         try:
             threading.Thread(
                 target=self.serve_forever, args=(_POLL,), name="sqs-heartbeat-status", daemon=True

@@ -72,7 +72,8 @@ class StatusServer:
         if self._listener is not None:
             return
         try:
-            self._listener = Listener(self._host, self._port, self._answer)
+            listener = Listener(self._host, self._port, self._answer)
+            listener.start()
         except OSError as error:
             logger.error(  # noqa: TRY400
                 "sqs-heartbeat: no status page: %s=%s can't be used (%s); the worker goes on "
@@ -82,6 +83,7 @@ class StatusServer:
                 error,
             )
             return
+        self._listener = listener
         logger.info("sqs-heartbeat: status page at http://%s/", self._shown_host(self.port))
 
     def stop(self) -> None:

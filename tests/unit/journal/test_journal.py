@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import logging
 import os
-import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,6 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import ConfigurationError
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal import Journal, WorkerInfo, open_journal, read_journal
 from celery_sqs_heartbeat.journal.backlog import Backlog
 from celery_sqs_heartbeat.journal.mapping import record_of
@@ -31,7 +29,7 @@ INFO = WorkerInfo(node="celery@h", pool="prefork", concurrency=2, settings={"ack
 def idle(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
     """No thread runs: rounds are made by hand."""
     threads: list[Callable[[], None]] = []
-    monkeypatch.setattr(native, "start_thread", lambda target, name: threads.append(target))
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: threads.append(thread.run))
     return threads
 
 
@@ -186,10 +184,10 @@ def test_a_fault_of_its_own_does_not_end_the_thread(
 def test_without_a_thread_there_is_no_journal_but_a_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def no_thread(target: object, name: str) -> None:
+    def no_thread(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(native, "start_thread", no_thread)
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
     journal = opened(tmp_path)
     journal.start(INFO)
     journal(event_of())
@@ -232,46 +230,6 @@ def test_after_its_end_and_before_its_start_closing_is_nothing(tmp_path: Path) -
     journal.note_late(1)
     journal.close(60)
     assert [line["ev"] for line in read_journal(tmp_path)] == ["worker-started", "worker-stopped"]
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_child_does_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lock = native.RLock()
-    with monkeypatch.context() as patched:
-        patched.setattr(native, "RLock", lambda: lock)
-        journal = opened(tmp_path)
-    journal.start(INFO)
-    wait_until(lambda: list(read_journal(tmp_path)))
-    # Held by another thread when the process forks: nobody releases it in the child.
-    with_lock, forked = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        with lock:
-            with_lock.set()
-            forked.wait()
-
-    holder = threading.Thread(target=hold)
-    holder.start()
-    with_lock.wait()
-    child = os.fork()
-    if not child:
-        # Ends it where it waits for what nobody releases.
-        signal.alarm(int(PATIENCE))
-        journal(event_of())
-        journal.note_late(1)
-        journal.start(INFO)
-        journal.close(60)
-        os._exit(0)
-    forked.set()
-    holder.join()
-    assert os.waitpid(child, 0)[1] == 0
-    journal(event_of())
-    journal.close(60)
-    assert [line["ev"] for line in read_journal(tmp_path)] == [
-        "worker-started",
-        "message-received",
-        "worker-stopped",
-    ]
 
 
 def test_what_dead_workers_left_is_closed_at_the_start(

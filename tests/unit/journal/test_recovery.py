@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import os
-from io import FileIO
 from pathlib import Path
 
 import pytest
@@ -82,7 +80,6 @@ def test_only_the_days_that_are_asked_for_are_looked_at(tmp_path: Path) -> None:
     assert recover(own(tmp_path), ["2020-01-01", DAY]) == Recovered(segments=1)
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_nothing_is_touched_where_there_are_no_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,38 +94,5 @@ def test_nothing_is_touched_where_there_are_no_locks(
     segment = Segment(own(tmp_path), Path("dt=1/worker=w/seg-1.jsonl.open"), "1", 0.0)
     segment.append([lines("b")])
     segment.close()
-    with path.open("rb", buffering=0) as file:
-        with pytest.raises(OSError, match="not supported"):
-            locks.lock(file)
-        # What is not locked is no child's to close.
-        child = os.fork()
-        if not child:
-            os._exit(file.closed)
-        assert os.waitpid(child, 0)[1] == 0
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_child_that_outlives_its_worker_does_not_keep_the_lock(tmp_path: Path) -> None:
-    path = tmp_path / f"dt={DAY}" / "worker=w" / "seg-1.jsonl.open"
-    files: list[FileIO] = []
-
-    def opener(descriptor: int, mode: str) -> FileIO:
-        files.append(FileIO(descriptor, mode))
-        return files[-1]
-
-    segment = Segment(own(tmp_path), path.relative_to(tmp_path), DAY, 0.0, opener)
-    segment.append([lines("a")])
-    (reading, writing), (hearing, telling) = os.pipe(), os.pipe()
-    child = os.fork()
-    if not child:
-        os.close(writing)
-        os.write(telling, b"!")
-        os.read(reading, 1)
-        os._exit(0)
-    os.read(hearing, 1)
-    # As if the worker had died: its own file is closed, the child lives on.
-    locks.close(files[0])
-    assert recover(own(tmp_path)) == Recovered(segments=1)
-    for pipe in (reading, writing, hearing, telling):
-        os.close(pipe)
-    assert os.waitpid(child, 0)[1] == 0
+    with path.open("rb", buffering=0) as file, pytest.raises(OSError, match="not supported"):
+        locks.lock(file)

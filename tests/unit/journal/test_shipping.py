@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 import zstandard
 from botocore.exceptions import ClientError, EndpointConnectionError
 
-from celery_sqs_heartbeat.common import native
 from celery_sqs_heartbeat.journal import locks
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.shipping import Shipper
@@ -232,12 +231,12 @@ def test_without_a_thread_it_is_tried_again(
     clocks: Clocks,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def no_thread(job: Callable[[], None], name: str) -> None:
+    def no_thread(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     closed(tmp_path, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(native, "start_thread", no_thread)
+        patch.setattr(threading.Thread, "start", no_thread)
         tick(shipper)
     clocks.now += 60
     tick(shipper)
