@@ -12,6 +12,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any
 
+from celery_sqs_heartbeat.common.callers import CallerThreads
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.journal import locks
 from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
@@ -19,7 +20,6 @@ from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import Spooled, shrink
 from celery_sqs_heartbeat.journal.trouble import Trouble
-from celery_sqs_heartbeat.keeper.callers import CallerThreads
 from celery_sqs_heartbeat.settings.target import Destination
 
 logger = logging.getLogger(__name__)

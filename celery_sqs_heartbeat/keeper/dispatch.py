@@ -9,12 +9,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from celery_sqs_heartbeat.keeper.callers import CallerThreads
+from celery_sqs_heartbeat.common.callers import CallerThreads
+from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.sending import sending_while
 
 logger = logging.getLogger(__name__)
 
+#: The most threads that take the place of stuck ones: what hangs for every call, as a name server
+#: that does not answer, must not fill the process with threads. So many are needed where calls hang
+#: for a day.
+MAX_STAND_INS = 2 * MANY_STUCK
 #: Takes one outcome for each entry of a call, in their order.
 Settle = Callable[[Sequence[Outcome]], None]
 
@@ -91,7 +96,7 @@ class ThreadDispatcher:
         self._threads, self._jobs = self._new_threads(), {}
 
     def _new_threads(self) -> CallerThreads:
-        return CallerThreads(self._size, "sqs-heartbeat-call")
+        return CallerThreads(self._size, "sqs-heartbeat-call", most_stand_ins=MAX_STAND_INS)
 
     def _perform(self, call: Call, settle: Settle, job: _Job) -> None:
         with self._lock:

@@ -21,6 +21,7 @@ from tests.support.markdown import ROOT
 
 #: What the scan finds and what is no private name of another package's.
 NOT_PRIVATE = {
+    "_exit": "documented, of `os`",
     "_replace": "documented, of named tuples",
     "_thread": "documented, as what `threading` is made of",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from celery_sqs_heartbeat.keeper.callers import MAX_STAND_INS
+from celery_sqs_heartbeat.keeper.dispatch import MAX_STAND_INS
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call
 
 

@@ -13,8 +13,8 @@ import boto3
 import pytest
 from botocore.exceptions import ConnectionClosedError
 
-from celery_sqs_heartbeat.keeper.callers import MAX_STAND_INS, CallerThreads
-from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.common.callers import CallerThreads
+from celery_sqs_heartbeat.keeper.dispatch import MAX_STAND_INS, ThreadDispatcher
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
@@ -85,7 +85,7 @@ def test_a_call_that_was_given_up_before_a_thread_was_free_is_not_made(sqs: Hang
 
 
 def test_stand_ins_are_few_and_end_with_what_they_stand_in_for() -> None:
-    threads = CallerThreads(1, "test")
+    threads = CallerThreads(1, "test", most_stand_ins=MAX_STAND_INS)
     added = [threads.add_stand_in() for _ in range(MAX_STAND_INS + 1)]
     assert added == [True] * MAX_STAND_INS + [False]
     threads.end_stand_in()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import zstandard
 
+from celery_sqs_heartbeat.common.callers import CallerThreads
 from celery_sqs_heartbeat.journal import (
     Journal,
     WorkerInfo,
@@ -22,7 +23,6 @@ from celery_sqs_heartbeat.journal import (
     read_journal,
 )
 from celery_sqs_heartbeat.journal.rooted import Root
-from celery_sqs_heartbeat.keeper.callers import CallerThreads
 from tests.support.waiting import PATIENCE
 from tests.unit.journal.making import DAY, WALL, Clocks, event_of, line_at
 

@@ -7,16 +7,10 @@ import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 
-from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
-
 logger = logging.getLogger(__name__)
 
 #: How long an idle thread waits for a job, in seconds.
 LINGER_SECONDS = 60.0
-#: The most threads that take the place of stuck ones: what hangs for every call, as a name server
-#: that does not answer, must not fill the process with threads. So many are needed where calls hang
-#: for a day.
-MAX_STAND_INS = 2 * MANY_STUCK
 
 
 class CallerThreads:
@@ -28,9 +22,11 @@ class CallerThreads:
     Args:
         size: The most jobs at once.
         name: Of the threads.
+        most_stand_ins: The most threads that take the place of stuck ones.
     """
 
-    def __init__(self, size: int, name: str) -> None:
+    def __init__(self, size: int, name: str, *, most_stand_ins: int = 0) -> None:
+        self._most_stand_ins = most_stand_ins
         self._size = size
         self._name = name
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
@@ -65,7 +61,7 @@ class CallerThreads:
     def add_stand_in(self) -> bool:
         """Allow one more thread in the place of a stuck one; return whether that is possible."""
         with self._lock:
-            has_room = self._stand_ins < MAX_STAND_INS
+            has_room = self._stand_ins < self._most_stand_ins
             self._stand_ins += has_room
             return has_room
 
