@@ -66,8 +66,8 @@ KILLED = Row(
     where="docs/internals/keeper.md#when-a-process-dies",
     share=0.6,
 )
-# Three times the most of six soaks on a machine whose processes wanted six times its cores. A worker
-# holds up to forty messages, of queues with timeouts of 3 and 4 s among others.
+# Three times the most of six soaks on a machine whose processes wanted six times its cores. A
+# worker holds up to forty messages, of queues with timeouts of 3 and 4 s among others.
 KEEPER_DOWN = Row(
     name="there was no keeper",
     source="A new keeper takes a second, and more after a hang or when many have died.",
