@@ -17,6 +17,9 @@ _BUSY_LOOKS = 25
 #: A look that comes so much later than it should, in seconds, says nothing: the machine is busy, or
 #: the worker itself stood still.
 _SLACK = 0.1
+#: After so many looks in a row at which one that starts had nothing to do it is taken to hang:
+#: three seconds, as what it loads may come from a slow disk.
+_START_LOOKS = 15
 #: How long it may take to start on a busy machine, in seconds.
 _START_SECONDS = 30.0
 
@@ -64,6 +67,8 @@ class Pulse:
         """Look; return whether the keeper hangs."""
         now, tick = self._clock(), self._table.tick
         passed, self._looked_at = now - self._looked_at, now
+        if tick == 0.0 and self._stands_still_at_start(passed):
+            return True
         if tick == 0.0:
             return now - self._began_at > _START_SECONDS and passed <= LOOK_SECONDS + _SLACK
         if tick != self._tick:
@@ -74,3 +79,11 @@ class Pulse:
             self._busy += is_busy
             self._idle += not is_busy
         return self._idle >= _LOOKS or self._busy >= _BUSY_LOOKS
+
+    def _stands_still_at_start(self, passed: float) -> bool:
+        """Return whether it has had nothing to do for long, where the system says such."""
+        if self._is_busy():
+            self._busy, self._idle = 1, 0
+        elif self._busy and passed <= LOOK_SECONDS + _SLACK:
+            self._idle += 1
+        return self._idle >= _START_LOOKS

@@ -17,6 +17,8 @@ RELEASE_SECONDS = 2.0
 #: done nothing for as long (ibid.).
 REPLACEMENT_SECONDS = 1.0
 HANG_SECONDS = 1.0
+#: As it starts (ibid.).
+START_HANG_SECONDS = 3.0
 #: With this much as a visibility timeout, or more, the death of a keeper costs no lease (ibid.).
 SAFE_TIMEOUT = 5
 

@@ -7,7 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tests.soak.blocks import Block, lasting
-from tests.soak.delays import HANG_SECONDS, REPLACEMENT_SECONDS, replacement_pause
+from tests.soak.delays import (
+    HANG_SECONDS,
+    REPLACEMENT_SECONDS,
+    START_HANG_SECONDS,
+    replacement_pause,
+)
 from tests.soak.model import Harm
 from tests.soak.table import KEEPER_DOWN, Cause
 
@@ -57,7 +62,8 @@ def read_downs(harms: Iterable[Harm], unable: Iterable[Block], ended: float) -> 
             deaths += 1
         elif harm.what == "keeper-pause":
             # One that hangs for longer is to be replaced.
-            noticed = lasting(harm.at, HANG_SECONDS + _LOOK_SECONDS, unable)
+            hang = START_HANG_SECONDS if harm.as_it_starts else HANG_SECONDS
+            noticed = lasting(harm.at, hang + _LOOK_SECONDS, unable)
             has_died = harm.died and harm.until < ended
             pause = replacement_pause(deaths) if has_died else 0.0
             until = lasting(noticed, pause + REPLACEMENT_SECONDS, unable) if has_died else noticed

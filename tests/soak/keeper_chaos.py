@@ -17,6 +17,8 @@ from tests.soak.member import Member
 LONGEST = 4.0
 #: The most between the kill of a worker and that of its keeper, in seconds.
 BETWEEN_KILLS = 1.0
+#: A keeper that is younger may not be through with its start on a busy machine, in seconds.
+YOUNG_SECONDS = 4.0
 #: How often a keeper that stands still is looked at, in seconds.
 LOOK_SECONDS = 0.05
 
@@ -71,6 +73,8 @@ class KeeperChaos:
             return
         keeper = keepers[-1]
         harm = self._fleet.record("keeper-pause", member, keeper.pid)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            harm.as_it_starts = time.time() - keeper.create_time() < YOUNG_SECONDS
 
         def look() -> None:
             if lives(keeper) and not (is_enough() or self._is_over()):

@@ -106,6 +106,7 @@ class Harm:
 
     Attributes:
         died: Whether the process that stood still was ended, not let go on.
+        as_it_starts: Whether that process may not have been through with its start.
     """
 
     what: str
@@ -114,6 +115,7 @@ class Harm:
     pid: int = 0
     until: float = math.inf
     died: bool = False
+    as_it_starts: bool = False
 
 
 @dataclass(slots=True, kw_only=True)

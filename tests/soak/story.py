@@ -137,10 +137,19 @@ class Story:
         self.records.harms.append(Harm(what="pause", worker=worker, at=at, until=until))
         return self
 
-    def hang(self, worker: str, at: float, until: float, *, died: bool = True) -> Story:
+    def hang(
+        self, worker: str, at: float, until: float, *, died: bool = True, young: bool = False
+    ) -> Story:
         """A worker's keeper stands still, until it is ended or goes on."""
         self._know(worker)
-        harm = Harm(what="keeper-pause", worker=worker, at=at, until=until, died=died)
+        harm = Harm(
+            what="keeper-pause",
+            worker=worker,
+            at=at,
+            until=until,
+            died=died,
+            as_it_starts=young,
+        )
         self.records.harms.append(harm)
         return self
 

@@ -37,6 +37,7 @@ THRESHOLDS = [0.3, 0.5, 1.0, 4 / 3, 5 / 3, 2.0, 10.0, 30.0, 60.0, 100.0]
         ("internals/keeper.md", "releases what it held, within two seconds"),
         ("internals/keeper.md", "the worker starts another, within a second"),
         ("internals/keeper.md", "shown nothing for a second is killed, and replaced in another"),
+        ("internals/keeper.md", "one that has only started has three"),
         ("internals/keeper.md", "Visibility timeouts of 5 seconds and more lose no lease by that"),
         ("internals/keeper.md", "0.5 s after a second death, then 1, 2, 5, 10 and 30 s"),
         ("settings.md", "else after 1, 2, 4, ... seconds, up to the visibility timeout"),

@@ -164,6 +164,11 @@ def test_not_one_that_goes_on_in_time_or_should_have_been_replaced(story: Story)
     assert story.verdict().faults == UNEXPLAINED
 
 
+def test_one_that_hangs_as_it_starts_has_longer() -> None:
+    assert lapsed().hang("a", 4.0, 9.0, died=False).verdict().faults == UNEXPLAINED
+    assert lapsed().hang("a", 4.0, 9.0, died=False, young=True).verdict().faults == []
+
+
 @pytest.mark.parametrize("release", [2.65, None])
 def test_a_release_that_was_under_way_when_its_keeper_died_is_not_repeated(
     release: float | None,

@@ -43,6 +43,28 @@ def test_one_that_waits_for_a_cpu_has_five() -> None:
     assert looks_until_gone(busy=True) == 26
 
 
+@pytest.mark.parametrize(
+    ("busy", "gone"),
+    [
+        pytest.param([True] * 5 + [False] * 30, 20, id="it stands still"),
+        pytest.param([True, *[False] * 14] * 9, 0, id="its disk is slow"),
+        pytest.param([False] * 135, 0, id="the system does not say"),
+    ],
+)
+def test_one_that_stands_still_as_it_starts_has_three(busy: list[bool], gone: int) -> None:
+    clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
+    states = iter(busy)
+    pulse = Pulse(table, clock, lambda: next(states))
+    pulse.begin()
+    found = 0
+    for look in range(1, len(busy) + 1):
+        clock.advance(LOOK_SECONDS)
+        if pulse.is_gone():
+            found = look
+            break
+    assert found == gone
+
+
 @pytest.fixture
 def worker() -> Iterator[subprocess.Popen[bytes]]:
     """A process that computes."""
