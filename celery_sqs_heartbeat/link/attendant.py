@@ -72,6 +72,7 @@ class Attendant:
         self._child: Child | None = None
         self._socket: socket.socket | None = None
         self._reader = FrameReader()
+        self._link_has_ended = False
         self._born_at = 0.0
         self._deaths = 0
         self._retry_at = 0.0
@@ -145,6 +146,7 @@ class Attendant:
             data = b""
         if not data:
             # Its process is about to end, or has: `_look` finds out.
+            self._link_has_ended = True
             self._keeper.detach()
             time.sleep(LOOK_SECONDS / 10)
             return
@@ -181,11 +183,18 @@ class Attendant:
             if self._is_stopping and child.describe_end() == "exit status 0":
                 return
             self._lose(f"ended ({child.describe_end()})")
-        elif child is not None and self._pulse.is_gone():
+        elif child is not None and not self._is_finishing() and self._pulse.is_gone():
             child.kill()
             self._lose("did nothing for a second, and was killed")
         if self._child is None and self._clock() >= self._retry_at:
             self._replace()
+
+    def _is_finishing(self) -> bool:
+        """Return whether the keeper has done its last work, and its process is about to end.
+
+        That may take a busy machine seconds; `stop` does not wait for ever.
+        """
+        return self._is_stopping and self._link_has_ended
 
     def _lose(self, how: str) -> None:
         """Note that the keeper is no more; another follows, after a pause if it died young."""
@@ -230,7 +239,7 @@ class Attendant:
                 )
                 return
         ours.settimeout(LOOK_SECONDS)
-        self._reader = FrameReader()
+        self._reader, self._link_has_ended = FrameReader(), False
         self._socket, self._child = ours, child
         self._born_at = self._clock()
         greeting = [self._hello.message()]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 import celery_sqs_heartbeat
+from celery_sqs_heartbeat.link.ignoring import signals_held_back
 
 
 class Child(Protocol):
@@ -44,13 +45,14 @@ class KeeperProcess:
     """
 
     def __init__(self, link: int, table: int) -> None:
-        self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
-            stdin=subprocess.DEVNULL,
-            pass_fds=(link, table),
-            start_new_session=True,
-            env=_environment(),
-        )
+        with signals_held_back():
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(link, table),
+                start_new_session=True,
+                env=_environment(),
+            )
 
     @property
     def pid(self) -> int:

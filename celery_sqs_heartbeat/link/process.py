@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import select
-import signal
 import sys
 import time
 from dataclasses import asdict
@@ -25,6 +24,7 @@ from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
+from celery_sqs_heartbeat.link.ignoring import ignore_signals
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
 from celery_sqs_heartbeat.link.outbox import Outbox
 from celery_sqs_heartbeat.link.polls import ReportedPolls
@@ -39,9 +39,6 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 
 logger = logging.getLogger(__name__)
 
-#: What ends a worker does not end its keeper, which ends after it: Ctrl+C in a terminal, a
-#: supervisor that signals the whole group, a terminal that is closed.
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
 #: How long a keeper goes on whose link has ended though its worker lives, in seconds: the worker
 #: may be about to end, and has started another keeper if not.
 _ORPHAN_SECONDS = 5.0
@@ -216,8 +213,7 @@ def run(link: int, table: int) -> None:
     Raises:
         BrokenLink: The worker is of another version, or says what can't be.
     """
-    for number in _IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+    ignore_signals()
     wire = Wire(link)
     first: list[list[Any]] = []
     while not first:
@@ -231,3 +227,5 @@ def run(link: int, table: int) -> None:
     life = KeeperLife(wire, Table(mmap(table, 0)), hello)
     life.begin(first[1:])
     life.run()
+    # The worker waits for this process to end from now on, and looks for no sign of life.
+    wire.close()
