@@ -149,6 +149,8 @@ class KeeperLife:
                 self._keeper.hurry()
             case ["pool", list(pids)]:
                 self._processes.note_pool(pids)
+            case ["poll", str(queue_url), ends_at]:
+                self._polls.note(queue_url, ends_at)
             case ["polled", list(queues)]:
                 self._polls.take(queues)
             case ["worker", dict(info)]:
@@ -171,7 +173,8 @@ class KeeperLife:
             for lease in held:
                 number = self._leases.number(lease.receipt_handle) or 0
                 if not self._processes.may_run(self._leases.pids.get(number)):
-                    self._keeper.release(lease.receipt_handle, cause="worker died")
+                    dead_poll_left = self._polls.left(lease.queue_url)
+                    self._keeper.release(lease.receipt_handle, dead_poll_left, "worker died")
             held = [each for each in self._keeper.leases() if each.state is State.HELD]
             if held:
                 time.sleep(TICK_SECONDS)

@@ -15,7 +15,7 @@ import pytest
 
 from tests.acceptance.process_tasks import MODULE
 from tests.acceptance.processes import keepers_on, living, pool_of
-from tests.acceptance.record import receives, release_calls, wait_for_extensions
+from tests.acceptance.record import DEAD_POLL, receives, release_calls, wait_for_extensions
 from tests.acceptance.scene import Scene
 from tests.support.stalls import stood_still
 from tests.support.workers import ProcessWorker
@@ -86,6 +86,22 @@ def test_the_processes_of_a_pool_end_with_a_main_process_that_is_killed(
     scene.wait_until(lambda: living(pool) == [])
     assert_back_soon(scene, killed_at, KEYS)
     assert_received_once_more(scene, started)
+
+
+def test_what_a_killed_worker_held_is_not_swallowed_by_the_poll_that_it_leaves_open(
+    scene: Scene,
+) -> None:
+    scene.send("hold", "a")
+    # It has room for more, and so a poll is open.
+    worker = scene.worker("-c", "1", "-P", "threads", conf=EAGER)
+    wait_for_extensions(scene, 1, since=0.0)
+    scene.wait_until(lambda: scene.calls("ReceiveMessage")[-1].answered_at is None)
+    worker.kill()
+    scene.wait_until(lambda: scene.counts() == (1, 0))
+    # The poll has ended, and brought no one anything.
+    (release,) = release_calls(scene)
+    assert {entry["VisibilityTimeout"] for entry in release.entries} <= {1, DEAD_POLL}
+    assert len(receives(scene)) == 1
 
 
 @pytest.fixture
