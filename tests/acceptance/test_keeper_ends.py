@@ -25,7 +25,7 @@ GONE_AFTER = 5.0
 @pytest.mark.parametrize(
     ("number", "pool"),
     # Of a pool of processes each would be ended by SIGTERM, with its task.
-    [(signal.SIGINT, "prefork"), (signal.SIGTERM, "threads"), (signal.SIGINT, "gevent")],
+    [(signal.SIGINT, "prefork"), (signal.SIGTERM, "threads")],
 )
 def test_a_signal_to_all_of_a_worker_deletes_what_ends_and_then_ends_the_keeper(
     new_scene: NewScene, number: signal.Signals, pool: str
