@@ -73,6 +73,7 @@ class Attendant:
         self._child: Child | None = None
         self._socket: socket.socket | None = None
         self._reader = FrameReader()
+        self._link_has_ended = False
         self._born_at = 0.0
         self._deaths = 0
         self._retry_at = 0.0
@@ -151,6 +152,7 @@ class Attendant:
             data = b""
         if not data:
             # Its process is about to end, or has: `_look` finds out.
+            self._link_has_ended = True
             self._keeper.detach()
             time.sleep(LOOK_SECONDS / 10)
             return
@@ -196,7 +198,7 @@ class Attendant:
             if self._is_stopping and self._has_finished():
                 return
             self._lose(f"ended ({child.describe_end()})")
-        elif child is not None and self._pulse.is_gone():
+        elif child is not None and not self._is_finishing() and self._pulse.is_gone():
             child.kill()
             self._lose("did nothing for a second, and was killed")
         if self._child is None and self._clock() >= self._retry_at:
@@ -209,6 +211,13 @@ class Attendant:
         """Return whether the keeper has ended as it should: one that has died left work behind."""
         child = self._child
         return child is not None and child.has_ended() and child.describe_end() == "exit status 0"
+
+    def _is_finishing(self) -> bool:
+        """Return whether the keeper has done its last work, and its process is about to end.
+
+        That may take a busy machine seconds; `stop` does not wait for ever.
+        """
+        return self._is_stopping and self._link_has_ended
 
     def _lose(self, how: str) -> None:
         """Note that the keeper is no more; another follows, after a pause if it died young."""
@@ -248,7 +257,7 @@ class Attendant:
                 error,
             )
             return
-        self._reader = FrameReader()
+        self._reader, self._link_has_ended = FrameReader(), False
         self._born_at = self._clock()
         greeting = [self._hello.message()]
         if (last := self._pulse.last_tick) > 0:

@@ -10,6 +10,8 @@ import sys
 from pathlib import Path
 from typing import Protocol
 
+from celery_sqs_heartbeat.link.ignoring import signals_held_back
+
 #: Has Prometheus's client keep its values in the application's files, where they would be shown
 #: as the application's own. The keeper's have a page of their own.
 _NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
@@ -47,13 +49,14 @@ class KeeperProcess:
     """
 
     def __init__(self, link: int, table: int) -> None:
-        self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
-            stdin=subprocess.DEVNULL,
-            pass_fds=(link, table),
-            start_new_session=True,
-            env=_environment(),
-        )
+        with signals_held_back():
+            self._process = subprocess.Popen(  # noqa: S603
+                [sys.executable, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(link, table),
+                start_new_session=True,
+                env=_environment(),
+            )
 
     @property
     def pid(self) -> int:

@@ -31,6 +31,20 @@ class ReportedPolls:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._queues: list[Any] = []
+        # By URL, when the last poll that is open ends.
+        self._ends: dict[str, float] = {}
+
+    def note(self, queue_url: str, ends_at: float) -> None:
+        """Note when the last poll that a queue has at SQS ends."""
+        self._ends[queue_url] = ends_at
+
+    def left(self, queue_url: str) -> float:
+        """Return how long a poll might still take a message of the queue along, in seconds.
+
+        SQS may not notice that the one who polled is dead, and hides for a whole visibility
+        timeout what it delivers to no one.
+        """
+        return max(0.0, self._ends.get(queue_url, 0.0) - self._now())
 
     def take(self, queues: list[Any]) -> None:
         """Take in a report."""

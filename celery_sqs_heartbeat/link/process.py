@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import signal
 import sys
 import threading
 import time
@@ -27,6 +26,7 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
+from celery_sqs_heartbeat.link.ignoring import ignore_signals
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
 from celery_sqs_heartbeat.link.loops import WorkerLoop
 from celery_sqs_heartbeat.link.outbox import Outbox
@@ -44,9 +44,6 @@ from celery_sqs_heartbeat.sqs.sessions import find_session_function
 
 logger = logging.getLogger(__name__)
 
-#: What ends a worker does not end its keeper, which ends after it: Ctrl+C in a terminal, a
-#: supervisor that signals the whole group, a terminal that is closed.
-_IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
 #: How long a keeper goes on whose link has ended though its worker lives, in seconds: the worker
 #: may be about to end, and has started another keeper if not.
 _ORPHAN_SECONDS = 5.0
@@ -185,6 +182,8 @@ class KeeperLife:
                 self._keeper.hurry()
             case ["pool", list(pids)]:
                 self._processes.note_pool(pids)
+            case ["poll", str(queue_url), ends_at]:
+                self._polls.note(queue_url, ends_at)
             case ["polled", list(queues)]:
                 self._polls.take(queues)
             case ["worker", dict(info)]:
@@ -208,7 +207,8 @@ class KeeperLife:
             for lease in held:
                 number = self._leases.number(lease.receipt_handle) or 0
                 if not self._processes.may_run(self._leases.pids.get(number)):
-                    self._keeper.release(lease.receipt_handle, cause="worker died")
+                    dead_poll_left = self._polls.left(lease.queue_url)
+                    self._keeper.release(lease.receipt_handle, dead_poll_left, "worker died")
             held = [each for each in self._keeper.leases() if each.state is State.HELD]
             if held:
                 time.sleep(TICK_SECONDS)
@@ -270,8 +270,7 @@ def run(link: int, table: int) -> None:
     Raises:
         BrokenLink: The worker is of another version, or says what can't be.
     """
-    for number in _IGNORED:
-        signal.signal(number, signal.SIG_IGN)
+    ignore_signals()
     wire = Wire(link)
     first: list[list[Any]] = []
     while not first:
@@ -286,3 +285,5 @@ def run(link: int, table: int) -> None:
     life = KeeperLife(wire, Table(mmap(table, 0)), hello)
     life.begin(first[1:])
     life.run()
+    # The worker waits for this process to end from now on, and looks for no sign of life.
+    wire.close()

@@ -40,6 +40,8 @@ class Heartbeat:
         has_processes: Whether its pool runs tasks in processes.
         polled: How its queues' polls are answered.
         open_polls: Polls without an answer so far, of every channel.
+        note_poll: Is called with a queue's URL and when the last of its open polls ends, in seconds
+            of `clock.now`; 0.0 where none is open.
         http_client: kombu's client for them, where there is an event loop.
         breakage: Finds out whether the worker is broken.
         start_queues: Returns the names of the queues that the worker starts with.
@@ -68,6 +70,7 @@ class Heartbeat:
     has_processes: bool = False
     polled: PolledQueues = field(default_factory=PolledQueues)
     open_polls: WeakSet[Poll] = field(default_factory=WeakSet)
+    note_poll: Callable[[str, float], object] = lambda url, ends_at: None
     http_client: Any = None
     breakage: Breakage = field(default_factory=Breakage)
     start_queues: Callable[[], Iterable[str]] = tuple

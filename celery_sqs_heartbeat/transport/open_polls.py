@@ -32,13 +32,19 @@ class OpenPolls:
         """Note that a poll is asked for."""
         self._polls[poll] = go_on
         self._heartbeat.open_polls.add(poll)
+        self._report(poll.url)
 
     def discard(self, poll: Poll) -> None:
         """Note that a poll is answered."""
         self._polls.pop(poll, None)
         self._heartbeat.open_polls.discard(poll)
+        self._report(poll.url)
 
     def go_on_without(self, poll: Poll) -> None:
         """Have a poll's queue polled again, as if it had brought nothing."""
         if go_on := self._polls[poll]:
             go_on(0)
+
+    def _report(self, url: str) -> None:
+        ends = [poll.ends_at for poll in self._heartbeat.open_polls if poll.url == url]
+        self._heartbeat.note_poll(url, max(ends, default=0.0))

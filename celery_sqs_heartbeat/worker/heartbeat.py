@@ -172,5 +172,6 @@ def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Hea
             partial(run_beside, name="sqs-heartbeat-queues"),
         ),
         clients=ReachedQueues(clients, keeper),
+        note_poll=lambda url, ends_at: keeper.order("poll", url, ends_at, about=(url,)),
         leases=leases,
     )

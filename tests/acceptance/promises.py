@@ -39,7 +39,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "[prefork]",
     ],
     "every crash or failure waits for it": [
-        "test_crashes.py::test_a_killed_workers_message_comes_back_soon_after_its_last_extension"
+        "test_crashes.py::test_all_that_a_killed_worker_held_is_visible_again_within_two_seconds"
         "[prefork]",
     ],
     "pip install celery-sqs-heartbeat": [
@@ -83,7 +83,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_lost_leases.py::test_an_unstarted_task_is_dropped_and_a_running_one_goes_on",
     ],
     "in prefork, threads, solo, gevent and eventlet pools": [
-        "test_crashes.py::test_a_killed_workers_message_comes_back_soon_after_its_last_extension"
+        "test_crashes.py::test_all_that_a_killed_worker_held_is_visible_again_within_two_seconds"
         "[threads]",
         "test_pools.py::test_the_rest_of_a_batch_is_kept_while_a_solo_task_runs",
         "test_pools.py::test_what_fails_is_released[gevent]",

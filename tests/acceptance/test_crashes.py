@@ -1,36 +1,161 @@
-"""Workers that die: their messages are received again within the visibility timeout."""
+"""Workers that are killed: their keeper, a process of its own, gives back what they held.
+
+The queues hide a message for half a minute: what comes back sooner was released.
+"""
 
 from __future__ import annotations
 
+import os
+import signal
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.acceptance.record import asked_of_receives, timeouts_asked, wait_for_extensions
-from tests.acceptance.scene import VISIBILITY_TIMEOUT, Scene
+from tests.acceptance.process_tasks import MODULE
+from tests.acceptance.processes import keepers_on, living, pool_of
+from tests.acceptance.record import DEAD_POLL, receives, release_calls, wait_for_extensions
+from tests.acceptance.scene import Scene
+from tests.support.stalls import stood_still
+from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
+HALF_A_MINUTE = {"VisibilityTimeout": "30"}
+#: Extended about every second.
+EAGER = {"sqs_heartbeat_threshold": 29}
+KEYS = ["a", "b", "c", "d"]
+#: How long a killed worker's messages may stay hidden, in seconds.
+SOON = 2.0
 
 
-@pytest.mark.parametrize("pool", [pytest.param("prefork", marks=pytest.mark.oldest), "threads"])
-def test_a_killed_workers_message_comes_back_soon_after_its_last_extension(
-    new_scene: NewScene, pool: str
+@pytest.fixture
+def scene(new_scene: NewScene) -> Scene:
+    """A queue of half a minute."""
+    return new_scene(attributes=HALF_A_MINUTE)
+
+
+@pytest.fixture
+def full_worker(scene: Scene) -> Callable[..., ProcessWorker]:
+    """Start a worker and wait until it runs what it can of four messages and holds the rest.
+
+    It has room for no more, so that no poll is open that would take along what is released.
+    """
+
+    def start(pool: str, task: str = "hold") -> ProcessWorker:
+        running = 1 if pool == "solo" else 2
+        # All before it starts: one poll brings them.
+        scene.send(task, KEYS[0])
+        for key in KEYS[1:]:
+            scene.send("hold", key)
+        worker = scene.worker(
+            *("-c", str(running), "-P", pool),
+            conf={"imports": [MODULE], "worker_prefetch_multiplier": 4 // running, **EAGER},
+        )
+        scene.wait_for_notes("start", running)
+        # Its keeper is there by then, on a busy machine, too.
+        wait_for_extensions(scene, 1, since=0.0, messages=len(KEYS))
+        return worker
+
+    return start
+
+
+@pytest.mark.parametrize(
+    "pool",
+    [pytest.param("prefork", marks=pytest.mark.oldest), "threads", "solo", "gevent", "eventlet"],
+)
+def test_all_that_a_killed_worker_held_is_visible_again_within_two_seconds(
+    scene: Scene, full_worker: Callable[..., ProcessWorker], pool: str
 ) -> None:
-    scene = new_scene()
-    scene.send("hold", "a")
-    worker = scene.worker("-c", "1", "-P", pool)
-    scene.wait_for_notes("start", 1)
-    # On a busy machine the first extension may come before the task begins.
-    wait_for_extensions(scene, 1, since=time.monotonic())
+    worker = full_worker(pool)
+    started = scene.keys("start")
+    # With the processes of its pool.
     worker.kill()
-    # Nothing keeps it hidden any more, and nothing asked for more than the queue's timeout.
+    assert_back_soon(scene, time.monotonic(), KEYS)
+    assert_received_once_more(scene, started)
+
+
+def test_the_processes_of_a_pool_end_with_a_main_process_that_is_killed(
+    scene: Scene, full_worker: Callable[..., ProcessWorker]
+) -> None:
+    worker = full_worker("prefork")
+    pool, started = pool_of(worker.pid), scene.keys("start")
+    assert len(pool) == 2
+    os.kill(worker.pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    scene.wait_until(lambda: living(pool) == [])
+    assert_back_soon(scene, killed_at, KEYS)
+    assert_received_once_more(scene, started)
+
+
+def test_what_a_killed_worker_held_is_not_swallowed_by_the_poll_that_it_leaves_open(
+    scene: Scene,
+) -> None:
+    scene.send("hold", "a")
+    # It has room for more, and so a poll is open.
+    worker = scene.worker("-c", "1", "-P", "threads", conf=EAGER)
+    wait_for_extensions(scene, 1, since=0.0)
+    scene.wait_until(lambda: scene.calls("ReceiveMessage")[-1].answered_at is None)
+    worker.kill()
     scene.wait_until(lambda: scene.counts() == (1, 0))
-    assert set(timeouts_asked(scene)) == {VISIBILITY_TIMEOUT}
-    assert asked_of_receives(scene) <= {None, VISIBILITY_TIMEOUT}
-    scene.worker("-c", "1", "-P", pool)
-    scene.wait_for_notes("start", 2)
-    scene.let_end("a")
+    # The poll has ended, and brought no one anything.
+    (release,) = release_calls(scene)
+    assert {entry["VisibilityTimeout"] for entry in release.entries} <= {1, DEAD_POLL}
+    assert len(receives(scene)) == 1
+
+
+@pytest.fixture
+def end_daemons(scene: Scene) -> Iterator[None]:
+    """End the daemons that tasks have left."""
+    yield
+    for note in scene.notes("daemon"):
+        os.kill(note.pid, signal.SIGKILL)
+
+
+@pytest.mark.usefixtures("end_daemons")
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_daemon_that_a_task_has_left_does_not_count_as_a_worker_that_lives(
+    scene: Scene, full_worker: Callable[..., ProcessWorker], pool: str
+) -> None:
+    worker = full_worker(pool, "leave_daemon")
+    (daemon,) = scene.wait_for_notes("daemon", 1)
+    worker.kill()
+    assert_back_soon(scene, time.monotonic(), KEYS)
+    assert living([daemon.pid]) == [daemon.pid]
+
+
+def test_the_keeper_ends_a_process_of_the_pool_that_the_system_would_have_live_on(
+    scene: Scene, full_worker: Callable[..., ProcessWorker]
+) -> None:
+    worker = full_worker("prefork", "outlive")
+    scene.wait_until(lambda: KEYS[0] in scene.keys("start"))
+    pool, started = pool_of(worker.pid), scene.keys("start")
+    os.kill(worker.pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    scene.wait_until(lambda: living(pool) == [])
+    assert_back_soon(scene, killed_at, KEYS)
+    assert_received_once_more(scene, started)
+
+
+def assert_back_soon(scene: Scene, killed_at: float, keys: list[str]) -> None:
+    scene.wait_until(lambda: scene.counts()[0] == len(keys))
+    releases = [
+        (entry["ReceiptHandle"], call.answered_at or 0.0)
+        for call in release_calls(scene)
+        for entry in call.entries
+        if entry["VisibilityTimeout"] == 0
+    ]
+    assert len(releases) == len(dict(releases)) == len(keys)
+    last = max(at for _, at in releases)
+    assert last - killed_at < SOON + stood_still(scene.stalls, killed_at, last)
+
+
+def assert_received_once_more(scene: Scene, started: list[str]) -> None:
+    scene.wait_until(lambda: keepers_on(scene) == [])
+    for key in KEYS:
+        scene.let_end(key)
+    scene.worker("-c", "4", "-P", "threads", conf={"imports": [MODULE]})
     scene.wait_until_empty()
-    assert scene.keys("start") == ["a", "a"]
-    assert scene.keys("end") == ["a"]
+    assert scene.keys("start") == sorted([*started, *KEYS])
+    assert scene.keys("end") == KEYS
+    assert set(Counter(receives(scene)).values()) == {2}

@@ -147,6 +147,8 @@ def test_the_commands_of_the_readme_look_at_its_worker(
     start_proj: Start, run_command: Callable[[str], str]
 ) -> None:
     worker = start_proj(PROJ, OPERATE)
+    # Of the keeper's process, which comes after the worker or before it.
+    worker.wait_for_log("status page at http://")
     (page,) = re.findall(r"status page at (http://\S+)/", worker.logs())
     doctor, status, iam = LOOK
     assert "0 errors" in run_command(doctor)

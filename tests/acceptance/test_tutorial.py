@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 import signal
 
-import psutil
-
 from tests.support.markdown import blocks, commands
 from tests.support.shell import Shell
 from tests.support.waiting import PATIENCE, wait_until
-from tests.support.web import advance
 
 TUTORIAL = "docs/tutorial.md"
-#: Longer than anybody's patience: only the test's moving of the clock ends it.
+#: Longer than any patience: what comes back was released.
 TIMEOUT = 600
 
 
@@ -29,7 +26,7 @@ def test_the_tutorial_is_true(shell: Shell) -> None:
     server = next(steps)
     assert "--port 9324 --queue celery:10:3" in server
     server = server.replace("--port 9324", "--port 0").replace(":10:", f":{TIMEOUT}:")
-    serving = psutil.Process(shell.start(server).pid)
+    shell.start(server)
     url = re.findall(r"http://\S+", shell.wait_for("http://"))[0]
     (source,) = blocks(TUTORIAL, "python")
     assert "127.0.0.1:9324" in source
@@ -53,9 +50,6 @@ def test_the_tutorial_is_true(shell: Shell) -> None:
     shell.wait_for("plum cake: into the oven, receive 1")
     shell.run(next(steps))
     assert worker.wait(PATIENCE) == -signal.SIGKILL
-    # Its last poll may still be open at the server, and would take the message.
-    wait_until(lambda: {c.status for c in serving.net_connections()} == {psutil.CONN_LISTEN})
-    advance(url, TIMEOUT)
     assert next(steps) == start
     (shell.folder / "plum cake").touch()
     worker = shell.start(start)

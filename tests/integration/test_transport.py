@@ -443,6 +443,16 @@ def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
     assert "when calling the AssumeRoleWithWebIdentity operation" in caplog.text
 
 
+def test_the_keeper_learns_when_the_last_open_poll_of_a_queue_ends(desk: Desk) -> None:
+    noted: list[tuple[str, float]] = []
+    desk.heartbeat.note_poll = lambda url, ends_at: noted.append((url, ends_at))
+    _, sent = desk.poll_in_a_loop(lambda message: None)
+    (poll,) = desk.heartbeat.open_polls
+    assert noted == [(poll.url, poll.ends_at)]
+    sent.fail(ValueError("no"))
+    assert noted[1] == (poll.url, 0.0)
+
+
 @pytest.mark.parametrize("way", ["given up", "ending", "closed"])
 def test_a_failed_poll_has_no_successor_where_its_queue_is_polled_otherwise_or_no_more(
     desk: Desk, way: str

@@ -13,8 +13,9 @@ from celery_sqs_heartbeat.testing.connections import ConnectionServer, KeepAlive
 from tests.support.answers import Answer, Body, ConnectionDropped
 from tests.support.upstream import Upstream, end_to_end
 
-#: Gets the operation, its body and a way to forward it; returns what to tell the client.
-Handle = Callable[[str, Body, Callable[[Body], Answer]], Answer]
+#: Gets the operation, who signed it, its body and a way to forward it; returns what to tell the
+#: client.
+Handle = Callable[[str, str, Body, Callable[[Body], Answer]], Answer]
 
 #: SO_LINGER on, for zero seconds: close() then sends a reset.
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -52,11 +53,16 @@ class _Handler(KeepAliveHandler):
         operation = self.headers.get("X-Amz-Target", "").rpartition(".")[2]
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         try:
-            self._send(self.server.handle(operation, body, self._forward))
+            self._send(self.server.handle(operation, self._access_key(), body, self._forward))
         except ConnectionDropped as dropped:
             self.close_connection = True
             if dropped.reset:
                 self._reset()
+
+    def _access_key(self) -> str:
+        # AWS4-HMAC-SHA256 Credential=KEY/DATE/REGION/sqs/aws4_request, SignedHeaders=...
+        signed = self.headers.get("Authorization", "").partition("Credential=")[2]
+        return signed.partition("/")[0]
 
     def _forward(self, body: Body) -> Answer:
         headers = end_to_end(self.headers.items())

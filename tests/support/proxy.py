@@ -65,8 +65,8 @@ class FaultProxy(Service):
         self._stopped.set()
         self._listener.stop()
 
-    def _handle(self, operation: str, body: Body, send: Forward) -> Answer:
-        call = self._log.open(operation, body)
+    def _handle(self, operation: str, access_key: str, body: Body, send: Forward) -> Answer:
+        call = self._log.open(operation, body, access_key)
         forward = self._recording(call, send)
         for names, effect in self._rules:
             if names & {operation, "*"}:

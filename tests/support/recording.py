@@ -17,10 +17,12 @@ class Call:
 
     A time or answer that is None never came: `forwarded_at` of a call that a rule
     answered, `answered_at` of one whose connection was dropped or that is still open.
+    `access_key` is the id of the key that it is signed by, empty without a signature.
     """
 
     operation: str
     body: dict[str, Any]
+    access_key: str = ""
     started_at: float = field(default_factory=time.monotonic)
     forwarded_at: float | None = None
     answered_at: float | None = None
@@ -50,9 +52,9 @@ class CallLog:
         self._calls: list[Call] = []
         self._changed = threading.Condition()
 
-    def open(self, operation: str, body: dict[str, Any]) -> Call:
+    def open(self, operation: str, body: dict[str, Any], access_key: str = "") -> Call:
         """Record a call on arrival, so that one still waiting is in the log too."""
-        call = Call(operation=operation, body=body)
+        call = Call(operation=operation, body=body, access_key=access_key)
         with self._changed:
             self._calls.append(call)
         return call

@@ -1,0 +1,99 @@
+"""A keeper outlives its worker for as long as it takes to settle what is left, and no longer."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.acceptance.processes import keepers_of, keepers_on, living, pool_of
+from tests.acceptance.scene import LONG, Scene
+from tests.support.faults import delay
+from tests.support.shell import Shell
+from tests.support.stalls import stood_still
+from tests.support.waiting import PATIENCE, wait_until
+
+NewScene = Callable[..., Scene]
+#: How long a process may be left of a worker that was killed, in seconds.
+GONE_AFTER = 5.0
+
+
+@pytest.mark.parametrize(
+    ("number", "pool"),
+    # Of a pool of processes each would be ended by SIGTERM, with its task.
+    [(signal.SIGINT, "prefork"), (signal.SIGTERM, "threads")],
+)
+def test_a_signal_to_all_of_a_worker_deletes_what_ends_and_then_ends_the_keeper(
+    new_scene: NewScene, number: signal.Signals, pool: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker("-c", "1", "-P", pool)
+    scene.send("hold", "a")
+    scene.wait_for_notes("start", 1)
+    scene.proxy.rule("DeleteMessageBatch", delay(0.5))
+    (keeper,) = keepers_of(worker.pid)
+    # As Ctrl+C in a terminal, and as a supervisor that signals every process of a service.
+    os.killpg(worker.pid, number)
+    os.kill(keeper, number)
+    worker.wait_for_log("Warm shutdown")
+    assert living([keeper]) == [keeper]
+    scene.let_end("a")
+    # Celery's own for Ctrl+C is 1.
+    assert worker.wait_for_exit() == (1 if number == signal.SIGINT else 0)
+    assert scene.counts() == (0, 0)
+    assert scene.keys("start") == scene.keys("end") == ["a"]
+    assert "the keeper's process" not in worker.logs()
+    assert keepers_on(scene) == living([keeper]) == []
+
+
+@pytest.mark.parametrize(
+    "order",
+    ["main", "group", "keeper main", "main keeper", "pool keeper main", "keeper pool group"],
+)
+def test_however_a_worker_is_killed_no_process_of_it_is_left(
+    new_scene: NewScene, order: str
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker("-c", "2")
+    scene.send("hold", "a")
+    scene.wait_for_notes("start", 1)
+    (keeper,), pool = keepers_of(worker.pid), pool_of(worker.pid)
+    kill = {
+        "main": lambda: os.kill(worker.pid, signal.SIGKILL),
+        "group": lambda: os.killpg(worker.pid, signal.SIGKILL),
+        "keeper": lambda: os.kill(keeper, signal.SIGKILL),
+        "pool": lambda: os.kill(pool[0], signal.SIGKILL),
+    }
+    for each in order.split():
+        kill[each]()
+    killed_at = time.monotonic()
+    scene.wait_until(lambda: living([keeper, *pool]) == keepers_on(scene) == [])
+    gone_at = time.monotonic()
+    assert gone_at - killed_at < GONE_AFTER + stood_still(scene.stalls, killed_at, gone_at)
+
+
+def test_a_worker_that_celery_multi_starts_and_stops_leaves_no_keeper(
+    new_scene: NewScene, shell: Shell
+) -> None:
+    scene = new_scene(attributes=LONG)
+    shell.export(f"export PROJ_LEDGER={scene.ledger}")
+    shell.export(f"export CELERY_BROKER_URL={scene.proxy.broker_url}")
+    shell.export(f"export PYTHONPATH={os.pathsep.join(filter(None, [os.getcwd(), *sys.path]))}")
+    options = f"--pidfile={shell.folder}/%n.pid --logfile={shell.folder}/%n%I.log"
+    arguments = f"-A tests.acceptance.proj -Q {scene.name} -c 1 --heartbeat-sqs -l INFO"
+    shell.run(f"celery multi start w1 {arguments} {options}")
+    try:
+        scene.send("work", "a")
+        scene.wait_for_notes("end", 1)
+        pid = int((shell.folder / "w1.pid").read_text())
+        assert len(keepers_of(pid)) == 1
+        shell.run(f"celery multi stopwait w1 {options}")
+        wait_until(lambda: keepers_on(scene) == [], PATIENCE)
+    finally:
+        for keeper in keepers_on(scene):
+            os.kill(keeper, signal.SIGKILL)
+    assert scene.counts() == (0, 0)

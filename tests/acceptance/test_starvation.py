@@ -1,0 +1,35 @@
+"""Tasks that let no other thread of their process run: the keeper has a process of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.acceptance.process_tasks import MODULE
+from tests.acceptance.record import receives
+from tests.acceptance.scene import VISIBILITY_TIMEOUT, Scene
+
+NewScene = Callable[..., Scene]
+POOLS = ["threads", "solo", "gevent", "eventlet", "prefork"]
+TIMEOUTS = 3
+
+
+def test_a_call_that_holds_python_for_three_timeouts_costs_no_lease_in_any_pool(
+    new_scene: NewScene,
+) -> None:
+    # Side by side, as each takes its time.
+    scenes = {pool: new_scene() for pool in POOLS}
+    workers = {
+        pool: scene.worker("-c", "1", "-P", pool, conf={"imports": [MODULE]}, wait=False)
+        for pool, scene in scenes.items()
+    }
+    for worker in workers.values():
+        worker.wait_for_log("ready.")
+    for scene in scenes.values():
+        scene.send("hold_python", "a", TIMEOUTS * VISIBILITY_TIMEOUT)
+        scene.send("work", "b")
+    for pool, scene in scenes.items():
+        scene.wait_for_notes("end", 2)
+        scene.wait_until_empty()
+        assert scene.keys("start") == ["a", "b"], pool
+        assert len(receives(scene)) == 2, pool
+        assert "lease-expired" not in workers[pool].logs(), pool

@@ -1,0 +1,67 @@
+"""A keeper that has done its last work may take its time to end."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import time
+from mmap import mmap
+
+from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.link.attendant import Attendant
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS
+
+#: More looks in a row without a tick than a keeper at work may have.
+WITHOUT_TICK = 10 * LOOK_SECONDS
+
+
+class SlowToEnd:
+    """A keeper's process that closes its link long before it ends."""
+
+    pid = 0
+
+    def __init__(self, link: int) -> None:
+        self.link = socket.socket(fileno=os.dup(link))
+        self.ends_at = float("inf")
+        self.was_killed = False
+
+    def has_ended(self) -> bool:
+        return self.was_killed or time.monotonic() >= self.ends_at
+
+    def kill(self) -> None:
+        self.was_killed = True
+
+    def describe_end(self) -> str:
+        return "exit status 0"
+
+
+def test_a_keeper_that_has_closed_its_link_at_the_workers_end_is_not_taken_to_hang() -> None:
+    table = Table(mmap(-1, Table.size_for(REACH)))
+    children: list[SlowToEnd] = []
+
+    def start(link: int, _: int) -> SlowToEnd:
+        children.append(SlowToEnd(link))
+        return children[-1]
+
+    attendant = Attendant(
+        LinkedKeeper(Holdings(table)),
+        hello=Hello(pid=os.getpid()),
+        table=table,
+        descriptor=0,
+        on_event=lambda _: None,
+        start=start,
+    )
+    attendant.begin()
+    attendant.start()
+    table.tick = time.monotonic()
+    stopping = threading.Thread(target=attendant.stop, args=(5.0,))
+    stopping.start()
+    children[0].link.close()
+    children[0].ends_at = time.monotonic() + WITHOUT_TICK
+    stopping.join()
+    assert len(children) == 1
+    assert not children[0].was_killed

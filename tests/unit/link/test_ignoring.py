@@ -1,0 +1,41 @@
+"""A keeper lives through what ends its worker, from the moment that it is started."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+
+from celery_sqs_heartbeat.current.sharing import share_table, shared_descriptor, unshare_table
+from celery_sqs_heartbeat.link.child import KeeperProcess
+from celery_sqs_heartbeat.link.ignoring import signals_held_back
+from tests.support.waiting import wait_until
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
+
+
+def test_signals_that_come_before_it_can_ignore_them_do_not_end_a_keeper() -> None:
+    share_table(8)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        child = KeeperProcess(theirs.fileno(), shared_descriptor())
+    for number in ENDING:
+        os.kill(child.pid, number)
+    # It ends as this end of its link does, in order.
+    ours.close()
+    wait_until(child.has_ended)
+    unshare_table()
+    assert child.describe_end() == "exit status 0"
+
+
+def test_this_process_gets_afterwards_what_was_held_back() -> None:
+    got: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: got.append(number))
+    try:
+        with signals_held_back():
+            os.kill(os.getpid(), signal.SIGUSR1)
+            assert got == []
+        assert got == [signal.SIGUSR1]
+        assert signal.SIGUSR1 not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    finally:
+        signal.signal(signal.SIGUSR1, before)
