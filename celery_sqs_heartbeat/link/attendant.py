@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 _PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
 #: A keeper that lived for so long, in seconds, has pauses begin anew.
 _LONG_LIFE = 60.0
+#: How often more is sent to a keeper that has not taken all yet, in seconds: a new one gets
+#: thousands of leases, and a socket holds a few hundred.
+_BACKLOG_SECONDS = 0.01
 #: How much longer than its flush a keeper may take to end, in seconds: for its journal.
 _END_SECONDS = 8.0
 
@@ -144,6 +147,8 @@ class Attendant:
         if self._socket is None:
             time.sleep(LOOK_SECONDS)
             return
+        has_sent_all = self._keeper.push()
+        self._socket.settimeout(LOOK_SECONDS if has_sent_all else _BACKLOG_SECONDS)
         try:
             data = self._socket.recv(1 << 18)
         except TimeoutError:
@@ -189,7 +194,6 @@ class Attendant:
                 raise BrokenLink(f"the keeper said something unknown: {message[0]!r}")
 
     def _look(self) -> None:
-        self._keeper.push()
         if self._clock() - self._called_at >= 1.0:
             self._called_at = self._clock()
             self._every_second()

@@ -289,11 +289,10 @@ class LinkedKeeper:
         if wire is not None:
             wire.close()
 
-    def push(self) -> None:
-        """Send what the keeper would not take before."""
+    def push(self) -> bool:
+        """Send what the keeper would not take before; return whether nothing waits any more."""
         with self._lock:
-            if self._wire is not None:
-                self._wire.flush()
+            return self._wire is None or self._wire.flush()
 
     def end(self, number: int, receives: int) -> None:
         """Take in that the keeper is through with a message."""

@@ -44,9 +44,10 @@ class ShiftedClock:
 
     def __init__(self) -> None:
         self.more = 0.0
+        self.stopped_at: float | None = None
 
     def __call__(self) -> float:
-        return time.monotonic() + self.more
+        return time.monotonic() + self.more if self.stopped_at is None else self.stopped_at
 
 
 class FakeChild:
@@ -303,6 +304,19 @@ def test_a_worker_without_descriptors_tries_again(
         wait_until(lambda: "too many open files; it is tried again" in caplog.text)
     attended.clock.more += 30.0
     attended.wait_for_child(2)
+
+
+def test_a_keeper_gets_all_that_is_held_as_fast_as_it_takes_it(attended: Attended) -> None:
+    """More than a socket holds, and not with each look only: the clock stands still here."""
+    wait_until(lambda: attended.child.has_heard("hello"))
+    attended.clock.stopped_at = attended.clock()
+    for number in range(1_000):
+        attended.receive(f"m{number}")
+        attended.child.heard()
+    attended.child.die("signal SIGKILL")
+    child = attended.wait_for_child(2)
+    wait_until(lambda: sum(each[0] == "resume" for each in child.heard()) == 1_000)
+    attended.clock.stopped_at = None
 
 
 def test_once_a_second_is_once_a_second(attended: Attended) -> None:
