@@ -30,7 +30,7 @@ MAX_WAITING = 1_000
 
 
 class LinkedKeeper:
-    """Knows what a worker holds, and has its keeper know it; see `LeaseKeeper` for the methods.
+    """Knows what a worker holds, and has its keeper know it; see `ThreadKeeper` for the methods.
 
     Each method returns at once: it changes what is known here and writes a message. Safe to use
     from any thread, and in a signal's handler, see `put_off`. In a forked child every method

@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.journal import WorkerInfo
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.operating import Operating
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.health import KeeperHealth
@@ -82,7 +82,7 @@ class KeeperLife:
         sqs = BotoSqs(self._clients, self._clients.address)
         self._dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
         self._leases = NumberedLeases(LeaseBoard(table), self._outbox.send)
-        self._keeper = LeaseKeeper(
+        self._keeper = ThreadKeeper(
             sqs,
             interval=hello.interval,
             observer=Observers(log_event, *self._operating.observers, self._report),
