@@ -134,7 +134,7 @@ class ThreadKeeper:
         # Not on a lock: a greenlet that waits must let others run.
         while self._engine.ending:
             if time.monotonic() >= deadline:
-                return self._give_up(timeout)
+                return self.report_unconfirmed(timeout)
             time.sleep(_FLUSH_POLL)
         return True
 
@@ -142,11 +142,15 @@ class ThreadKeeper:
         """Try deletes at once that wait for another try."""
         self._engine.change(lambda book, now: book.hurry_deletes(now))
 
-    def _give_up(self, timeout: float) -> bool:
-        """Log what is not confirmed after all; return whether that is nothing."""
+    def report_unconfirmed(self, waited: float) -> bool:
+        """Log which deletes and releases are not confirmed; return whether that is none.
+
+        Args:
+            waited: For how long its owner has waited, in seconds.
+        """
         with self._engine.reading() as (book, _):
             ending = [lease for lease in book.leases() if lease.state is not State.HELD]
-        log_unconfirmed(ending, timeout)
+        log_unconfirmed(ending, waited)
         return not ending
 
     def now(self) -> float:

@@ -230,12 +230,19 @@ class LinkedKeeper:
                 self._post(message)
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
-        """Wait until every delete and release is confirmed; False if that took too long."""
+        """Wait until every delete and release is confirmed; False if that took too long.
+
+        The keeper logs which are not.
+        """
+        if self._is_forked():
+            return True
         self.say("hurry")
         deadline = time.monotonic() + timeout
         # Not on a lock: a greenlet that waits must let others run.
         while self.ending and time.monotonic() < deadline:
             time.sleep(_FLUSH_POLL)
+        if self.ending:
+            self.say("unconfirmed", timeout)
         return not self.ending
 
     def attach(self, wire: Wire, greeting: Iterable[Message]) -> None:
@@ -258,6 +265,15 @@ class LinkedKeeper:
             wire, self._wire = self._wire, None
             if wire is not None:
                 wire.close()
+
+    def leave_to_parent(self) -> None:
+        """Close this forked child's copy of the link.
+
+        Without the lock: a thread of the parent may have held it, which the child does not have.
+        """
+        wire, self._wire = self._wire, None
+        if wire is not None:
+            wire.close()
 
     def push(self) -> None:
         """Send what the keeper would not take before."""

@@ -1,8 +1,8 @@
 """The messages of the link, as both ends write and read them.
 
 A worker's: hello, reach, received, started, done, release, drop, disown, resume, worker, pool,
-tick, polled, level, hurry, stop. Its keeper's: ready, over, event, log, stats, stopped. The first
-field is the kind; a lease is named by the number that its worker gave it.
+tick, loop, gap, polled, level, hurry, unconfirmed, stop. Its keeper's: over, event, log, late,
+stats. The first field is the kind; a lease is named by the number that its worker gave it.
 """
 
 from __future__ import annotations

@@ -85,10 +85,15 @@ class KeeperLife:
         self._keeper = ThreadKeeper(
             sqs,
             interval=hello.interval,
-            observer=Observers(log_event, *self._operating.observers, self._report),
+            observer=Observers(
+                *((log_event,) if hello.logs_events else ()),
+                *self._operating.observers,
+                self._report,
+            ),
             dispatcher=self._dispatcher,
             board=self._leases,
-            on_late=self._operating.note_late,
+            late_after=hello.late_after,
+            on_late=self._note_late,
         )
         self._end = KeeperEnd(
             self._keeper, self._leases, self._outbox.send, wants_all=hello.wants_all
@@ -171,13 +176,15 @@ class KeeperLife:
                 self._dispatcher.prepare(lambda: self._clients(queue_url))
             case ["gap", seconds, int(deaths)]:
                 self._replaced = deaths
-                self._operating.note_late(seconds)
+                self._note_late(seconds)
             case ["tick"]:
                 self._loop.tick()
             case ["loop", waits, bool(runs_tasks)]:
                 self._loop.watch(waits=waits, runs_tasks=runs_tasks)
             case ["hurry"]:
                 self._keeper.hurry()
+            case ["unconfirmed", waited]:
+                self._keeper.report_unconfirmed(waited)
             case ["pool", list(pids)]:
                 self._processes.note_pool(pids)
             case ["polled", list(queues)]:
@@ -213,6 +220,10 @@ class KeeperLife:
         now = clock.now()
         self._orphaned_at = self._orphaned_at or now
         return now - self._orphaned_at >= _ORPHAN_SECONDS
+
+    def _note_late(self, seconds: float) -> None:
+        self._operating.note_late(seconds)
+        self._outbox.send(("late", seconds))
 
     def _note_line(self, number: int) -> None:
         self._table.sequence = number
