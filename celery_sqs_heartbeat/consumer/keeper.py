@@ -10,7 +10,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.consumer.backing import Backing
-from celery_sqs_heartbeat.errors import AlreadyHeld, SqsHeartbeatError
+from celery_sqs_heartbeat.errors import AlreadyHeld, ConfigurationError, SqsHeartbeatError
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
@@ -43,6 +43,16 @@ class LeaseKeeper:
         dispatcher: Has the calls made; on threads of its own where none is given.
         board: Is shown every change of a lease, where one is given.
         on_late: Is called with the seconds by which the keeper is late, or stood still.
+        process: Keep in a process of its own instead of on threads of this one, so that nothing
+            that holds up, patches or kills this process harms a lease. `observer` and `on_late`
+            are called on a thread that listens to it. Not with `clock`, `jitter`, `dispatcher`
+            and `board`; `sqs` must be a `BotoSqs` with boto3's clients.
+        session: `module:function` of a function that returns the `boto3.Session` of that process;
+            it finds its credentials as boto3 does otherwise.
+
+    Raises:
+        ConfigurationError: `process` does not go with the rest.
+        SqsHeartbeatError: The system has no memory to share with the process.
     """
 
     def __init__(
@@ -58,9 +68,34 @@ class LeaseKeeper:
         dispatcher: Dispatcher | None = None,
         board: Board | None = None,
         on_late: Callable[[float], None] = lambda seconds: None,
+        process: bool = False,
+        session: str | None = None,
     ) -> None:
         self._pid = os.getpid()
-        self._backing: Backing = ThreadKeeper(
+        self._backing: Backing
+        if process:
+            # Not above: it needs boto3, which a keeper on threads can do without.
+            from celery_sqs_heartbeat.consumer.opening import open_process
+
+            self._backing = open_process(
+                sqs,
+                terms=terms,
+                interval=interval,
+                clock=clock,
+                late_after=late_after,
+                jitter=jitter,
+                observer=observer,
+                dispatcher=dispatcher,
+                board=board,
+                on_late=on_late,
+                session=session,
+            )
+            return
+        if session is not None:
+            raise ConfigurationError(
+                [f"session={session!r}: is for process=True: leave it out, or give that, too"]
+            )
+        self._backing = ThreadKeeper(
             sqs,
             terms=terms,
             interval=interval,
@@ -75,6 +110,8 @@ class LeaseKeeper:
 
     def start(self) -> None:
         """Begin to keep. Does nothing when it does already.
+
+        A process is ready about a second later; what is received meanwhile is kept by it, too.
 
         Raises:
             RuntimeError: The system grants no more threads.
@@ -145,6 +182,10 @@ class LeaseKeeper:
                 A message that is passed when its visibility timeout has passed since then
                 is not leased: so let a receive wait for less than that.
             max_receive_count: Of the queue's redrive policy, for the journal; None without one.
+
+        Raises:
+            ConfigurationError: Another process keeps, and can't have the client that a function
+                returned for the queue.
         """
         return self._backing.receive(
             queue_url,
@@ -170,7 +211,8 @@ class LeaseKeeper:
         """Keep a message while the block runs; then delete it, or release it on an error.
 
         A message that was passed to `receive` is held on. `flush` or `stop` waits
-        for the delete to be confirmed.
+        for the delete to be confirmed. With `process=True` the lease that this yields says how
+        it was when `find`, `owns` or `is_lost` was asked last.
 
         Args:
             release_delay: After how many seconds the message is visible again after an error: a
@@ -178,6 +220,7 @@ class LeaseKeeper:
 
         Raises:
             AlreadyHeld: The message must not be processed (again); the block is not run.
+            ConfigurationError: See `receive`.
         """
         lease = self._hold(queue_url, message, terms, sent_at)
         handle = str(message["ReceiptHandle"])
