@@ -108,24 +108,31 @@ class ThreadKeeper:
             with self._engine.reading():
                 self._rounds.start()
 
-    def stop(self, timeout: float = FLUSH_SECONDS) -> None:
+    def stop(
+        self, timeout: float = FLUSH_SECONDS, *, meanwhile: Callable[[], object] = lambda: None
+    ) -> None:
         """Flush, then end the thread. Does nothing when it is not running.
 
         Leases that are still held are dropped: their messages become visible by
-        themselves. `timeout` is that of the flush, in seconds.
+        themselves. For `timeout` and `meanwhile` see `flush`.
         """
         if self._is_forked() or not self._rounds.is_wanted:
             return
-        self.flush(timeout)
+        self.flush(timeout, meanwhile=meanwhile)
         self._engine.clear(self._rounds.stop)
         self._rounds.join()
         self._engine.close()
 
-    def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
+    def flush(
+        self, timeout: float = FLUSH_SECONDS, *, meanwhile: Callable[[], object] = lambda: None
+    ) -> bool:
         """Wait until every delete and release is confirmed; False if that took too long.
 
         Deletes that wait for another try are tried at once. It logs which are not confirmed.
-        `timeout` is in seconds.
+
+        Args:
+            timeout: In seconds.
+            meanwhile: Is called again and again while it waits.
         """
         if self._is_forked() or not self._rounds.is_wanted:
             return True
@@ -135,6 +142,7 @@ class ThreadKeeper:
         while self._engine.ending:
             if time.monotonic() >= deadline:
                 return self.report_unconfirmed(timeout)
+            meanwhile()
             time.sleep(_FLUSH_POLL)
         return True
 

@@ -32,7 +32,7 @@ from celery_sqs_heartbeat.link.loops import WorkerLoop
 from celery_sqs_heartbeat.link.outbox import Outbox
 from celery_sqs_heartbeat.link.polls import ReportedPolls
 from celery_sqs_heartbeat.link.processes import WorkerProcesses
-from celery_sqs_heartbeat.link.pulse import TICK_SECONDS
+from celery_sqs_heartbeat.link.pulse import LAST_TICK, TICK_SECONDS
 from celery_sqs_heartbeat.link.reaching import read_config
 from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
 from celery_sqs_heartbeat.link.wire import Wire
@@ -140,7 +140,11 @@ class KeeperLife:
         has_stopped = self._stop_timeout is not None
         if not has_stopped:
             self._outlive()
-        self._keeper.stop(self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS)
+        self._keeper.stop(
+            self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS,
+            meanwhile=self._show_life,
+        )
+        self._table.tick = LAST_TICK
         self._operating.close(has_stopped=has_stopped)
         self._outbox.push()
 
@@ -154,6 +158,10 @@ class KeeperLife:
             messages = self._wire.receive()
             for message in messages or ():
                 self._take(message)
+        self._show_life()
+
+    def _show_life(self) -> None:
+        if not self._wire.is_broken:
             self._outbox.push()
         self._tick()
 

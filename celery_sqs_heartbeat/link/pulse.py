@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.current.table import Table
 
+#: The tick of a keeper that only ends: its leases are settled, and it may take its time.
+LAST_TICK = math.inf
 #: How often its worker looks, in seconds.
 LOOK_SECONDS = 0.2
 #: How often a keeper shows that it lives, in seconds.
@@ -55,6 +58,8 @@ class Pulse:
         """Look; return whether the keeper hangs."""
         now, tick = self._clock(), self._table.tick
         passed, self._looked_at = now - self._looked_at, now
+        if tick == LAST_TICK:
+            return False
         if tick == 0.0:
             return now - self._began_at > _START_SECONDS and passed <= LOOK_SECONDS + _SLACK
         if tick != self._tick:

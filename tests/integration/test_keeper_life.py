@@ -156,6 +156,21 @@ def test_what_a_flush_waited_for_in_vain_is_named(
     consumer.keeper.stop(0.2)
 
 
+def test_a_process_whose_flush_takes_long_is_left_to_it(
+    server: SimulatedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = Consumer(server)
+    consumer.keeper.start()
+    message = consumer.receive()
+    consumer.keeper.receive(consumer.url, message)
+    assert consumer.keeper.confirm(message["ReceiptHandle"], PATIENCE)
+    server.faults = Faults(by_operation={"DeleteMessage": Fault(failed=1.0)})
+    consumer.keeper.done(message["ReceiptHandle"])
+    consumer.keeper.stop(4)
+    assert "within 4 s" in caplog.text
+    assert "the keeper's process" not in caplog.text
+
+
 def in_child(check: Callable[[], bool]) -> int:
     """Return the exit status of a forked child: 0 where the check holds there."""
     child = os.fork()
