@@ -25,6 +25,8 @@ from celery_sqs_heartbeat.link.wire import Wire
 _CONFIRM_POLL = 0.005
 #: How often a flush looks whether it is through, in seconds.
 _FLUSH_POLL = 0.01
+#: The order after which a keeper reads no more.
+_LAST = "stop"
 #: Messages that the keeper has not taken, at which consuming is to pause.
 MAX_WAITING = 1_000
 
@@ -252,10 +254,13 @@ class LinkedKeeper:
             greeting: Its first messages.
         """
         with self._lock:
-            for message in (*greeting, *self._standing_orders.values()):
+            orders = self._standing_orders.values()
+            for message in (*greeting, *(each for each in orders if each[0] != _LAST)):
                 wire.post(message)
             for holding, was_releasing in self._holdings.to_resume():
                 wire.post(messages.resume(holding, was_releasing=was_releasing))
+            for message in (each for each in orders if each[0] == _LAST):
+                wire.post(message)
             self._wire = wire
             wire.flush()
 
