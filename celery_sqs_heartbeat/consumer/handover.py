@@ -68,7 +68,10 @@ def fault_of(client: Any, session: str | None) -> str | None:
         )
     if session is not None or client.meta.config.signature_version is UNSIGNED:
         return None
-    found = boto3.Session().get_credentials()
+    try:
+        found = boto3.Session().get_credentials()
+    except BotoCoreError as error:
+        return f"process=True: another process finds no credentials ({error}): {_WAY_OUT}"
     if found is None:
         return f"process=True: another process finds no credentials for the client: {_WAY_OUT}"
     # Those of a role are other ones in each process.

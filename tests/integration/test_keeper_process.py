@@ -49,10 +49,12 @@ class Scene:
         self._sqs.send_message(QueueUrl=self.url, MessageBody="a")
         self.consumer: subprocess.Popen[bytes]
 
-    def consume(self, timeout: int, task: str, length: int = 0) -> None:
+    def consume(self, timeout: int, task: str, length: int = 0, library: str = "") -> None:
         """Start the consumer and wait until the lease on its message was extended."""
         module = "python -m tests.support.plain_consumer"
-        self.consumer = self._shell.start(f"{module} {self.url} {timeout} {task} {length}")
+        self.consumer = self._shell.start(
+            f"{module} {self.url} {timeout} {task} {length} {library}"
+        )
         self.wait_for("confirmed True")
 
     def wait_for(self, text: str) -> str:
@@ -104,8 +106,18 @@ def has_ended(process: psutil.Process) -> bool:
         return True
 
 
-def test_a_task_that_lets_no_thread_run_for_three_timeouts_loses_no_lease(scene: Scene) -> None:
-    scene.consume(SHORT, "block", 3 * SHORT)
+@pytest.mark.parametrize(
+    "library",
+    [
+        "",
+        pytest.param("gevent", marks=pytest.mark.thorough),
+        pytest.param("eventlet", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_task_that_lets_no_thread_run_for_three_timeouts_loses_no_lease(
+    scene: Scene, library: str
+) -> None:
+    scene.consume(SHORT, "block", 3 * SHORT, library)
     keeper = scene.keeper()
     assert keeper is not None
     assert scene.receive(2 * SHORT) == []

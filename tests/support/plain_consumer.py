@@ -5,9 +5,21 @@ It holds one message of a queue by a visibility timeout. Of its life it prints a
 
 from __future__ import annotations
 
+import sys
+
+if __name__ == "__main__":
+    # First of all, as users do it.
+    if sys.argv[5:] == ["gevent"]:
+        from gevent.monkey import patch_all
+
+        patch_all()
+    elif sys.argv[5:] == ["eventlet"]:
+        from eventlet import monkey_patch
+
+        monkey_patch()
+
 import ctypes
 import logging
-import sys
 import time
 from collections.abc import Callable
 

@@ -120,6 +120,13 @@ def test_another_process_must_find_the_credentials_of_the_client(
     LeaseKeeper(sqs, process=True, session=f"{__name__}:new_session")
 
 
+def test_credentials_that_can_not_be_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    sqs = BotoSqs(new_boto_client(**keys("AKIAGIVEN")))
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(ConfigurationError, match=r"no credentials \(Partial .*session='module"):
+        LeaseKeeper(sqs, process=True)
+
+
 def test_a_session_that_can_not_be_is_refused() -> None:
     sqs = BotoSqs(new_boto_client())
     with pytest.raises(ConfigurationError, match="session='nowhere:new': can't be imported"):
