@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from celery_sqs_heartbeat.consumer.keeper import LeaseKeeper
     from celery_sqs_heartbeat.current.lease import current_lease
     from celery_sqs_heartbeat.errors import (
         AlreadyHeld,
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
         NoLease,
         SqsHeartbeatError,
     )
-    from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
     from celery_sqs_heartbeat.leases.lease import LeaseTerms
     from celery_sqs_heartbeat.sqs.adapter import BotoSqs
     from celery_sqs_heartbeat.sqs.clients import short_config
@@ -41,7 +41,7 @@ _HOME = {
     "AlreadyHeld": "errors",
     "BotoSqs": "sqs.adapter",
     "ConfigurationError": "errors",
-    "LeaseKeeper": "keeper.keeper",
+    "LeaseKeeper": "consumer.keeper",
     "LeaseLost": "errors",
     "LeaseTerms": "leases.lease",
     "NoLease": "errors",

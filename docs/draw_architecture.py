@@ -22,7 +22,7 @@ ORDER = (
     ("observe",),
     ("keeper",),
     ("link",),
-    ("transport",),
+    ("transport", "consumer"),
     ("worker",),
     ("cli", "contrib"),
 )

@@ -13,9 +13,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.observe.metrics import Metrics
@@ -88,7 +89,7 @@ class Demo:
     def __init__(self) -> None:
         self.clock, self.sqs, self.chance = DemoClock(), DemoSqs(), random.Random(3)
         recorder, metrics = Recorder(), Metrics()
-        self.keeper = LeaseKeeper(
+        self.keeper = ThreadKeeper(
             self.sqs,
             terms=TERMS,
             clock=self.clock,

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
@@ -65,7 +65,7 @@ class Worker:
         self.is_up = True
         self.is_stopping = False
         self.network = Network(world.clock, world.adapter, world.random, world.is_stale)
-        self.keeper = LeaseKeeper(
+        self.keeper = ThreadKeeper(
             world.adapter,
             interval=_LONG,
             clock=world.clock,

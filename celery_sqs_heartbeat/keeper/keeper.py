@@ -1,16 +1,15 @@
-"""The keeper of leases: what its owner tells it, with Celery or without."""
+"""The keeper of leases, on threads of this process: what its owner asks of it."""
 
 from __future__ import annotations
 
 import os
 import random
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
-from celery_sqs_heartbeat.errors import AlreadyHeld, SqsHeartbeatError
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
 from celery_sqs_heartbeat.keeper.engine import Engine
 from celery_sqs_heartbeat.keeper.eventlog import log_event
@@ -34,7 +33,7 @@ _CONFIRM_POLL = 0.005
 _FLUSH_POLL = 0.01
 
 
-class LeaseKeeper:
+class ThreadKeeper:
     """Keeps leases on received messages until their deletes are confirmed.
 
     One daemon thread plans; calls run on a few more, several at once when one
@@ -135,7 +134,7 @@ class LeaseKeeper:
         deadline = time.monotonic() + timeout
         while self._engine.ending:
             if time.monotonic() >= deadline:
-                return self._give_up(timeout)
+                return self.report_unconfirmed(timeout)
             time.sleep(_FLUSH_POLL)
         return True
 
@@ -143,11 +142,15 @@ class LeaseKeeper:
         """Try deletes at once that wait for another try."""
         self._engine.change(lambda book, now: book.hurry_deletes(now))
 
-    def _give_up(self, timeout: float) -> bool:
-        """Log what is not confirmed after all; return whether that is nothing."""
+    def report_unconfirmed(self, waited: float) -> bool:
+        """Log which deletes and releases are not confirmed; return whether that is none.
+
+        Args:
+            waited: For how long its owner has waited, in seconds.
+        """
         with self._engine.reading() as (book, _):
             ending = [lease for lease in book.leases() if lease.state is not State.HELD]
-        log_unconfirmed(ending, timeout)
+        log_unconfirmed(ending, waited)
         return not ending
 
     def now(self) -> float:
@@ -179,11 +182,6 @@ class LeaseKeeper:
     def is_behind(self) -> bool:
         """Whether it can't take more messages for now: never, in its owner's process."""
         return False
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether its thread runs."""
-        return self.health.alive
 
     @property
     def health(self) -> KeeperHealth:
@@ -363,57 +361,6 @@ class LeaseKeeper:
             return False
         with self._engine.reading() as (book, _):
             return book.is_disowned(receipt_handle)
-
-    @contextmanager
-    def hold(
-        self,
-        queue_url: str,
-        message: Mapping[str, Any],
-        *,
-        terms: LeaseTerms | None = None,
-        sent_at: float | None = None,
-        release_delay: float | Callable[[int], float] = 0,
-    ) -> Iterator[Lease]:
-        """Keep a message while the block runs; then delete it, or release it on an error.
-
-        A message that `receive` was already told of is held on. `flush` or `stop` waits
-        for the delete to be confirmed.
-
-        Args:
-            release_delay: After how many seconds the message is visible again after an error: a
-                number, or a function of the message's receive count.
-
-        Raises:
-            AlreadyHeld: The message must not be processed (again); the block is not run.
-        """
-        if self._is_forked():
-            raise SqsHeartbeatError(
-                "this LeaseKeeper belongs to the parent process: make one in the child"
-            )
-        handle = str(message["ReceiptHandle"])
-        with self._engine.reading() as (book, _):
-            lease = book.get(handle)
-            receipt = Receipt.NEW
-            if lease is None:
-                receipt = self.receive(queue_url, message, terms=terms, sent_at=sent_at)
-                lease = book.get(handle)
-        if lease is None or receipt is not Receipt.NEW or lease.state is not State.HELD:
-            raise AlreadyHeld(
-                f"message {message['MessageId']} of {queue_url} is {receipt.value}: "
-                "skip it, it is taken care of"
-            )
-        self.note_start(handle)
-        try:
-            yield lease
-        except BaseException:
-            delay = 0.0
-            try:
-                count = lease.receive_count
-                delay = release_delay(count) if callable(release_delay) else release_delay
-            finally:
-                self.release(handle, delay, cause="failed")
-            raise
-        self.done(handle)
 
     def find(self, receipt_handle: str) -> Lease | None:
         """Return the lease that has, or once had, that handle. Read it only."""

@@ -47,6 +47,7 @@ class Attendant:
         keeper: What the worker holds.
         table: The table of leases, and the descriptor by which the process finds it.
         on_event: Is given the keeper's events, on the attendant's thread.
+        on_late: Is called on that thread with the seconds by which the keeper was late.
         every_second: Is called on that thread, about once a second.
         start: Starts the process.
     """
@@ -59,6 +60,7 @@ class Attendant:
         table: Table,
         descriptor: int,
         on_event: Callable[[Event], None],
+        on_late: Callable[[float], None] = lambda seconds: None,
         every_second: Callable[[], object] = lambda: None,
         start: Callable[[int, int], Child] = KeeperProcess,
         clock: Callable[[], float] = clocks.now,
@@ -68,6 +70,7 @@ class Attendant:
         self._table = table
         self._descriptor = descriptor
         self._on_event = on_event
+        self._on_late = on_late
         self._every_second = every_second
         self._called_at = 0.0
         self._start = start
@@ -115,6 +118,8 @@ class Attendant:
         self._is_stopping = True
         self._keeper.order("stop", timeout)
         self._is_over.wait(timeout + _END_SECONDS)
+        # Also where it is not: the thread must not replace what is killed here.
+        self._is_over.set()
         if (child := self._child) is not None and not child.has_ended():
             logger.error("sqs-heartbeat: the keeper's process did not end in time: it is killed")
             child.kill()
@@ -126,7 +131,7 @@ class Attendant:
         self._close()
 
     def _live(self) -> None:
-        while True:
+        while not self._is_over.is_set():
             try:
                 self._listen()
                 if self._pulse.is_due() or self._has_ended():
@@ -137,7 +142,6 @@ class Attendant:
             if self._is_stopping and self._has_finished():
                 self._drain()
                 self._is_over.set()
-                return
 
     def _has_ended(self) -> bool:
         child = self._child
@@ -186,6 +190,8 @@ class Attendant:
                 event = read_event(values)
                 self._keeper.note_event(number, event)
                 self._on_event(event)
+            case ["late", float(seconds)]:
+                self._on_late(seconds)
             case ["log", dict(line)]:
                 emit(line)
             case ["stats", dict(stats)]:
@@ -205,7 +211,8 @@ class Attendant:
         elif child is not None and not self._is_finishing() and self._pulse.is_gone():
             child.kill()
             self._lose("did nothing for a second, and was killed")
-        if self._child is None and self._clock() >= self._retry_at:
+        is_missing = self._child is None and not self._is_over.is_set()
+        if is_missing and self._clock() >= self._retry_at:
             self._replace()
 
     def _is_busy(self) -> bool:

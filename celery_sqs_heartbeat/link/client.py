@@ -26,12 +26,14 @@ from celery_sqs_heartbeat.link.wire import Wire
 _CONFIRM_POLL = 0.005
 #: How often a flush looks whether it is through, in seconds.
 _FLUSH_POLL = 0.01
+#: The order after which a keeper reads no more.
+_LAST = "stop"
 #: Messages that the keeper has not taken, at which consuming is to pause.
 MAX_WAITING = 1_000
 
 
 class LinkedKeeper:
-    """Knows what a worker holds, and has its keeper know it; see `LeaseKeeper` for the methods.
+    """Knows what a worker holds, and has its keeper know it; see `ThreadKeeper` for the methods.
 
     Each method returns at once: it changes what is known here and writes a message. Safe to use
     from any thread, and in a signal's handler, see `put_off`. In a forked child every method
@@ -247,7 +249,10 @@ class LinkedKeeper:
                 self._post(message)
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
-        """Wait until every delete and release is confirmed; False if that took too long."""
+        """Wait until every delete and release is confirmed; False if that took too long.
+
+        The keeper logs which are not.
+        """
         if self._is_forked():
             return True
         self.say("hurry")
@@ -255,6 +260,8 @@ class LinkedKeeper:
         # Not on a lock: a greenlet that waits must let others run.
         while self.ending and time.monotonic() < deadline:
             time.sleep(_FLUSH_POLL)
+        if self.ending:
+            self.say("unconfirmed", timeout)
         return not self.ending
 
     def attach(self, wire: Wire, greeting: Iterable[Message]) -> None:
@@ -264,14 +271,12 @@ class LinkedKeeper:
             greeting: Its first messages.
         """
         with self._lock:
-            stop = [message for message in self._standing_orders.values() if message[0] == "stop"]
-            orders = [each for each in self._standing_orders.values() if each not in stop]
-            for message in (*greeting, *orders):
+            orders = self._standing_orders.values()
+            for message in (*greeting, *(each for each in orders if each[0] != _LAST)):
                 wire.post(message)
             for holding, was_releasing in self._holdings.to_resume():
                 wire.post(messages.resume(holding, was_releasing=was_releasing))
-            for message in stop:
-                # After the leases: it is about what becomes of them.
+            for message in (each for each in orders if each[0] == _LAST):
                 wire.post(message)
             self._wire = wire
             wire.flush()

@@ -17,6 +17,8 @@ class Hello:
     Attributes:
         pid: Of the worker's main process, which the keeper watches.
         interval: The longest sleep of the keeper, in seconds.
+        late_after: How late its rounds may be before that is reported, in seconds; None for its
+            own choice.
         journal: Where it goes; None for none.
         identity: Whose journal it is: host, pid, boot, started.
         status: `host:port` of the status page; None for none.
@@ -24,12 +26,14 @@ class Hello:
         name: Of the worker.
         level: Of the log lines that the worker wants.
         wants_all: Whether it wants every event, not only those that it needs.
+        logs_events: Whether the keeper writes a line of the log for each event.
         session: `module:function` of a function that returns a boto3 session; None for boto3's own.
         path: Where to look for that module, as the worker does.
     """
 
     pid: int
     interval: float = 1.0
+    late_after: float | None = None
     journal: str | None = None
     identity: Mapping[str, Any] = field(default_factory=dict)
     status: str | None = None
@@ -37,6 +41,7 @@ class Hello:
     name: str = ""
     level: int = 0
     wants_all: bool = False
+    logs_events: bool = True
     session: str | None = None
     path: tuple[str, ...] = ()
 

@@ -14,6 +14,11 @@ ROOT = "celery_sqs_heartbeat"
 _formatter = logging.Formatter()
 
 
+def wanted_level() -> int:
+    """Return the level from which on this process's logging wants lines."""
+    return logging.getLogger(ROOT).getEffectiveLevel()
+
+
 class LinkHandler(logging.Handler):
     """Sends log records over the link.
 

@@ -1,8 +1,8 @@
 """The messages of the link, as both ends write and read them.
 
 A worker's: hello, gap, reach, received, started, done, release, drop, resume, worker, pool, loop,
-tick, poll, polled, level, hurry, stop. Its keeper's: over, event, log, stats. The first field is the
-kind; a lease is named by the number that its worker gave it.
+tick, poll, polled, level, hurry, unconfirmed, stop. Its keeper's: over, event, log, late, stats.
+The first field is the kind; a lease is named by the number that its worker gave it.
 """
 
 from __future__ import annotations

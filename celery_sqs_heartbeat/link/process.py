@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.journal import WorkerInfo
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.operating import Operating
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.health import KeeperHealth
@@ -80,13 +80,18 @@ class KeeperLife:
         sqs = BotoSqs(self._clients, self._clients.address)
         self._dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
         self._leases = NumberedLeases(LeaseBoard(table), self._outbox.send)
-        self._keeper = LeaseKeeper(
+        self._keeper = ThreadKeeper(
             sqs,
             interval=hello.interval,
-            observer=Observers(log_event, *self._operating.observers, self._report),
+            observer=Observers(
+                *((log_event,) if hello.logs_events else ()),
+                *self._operating.observers,
+                self._report,
+            ),
             dispatcher=self._dispatcher,
             board=self._leases,
-            on_late=self._operating.note_late,
+            late_after=hello.late_after,
+            on_late=self._note_late,
         )
         self._end = KeeperEnd(
             self._keeper, self._leases, self._outbox.send, wants_all=hello.wants_all
@@ -173,13 +178,15 @@ class KeeperLife:
                 self._dispatcher.prepare(lambda: self._clients(queue_url))
             case ["gap", seconds, int(deaths)]:
                 self._replaced = deaths
-                self._operating.note_late(seconds)
+                self._note_late(seconds)
             case ["tick"]:
                 self._loop.tick()
             case ["loop", waits, bool(runs_tasks)]:
                 self._loop.watch(waits=waits, runs_tasks=runs_tasks)
             case ["hurry"]:
                 self._keeper.hurry()
+            case ["unconfirmed", waited]:
+                self._keeper.report_unconfirmed(waited)
             case ["pool", list(pids)]:
                 self._processes.note_pool(pids)
             case ["poll", str(queue_url), ends_at]:
@@ -239,6 +246,10 @@ class KeeperLife:
         now = clock.now()
         self._orphaned_at = self._orphaned_at or now
         return now - self._orphaned_at >= _ORPHAN_SECONDS
+
+    def _note_late(self, seconds: float) -> None:
+        self._operating.note_late(seconds)
+        self._outbox.send(("late", seconds))
 
     def _note_line(self, number: int) -> None:
         self._table.sequence = number

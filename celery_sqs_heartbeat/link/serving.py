@@ -1,4 +1,4 @@
-"""The keeper's end of the link: has a `LeaseKeeper` do what the worker says."""
+"""The keeper's end of the link: has a `ThreadKeeper` do what the worker says."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat.current.board import LeaseBoard
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Lease, State
 from celery_sqs_heartbeat.leases.receipts import Receipt
@@ -113,7 +113,7 @@ class KeeperEnd:
 
     def __init__(
         self,
-        keeper: LeaseKeeper,
+        keeper: ThreadKeeper,
         leases: NumberedLeases,
         send: Callable[[Message], None],
         *,

@@ -52,13 +52,30 @@ class BotoSqs:
         client: Any | Callable[[str], Any],
         address: Callable[[str], str] = lambda queue_url: queue_url,
     ) -> None:
-        self._client_for = client if callable(client) else lambda queue_url: client
+        self._client = client
         self._address = address
+
+    @property
+    def only_client(self) -> Any | None:
+        """The client for every queue; None where a function chooses."""
+        return None if callable(self._client) else self._client
+
+    def client_for(self, queue_url: str) -> Any:
+        """Return the client for a queue.
+
+        Raises:
+            Exception: What the function for that raises.
+        """
+        return self._client(queue_url) if callable(self._client) else self._client
+
+    def address(self, queue_url: str) -> str:
+        """Return the URL that a queue is reached at now."""
+        return self._address(queue_url)
 
     def send(self, call: Call) -> Sequence[Outcome]:
         """Make a batch call. Errors of SQS or the network become outcomes."""
         try:
-            client = prepared(partial(self._client_for, call.queue_url))
+            client = prepared(partial(self.client_for, call.queue_url))
             if call.kind is CallKind.DELETE:
                 answer = client.delete_message_batch(
                     QueueUrl=self._address(call.queue_url),
@@ -93,7 +110,7 @@ class BotoSqs:
         Raises:
             Exception: Whatever boto3 raises.
         """
-        answer = self._client_for(queue_url).get_queue_attributes(
+        answer = self.client_for(queue_url).get_queue_attributes(
             QueueUrl=self._address(queue_url),
             AttributeNames=["VisibilityTimeout", "RedrivePolicy", "QueueArn"],
         )

@@ -14,8 +14,11 @@ SETTING = "sqs_heartbeat_session"
 NewSession = Callable[[], boto3.Session]
 
 
-def find_session_function(path: str) -> NewSession:
+def find_session_function(path: str, setting: str = SETTING) -> NewSession:
     """Return the function that a `module:function` names.
+
+    Args:
+        setting: What names it, for errors.
 
     Raises:
         ConfigurationError: There is none.
@@ -26,21 +29,21 @@ def find_session_function(path: str) -> NewSession:
     except (ImportError, AttributeError) as error:
         raise ConfigurationError(
             [
-                f"{SETTING}={path!r}: can't be imported ({error}): name a function of a module "
+                f"{setting}={path!r}: can't be imported ({error}): name a function of a module "
                 "that the worker finds"
             ]
         ) from error
     if not callable(function):
-        raise ConfigurationError([f"{SETTING}={path!r}: is not a function"])
-    return _checked(path, function)
+        raise ConfigurationError([f"{setting}={path!r}: is not a function"])
+    return _checked(f"{setting}={path!r}", function)
 
 
-def _checked(path: str, function: Callable[[], object]) -> NewSession:
+def _checked(given: str, function: Callable[[], object]) -> NewSession:
     def new_session() -> boto3.Session:
         session = function()
         if not isinstance(session, boto3.Session):
             raise ConfigurationError(
-                [f"{SETTING}={path!r}: returned {type(session).__name__}: return a boto3.Session"]
+                [f"{given}: returned {type(session).__name__}: return a boto3.Session"]
             )
         return session
 

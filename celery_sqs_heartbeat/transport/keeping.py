@@ -1,6 +1,6 @@
 """What the transport and the worker need of the keeper of leases.
 
-A `LeaseKeeper` in this process has all of it; anything else that has it will do as well.
+A `ThreadKeeper` in this process has all of it; anything else that has it will do as well.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import time
@@ -20,7 +19,7 @@ from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.holdings import Holdings
-from celery_sqs_heartbeat.link.logs import ROOT
+from celery_sqs_heartbeat.link.logs import wanted_level
 from celery_sqs_heartbeat.link.polls import polled_message
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
@@ -63,7 +62,7 @@ class WorkerKeeper:
                 status=settings.status,
                 token=settings.status_token,
                 name=name,
-                level=_level(),
+                level=wanted_level(),
                 wants_all=settings.otel,
                 session=settings.session,
                 path=tuple(sys.path),
@@ -76,7 +75,7 @@ class WorkerKeeper:
         self._worker: Any = None
         self._polled: PolledQueues | None = None
         self._pool: list[int] = []
-        self._log_level = _level()
+        self._log_level = wanted_level()
         self._is_asked, self._asked_at = False, 0.0
 
     def begin(self) -> None:
@@ -127,7 +126,7 @@ class WorkerKeeper:
         if pool != self._pool:
             self._pool = pool
             self.keeper.order("pool", pool)
-        if (level := _level()) != self._log_level:
+        if (level := wanted_level()) != self._log_level:
             self._log_level = level
             self.keeper.order("level", level)
 
@@ -148,10 +147,6 @@ def _loop(worker: Any) -> tuple[float, bool]:
     """Return how long a worker's loop may wait for messages, and whether tasks run in it."""
     waits = 0.0 if worker.hub is not None else _LONGEST_WAIT
     return waits, type(worker.pool).__module__.endswith(".solo")
-
-
-def _level() -> int:
-    return logging.getLogger(ROOT).getEffectiveLevel()
 
 
 def _processes(pool: Any) -> list[int]:

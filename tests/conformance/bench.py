@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from celery_sqs_heartbeat import BotoSqs, LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat import BotoSqs, LeaseTerms
 from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.receipts import Receipt
@@ -58,7 +59,7 @@ class Bench:
             before_arrival=self._watch,
             after_answer=self.wake,
         )
-        self.keeper = LeaseKeeper(
+        self.keeper = ThreadKeeper(
             BotoSqs(self.sqs),
             terms=self.terms,
             interval=interval,

@@ -8,7 +8,7 @@ from typing import Any
 from kombu import Connection, Consumer, Queue
 
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.settings import Settings
@@ -44,7 +44,7 @@ class FakeDesk:
     def __init__(self, take: Callable[[Any], None]) -> None:
         clients = ClientPool()
         self._board = Board()
-        self.keeper = LeaseKeeper(BotoSqs(clients), dispatcher=NoCalls(), board=self._board)
+        self.keeper = ThreadKeeper(BotoSqs(clients), dispatcher=NoCalls(), board=self._board)
         self.heartbeat = Heartbeat(
             keeper=self.keeper,
             settings=Settings(),

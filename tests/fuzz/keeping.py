@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat.keeper.dispatch import Settle, ThreadDispatcher
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -68,7 +68,7 @@ class Keeping:
         self.client = Client()
         sqs = BotoSqs(self.client)
         self.dispatcher = LaterDispatcher(sqs)
-        self.keeper = LeaseKeeper(
+        self.keeper = ThreadKeeper(
             sqs,
             terms=TERMS,
             clock=self.clock,

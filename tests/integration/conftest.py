@@ -8,6 +8,8 @@ import pytest
 #: event loop: it can't be watched from there, nor be given up.
 APART = {
     "test_keeper_environment.py",
+    "test_keeper_life.py",
+    "test_keeper_process.py",
     "test_plain_consumer.py",
     "test_simulated_server.py",
     "test_warm_processes.py",

@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from kombu import Connection, Consumer, Queue
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe.polled import DEAF_AFTER
 from celery_sqs_heartbeat.settings import read_settings
@@ -47,7 +47,7 @@ class Desk:
         conf = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
         clients = ClientPool()
         sqs = BotoSqs(clients)
-        self.keeper = LeaseKeeper(sqs)
+        self.keeper = ThreadKeeper(sqs)
         self.keeper.start()
         self.heartbeat = Heartbeat(
             keeper=self.keeper,

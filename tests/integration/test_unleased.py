@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -27,7 +27,7 @@ def heartbeat(proxy: FaultProxy) -> Heartbeat:
     clients = ClientPool()
     sqs = BotoSqs(clients)
     heartbeat = Heartbeat(
-        keeper=LeaseKeeper(sqs, terms=LeaseTerms.of(30)),
+        keeper=ThreadKeeper(sqs, terms=LeaseTerms.of(30)),
         settings=read_settings({}.get),
         queues=QueueDirectory(sqs.queue_attributes, lambda job: job()),
         clients=clients,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
@@ -73,7 +73,7 @@ class SimulatedWorker:
         self._patience = self.world.profile.call_timeout
         self._sqs = BotoSqs(self.world.refusals)
         self.board = Board()
-        self.keeper = LeaseKeeper(
+        self.keeper = ThreadKeeper(
             self._sqs,
             interval=LONG,
             clock=self.now,
@@ -203,7 +203,7 @@ class SimulatedWorker:
         """Give calls up in time for such a lease, as a worker's clients are hurried."""
         self._patience = min(self._patience, patience(threshold))
 
-    def when_awake(self, process: LeaseKeeper, job: Callable[[], None]) -> None:
+    def when_awake(self, process: ThreadKeeper, job: Callable[[], None]) -> None:
         """Run a job of that process now, or once it goes on; never in another process."""
         if process is not self.keeper or not self.is_up:
             return

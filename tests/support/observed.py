@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.journal.stats import JournalStats
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.metrics import Metrics
@@ -52,7 +53,7 @@ class Observed:
     ) -> None:
         self.sqs = Sqs()
         self.recorder, self.metrics = Recorder(), Metrics()
-        self.keeper = LeaseKeeper(
+        self.keeper = ThreadKeeper(
             self.sqs,
             observer=Observers(before, self.recorder, self.metrics),
             # Late after a standstill, it would be unhealthy when it is asked first after that.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kombu.asynchronous import Hub
 
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.worker import handlers
@@ -42,19 +42,19 @@ def clock() -> SignallingClock:
 
 
 @pytest.fixture
-def keeper(clock: SignallingClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[LeaseKeeper]:
+def keeper(clock: SignallingClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadKeeper]:
     """A keeper whose owner shuts down on SIGUSR1."""
     monkeypatch.setattr(handlers, "SIGNALS", (SIGNAL,))
     before = signal.getsignal(SIGNAL)
-    yield LeaseKeeper(SimulatedSqs(clock), clock=clock)
+    yield ThreadKeeper(SimulatedSqs(clock), clock=clock)
     signal.signal(SIGNAL, before)
 
 
-def receive(keeper: LeaseKeeper, name: str) -> None:
+def receive(keeper: ThreadKeeper, name: str) -> None:
     keeper.receive(URL, {"MessageId": name, "ReceiptHandle": name})
 
 
-def interrupt(keeper: LeaseKeeper, clock: SignallingClock, handler: Any) -> None:
+def interrupt(keeper: ThreadKeeper, clock: SignallingClock, handler: Any) -> None:
     """Have the signal come in the middle of the keeper's next change."""
     signal.signal(SIGNAL, lambda number, frame: handler())
     handlers.put_off_signals(keeper)
@@ -62,7 +62,7 @@ def interrupt(keeper: LeaseKeeper, clock: SignallingClock, handler: Any) -> None
 
 
 def test_a_handler_runs_after_the_change_that_its_signal_interrupted(
-    keeper: LeaseKeeper, clock: SignallingClock
+    keeper: ThreadKeeper, clock: SignallingClock
 ) -> None:
     receive(keeper, "a")
     receive(keeper, "b")
@@ -79,7 +79,7 @@ def test_a_handler_runs_after_the_change_that_its_signal_interrupted(
 
 
 def test_a_handler_that_waits_holds_up_no_other_thread(
-    keeper: LeaseKeeper, clock: SignallingClock
+    keeper: ThreadKeeper, clock: SignallingClock
 ) -> None:
     # As the soft shutdown does, which gives running tasks their time: for as long as the
     # keeper would have to wait, it would extend no lease.
@@ -97,7 +97,7 @@ def test_a_handler_that_waits_holds_up_no_other_thread(
     assert others == [False]
 
 
-def test_a_signal_at_any_other_time_is_handled_at_once(keeper: LeaseKeeper) -> None:
+def test_a_signal_at_any_other_time_is_handled_at_once(keeper: ThreadKeeper) -> None:
     handled: list[int] = []
     signal.signal(SIGNAL, lambda number, frame: handled.append(number))
     handlers.put_off_signals(keeper)
@@ -106,7 +106,7 @@ def test_a_signal_at_any_other_time_is_handled_at_once(keeper: LeaseKeeper) -> N
 
 
 def test_what_a_handler_puts_in_its_own_place_is_put_off_too(
-    keeper: LeaseKeeper, clock: SignallingClock
+    keeper: ThreadKeeper, clock: SignallingClock
 ) -> None:
     # As Celery's do: at the first Ctrl+C, and again in a cold and in a soft shutdown.
     receive(keeper, "a")
@@ -126,7 +126,7 @@ def test_what_a_handler_puts_in_its_own_place_is_put_off_too(
     assert seen == [1]
 
 
-def test_a_handler_is_wrapped_once(keeper: LeaseKeeper) -> None:
+def test_a_handler_is_wrapped_once(keeper: ThreadKeeper) -> None:
     signal.signal(SIGNAL, lambda number, frame: None)
     handlers.put_off_signals(keeper)
     wrapped = signal.getsignal(SIGNAL)
@@ -136,7 +136,7 @@ def test_a_handler_is_wrapped_once(keeper: LeaseKeeper) -> None:
 
 
 def test_handlers_installed_for_a_soft_shutdown_are_put_off_while_it_waits(
-    keeper: LeaseKeeper, clock: SignallingClock
+    keeper: ThreadKeeper, clock: SignallingClock
 ) -> None:
     receive(keeper, "a")
     seen: list[int] = []
@@ -150,13 +150,13 @@ def test_handlers_installed_for_a_soft_shutdown_are_put_off_while_it_waits(
     assert released == [True]
 
 
-def test_a_signal_that_is_not_handled_stays_so(keeper: LeaseKeeper) -> None:
+def test_a_signal_that_is_not_handled_stays_so(keeper: ThreadKeeper) -> None:
     signal.signal(SIGNAL, signal.SIG_IGN)
     handlers.put_off_signals(keeper)
     assert signal.getsignal(SIGNAL) is signal.SIG_IGN
 
 
-def test_a_worker_beside_the_main_thread_leaves_its_signals_alone(keeper: LeaseKeeper) -> None:
+def test_a_worker_beside_the_main_thread_leaves_its_signals_alone(keeper: ThreadKeeper) -> None:
     before = signal.getsignal(SIGNAL)
     thread = threading.Thread(target=handlers.put_off_signals, args=(keeper,))
     thread.start()

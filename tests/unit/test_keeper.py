@@ -13,6 +13,7 @@ import pytest
 
 from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.rounds import RoundsThread
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
@@ -354,7 +355,7 @@ def test_a_receive_is_reported_in_the_next_round_and_wakes_nobody_for_that(
 ) -> None:
     told: list[str] = []
     woken: list[str] = []
-    keeper = LeaseKeeper(sqs, observer=lambda event: told.append(event.kind.value))
+    keeper = ThreadKeeper(sqs, observer=lambda event: told.append(event.kind.value))
     monkeypatch.setattr(RoundsThread, "wake", lambda rounds: woken.append("woken"))
     keeper.step()
     keeper.receive(QUEUE, message())
@@ -377,7 +378,7 @@ def test_a_threshold_above_the_timeout_does_not_make_extensions_without_end() ->
     at_once = SimpleNamespace(
         dispatch=answer_at_once, give_up=lambda call: True, close=lambda: None
     )
-    keeper = LeaseKeeper(sqs, clock=clock, dispatcher=at_once)
+    keeper = ThreadKeeper(sqs, clock=clock, dispatcher=at_once)
     keeper.receive(QUEUE, message(), terms=LeaseTerms(visibility_timeout=15, threshold=20))
     for _ in range(60):
         keeper.step()

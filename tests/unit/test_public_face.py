@@ -34,6 +34,7 @@ CORE = [
     "celery_sqs_heartbeat.current.sharing",
     "celery_sqs_heartbeat.settings",
     "celery_sqs_heartbeat.keeper.keeper",
+    "celery_sqs_heartbeat.consumer.keeper",
 ]
 
 

@@ -15,7 +15,7 @@ from kombu import Connection
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat import transport
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
@@ -74,7 +74,7 @@ def test_a_channel_has_leases_while_a_heartbeat_is_bound_and_is_kombus_own_else(
         assert type(made.channel()) is SQS.Channel
         bind(
             Heartbeat(
-                keeper=LeaseKeeper(BotoSqs(clients)),
+                keeper=ThreadKeeper(BotoSqs(clients)),
                 settings=Settings(),
                 queues=QueueDirectory(lambda url: QueueAttributes(), lambda job: job()),
                 clients=clients,

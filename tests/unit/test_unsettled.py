@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease, State
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.transport.unsettled import Unsettled, Watch
@@ -31,7 +31,7 @@ class Job:
 class Channel:
     """A channel that releases what is rejected, as ours does."""
 
-    def __init__(self, keeper: LeaseKeeper) -> None:
+    def __init__(self, keeper: ThreadKeeper) -> None:
         self.done: list[tuple[str, str]] = []
         self.qos = SimpleNamespace(ack=lambda tag: self.done.append((DROPPED, tag)))
         self._keeper = keeper
@@ -45,7 +45,7 @@ class Channel:
 class Scene:
     def __init__(self, *, may_run_on: bool = False) -> None:
         clock = FakeClock()
-        self.keeper = LeaseKeeper(SimulatedSqs(clock), clock=clock)
+        self.keeper = ThreadKeeper(SimulatedSqs(clock), clock=clock)
         self.channel = Channel(self.keeper)
         self.net = Unsettled(self.keeper)
         self.forgotten: list[object] = []

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 import pytest
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.testing.queue import QueueOptions
@@ -64,9 +65,9 @@ def test_a_message_delivered_twice_is_one_lease_under_its_newest_handle() -> Non
     assert len(bench.keeper) == 0
 
 
-@pytest.mark.parametrize("remove", [LeaseKeeper.done, LeaseKeeper.release, LeaseKeeper.drop])
+@pytest.mark.parametrize("remove", [ThreadKeeper.done, ThreadKeeper.release, ThreadKeeper.drop])
 def test_removing_what_is_not_kept_changes_nothing(
-    remove: Callable[[LeaseKeeper, str], bool], caplog: pytest.LogCaptureFixture
+    remove: Callable[[ThreadKeeper, str], bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     """test_remove_not_managed; and removing twice, for its test_remove_negative_bytes."""
     caplog.set_level(logging.WARNING)
@@ -80,7 +81,7 @@ def test_removing_what_is_not_kept_changes_nothing(
         bench.wake()
         bench.run(until=bench.now + 1)
     assert len(bench.keeper) == bench.keeper.ending == 0
-    assert len(bench.calls) == (0 if remove is LeaseKeeper.drop else 1)
+    assert len(bench.calls) == (0 if remove is ThreadKeeper.drop else 1)
     assert caplog.records == []
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.keeper.keeper import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
@@ -33,7 +33,7 @@ class Sqs:
 @pytest.fixture(autouse=True)
 def bound_heartbeat() -> Iterator[None]:
     """Bind a heartbeat to the channels that a test makes."""
-    keeper = LeaseKeeper(Sqs())
+    keeper = ThreadKeeper(Sqs())
     bind(
         Heartbeat(
             keeper=keeper,

@@ -7,21 +7,22 @@ from typing import Any
 import pytest
 from celery.contrib.testing.worker import test_worker_starting
 
-from celery_sqs_heartbeat import LeaseKeeper, install
+from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 
 #: Short, so that tests with tasks of some seconds need extensions.
 _VISIBILITY_TIMEOUT = 6
 
-_receive = LeaseKeeper.receive
+_receive = LinkedKeeper.receive
 _leased: list[str] = []
 
 
-def _counted(self: LeaseKeeper, queue_url: str, message: Any, **more: Any) -> Any:
+def _counted(self: LinkedKeeper, queue_url: str, message: Any, **more: Any) -> Any:
     _leased.append(message["MessageId"])
     return _receive(self, queue_url, message, **more)
 
 
-LeaseKeeper.receive = _counted  # type: ignore[method-assign]
+LinkedKeeper.receive = _counted  # type: ignore[method-assign]
 
 
 @test_worker_starting.connect(weak=False)

@@ -1,0 +1,1 @@
+"""The keeper of leases as a consumer without Celery has it."""

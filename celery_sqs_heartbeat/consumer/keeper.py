@@ -1,0 +1,316 @@
+"""The keeper of leases for consumers without Celery."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from celery_sqs_heartbeat.common import clock as clocks
+from celery_sqs_heartbeat.consumer.backing import Backing
+from celery_sqs_heartbeat.errors import AlreadyHeld, ConfigurationError, SqsHeartbeatError
+from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.board import Board
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
+from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.view import LeaseView
+
+
+class LeaseKeeper:
+    """Keeps leases on received messages until their deletes are confirmed.
+
+    Safe to use from any thread; nothing that SQS or the network does raises into the caller.
+    In a forked child every method does nothing, but `hold`, which raises: the leases are the
+    parent's.
+
+    Args:
+        sqs: Makes the calls, see `BotoSqs`.
+        terms: For messages that come without terms of their own; a visibility timeout
+            of 30 s and a threshold of a third where none are given.
+        interval: Longest sleep of the keeper, in seconds.
+        clock: Monotonic seconds.
+        late_after: How late the keeper's rounds may be before that is reported, in
+            seconds; the smallest threshold so far, or a second, where it is not given.
+        jitter: Returns a random number from 0 to 1, for the pauses between tries.
+        observer: Is given every event, on the keeper's threads.
+        dispatcher: Has the calls made; on threads of its own where none is given.
+        board: Is shown every change of a lease, where one is given.
+        on_late: Is called with the seconds by which the keeper is late, or stood still.
+        process: Keep in a process of its own instead of on threads of this one, so that nothing
+            that holds up, patches or kills this process harms a lease. `observer` and `on_late`
+            are called on a thread that listens to it. Not with `clock`, `jitter`, `dispatcher`
+            and `board`; `sqs` must be a `BotoSqs` with boto3's clients.
+        session: `module:function` of a function that returns the `boto3.Session` of that process;
+            it finds its credentials as boto3 does otherwise.
+
+    Raises:
+        ConfigurationError: `process` does not go with the rest.
+        SqsHeartbeatError: The system has no memory to share with the process.
+    """
+
+    def __init__(
+        self,
+        sqs: SqsCalls,
+        *,
+        terms: LeaseTerms | None = None,
+        interval: float = 1.0,
+        clock: Callable[[], float] = clocks.now,
+        late_after: float | None = None,
+        jitter: Callable[[], float] = random.random,
+        observer: Callable[[Event], None] = log_event,
+        dispatcher: Dispatcher | None = None,
+        board: Board | None = None,
+        on_late: Callable[[float], None] = lambda seconds: None,
+        process: bool = False,
+        session: str | None = None,
+    ) -> None:
+        self._pid = os.getpid()
+        self._backing: Backing
+        if process:
+            # Not above: it needs boto3, which a keeper on threads can do without.
+            from celery_sqs_heartbeat.consumer.opening import open_process
+
+            self._backing = open_process(
+                sqs,
+                terms=terms,
+                interval=interval,
+                clock=clock,
+                late_after=late_after,
+                jitter=jitter,
+                observer=observer,
+                dispatcher=dispatcher,
+                board=board,
+                on_late=on_late,
+                session=session,
+            )
+            return
+        if session is not None:
+            raise ConfigurationError(
+                [f"session={session!r}: is for process=True: leave it out, or give that, too"]
+            )
+        self._backing = ThreadKeeper(
+            sqs,
+            terms=terms,
+            interval=interval,
+            clock=clock,
+            late_after=late_after,
+            jitter=jitter,
+            observer=observer,
+            dispatcher=dispatcher,
+            board=board,
+            on_late=on_late,
+        )
+
+    def start(self) -> None:
+        """Begin to keep. Does nothing when it does already.
+
+        A process is ready about a second later; what is received meanwhile is kept by it, too.
+
+        Raises:
+            RuntimeError: The system grants no more threads.
+        """
+        self._backing.start()
+
+    def stop(self, timeout: float = FLUSH_SECONDS) -> None:
+        """Flush, then end. Does nothing when it is not running.
+
+        Leases that are still held are dropped: their messages become visible by
+        themselves. `timeout` is that of the flush, in seconds.
+        """
+        self._backing.stop(timeout)
+
+    def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
+        """Wait until every delete and release is confirmed; False if that took too long.
+
+        Deletes that wait for another try are tried at once. It logs which are not confirmed.
+        `timeout` is in seconds.
+        """
+        return self._backing.flush(timeout)
+
+    def now(self) -> float:
+        """Return the time of the keeper's clock, in seconds."""
+        return self._backing.now()
+
+    def __len__(self) -> int:
+        """How many messages it keeps."""
+        return len(self._backing)
+
+    @property
+    def ending(self) -> int:
+        """How many deletes and releases are not confirmed yet."""
+        return self._backing.ending
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it keeps: its thread, or its process, runs."""
+        return self.health.alive
+
+    @property
+    def health(self) -> KeeperHealth:
+        """How it does. Waits for nothing, also where it hangs."""
+        return self._backing.health
+
+    def receive(
+        self,
+        queue_url: str,
+        message: Mapping[str, Any],
+        *,
+        terms: LeaseTerms | None = None,
+        hidden_for: int | None = None,
+        sent_at: float | None = None,
+        max_receive_count: int | None = None,
+        task: str | None = None,
+        task_id: str | None = None,
+    ) -> Receipt:
+        """Begin a lease on a message as SQS returned it, or go on with the one it has.
+
+        Args:
+            message: Its `MessageId`, `ReceiptHandle` and, where asked for,
+                `Attributes["ApproximateReceiveCount"]`, `["SentTimestamp"]` and
+                `["ApproximateFirstReceiveTimestamp"]` are read.
+            hidden_for: The visibility timeout of the receive, in seconds, where it is
+                not that of the terms.
+            sent_at: When the receive was sent, in seconds of the keeper's clock; SQS
+                counts the visibility timeout from after it. Without it, from now.
+                A message that is passed when its visibility timeout has passed since then
+                is not leased: so let a receive wait for less than that.
+            max_receive_count: Of the queue's redrive policy, for the journal; None without one.
+
+        Raises:
+            ConfigurationError: Another process keeps, and can't have the client that a function
+                returned for the queue.
+        """
+        return self._backing.receive(
+            queue_url,
+            message,
+            terms=terms,
+            hidden_for=hidden_for,
+            sent_at=sent_at,
+            max_receive_count=max_receive_count,
+            task=task,
+            task_id=task_id,
+        )
+
+    @contextmanager
+    def hold(
+        self,
+        queue_url: str,
+        message: Mapping[str, Any],
+        *,
+        terms: LeaseTerms | None = None,
+        sent_at: float | None = None,
+        release_delay: float | Callable[[int], float] = 0,
+    ) -> Iterator[Lease]:
+        """Keep a message while the block runs; then delete it, or release it on an error.
+
+        A message that was passed to `receive` is held on. `flush` or `stop` waits
+        for the delete to be confirmed. With `process=True` the lease that this yields says how
+        it was when `find`, `owns` or `is_lost` was asked last.
+
+        Args:
+            release_delay: After how many seconds the message is visible again after an error: a
+                number, or a function of the message's receive count.
+
+        Raises:
+            AlreadyHeld: The message must not be processed (again); the block is not run.
+            ConfigurationError: See `receive`.
+        """
+        lease = self._hold(queue_url, message, terms, sent_at)
+        handle = str(message["ReceiptHandle"])
+        self.note_start(handle)
+        try:
+            yield lease
+        except BaseException:
+            delay = 0.0
+            try:
+                count = lease.receive_count
+                delay = release_delay(count) if callable(release_delay) else release_delay
+            finally:
+                self.release(handle, delay, cause="failed")
+            raise
+        self.done(handle)
+
+    def _hold(
+        self,
+        queue_url: str,
+        message: Mapping[str, Any],
+        terms: LeaseTerms | None,
+        sent_at: float | None,
+    ) -> Lease:
+        if self._pid != os.getpid():
+            raise SqsHeartbeatError(
+                "this LeaseKeeper belongs to the parent process: make one in the child"
+            )
+        handle = str(message["ReceiptHandle"])
+        lease, receipt = self.find(handle), Receipt.NEW
+        if lease is None:
+            receipt = self.receive(queue_url, message, terms=terms, sent_at=sent_at)
+            lease = self.find(handle)
+        if lease is None or receipt is not Receipt.NEW or lease.state is not State.HELD:
+            raise AlreadyHeld(
+                f"message {message['MessageId']} of {queue_url} is {receipt.value}: "
+                "skip it, it is taken care of"
+            )
+        return lease
+
+    def done(self, receipt_handle: str) -> bool:
+        """Delete the message, until SQS confirms. False when no lease has that handle."""
+        return self._backing.done(receipt_handle)
+
+    def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
+        """Make the message visible again after `delay` seconds. False when unknown.
+
+        `cause` says why, in a word or two, for the log, the metrics and the journal.
+        """
+        return self._backing.release(receipt_handle, delay, cause)
+
+    def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
+        """Note that the message's task begins, in this process or `pid`. False when unknown."""
+        return self._backing.note_start(receipt_handle, pid)
+
+    def drop(self, receipt_handle: str) -> bool:
+        """Stop extending: the message becomes visible by itself. False when unknown."""
+        return self._backing.drop(receipt_handle)
+
+    def disown(self, receipt_handle: str) -> bool:
+        """Give the message up for good, also if its ack comes later. False when unknown."""
+        return self._backing.disown(receipt_handle)
+
+    def confirm(self, receipt_handle: str, timeout: float) -> bool:
+        """Wait until SQS has confirmed an extension; return whether the message is ours.
+
+        True at once for one that is not extended, as there is nothing to wait for. False
+        after `timeout` seconds without an answer.
+        """
+        return self._backing.confirm(receipt_handle, timeout)
+
+    def owns(self, receipt_handle: str) -> bool:
+        """Return whether the message is ours for now, as far as is known."""
+        return self._backing.owns(receipt_handle)
+
+    def is_lost(self, receipt_handle: str) -> bool:
+        """Return whether SQS says that the message is not ours any more, or we gave it up.
+
+        False for one that has just expired: it may still be ours, and its lease may be saved.
+        Once an extension could only disturb its next owner, it counts as lost.
+        """
+        return self._backing.is_lost(receipt_handle)
+
+    def is_disowned(self, receipt_handle: str) -> bool:
+        """Return whether the message was given up under that handle."""
+        return self._backing.is_disowned(receipt_handle)
+
+    def find(self, receipt_handle: str) -> Lease | None:
+        """Return the lease that has, or once had, that handle, as it is now. Read it only."""
+        return self._backing.find(receipt_handle)
+
+    def snapshot(self) -> tuple[LeaseView, ...]:
+        """Return what is to be seen of every lease, all at one moment."""
+        return self._backing.snapshot()

@@ -1,0 +1,219 @@
+"""The life of a keeper in a process of its own, as its consumer sees it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import BotoSqs, LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
+from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.testing.faults import Fault, Faults
+from celery_sqs_heartbeat.testing.serving import SimulatedServer
+from tests.support.waiting import PATIENCE, wait_until
+
+
+@pytest.fixture(autouse=True)
+def keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the keeper's process find the keys of the server's clients."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server() -> Iterator[SimulatedServer]:
+    with SimulatedServer() as served:
+        yield served
+
+
+class Consumer:
+    """A queue of a served SQS, and a keeper with a process for it."""
+
+    def __init__(self, server: SimulatedServer, **options: Any) -> None:
+        self.client = server.client()
+        self.url = str(self.client.create_queue(QueueName="work")["QueueUrl"])
+        terms = LeaseTerms(visibility_timeout=30, threshold=29)
+        self.keeper = LeaseKeeper(BotoSqs(self.client), terms=terms, process=True, **options)
+
+    def receive(self) -> dict[str, Any]:
+        self.client.send_message(QueueUrl=self.url, MessageBody="a")
+        (message,) = self.client.receive_message(
+            QueueUrl=self.url, VisibilityTimeout=30, WaitTimeSeconds=5
+        )["Messages"]
+        return dict(message)
+
+    def left(self) -> list[str]:
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
+        return [answer["Attributes"][name] for name in names]
+
+
+def test_a_life_with_a_process(server: SimulatedServer) -> None:
+    events: list[tuple[str, str]] = []
+    consumer = Consumer(
+        server,
+        observer=lambda event: events.append((event.kind.value, threading.current_thread().name)),
+    )
+    keeper = consumer.keeper
+    assert not keeper.is_alive
+    assert keeper.health == KeeperHealth()
+    keeper.start()
+    keeper.start()
+    assert keeper.is_alive
+    first, second = consumer.receive(), consumer.receive()
+    handle = first["ReceiptHandle"]
+    # The terms, the time and the visibility timeout are the keeper's where none are given.
+    assert keeper.receive(consumer.url, second) is Receipt.NEW
+    with keeper.hold(consumer.url, first) as lease:
+        assert lease.message_id == first["MessageId"]
+        assert len(keeper) == 2
+        assert keeper.confirm(handle, PATIENCE)
+        assert keeper.owns(handle)
+        assert not keeper.is_lost(handle)
+        assert keeper.find(handle) is lease
+        assert {view.message_id for view in keeper.snapshot()} == {
+            first["MessageId"],
+            second["MessageId"],
+        }
+    assert keeper.release(second["ReceiptHandle"])
+    assert keeper.flush(PATIENCE)
+    assert keeper.ending == len(keeper) == 0
+    wait_until(lambda: keeper.health.last_tick_age is not None)
+    keeper.stop()
+    keeper.stop()
+    assert not keeper.is_alive
+    assert consumer.left() == ["1", "0"]
+    kinds = {kind for kind, _ in events}
+    assert {"message-received", "task-started", "lease-extended", "message-deleted"} <= kinds
+    assert {thread for _, thread in events} == {"sqs-heartbeat-link"}
+
+
+def test_it_can_be_started_again_and_an_observer_that_fails_harms_nothing(
+    server: SimulatedServer,
+) -> None:
+    def fail(event: object) -> None:
+        raise RuntimeError
+
+    consumer = Consumer(server, observer=fail)
+    for _ in range(2):
+        held = consumer.receive()
+        assert consumer.keeper.receive(consumer.url, held) is Receipt.NEW
+        consumer.keeper.start()
+        with consumer.keeper.hold(consumer.url, consumer.receive()):
+            pass
+        assert consumer.keeper.flush(PATIENCE)
+        consumer.keeper.stop()
+        # What was held still is dropped.
+        assert len(consumer.keeper) == 0
+        assert consumer.keeper.find(held["ReceiptHandle"]) is None
+    assert consumer.left() == ["0", "2"]
+
+
+def test_the_keepers_lines_come_through_the_consumers_logging(
+    server: SimulatedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="celery_sqs_heartbeat")
+    consumer = Consumer(server)
+    consumer.keeper.start()
+    with consumer.keeper.hold(consumer.url, consumer.receive()):
+        pass
+    consumer.keeper.stop()
+    assert "sqs-heartbeat: message-deleted: message" in caplog.text
+
+
+def test_an_observer_stands_for_the_lines_of_events(
+    server: SimulatedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG", logger="celery_sqs_heartbeat")
+    consumer = Consumer(server, observer=lambda event: None)
+    consumer.keeper.start()
+    with consumer.keeper.hold(consumer.url, consumer.receive()):
+        pass
+    consumer.keeper.stop()
+    assert "message-deleted" not in caplog.text
+
+
+def test_what_a_flush_waited_for_in_vain_is_named(
+    server: SimulatedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = Consumer(server)
+    consumer.keeper.start()
+    wait_until(lambda: consumer.keeper.health.last_tick_age is not None)
+    message = consumer.receive()
+    consumer.keeper.receive(consumer.url, message)
+    assert consumer.keeper.confirm(message["ReceiptHandle"], PATIENCE)
+    server.faults = Faults(by_operation={"DeleteMessage": Fault(failed=1.0)})
+    consumer.keeper.done(message["ReceiptHandle"])
+    assert not consumer.keeper.flush(0.2)
+    wait_until(lambda: f"the delete of message {message['MessageId']}" in caplog.text)
+    consumer.keeper.stop(0.2)
+
+
+def test_a_process_whose_flush_takes_long_is_left_to_it(
+    server: SimulatedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    consumer = Consumer(server)
+    consumer.keeper.start()
+    message = consumer.receive()
+    consumer.keeper.receive(consumer.url, message)
+    assert consumer.keeper.confirm(message["ReceiptHandle"], PATIENCE)
+    server.faults = Faults(by_operation={"DeleteMessage": Fault(failed=1.0)})
+    consumer.keeper.done(message["ReceiptHandle"])
+    consumer.keeper.stop(4)
+    assert "within 4 s" in caplog.text
+    assert "the keeper's process" not in caplog.text
+
+
+def in_child(check: Callable[[], bool]) -> int:
+    """Return the exit status of a forked child: 0 where the check holds there."""
+    child = os.fork()
+    if child == 0:
+        threading.Timer(PATIENCE, os._exit, (2,)).start()
+        try:
+            os._exit(0 if check() else 1)
+        finally:
+            os._exit(3)
+    _, status = os.waitpid(child, 0)
+    return os.waitstatus_to_exitcode(status)
+
+
+def test_a_forked_child_does_nothing(server: SimulatedServer) -> None:
+    consumer = Consumer(server)
+    keeper, message = consumer.keeper, consumer.receive()
+    handle = message["ReceiptHandle"]
+    keeper.start()
+    keeper.receive(consumer.url, message)
+    keeper.done("unknown")
+
+    def check() -> bool:
+        keeper.start()
+        keeper.stop()
+        assert keeper.flush(PATIENCE)
+        assert keeper.health == KeeperHealth()
+        assert not keeper.is_alive
+        assert keeper.receive(consumer.url, {**message, "MessageId": "b"}) is Receipt.NEW
+        assert keeper.done(handle)
+        assert keeper.release(handle)
+        assert keeper.owns(handle)
+        assert keeper.confirm(handle, PATIENCE)
+        assert not keeper.is_lost(handle)
+        assert keeper.find(handle) is None
+        assert keeper.snapshot() == ()
+        try:
+            with keeper.hold(consumer.url, message):
+                return False
+        except SqsHeartbeatError:
+            return True
+
+    assert in_child(check) == 0
+    assert keeper.is_alive
+    assert len(keeper) == 1
+    assert keeper.confirm(handle, PATIENCE)
+    keeper.stop()

@@ -1,0 +1,170 @@
+"""A plain consumer whose keeper is a process of its own, against a served SQS."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import psutil
+import pytest
+
+from tests.support.shell import Shell
+from tests.support.waiting import wait_until
+
+SERVE = "python -m celery_sqs_heartbeat.testing.server --port 0 --queue work"
+ROOT = Path(__file__).parents[2]
+#: Short enough for a test to outlast it several times, and long enough for a machine that is
+#: busy with others.
+SHORT = 6
+#: No message that is visible within seconds has become so by itself.
+LONG = 30
+#: When a message of a consumer that was killed is visible at the latest, in seconds: the keeper
+#: takes two, this machine may be busy.
+SOON = 12
+
+
+class Scene:
+    """A queue with one message, and the consumer that works on it."""
+
+    def __init__(self, shell: Shell) -> None:
+        self._shell = shell
+        shell.start(SERVE)
+        url = shell.wait_for("http://").split()[-1]
+        shell.export(f"export AWS_ENDPOINT_URL_SQS={url} PYTHONPATH={ROOT}")
+        shell.export("export AWS_ACCESS_KEY_ID=any AWS_SECRET_ACCESS_KEY=thing")
+        self.url = f"{url}/000000000000/work"
+        self._sqs = boto3.client(
+            "sqs",
+            endpoint_url=url,
+            region_name="us-east-1",
+            aws_access_key_id="any",
+            aws_secret_access_key="thing",
+        )
+        self._sqs.send_message(QueueUrl=self.url, MessageBody="a")
+        self.consumer: subprocess.Popen[bytes]
+
+    def consume(self, timeout: int, task: str, length: int = 0, library: str = "") -> None:
+        """Start the consumer and wait until the lease on its message was extended."""
+        module = "python -m tests.support.plain_consumer"
+        self.consumer = self._shell.start(
+            f"{module} {self.url} {timeout} {task} {length} {library}"
+        )
+        self.wait_for("confirmed True")
+
+    def wait_for(self, text: str) -> str:
+        """Return the consumer's lines once one has that text."""
+        return self._shell.wait_for(text)
+
+    def keeper(self) -> psutil.Process | None:
+        """Return the process of the consumer's keeper; None while it has none."""
+        for child in psutil.Process(self.consumer.pid).children():
+            if child.is_running() and "celery_sqs_heartbeat.keeper" in child.cmdline():
+                return child
+        return None
+
+    def receive(self, wait: int) -> list[dict[str, Any]]:
+        """Return what can be received within so many seconds."""
+        answer = self._sqs.receive_message(
+            QueueUrl=self.url,
+            WaitTimeSeconds=wait,
+            MessageSystemAttributeNames=["ApproximateReceiveCount"],
+        )
+        return list(answer.get("Messages", ()))
+
+    def left(self) -> int:
+        """Return how many messages the queue has, hidden or not."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+        answer = self._sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
+        return sum(int(answer["Attributes"][name]) for name in names)
+
+    def end(self) -> str:
+        """Wait until the consumer has ended; return what it wrote."""
+        assert self.consumer.wait(60) == 0
+        return self._shell.wait_for("ended")
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    shell = Shell(tmp_path)
+    try:
+        yield Scene(shell)
+    finally:
+        shell.end()
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Return whether a process has ended, though its parent may not have asked yet."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+@pytest.mark.parametrize(
+    "library",
+    [
+        "",
+        pytest.param("gevent", marks=pytest.mark.thorough),
+        pytest.param("eventlet", marks=pytest.mark.thorough),
+    ],
+)
+def test_a_task_that_lets_no_thread_run_for_three_timeouts_loses_no_lease(
+    scene: Scene, library: str
+) -> None:
+    scene.consume(SHORT, "block", 3 * SHORT, library)
+    keeper = scene.keeper()
+    assert keeper is not None
+    assert scene.receive(2 * SHORT) == []
+    log = scene.end()
+    assert "owned True" in log
+    assert "unconfirmed 0" in log
+    assert "keeper's process" not in log
+    assert scene.left() == 0
+    assert has_ended(keeper)
+
+
+def test_what_a_killed_consumer_held_is_visible_within_seconds(scene: Scene) -> None:
+    scene.consume(LONG, "wait")
+    keeper = scene.keeper()
+    assert keeper is not None
+    began = time.monotonic()
+    scene.consumer.kill()
+    (again,) = scene.receive(20)
+    assert time.monotonic() - began < SOON
+    assert again["Attributes"]["ApproximateReceiveCount"] == "2"
+    wait_until(lambda: has_ended(keeper))
+
+
+def test_a_killed_keeper_is_replaced_and_the_message_comes_once(scene: Scene) -> None:
+    scene.consume(SHORT, "sleep", 2 * SHORT)
+    first = scene.keeper()
+    assert first is not None
+    first.kill()
+    assert scene.receive(SHORT + 2) == []
+    second = scene.keeper()
+    assert second is not None
+    assert second.pid != first.pid
+    log = scene.end()
+    assert "owned True" in log
+    assert "unconfirmed 0" in log
+    assert scene.left() == 0
+    assert has_ended(second)
+
+
+def test_ctrl_c_releases_what_is_held_and_leaves_no_process(scene: Scene) -> None:
+    scene.consume(LONG, "wait")
+    keeper = scene.keeper()
+    assert keeper is not None
+    os.killpg(scene.consumer.pid, signal.SIGINT)
+    log = scene.end()
+    assert "interrupted" in log
+    assert "Traceback" not in log
+    (again,) = scene.receive(1)
+    assert again["Attributes"]["ApproximateReceiveCount"] == "2"
+    assert has_ended(keeper)

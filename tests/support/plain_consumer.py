@@ -1,0 +1,85 @@
+"""A consumer without Celery whose keeper is a process; `python -m` it with what to do.
+
+It holds one message of a queue by a visibility timeout. Of its life it prints a line each.
+"""
+
+from __future__ import annotations
+
+import sys
+
+if __name__ == "__main__":
+    # First of all, as users do it.
+    if sys.argv[5:] == ["gevent"]:
+        from gevent.monkey import patch_all
+
+        patch_all()
+    elif sys.argv[5:] == ["eventlet"]:
+        from eventlet import monkey_patch
+
+        monkey_patch()
+
+import ctypes
+import logging
+import time
+from collections.abc import Callable
+
+import boto3
+
+from celery_sqs_heartbeat import BotoSqs, LeaseKeeper, LeaseTerms, short_config
+
+
+def say(word: str) -> None:
+    """Print a line at once."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def block(seconds: int) -> None:
+    """Let no other thread of this process run."""
+    ctypes.PyDLL(None).sleep(seconds)
+
+
+def wait(seconds: int) -> None:
+    """Work until something is done to this process."""
+    del seconds
+    time.sleep(600)
+
+
+def work(queue_url: str, timeout: int, task: Callable[[int], None], length: int) -> None:
+    """Receive a message and do a task while it is held."""
+    # Extended after a second.
+    terms = LeaseTerms(visibility_timeout=timeout, threshold=timeout - 1)
+    sqs = boto3.client("sqs", region_name="us-east-1")
+    quick = boto3.client("sqs", region_name="us-east-1", config=short_config(terms.threshold))
+    keeper = LeaseKeeper(BotoSqs(quick), terms=terms, process=True)
+    keeper.start()
+    try:
+        sent_at = keeper.now()
+        answer = sqs.receive_message(
+            QueueUrl=queue_url,
+            VisibilityTimeout=timeout,
+            WaitTimeSeconds=1,
+            MessageSystemAttributeNames=["ApproximateReceiveCount"],
+        )
+        (message,) = answer["Messages"]
+        with keeper.hold(queue_url, message, sent_at=sent_at):
+            handle = message["ReceiptHandle"]
+            say(f"confirmed {keeper.confirm(handle, 60)}")
+            task(length)
+            say(f"owned {keeper.owns(handle)}")
+    except KeyboardInterrupt:
+        say("interrupted")
+    finally:
+        say(f"unconfirmed {0 if keeper.flush() else keeper.ending}")
+        keeper.stop()
+    say("ended")
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    work(
+        sys.argv[1],
+        int(sys.argv[2]),
+        {"block": block, "wait": wait, "sleep": time.sleep}[sys.argv[3]],
+        int(sys.argv[4]),
+    )

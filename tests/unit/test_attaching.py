@@ -1,0 +1,34 @@
+"""What a keeper hears first of a worker that has worked for long."""
+
+from __future__ import annotations
+
+import socket
+from mmap import mmap
+
+from celery_sqs_heartbeat.current.table import REACH, Table
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.wire import Wire
+
+
+def test_a_keeper_of_a_worker_that_ends_hears_of_every_lease_before_that() -> None:
+    keeper = LinkedKeeper(Holdings(Table(mmap(-1, Table.size_for(REACH)))))
+    keeper.order("reach", "q", about=("q",))
+    keeper.order("stop", 15)
+    # More than there are in one frame, after which a keeper may look up.
+    for number in range(150):
+        keeper.receive(
+            "q",
+            {"MessageId": str(number), "ReceiptHandle": f"handle-{number}"},
+            terms=LeaseTerms.of(30),
+            hidden_for=30,
+            sent_at=keeper.now(),
+        )
+    ours, theirs = socket.socketpair()
+    other_end = Wire(theirs.detach())
+    keeper.attach(Wire(ours.detach()), [("hello",)])
+    kinds = [message[0] for message in other_end.receive() or ()]
+    assert kinds == ["hello", "reach", *["resume"] * 150, "stop"]
+    keeper.detach()
+    other_end.close()
