@@ -44,7 +44,7 @@ class KeeperProcess:
 
     def __init__(self, link: int, table: int) -> None:
         self._process = subprocess.Popen(  # noqa: S603
-            [sys.executable, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
+            [*_PYTHON, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
             stdin=subprocess.DEVNULL,
             pass_fds=(link, table),
             start_new_session=True,
@@ -74,6 +74,10 @@ class KeeperProcess:
         return f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
 
 
+#: A module of the worker's folder must not stand in for one of Python's own, as `-m` would have it.
+_PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executable,)
+
+
 def _signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name
@@ -89,11 +93,11 @@ _NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
 
 def _environment() -> dict[str, str]:
     """Return the worker's environment, in which this very package is found."""
+    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     package = str(Path(__file__).parents[2])
     if package in (*site.getsitepackages(), site.getusersitepackages()):
         # It is found anyway; ahead of Python's own modules, others of that folder would hide them.
-        return dict(os.environ)
-    inherited = os.environ.get("PYTHONPATH")
+        return kept
+    inherited = kept.get("PYTHONPATH")
     path = package if not inherited else os.pathsep.join((inherited, package))
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     return {**kept, "PYTHONPATH": path}
