@@ -24,6 +24,7 @@ class Hello:
         name: Of the worker.
         level: Of the log lines that the worker wants.
         wants_all: Whether it wants every event, not only those that it needs.
+        began_at: When the worker began, in seconds of the keeper's clock.
         session: `module:function` of a function that returns a boto3 session; None for boto3's own.
         path: Where to look for that module, as the worker does.
     """
@@ -37,6 +38,7 @@ class Hello:
     name: str = ""
     level: int = 0
     wants_all: bool = False
+    began_at: float | None = None
     session: str | None = None
     path: tuple[str, ...] = ()
 

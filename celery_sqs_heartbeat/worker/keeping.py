@@ -65,6 +65,7 @@ class WorkerKeeper:
                 name=name,
                 level=_level(),
                 wants_all=settings.otel,
+                began_at=self.keeper.now(),
                 session=settings.session,
                 path=tuple(sys.path),
             ),
