@@ -94,7 +94,7 @@ def keeper() -> list[str]:
     return [
         box("process", 468, 122, 320, 328),
         text(480, 143, "keeper", "name"),
-        text(544, 143, "a small process of its own", "soft"),
+        text(544, 143, "a small process beside it", "soft"),
         *part(482, 158, 292, 46, "sqs/", "batch calls, and what answers mean"),
         *part(482, 228, 292, 112, "keeper/", "makes the rounds and the calls"),
         *part(536, 276, 226, 52, "leases/", "what is held, wanted, confirmed"),
@@ -109,7 +109,7 @@ def keeper() -> list[str]:
 def link() -> list[str]:
     """Return the link between the two."""
     return [
-        box("part dashed", 352, 196, 106, 146),
+        box("part", 352, 196, 106, 146),
         text(405, 215, "link/", "name middle"),
     ]
 
@@ -154,9 +154,7 @@ def imports(top: int) -> list[str]:
     ]
     for place, names in enumerate(ORDER):
         left = 12 + place * (wide + gap)
-        parts.append(
-            box("part dashed" if names == ("link",) else "part", left, top + 16, wide, high)
-        )
+        parts.append(box("part", left, top + 16, wide, high))
         first = top + 16 + high / 2 + 4 - 8 * (len(names) - 1)
         for line, name in enumerate(names):
             parts.append(text(left + wide / 2, first + 16 * line, name, "small middle"))

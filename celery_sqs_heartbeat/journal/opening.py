@@ -41,6 +41,7 @@ def open_journal(
     opener: Opener = FileIO,
     new_client: Callable[[], Any] = new_shipping_client,
     identity: Identity | None = None,
+    began_at: float | None = None,
     last: int = 0,
     note: Callable[[int], None] = lambda number: None,
 ) -> Journal:
@@ -58,6 +59,7 @@ def open_journal(
         opener: Makes files of descriptors, for writing.
         new_client: Returns a boto3 client for S3. Called on a thread of the journal's.
         identity: Whose journal it is; that of this process where none is given.
+        began_at: When its worker began, in seconds of `clock`; now where no time is given.
         last: How many lines of it another process has begun before.
         note: Is called with each number that a line was given.
 
@@ -91,7 +93,7 @@ def open_journal(
         backlog,
         writer,
         root,
-        Origin(wid=identity.wid, started_at=clock(), offset=0),
+        Origin(wid=identity.wid, started_at=clock() if began_at is None else began_at, offset=0),
         clock=clock,
         wall=wall,
         shipper=shipper,

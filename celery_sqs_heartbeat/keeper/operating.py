@@ -26,6 +26,7 @@ class Operating:
     Args:
         journal: Where it goes; None for none.
         identity: Whose journal it is.
+        began_at: When its worker began, in seconds of the keeper's clock; None for now.
         lines: How many lines of it a keeper before this one has begun.
         note_line: Is called with the number of each line that is begun.
         status: `host:port` of the status page; None for none.
@@ -39,6 +40,7 @@ class Operating:
         *,
         journal: str | None,
         identity: Mapping[str, Any],
+        began_at: float | None,
         lines: int,
         note_line: Callable[[int], None],
         status: str | None,
@@ -52,6 +54,7 @@ class Operating:
             self._journal = open_journal(
                 journal,
                 identity=Identity(**identity),
+                began_at=began_at,
                 last=lines,
                 note=note_line,
                 new_client=partial(new_shipping_client, new_session),

@@ -81,6 +81,8 @@ class Attendant:
         self._reader = FrameReader()
         self._link_has_ended = False
         self._born_at = 0.0
+        self._replaced = 0
+        # Of those that died young, in a row.
         self._deaths = 0
         self._retry_at = 0.0
         self._is_stopping = False
@@ -97,7 +99,7 @@ class Attendant:
     @property
     def deaths(self) -> int:
         """How many keepers were replaced."""
-        return self._deaths
+        return self._replaced
 
     def begin(self) -> None:
         """Start the keeper's process. It gets ready while the worker does."""
@@ -240,6 +242,7 @@ class Attendant:
             self._deaths = 0
         pause = _PAUSES[min(self._deaths, len(_PAUSES) - 1)]
         self._deaths += 1
+        self._replaced += 1
         self._retry_at = now + pause
         logger.error(
             "sqs-heartbeat: the keeper's process %s; another starts %s and goes on with %d leases",
@@ -272,7 +275,7 @@ class Attendant:
         self._born_at = self._clock()
         greeting = [self._hello.message()]
         if (last := self._pulse.last_tick) > 0:
-            greeting.append(("gap", self._clock() - last, self._deaths))
+            greeting.append(("gap", self._clock() - last, self._replaced))
         self._pulse.begin()
         self._keeper.attach(wire, greeting)
 

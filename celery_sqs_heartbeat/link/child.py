@@ -51,7 +51,7 @@ class KeeperProcess:
     def __init__(self, link: int, table: int) -> None:
         with signals_held_back():
             self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
+                [*_PYTHON, "-m", "celery_sqs_heartbeat.keeper", str(link), str(table)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(link, table),
                 start_new_session=True,
@@ -79,6 +79,10 @@ class KeeperProcess:
         if status is None:
             return "it runs"
         return f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
+
+
+#: A module of the worker's folder must not stand in for one of Python's own, as `-m` would have it.
+_PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executable,)
 
 
 def _signal_name(number: int) -> str:

@@ -27,6 +27,7 @@ class Hello:
         level: Of the log lines that the worker wants.
         wants_all: Whether it wants every event, not only those that it needs.
         logs_events: Whether the keeper writes a line of the log for each event.
+        began_at: When the worker began, in seconds of the keeper's clock.
         session: `module:function` of a function that returns a boto3 session; None for boto3's own.
         path: Where to look for that module, as the worker does.
     """
@@ -42,6 +43,7 @@ class Hello:
     level: int = 0
     wants_all: bool = False
     logs_events: bool = True
+    began_at: float | None = None
     session: str | None = None
     path: tuple[str, ...] = ()
 

@@ -70,6 +70,7 @@ class KeeperLife:
             journal=hello.journal,
             new_session=new_session,
             identity=hello.identity,
+            began_at=hello.began_at,
             lines=table.sequence,
             note_line=self._note_line,
             status=hello.status,

@@ -64,6 +64,7 @@ class WorkerKeeper:
                 name=name,
                 level=wanted_level(),
                 wants_all=settings.otel,
+                began_at=self.keeper.now(),
                 session=settings.session,
                 path=tuple(sys.path),
             ),

@@ -15,6 +15,7 @@ import pytest
 from celery_sqs_heartbeat import ConfigurationError
 from celery_sqs_heartbeat.journal import Journal, WorkerInfo, open_journal, read_journal
 from celery_sqs_heartbeat.journal.backlog import Backlog
+from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.writer import SegmentWriter
 from celery_sqs_heartbeat.leases.events import EventKind
@@ -278,6 +279,22 @@ def test_times_follow_a_wall_clock_that_is_set(tmp_path: Path, idle: list[Any]) 
     assert second["ts"] - first["ts"] == 3_600_000_000
     assert second["mono"] == first["mono"]
     end(journal, idle)
+
+
+def test_a_second_keeper_counts_lines_and_time_on_under_the_same_name(tmp_path: Path) -> None:
+    identity = Identity.here(1)
+    clocks, began_at = Clocks(), Clocks().clock() - 60
+    for last in (0, 1):
+        journal = opened(
+            tmp_path, clock=clocks.clock, identity=identity, began_at=began_at, last=last
+        )
+        journal.start(INFO, is_first=False)
+        journal.note_late(1.5)
+        journal.close(60, has_stopped=False)
+    first, second = read_journal(tmp_path)
+    assert [first["seq"], second["seq"]] == [1, 2]
+    assert first["mono"] == second["mono"] == 60_000_000
+    assert first["wid"] == second["wid"] == identity.wid
 
 
 @pytest.mark.parametrize(
