@@ -154,9 +154,7 @@ def imports(top: int) -> list[str]:
     ]
     for place, names in enumerate(ORDER):
         left = 12 + place * (wide + gap)
-        parts.append(
-            box("part", left, top + 16, wide, high)
-        )
+        parts.append(box("part", left, top + 16, wide, high))
         first = top + 16 + high / 2 + 4 - 8 * (len(names) - 1)
         for line, name in enumerate(names):
             parts.append(text(left + wide / 2, first + 16 * line, name, "small middle"))
