@@ -206,12 +206,12 @@ ROUND_AGE = Metric(
 REPLACED = Metric(
     name="keeper_replaced",
     kind="counter",
-    help="Times that the keeper's thread had died and was replaced.",
+    help="Times that the keeper's process, or a thread of it, was replaced.",
 )
 STANDSTILLS = Metric(
     name="keeper_standstills",
     kind="counter",
-    help="Times that the whole process stood still.",
+    help="Times that the keeper's whole process stood still.",
 )
 LOOP_AGE = Metric(
     name="worker_loop_age",

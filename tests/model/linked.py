@@ -9,10 +9,11 @@ from collections.abc import Callable, Sequence
 from mmap import mmap
 from typing import Any
 
-from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.current.board import LeaseBoard
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.link.client import LinkedKeeper
@@ -93,7 +94,7 @@ class Elsewhere:
         self.outbox = Queue()
         self.calls = Calls(note)
         leases = NumberedLeases(LeaseBoard(table), self.outbox.post)
-        self.keeper = LeaseKeeper(
+        self.keeper = ThreadKeeper(
             self.calls,
             clock=clock,
             jitter=lambda: jitter,

@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from celery_sqs_heartbeat import LeaseKeeper
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms, State
 from celery_sqs_heartbeat.leases.receipts import Receipt
@@ -36,7 +36,7 @@ class AtOnceMachine(RuleBasedStateMachine):
     def begin(self, jitter: float) -> None:
         self.linked = Linked(jitter)
         self.calls = Calls()
-        self.here = LeaseKeeper(
+        self.here = ThreadKeeper(
             self.calls,
             clock=self.linked.clock,
             jitter=lambda: jitter,

@@ -78,6 +78,8 @@ PLAIN_OF_CLASS = {
     ("Settings", "session"),
     ("Hello", "session"),
     ("Hello", "identity"),
+    # Objects of ours.
+    *(("_Parts", name) for name in ("keeper", "queues", "attendant", "close_table")),
 }
 #: Types that hold no text of others.
 SAFE_TYPE = re.compile(

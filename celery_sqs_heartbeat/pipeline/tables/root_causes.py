@@ -36,8 +36,8 @@ CAUSES: Mapping[str, Cause] = {
     "keeper-starved": Cause(
         meaning="the thread that extends leases was held up until one ran out",
         sign="`keeper-late`, or a `lease-extended` that came too late by a quick call",
-        advice="give the worker more CPU, run C code that keeps Python's lock in the prefork pool, "
-        "or raise the threshold",
+        advice="give the worker more CPU, look for what kills the keeper's process, or raise the "
+        "threshold",
     ),
     "sqs-slow": Cause(
         meaning="SQS answered an extension too late",
