@@ -36,6 +36,7 @@ class AtOnceMachine(RuleBasedStateMachine):
     def begin(self, jitter: float) -> None:
         self.linked = Linked(jitter)
         self.calls = Calls()
+        self.careful: set[tuple[str, str]] = set()
         self.here = ThreadKeeper(
             self.calls,
             clock=self.linked.clock,
@@ -67,7 +68,7 @@ class AtOnceMachine(RuleBasedStateMachine):
     def _receive(
         self, key: tuple[str, str], terms: LeaseTerms, hidden: int | None, poll: float
     ) -> None:
-        if self._is_release_unsent(key):
+        if self._is_release_unsent(key) or key in self.careful:
             # Its worker can't know that, and is careful.
             return
         self.handles.append(f"{key[1]}#{len(self.handles)}")
@@ -137,6 +138,12 @@ class AtOnceMachine(RuleBasedStateMachine):
     @rule(pick=picks, answer=outcomes)
     def answer(self, pick: int, answer: list[Outcome]) -> None:
         index = pick % len(self.calls.out)
+        # An answer to a call that was given up is not reported: the worker goes on being careful.
+        self.careful |= {
+            entry.lease.key
+            for entry in self.calls.out[index][0].entries
+            if entry.action is Action.RELEASE and entry.lease.pending is None
+        }
         self.calls.answer(index, answer)
         self.linked.elsewhere.calls.answer(index, answer)
         self.linked.deliver()
