@@ -63,6 +63,8 @@ class Flag(enum.IntFlag):
     EXTENDED = 2
     #: A release of it is on its way to SQS, or was, with no answer. Never sent twice.
     RELEASING = 4
+    #: Its keeper is through with it: its owner may not have heard of that.
+    OVER = 8
 
 
 class Record(NamedTuple):
@@ -91,6 +93,7 @@ class Record(NamedTuple):
             lease.certain * Flag.CERTAIN
             | (lease.extensions > 0) * Flag.EXTENDED
             | (lease.pending is Action.RELEASE) * Flag.RELEASING
+            | is_over * Flag.OVER
         )
         return cls(
             mark,

@@ -229,21 +229,36 @@ class Holdings:
     def to_resume(self) -> list[tuple[Holding, bool]]:
         """Return the holdings that a new keeper is to go on with, each as it is now.
 
-        And whether a release of it may have been sent. What the worker has dropped, and what has
-        come back to it since its release, is over.
+        And whether a release of it may have been sent. What the worker has dropped, what has come
+        back to it since its release, and what the old keeper was through with, is over.
         """
         for holding in list(self._by_number.values()):
-            if holding.is_dropped or self._by_key.get(holding.lease.key) is not holding:
+            is_past = holding.is_dropped or self._by_key.get(holding.lease.key) is not holding
+            if is_past or self._has_ended(holding):
                 self.end(holding.number, holding.receives)
         return [(each, self._was_releasing(each)) for each in self._by_number.values()]
 
-    def _was_releasing(self, holding: Holding) -> bool:
+    def _has_ended(self, holding: Holding) -> bool:
+        """Return whether the keeper was through with a message, and died before it said so."""
         record = self._record(holding)
-        was_releasing = record is not None and bool(record.flags & Flag.RELEASING)
+        is_over = record is not None and bool(record.flags & Flag.OVER)
+        return is_over and holding.lease.state is not State.HELD
+
+    def _was_releasing(self, holding: Holding) -> bool:
+        self._refreshed(holding)
+        if holding.lease.state is not State.BACK:
+            return False
+        record = None
+        if holding.place is not None:
+            record = self._table.find(key_of(holding.lease.handles[0]))
+        if record is None or record.mark is Mark.UNKNOWN:
+            # Not to be read, as it was half written, say: it may have been sent.
+            was_releasing = True
+        else:
+            was_releasing = bool(record.flags & Flag.RELEASING)
         if was_releasing:
             # Its fate stays unknown, whatever its end is called.
             self._releases.pop(holding.number, None)
-        self._refreshed(holding)
         return was_releasing
 
     def _begin(
@@ -287,7 +302,8 @@ class Holdings:
             return lease
         lease.standing = _STANDINGS.get(record.mark, lease.standing)
         lease.expires_at = record.expires_at
-        lease.certain = bool(record.flags & Flag.CERTAIN)
+        # What the worker has learned itself, its keeper may not have written yet.
+        lease.certain = lease.certain and bool(record.flags & Flag.CERTAIN)
         lease.extensions = int(bool(record.flags & Flag.EXTENDED))
         if lease.extensions:
             lease.last_timeout = lease.terms.visibility_timeout
