@@ -265,12 +265,13 @@ class LeaseBook:
             self._finished.add(lease.key)
         if lease.state is not State.HELD:
             lease.end_at = now
+        # Shown before it may be forgotten: its owner waits to hear of its end.
+        self.schedule(lease)
         if was_releasing and lease.state is State.BACK:
             self.report(EventKind.MESSAGE_LAPSING, lease, now)
             self.forget(lease)
         elif not self._let_lapse(lease, now):
             self.watch_expiry(lease)
-            self.schedule(lease)
 
     def plan(self, now: float, room: int) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""

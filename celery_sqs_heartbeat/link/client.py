@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.holdings import Holding, Holdings
-from celery_sqs_heartbeat.link.wire import Wire
+from celery_sqs_heartbeat.link.wire import Sender
 
 #: How often a wait for a confirmation looks whether it is there, in seconds.
 _CONFIRM_POLL = 0.005
@@ -48,7 +48,7 @@ class LinkedKeeper:
         self._holdings = holdings
         self._clock = clock
         self._lock = UninterruptedLock()
-        self._wire: Wire | None = None
+        self._wire: Sender | None = None
         # By kind and subject: what a new keeper has to know besides the leases.
         self._standing_orders: dict[tuple[Any, ...], Message] = {}
         self._pid = os.getpid()
@@ -264,7 +264,7 @@ class LinkedKeeper:
             self.say("unconfirmed", timeout)
         return not self.ending
 
-    def attach(self, wire: Wire, greeting: Iterable[Message]) -> None:
+    def attach(self, wire: Sender, greeting: Iterable[Message]) -> None:
         """Go on with a new keeper: it gets all that it has to know by the wire.
 
         Args:

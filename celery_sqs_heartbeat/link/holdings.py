@@ -234,7 +234,8 @@ class Holdings:
         """
         for holding in list(self._by_number.values()):
             is_current = self._by_key.get(holding.lease.key) is holding
-            if not is_current or self._flags(holding) & Flag.OVER:
+            is_ending = holding.lease.state is not State.HELD
+            if not is_current or (is_ending and self._flags(holding) & Flag.OVER):
                 self._releases.pop(holding.number, None)
                 self.end(holding.number, holding.receives)
         return [(each, self._resumed(each)) for each in self._by_number.values()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import _socket
 from collections import deque
-from typing import Any
+from typing import Any, Protocol
 
 from celery_sqs_heartbeat.link.frames import FrameReader, Message, frame, write
 
@@ -12,6 +12,27 @@ from celery_sqs_heartbeat.link.frames import FrameReader, Message, frame, write
 _CHUNK = 1 << 18
 #: Messages that are written as one frame at most: so a reader that is cut off loses few.
 _BATCH = 100
+
+
+class Sender(Protocol):
+    """What a worker needs of its end of the link; see `Wire`."""
+
+    @property
+    def waiting(self) -> int:
+        """How many messages the other end has not taken yet."""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the other end is gone."""
+
+    def post(self, message: Message) -> None:
+        """Have a message sent by the next `flush`."""
+
+    def flush(self) -> bool:
+        """Send what the other end takes now; return whether that is all."""
+
+    def close(self) -> None:
+        """Close this end."""
 
 
 class Wire:

@@ -45,7 +45,9 @@ class Hangs:
         world = self._world
         hung_before = worker in self._hung
         self._hung.discard(worker)
-        is_spared = world.profile.is_calm and (hung_before or _may_cost_a_lease(call))
+        is_spared = world.profile.is_calm and (
+            hung_before or _may_cost_a_lease(call) or (world.is_apart and self._is_late(call))
+        )
         if world.is_over or is_spared or self._random.random() >= RATE:
             return None
         self._hung.add(worker)
@@ -62,6 +64,14 @@ class Hangs:
             return Hang(back=seconds)
         world.disturb(worker, "a call is sent late")
         return Hang(there=seconds)
+
+    def _is_late(self, call: Call) -> bool:
+        """Return whether a lease has lost time already, as its keeper was away."""
+        now = self._world.clock()
+        return any(
+            entry.lease.expires_at - now < 0.9 * entry.lease.terms.threshold
+            for entry in call.entries
+        )
 
 
 def _may_cost_a_lease(call: Call) -> bool:

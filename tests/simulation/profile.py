@@ -13,7 +13,9 @@ from celery_sqs_heartbeat.testing import Fault
 TIMEOUTS = (4, 10, 30, 120, 600, 1800)
 #: How long a world lasts, in visibility timeouts.
 LENGTH = 240
-KINDS = ("calm", "storm")
+#: Each worker's keeper is in the worker's process, or has one of its own.
+WITHIN, APART = ("calm", "storm"), ("calm-apart", "storm-apart")
+KINDS = WITHIN + APART
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +56,8 @@ def patience(threshold: float) -> float:
 
 
 def draw(kind: str, generator: random.Random) -> Profile:
-    """Draw a world of a kind: "calm" or "storm"."""
-    is_calm = kind == "calm"
+    """Draw a world of a kind, one of `KINDS`."""
+    is_calm = kind.startswith("calm")
     timeout = generator.choice(TIMEOUTS)
     is_eager = generator.random() < 0.2
     terms = LeaseTerms(

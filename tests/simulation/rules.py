@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call, Outcome
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Action, Lease, Standing, State
 from tests.simulation.truth import MessageTruth, Violation
 
+#: After such an answer, or none, a release may have been done.
+MAY_BE_DONE = frozenset({Outcome.DONE, Outcome.UNSURE, Outcome.UNKNOWN})
 #: Two clocks that are added up in another order differ by less.
 EPSILON = 1e-6
 
 
 class CallRules:
-    """Watches every call of one keeper from its sending to its answer."""
+    """Watches every call of a worker's keepers from its sending to its answer."""
 
     def __init__(self) -> None:
         self._released: set[str] = set()
+        #: Whose release may have been done.
+        self._given_back: set[str] = set()
         self._deletes: dict[str, int] = {}
 
     def sent(self, call: Call, now: float) -> None:
@@ -43,15 +48,19 @@ class CallRules:
             elif entry.action is Action.RELEASE:
                 if now >= lease.expires_at:
                     raise Violation(f"{handle} is released too late")
+                if handle in self._given_back:
+                    raise Violation(f"10: {handle} is released again")
                 self._released.add(handle)
             else:
                 self._deletes[handle] = self._deletes.get(handle, 0) + 1
 
-    def answered(self, call: Call) -> None:
+    def answered(self, call: Call, outcomes: Sequence[Outcome]) -> None:
         """Note that a call is over."""
-        for entry in call.entries:
+        for entry, outcome in zip(call.entries, outcomes, strict=True):
             if entry.action is Action.DELETE:
                 self._deletes[entry.receipt_handle] -= 1
+            elif entry.action is Action.RELEASE and outcome in MAY_BE_DONE:
+                self._given_back.add(entry.receipt_handle)
 
 
 def check_belief(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Sequence
 
 from tests.simulation.profile import KINDS
 from tests.simulation.truth import Tally
@@ -13,15 +14,17 @@ from tests.simulation.world import World
 SHOWN_LINES = 60
 
 
-def simulate(hours: float, seed: int = 0) -> tuple[Tally, int, str | None]:
-    """Run worlds, a calm one and a storm for each seed, until they add up.
+def simulate(
+    hours: float, seed: int = 0, kinds: Sequence[str] = KINDS
+) -> tuple[Tally, int, str | None]:
+    """Run worlds, one of each kind for each seed, until they add up.
 
     Returns:
         The counts, how many seeds were run, and the report of the first failure.
     """
     total, first = Tally(), seed
     while total.worker_hours < hours:
-        for kind in KINDS:
+        for kind in kinds:
             world = World(kind, seed)
             try:
                 total.add(world.run())

@@ -5,27 +5,33 @@ from __future__ import annotations
 import logging
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
+from celery_sqs_heartbeat.current.record import Flag, Record
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import agenda
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.strays import Strays
+from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
+from celery_sqs_heartbeat.link.holdings import Holdings
 from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.transport.unsettled import Unsettled
 from tests.simulation.afterwards import may_fail_afterwards
+from tests.simulation.link import Line
 from tests.simulation.polls import Polls
+from tests.simulation.process import KeeperProcess
+from tests.simulation.profile import APART, WITHIN
 from tests.simulation.runner import report, simulate
 from tests.simulation.truth import Violation
 from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 
 #: Some seconds, and a minute. `make simulate HOURS=...` runs more.
-HOURS, MANY_HOURS = 400, 3_000
+HOURS, HOURS_APART, MANY_HOURS = 400, 200, 3_000
 
 
 @pytest.fixture(autouse=True)
@@ -37,10 +43,17 @@ def no_log() -> Iterator[None]:
 
 
 def test_no_invariant_breaks_in_hundreds_of_worker_hours() -> None:
-    tally, _, failure = simulate(HOURS)
+    tally, _, failure = simulate(HOURS, kinds=WITHIN)
     assert failure is None, failure
     assert tally.worker_hours >= HOURS
     assert tally.overlaps > 5
+
+
+def test_no_invariant_breaks_where_keepers_have_processes_of_their_own() -> None:
+    tally, _, failure = simulate(HOURS_APART, kinds=APART)
+    assert failure is None, failure
+    assert tally.worker_hours >= HOURS_APART
+    assert tally.disturbances["keeper dies"] > 5
 
 
 @pytest.mark.thorough
@@ -64,6 +77,9 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     assert "starts while the server stands still" in tally.disturbances
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
+    keepers = {"its link is slow", "its interpreter stands still", "its keeper hangs"}
+    keepers |= {f"its keeper is killed at a {what}" for what in ("step", "release")}
+    assert keepers <= {*tally.disturbances}
 
 
 @pytest.mark.parametrize(
@@ -107,7 +123,7 @@ def test_workers_whose_polls_have_no_deadline_never_end_their_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SimulatedWorker, "gives_up_polls", False)
-    _, _, failure = simulate(2_000)
+    _, _, failure = simulate(2_000, kinds=WITHIN)
     assert failure is not None
     assert "Violation: liveness:" in failure
 
@@ -116,7 +132,7 @@ def test_a_worker_that_does_not_read_its_last_poll_takes_messages_along(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SimulatedWorker, "reads_last_poll", False)
-    _, _, failure = simulate(2_000)
+    _, _, failure = simulate(2_000, kinds=WITHIN)
     assert failure is not None
     assert "ended without reading" in failure
 
@@ -125,7 +141,7 @@ def test_a_queue_that_hangs_without_a_pause_takes_the_threads_of_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(agenda, "STUCK_SECONDS", 0.0)
-    _, _, failure = simulate(4_000, 3)
+    _, _, failure = simulate(4_000, 3, WITHIN)
     assert failure is not None
     assert "waits for a thread, though its queue answers" in failure
 
@@ -175,7 +191,7 @@ def test_without_the_net_a_message_whose_end_was_lost_is_kept_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Unsettled, "look", lambda self: None)
-    _, _, failure = simulate(2_000)
+    _, _, failure = simulate(2_000, kinds=WITHIN)
     assert failure is not None
     assert "liveness: " in failure or "Violation: 8: " in failure
 
@@ -204,7 +220,7 @@ def test_a_broken_book_is_found_out(
         monkeypatch.setattr(Settler, "settle", late)
     else:
         monkeypatch.setattr(policy, "next_timeout", lambda lease, now: 0)
-    _, _, failure = simulate(2_000)
+    _, _, failure = simulate(2_000, kinds=WITHIN)
     assert failure is not None
     assert f"Violation: {said}" in failure
 
@@ -240,8 +256,72 @@ def test_a_worker_that_does_not_follow_its_queue_is_found_out(
     else:
         monkeypatch.setattr(LeaseTerms, "with_room", lambda terms: terms)
     # The queues of every fourth seed change.
-    _, _, failure = simulate(2_000, 1)
+    _, _, failure = simulate(2_000, 1, WITHIN)
     assert failure is not None
     assert re.search(
         r"Violation: (2: .* runs again|4: .* (shortened|capped)|6: |efficiency: )", failure
     )
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind", "seed", "said"),
+    [
+        pytest.param(
+            "releasing", "calm-apart", 1, "10: .* again", id="a planned release is not marked"
+        ),
+        pytest.param("resume", "calm-apart", 0, "2: .* runs again", id="nothing is resumed"),
+        pytest.param(
+            "outlive", "storm-apart", 0, "10: .* not released", id="a dead worker's are kept"
+        ),
+        pytest.param(
+            "starve", "calm-apart", 1, "2: .* runs again", id="the keeper waits for its worker"
+        ),
+    ],
+)
+def test_a_keeper_in_a_process_of_its_own_that_is_broken_is_found_out(
+    monkeypatch: pytest.MonkeyPatch, broken: str, kind: str, seed: int, said: str
+) -> None:
+    if broken == "releasing":
+        monkeypatch.setattr(Record, "of", _without_releasing)
+    elif broken == "resume":
+        monkeypatch.setattr(Holdings, "to_resume", lambda self: [])
+    elif broken == "outlive":
+        monkeypatch.setattr(KeeperProcess, "outlive", lambda self, last_words: None)
+    else:
+        monkeypatch.setattr(KeeperProcess, "run", _run_with_worker)
+    with pytest.raises(Violation, match=said):
+        World(kind, seed).run()
+
+
+def test_half_a_frame_of_a_dead_keeper_must_not_count_for_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readers: dict[object, FrameReader] = {}
+    new_line = Line.__init__
+
+    def with_the_old_reader(self, clock, deliver, *others):  # type: ignore[no-untyped-def]
+        new_line(self, clock, deliver, *others)
+        self._reader = readers.setdefault(deliver, self._reader)
+
+    monkeypatch.setattr(Line, "__init__", with_the_old_reader)
+    with pytest.raises(BrokenLink):
+        World("calm-apart", 4).run()
+
+
+_record_of = Record.of
+
+
+def _without_releasing(lease: Lease, *, is_over: bool = False, receives: int = 0) -> Record:
+    record = _record_of(lease, is_over=is_over, receives=receives)
+    return record._replace(flags=record.flags & ~Flag.RELEASING)
+
+
+_run = KeeperProcess.run
+
+
+def _run_with_worker(process: KeeperProcess, job: Callable[[], None]) -> None:
+    clock, paused_until = process.worker.world.clock, process.worker.paused_until
+    if clock() < paused_until:
+        clock.at(paused_until, lambda: _run_with_worker(process, job))
+    else:
+        _run(process, job)

@@ -7,30 +7,23 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.keeper.dispatch import Settle
 from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Standing
 from celery_sqs_heartbeat.leases.receipts import Receipt
-from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.transport.channel import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.unsettled import LOOK_SECONDS
+from tests.simulation.apart import Apart
 from tests.simulation.consumer import Consumer
-from tests.simulation.network import NONE
 from tests.simulation.profile import patience
-from tests.simulation.rules import EPSILON, CallRules, check_belief
+from tests.simulation.rules import check_belief
 from tests.simulation.swallowing import Net
-from tests.simulation.threads import Threads
 from tests.simulation.truth import Execution
-from tests.support.board import Board
+from tests.simulation.within import Within
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-#: Longest sleep of the keeper: it is woken for whatever is due.
-LONG = 1e9
 #: How often it looks whether an extension was confirmed, in seconds.
 CONFIRM_LOOK_SECONDS = 0.25
 
@@ -51,7 +44,7 @@ class SimulatedWorker:
         self.name = name
         self.life = 0
         self.suspended = 0.0
-        self._paused_until = 0.0
+        self.paused_until = self.asleep_until = 0.0
         self.ended_life: int | None = None
         self.start()
 
@@ -64,24 +57,11 @@ class SimulatedWorker:
         #: Handles of messages that wait for the confirmation of an extension.
         self._unconfirmed: set[str] = set()
         self.running: dict[str, Execution] = {}
-        self._step_at: float | None = None
-        self._rules = CallRules()
-        self._given_up: set[Call] = set()
-        self._threads = Threads(self._note_wait)
         self.world.starting.begin(self.name)
         self.terms = self.world.attributes.known_to(self)
-        self._patience = self.world.profile.call_timeout
-        self._sqs = BotoSqs(self.world.refusals)
-        self.board = Board()
-        self.keeper = ThreadKeeper(
-            self._sqs,
-            interval=LONG,
-            clock=self.now,
-            jitter=self.world.random.random,
-            observer=self._on_event,
-            dispatcher=self,
-            board=self.board,
-        )
+        self.patience = self.world.profile.call_timeout
+        self.keeping: Apart | Within = Apart(self) if self.world.is_apart else Within(self)
+        self.keeper: LinkedKeeper | ThreadKeeper = self.keeping.keeper
         self._net = Net(self.world, self.keeper)
         self._consumers = self._new_consumers()
         self.go_on()
@@ -99,19 +79,23 @@ class SimulatedWorker:
         for execution in self.running.values():
             self.world.ended(execution)
         # Also of what had succeeded, and was not known to be deleted yet.
-        for lease in self.board.leases():
+        for lease in self.keeping.leases():
             self.world.truth[lease.message_id].excuses.add("worker died")
+        self.keeping.die()
         self._end()
 
     def pause(self, seconds: float, *, is_suspend: bool) -> None:
         """Stand still; a suspended machine's clock stands still too."""
         self.world.disturb(self.name, "is suspended" if is_suspend else "pauses")
-        excuse = "suspend" if is_suspend else "pause"
-        for lease in self.board.leases():
-            self.world.truth[lease.message_id].excuses.add(excuse)
-        # What waits for the end of an earlier pause is not held up longer than the rest.
-        self._paused_until = max(self._paused_until, self.world.clock() + seconds)
         if is_suspend:
+            for lease in self.keeping.leases():
+                self.world.truth[lease.message_id].excuses.add("suspend")
+        else:
+            self.keeping.note_pause()
+        # What waits for the end of an earlier pause is not held up longer than the rest.
+        self.paused_until = max(self.paused_until, self.world.clock() + seconds)
+        if is_suspend:
+            self.asleep_until = self.paused_until
             self.suspended += seconds
 
     def reconnect(self) -> None:
@@ -137,78 +121,18 @@ class SimulatedWorker:
                 consumer.end()
         self.go_on()
 
-    # -- The keeper's dispatcher ------------------------------------------------------
-
-    def dispatch(self, call: Call, settle: Settle) -> None:
-        """Carry a call of the keeper's through the network."""
-        self._rules.sent(call, self.now())
-        self.world.sent(self, call)
-        operation = f"{call.kind.value}Batch"
-
-        def arrive(answer: Callable[[Any], None], is_over: bool) -> None:
-            worker = self if self.is_up and process is self.keeper else None
-            self.world.arrives(worker, call, is_over or call in self._given_up)
-            answer(self._sqs.send(call))
-            self.world.wake_polls()
-
-        def answered(outcomes: list[Outcome]) -> None:
-            self._threads.end(call)
-            if call not in self._given_up:
-                self._rules.answered(call)
-            settle(outcomes)
-            self.world.settled(self, call, outcomes)
-            self.go_on()
-
-        def failed() -> None:
-            answered([Outcome.UNKNOWN] * len(call.entries))
-
-        process = self.keeper
-        sources = (self.world.starting, self.world.outage, self.world.holding, self.world.hangs)
-        hang = next((hang for each in sources if (hang := each.draw(self.name, call))), NONE)
-
-        def begin() -> None:
-            if call in self._given_up:
-                # It waited for a thread until then.
-                self.when_awake(process, failed)
-                return
-            self.world.network.carry(
-                operation,
-                arrive,
-                lambda outcomes: self.when_awake(process, partial(answered, outcomes)),
-                lambda: self.when_awake(process, failed),
-                self._patience,
-                hang,
-            )
-
-        self._threads.submit(call, begin)
-
-    def give_up(self, call: Call) -> bool:
-        """Wait for a call no more; its answer is carried back whenever it comes."""
-        self._given_up.add(call)
-        self._rules.answered(call)
-        self.world.unanswered(call)
-        return self._threads.give_up(call)
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-    def _note_wait(self, call: Call) -> None:
-        """Judge a call that waits for a thread: one queue must not take them all."""
-        if call.queue_url == self.world.queues[0].url:
-            self.world.fail(f"a call of {self.name} waits for a thread, though its queue answers")
-
     # -- Its life -----------------------------------------------------------------------
 
     def hurry(self, threshold: float) -> None:
         """Give calls up in time for such a lease, as a worker's clients are hurried."""
-        self._patience = min(self._patience, patience(threshold))
+        self.patience = min(self.patience, patience(threshold))
 
-    def when_awake(self, process: ThreadKeeper, job: Callable[[], None]) -> None:
+    def when_awake(self, process: LinkedKeeper | ThreadKeeper, job: Callable[[], None]) -> None:
         """Run a job of that process now, or once it goes on; never in another process."""
         if process is not self.keeper or not self.is_up:
             return
-        if self.world.clock() < self._paused_until:
-            self.world.clock.at(self._paused_until, lambda: self.when_awake(process, job))
+        if self.world.clock() < self.paused_until:
+            self.world.clock.at(self.paused_until, lambda: self.when_awake(process, job))
         else:
             job()
 
@@ -219,14 +143,7 @@ class SimulatedWorker:
         """Start what can be started, poll when there is room, and let the keeper work."""
         while self._queued and len(self.running) < self.world.profile.concurrency:
             self._begin(self._queued.popleft())
-        due = self.keeper.step()
-        if due < LONG / 2 and (self._step_at is None or due < self._step_at):
-            self._step_at = due
-            # A hair later: the two clocks are added up in another order.
-            self.world.clock.at(
-                due + self.suspended + EPSILON,
-                partial(self.when_awake, self.keeper, partial(self._step, due)),
-            )
+        self.keeping.keep()
         if self.is_stopping:
             if not self.running:
                 self._net.close()
@@ -234,16 +151,9 @@ class SimulatedWorker:
             if not self.running and not self.keeper.ending and not is_reading:
                 self._end()
             return
-        for consumer in self._consumers:
+        for consumer in self._consumers if not self.keeper.is_behind else ():
             if not consumer.is_polling and (room := self._room()) > 0:
                 consumer.poll(min(room, MAX_RECEIVED))
-
-    def _step(self, due: float) -> None:
-        if due != self._step_at:
-            # An earlier one took its place.
-            return
-        self._step_at = None
-        self.go_on()
 
     def _room(self) -> int:
         held = len(self._queued) + len(self._unconfirmed) + len(self.running)
@@ -264,7 +174,8 @@ class SimulatedWorker:
         self.world.log(self.name, f"receives {receipt.value}", message["MessageId"])
         if lease := self.keeper.find(message["ReceiptHandle"]):
             check_belief(lease, self.world.truth[lease.message_id], self.suspended)
-        self.world.note_refused(self)
+            self.keeping.note_receive(lease)
+        self.world.note_refused(self.keeping.board)
         if receipt is not Receipt.NEW:
             return
         if self.is_stopping:
@@ -313,6 +224,7 @@ class SimulatedWorker:
         execution = self.world.begun(self, message)
         self.running[execution.handle] = execution
         self._net.begin(execution.handle)
+        self.keeper.note_start(execution.handle)
         seconds = self.world.task_seconds()
         process = self.keeper
         self.world.clock.at(
@@ -350,30 +262,9 @@ class SimulatedWorker:
     def _end(self) -> None:
         if self.is_stopping and len(self.keeper):
             self.world.fail(f"8: {self.name} ends with {len(self.keeper)} leases")
+        if self.is_stopping:
+            self.keeping.end()
         self.ended_life = self.life if self.is_stopping else None
         self.is_up = False
         self.running.clear()
         self.world.clock.at(self.world.clock() + self.world.restart_seconds(), self.start)
-
-    def _on_event(self, event: Event) -> None:
-        truth = self.world.truth[event.message_id]
-        self.world.log(self.name, event.kind.value, event.message_id)
-        if event.kind is EventKind.MESSAGE_DELETED:
-            self._check_deleted(event)
-        if event.kind is EventKind.LEASE_CAPPED:
-            truth.excuses.add("capped")
-            self._check_capped(event)
-        elif event.kind in (EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST):
-            truth.excuses.add(event.kind.value)
-
-    def _check_deleted(self, event: Event) -> None:
-        # A standard queue answers a stale handle as if it had deleted the message.
-        if event.outcome is not Outcome.DONE and not self.world.truth[event.message_id].is_deleted:
-            self.world.fail(f"1: {event.message_id} is called deleted, and is in its queue")
-
-    def _check_capped(self, event: Event) -> None:
-        for lease in self.board.leases():
-            if lease.message_id == event.message_id and self.world.profile.is_calm:
-                left = policy.lease_end(lease) - self.now()
-                if left > lease.terms.visibility_timeout:
-                    self.world.fail(f"4: {event.message_id} is capped {left:.0f} s too early")

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
 from celery_sqs_heartbeat.transport.poll import Poll
-from tests.simulation import disturbances
+from tests.simulation import disturbances, replacing
 from tests.simulation.afterwards import failing_afterwards, may_fail_afterwards
 from tests.simulation.attributes import Attributes
 from tests.simulation.hangs import Hangs
@@ -29,6 +29,7 @@ from tests.simulation.starting import Starting
 from tests.simulation.swallowing import Swallowing
 from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
 from tests.simulation.worker import SimulatedWorker
+from tests.support.board import Board
 
 #: Lines of the trace that are kept.
 TRACE_LINES = 4_000
@@ -48,12 +49,14 @@ class World:
     """Everything that one seed makes.
 
     Args:
-        kind: "calm" or "storm", see `profile`.
+        kind: One of `profile.KINDS`.
     """
 
     def __init__(self, kind: str, seed: int) -> None:
         self.random = random.Random(f"{kind} {seed}")
         self.poll_random = random.Random(f"{kind} {seed} polls")
+        self.process_random = random.Random(f"{kind} {seed} keeper's process")
+        self.is_apart = kind.endswith("-apart")
         self.profile = draw(kind, self.random)
         self.swallowing = Swallowing(kind, seed)
         profile = self.profile
@@ -102,6 +105,8 @@ class World:
         self._send()
         for worker in self.workers:
             disturbances.plan(self, worker)
+            if self.is_apart:
+                replacing.plan(self, worker)
         self.refusals.plan()
         self._run_until(profile.seconds)
         self.is_over = True
@@ -112,7 +117,7 @@ class World:
         step = profile.terms.visibility_timeout + profile.mean_task
         for _ in range(PATIENCE):
             is_empty = not any(queue.messages for queue in self.queues)
-            if is_empty and not any(len(w.keeper) for w in self.workers):
+            if is_empty and not any(len(w.keeper) + w.keeper.ending for w in self.workers):
                 break
             self._run_until(self.clock() + step)
         self._check_end()
@@ -314,7 +319,9 @@ class World:
         if message and not truth.queue.is_fifo and self.clock() < message.visible_at:
             check_belief(lease, truth, worker.suspended, self.clock() + entry.timeout)
 
-    def settled(self, worker: SimulatedWorker, call: Call, outcomes: Sequence[Outcome]) -> None:
+    def settled(
+        self, worker: SimulatedWorker, board: Board, call: Call, outcomes: Sequence[Outcome]
+    ) -> None:
         """Check what a keeper believes after an answer."""
         for entry, outcome in zip(call.entries, outcomes, strict=True):
             truth = self.truth[entry.lease.message_id]
@@ -323,21 +330,28 @@ class World:
                 self.fail(f"5: SQS calls {entry} malformed")
             if outcome is not Outcome.DONE:
                 truth.excuses.add(f"{entry.action.value} failed")
-            if worker.board.holds(entry.lease):
+            if board.holds(entry.lease):
                 check_belief(entry.lease, truth, worker.suspended)
-        self.note_refused(worker)
+        self.note_refused(board)
         if call.kind is CallKind.DELETE and Outcome.DONE not in outcomes:
-            self._note_waiting(worker, call.queue_url)
+            self._note_waiting(board, call.queue_url)
 
-    def note_refused(self, worker: SimulatedWorker) -> None:
+    def check_known(self, worker: SimulatedWorker, call: Call) -> None:
+        """Check what a worker knows by itself of the leases of a call that was answered."""
+        for entry in call.entries:
+            lease = worker.keeper.find(entry.receipt_handle)
+            if lease is not None and lease.state is State.HELD:
+                check_belief(lease, self.truth[lease.message_id], worker.suspended)
+
+    def note_refused(self, board: Board) -> None:
         """Note which leases a keeper can't extend, as their queue refuses it."""
-        for lease in worker.board.leases():
+        for lease in board.leases():
             if lease.standing is Standing.UNLEASED:
                 self.truth[lease.message_id].excuses.add("refused")
 
-    def _note_waiting(self, worker: SimulatedWorker, queue_url: str) -> None:
+    def _note_waiting(self, board: Board, queue_url: str) -> None:
         """Note which deletes wait behind others that fail, maybe for longer than their leases."""
-        for lease in worker.board.leases():
+        for lease in board.leases():
             if lease.state is State.DONE and lease.queue_url == queue_url:
                 self.truth[lease.message_id].excuses.add("delete held up")
 
@@ -419,8 +433,9 @@ class World:
         if left:
             self.fail(f"liveness: {len(left)} messages have not ended: {', '.join(left[:5])}")
         for worker in self.workers:
-            if len(worker.keeper):
-                self.fail(f"8: {worker.name} keeps {len(worker.keeper)} leases of nothing")
+            kept = max(len(worker.keeper), worker.keeper.ending, len(worker.keeping.board.leases()))
+            if kept:
+                self.fail(f"8: {worker.name} keeps {kept} leases of nothing")
         for truth in self.truth.values():
             if not truth.is_deleted and truth.message_id not in self.dead_letters.messages:
                 self.fail(f"1: {truth.message_id} is lost")

@@ -1,0 +1,206 @@
+"""A keeper in a process of its own, replaced when it dies, as an `Attendant` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from mmap import mmap
+from typing import TYPE_CHECKING, Any
+
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.messages import read_event
+from tests.simulation.link import Line, LineWire
+from tests.simulation.orphans import expect_releases
+from tests.simulation.process import KeeperProcess
+from tests.simulation.rules import CallRules
+from tests.support.board import Board
+
+if TYPE_CHECKING:
+    from tests.simulation.worker import SimulatedWorker
+
+#: Places in the table: more than a worker holds.
+PLACES = 128
+#: How long a message is on a link that is not slow, in seconds.
+QUICK = 0.001
+#: The longest that each takes, in seconds: noticing that a keeper is gone, the pause before the
+#: next one starts, and its start.
+NOTICE, PAUSE, START = 0.25, 1.0, 1.0
+#: The longest until a keeper sees that its worker is gone, and no process runs its tasks.
+ORPHANED = 0.5
+#: Why a lease may run out.
+AWAY, LATE = "keeper away", "keeper learns of it late"
+
+
+class Apart:
+    """Looks after the processes of a worker's keeper, one after another.
+
+    Attributes:
+        process: The one that lives, or the last one.
+    """
+
+    def __init__(self, worker: SimulatedWorker) -> None:
+        self._worker = worker
+        self._world = worker.world
+        self._random = worker.world.process_random
+        self._memory = mmap(-1, Table.size_for(PLACES))
+        self._holdings = Holdings(Table(self._memory))
+        self.keeper = LinkedKeeper(self._holdings, clock=worker.now)
+        self._rules = CallRules()
+        self._slow_until, self._delay = 0.0, QUICK
+        self._back_at = 0.0
+        self._replace(self._world.clock())
+
+    @property
+    def board(self) -> Board:
+        """What the keeper believes."""
+        return self.process.board
+
+    @property
+    def is_away(self) -> bool:
+        """Whether there is no keeper that hears its worker."""
+        return not self.process.is_up or self._world.clock() < self._back_at
+
+    def leases(self) -> list[Lease]:
+        """Return what the worker holds."""
+        return list(self._holdings.leases())
+
+    def keep(self) -> None:
+        """The keeper does what is due by itself."""
+
+    def note_receive(self, lease: Lease) -> None:
+        """Note whether the keeper learns of a receive in time."""
+        self._excuse(lease, LATE, max(self._back_at, self._to_keeper.arrives_at))
+
+    def note_pause(self) -> None:
+        """Note that the worker stands still: its keeper goes on, if it is there."""
+        if self.is_away:
+            for lease in self.leases():
+                self._world.truth[lease.message_id].excuses.add(AWAY)
+
+    # -- What disturbs it -------------------------------------------------------------------
+
+    def slow_down(self, delay: float, seconds: float) -> None:
+        """Have every message take so long for a while, both ways."""
+        self._delay, self._slow_until = delay, self._world.clock() + seconds
+
+    def kill(self, steps: int, may_die: Callable[[], bool], *, aims_at_release: bool) -> None:
+        """Have the keeper die after so many steps of its work, or of a release, once it may."""
+        self.process.kill_at(steps, may_die, aims_at_release=aims_at_release)
+
+    def hang(self, seconds: float) -> None:
+        """Have the keeper do nothing, until it is killed for that."""
+        process = self.process
+        process.hang()
+        self._note_away(seconds)
+        self._world.clock.at(self._world.clock() + seconds, process.kill)
+
+    def die(self) -> None:
+        """Note that the worker has died: its keeper releases what it held."""
+        process, world = self.process, self._world
+        process.worker_is_up = False
+        self.keeper.detach()
+        if not process.is_up:
+            return
+        if self._random.random() < 0.3:
+            self._to_keeper.lose_part(self._random.random())
+        if self.is_away:
+            world.disturb(self._worker.name, "dies while its keeper starts")
+        else:
+            expect_releases(world, self._worker, process, self.leases())
+        to_keeper = self._to_keeper
+        last_words: list[list[Any]] = []
+
+        def learn() -> None:
+            last_words.extend(to_keeper.drain())
+            process.outlive(last_words)
+
+        seen_at = max(self._back_at, world.clock()) + self._random.uniform(0, ORPHANED)
+        world.clock.at(seen_at, learn)
+
+    def end(self) -> None:
+        """End the keeper with its worker."""
+        self.process.worker_is_up = False
+        self.process.end()
+        self.keeper.detach()
+
+    # -- Inside -----------------------------------------------------------------------------
+
+    def _replace(self, opens_at: float) -> None:
+        """Start a process and have it know everything."""
+        clock = self._world.clock
+        to_worker = Line(clock, self._hear, self._travel)
+        self._to_worker = to_worker
+        self.process = KeeperProcess(
+            self._worker, self._memory, self._rules, to_worker, self._note_death
+        )
+        self._to_keeper = Line(clock, self.process.hear, self._travel, opens_at)
+        self.keeper.attach(LineWire(self._to_keeper), ())
+        self._back_at = self._to_keeper.arrives_at
+
+    def _travel(self) -> float:
+        return self._delay if self._world.clock() < self._slow_until else QUICK
+
+    def _hear(self, messages: list[list[Any]]) -> None:
+        self._worker.when_awake(self.keeper, partial(self._listen, messages))
+
+    def _listen(self, messages: list[list[Any]]) -> None:
+        self._take(messages)
+        self._worker.go_on()
+
+    def _take(self, messages: list[list[Any]]) -> None:
+        for message in messages:
+            match message:
+                case ["over", number, receives]:
+                    self.keeper.end(number, receives)
+                case ["event", number, values]:
+                    self.keeper.note_event(number, read_event(values))
+                case _:
+                    self._world.fail(f"the worker can't take {message[0]}")
+
+    def _note_away(self, seconds: float = 0.0) -> None:
+        """Excuse the leases that run out before another keeper can have extended them."""
+        now, worker = self._world.clock(), self._worker
+        noticed_at = max(now + seconds + NOTICE, worker.paused_until)
+        back_at = noticed_at + self._shorten(PAUSE) + self._shorten(START) + self._travel()
+        for lease in self.leases():
+            self._excuse(lease, AWAY, back_at)
+
+    def _note_death(self) -> None:
+        world = self._world
+        world.disturb(self._worker.name, "keeper dies")
+        # Its successor's first calls come at their time.
+        world.tally.visibility_bound += len(self.board.leases())
+        self._note_away()
+        self._to_keeper.lose()
+        later = world.clock() + self._shorten(NOTICE) * self._random.random()
+        world.clock.at(later, partial(self._worker.when_awake, self.keeper, self._notice))
+
+    def _notice(self) -> None:
+        """Take what the keeper still had to say, and have another one start after a pause."""
+        self._take(self._to_worker.drain())
+        self.keeper.detach()
+        clock = self._world.clock
+        later = clock() + self._shorten(PAUSE) * self._random.choice((0.0, 0.5, 1.0))
+
+        def start() -> None:
+            self._replace(clock() + self._shorten(START) * self._random.random())
+            self._worker.go_on()
+
+        clock.at(later, partial(self._worker.when_awake, self.keeper, start))
+        self._worker.go_on()
+
+    def _shorten(self, seconds: float) -> float:
+        """Return how long it takes: in a calm world no lease may be lost for it."""
+        profile = self._world.profile
+        return min(seconds, profile.terms.threshold / 10) if profile.is_calm else seconds
+
+    def _excuse(self, lease: Lease, excuse: str, known_at: float) -> None:
+        """Note that a lease may run out, if its keeper can't have extended it by then."""
+        if lease.state is not State.HELD:
+            return
+        expires_at = lease.expires_at + self._worker.suspended
+        if expires_at < known_at + self._world.profile.call_timeout:
+            self._world.truth[lease.message_id].excuses.add(excuse)

@@ -1,0 +1,164 @@
+"""Carries the calls of one keeper through the network, and watches them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
+
+from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.leases.calls import REFUSALS, Call, Outcome
+from celery_sqs_heartbeat.leases.lease import Action
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from tests.simulation.network import NONE
+from tests.simulation.rules import CallRules
+from tests.simulation.threads import Threads
+from tests.support.board import Board
+
+if TYPE_CHECKING:
+    from tests.simulation.worker import SimulatedWorker
+
+#: How often a call is lost whose sender dies.
+LOST = 0.3
+
+
+class Host(Protocol):
+    """The process that a keeper runs in.
+
+    Attributes:
+        board: What its keeper believes.
+    """
+
+    board: Board
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it has not ended."""
+
+    @property
+    def worker_is_up(self) -> bool:
+        """Whether the worker has not ended whose keeper it runs."""
+
+    def step(self) -> None:
+        """Note that it does one thing more; it may die of that."""
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Run a job now, or once the process goes on; never after its end."""
+
+    def go_on(self) -> None:
+        """Do what is due."""
+
+
+class Calls:
+    """The dispatcher of a keeper.
+
+    Args:
+        rules: Of all keepers that its worker has had.
+    """
+
+    def __init__(self, worker: SimulatedWorker, rules: CallRules, host: Host) -> None:
+        self._worker = worker
+        self._world = worker.world
+        self._rules = rules
+        self._host = host
+        self._given_up: set[Call] = set()
+        self._under_way: dict[Call, float] = {}
+        #: Queues that refused the last call of theirs: the next one waits for a while.
+        self.refused: set[str] = set()
+        self._lost: set[Call] = set()
+        self._releases: set[str] = set()
+        self._threads = Threads(self._note_wait)
+        self.sqs = BotoSqs(self._world.refusals)
+
+    def dispatch(self, call: Call, settle: Settle) -> None:
+        """Carry a call of the keeper's through the network."""
+        world, worker, host = self._world, self._worker, self._host
+        host.step()
+        self._rules.sent(call, worker.now())
+        world.sent(worker, call)
+        self._under_way[call] = world.clock()
+        self._releases.update(
+            entry.receipt_handle for entry in call.entries if entry.action is Action.RELEASE
+        )
+
+        def arrive(answer: Callable[[Any], None], is_over: bool) -> None:
+            if call in self._lost:
+                return
+            is_over = is_over or call in self._given_up or not host.is_up
+            world.arrives(worker if host.worker_is_up else None, call, is_over)
+            answer(self.sqs.send(call))
+            world.wake_polls()
+
+        def answered(outcomes: list[Outcome]) -> None:
+            self._threads.end(call)
+            if call not in self._given_up:
+                self._end(call, outcomes)
+            if REFUSALS & set(outcomes):
+                self.refused.add(call.queue_url)
+            else:
+                self.refused.discard(call.queue_url)
+            settle(outcomes)
+            world.settled(worker, host.board, call, outcomes)
+            if host.worker_is_up:
+                world.check_known(worker, call)
+            host.go_on()
+
+        def failed() -> None:
+            answered([Outcome.UNKNOWN] * len(call.entries))
+
+        sources = (world.starting, world.outage, world.holding, world.hangs)
+        hang = next((hang for each in sources if (hang := each.draw(worker.name, call))), NONE)
+
+        def begin() -> None:
+            if call in self._given_up:
+                # It waited for a thread until then.
+                host.run(failed)
+                return
+            world.network.carry(
+                f"{call.kind.value}Batch",
+                arrive,
+                lambda outcomes: host.run(partial(answered, outcomes)),
+                lambda: host.run(failed),
+                worker.patience,
+                hang,
+            )
+
+        self._threads.submit(call, begin)
+        host.step()
+
+    def give_up(self, call: Call) -> bool:
+        """Wait for a call no more; its answer is carried back whenever it comes."""
+        self._given_up.add(call)
+        self._end(call, [Outcome.UNKNOWN] * len(call.entries))
+        self._world.unanswered(call)
+        return self._threads.give_up(call)
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+    def has_tried_to_release(self, receipt_handle: str) -> bool:
+        """Return whether a release was sent, or waits for the answer to another call."""
+        under_way = {entry.receipt_handle for call in self._under_way for entry in call.entries}
+        return receipt_handle in self._releases or receipt_handle in under_way
+
+    def oldest(self) -> float:
+        """Return when the first call was sent that waits for its answer; now without one."""
+        return min(self._under_way.values(), default=self._world.clock())
+
+    def abandon(self) -> None:
+        """Note that the process has died that waited for them. Some get to SQS all the same."""
+        for call in list(self._under_way):
+            if self._world.process_random.random() < LOST:
+                self._lost.add(call)
+            self._end(call, [Outcome.UNKNOWN] * len(call.entries))
+            self._world.unanswered(call)
+
+    def _end(self, call: Call, outcomes: list[Outcome]) -> None:
+        self._under_way.pop(call, None)
+        self._rules.answered(call, outcomes)
+
+    def _note_wait(self, call: Call) -> None:
+        """Judge a call that waits for a thread: one queue must not take them all."""
+        if call.queue_url == self._world.queues[0].url:
+            name = self._worker.name
+            self._world.fail(f"a call of {name} waits for a thread, though its queue answers")

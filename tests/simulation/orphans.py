@@ -1,0 +1,56 @@
+"""What a worker leaves behind when it dies, and what must become of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from celery_sqs_heartbeat.leases.lease import Lease, State
+from tests.simulation.outage import EXCUSE as HANGING
+from tests.simulation.process import KeeperProcess
+
+if TYPE_CHECKING:
+    from tests.simulation.worker import SimulatedWorker
+    from tests.simulation.world import World
+
+#: What its keeper has held for a dead worker is released after so many seconds at the latest.
+RELEASED_AFTER = 2.0
+
+
+def expect_releases(
+    world: World, worker: SimulatedWorker, process: KeeperProcess, leases: Iterable[Lease]
+) -> None:
+    """Have it checked that a keeper releases what its worker held at its death."""
+    held = [
+        (lease.message_id, lease.receipt_handle) for lease in leases if lease.state is State.HELD
+    ]
+    since = world.clock()
+
+    def check() -> None:
+        if not process.is_up or worker.asleep_until > since:
+            return
+        for message_id, handle in held:
+            _check(message_id, handle)
+
+    def _check(message_id: str, handle: str) -> None:
+        truth = world.truth[message_id]
+        message = truth.message
+        if message is None or message.handle != handle or message.visible_at <= world.clock():
+            return
+        calls = process.calls
+        is_explained = (
+            # It can't be known whether it is ours still.
+            message_id in process.given_up
+            # Its receive was in a frame of which only a part was written.
+            or not process.knows(handle)
+            # Without an answer yet, or behind a call that has none.
+            or calls.has_tried_to_release(handle)
+            or HANGING in truth.excuses
+            # The next call of its queue waits for a while.
+            or truth.queue.url in calls.refused
+        )
+        if is_explained:
+            return
+        world.fail(f"10: {message_id} is not released, though its worker {worker.name} is dead")
+
+    world.clock.at(since + RELEASED_AFTER, check)

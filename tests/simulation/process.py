@@ -1,0 +1,228 @@
+"""A keeper's process: the real keeper at the keeper's end of a simulated link."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from functools import partial
+from mmap import mmap
+from typing import TYPE_CHECKING, Any
+
+from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.record import Record
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Action, Lease, State
+from celery_sqs_heartbeat.link.frames import Message, frame, write
+from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
+from tests.simulation.calls import Calls
+from tests.simulation.link import Line
+from tests.simulation.observing import EventRules
+from tests.simulation.rounds import LONG, Rounds
+from tests.simulation.rules import CallRules
+from tests.support.board import Board
+
+if TYPE_CHECKING:
+    from tests.simulation.worker import SimulatedWorker
+
+#: How long it flushes when its worker is gone, in seconds.
+FLUSH_SECONDS = 15.0
+
+
+class Killed(BaseException):
+    """The process is no more: whatever it was doing, it does no further."""
+
+
+class KeeperProcess:
+    """The process of one keeper, which may die between any two things that it does.
+
+    Args:
+        memory: What it shares with its worker.
+        to_worker: Its direction of the link.
+        on_death: Called when it dies before its worker.
+
+    Attributes:
+        board: What its keeper believes.
+        given_up: The ids of messages that it lets lapse.
+        tried: Of those whose release it has sent.
+    """
+
+    def __init__(
+        self,
+        worker: SimulatedWorker,
+        memory: mmap,
+        rules: CallRules,
+        to_worker: Line,
+        on_death: Callable[[], None],
+    ) -> None:
+        self.worker = worker
+        self._world = worker.world
+        self._to_worker = to_worker
+        self._on_death = on_death
+        self._steps_left: int | None = None
+        self._has_aim = False
+        self._may_die: Callable[[], bool] = lambda: True
+        self._is_hung = False
+        self.is_up = self.worker_is_up = True
+        self.board = Board()
+        self.given_up: set[str] = set()
+        self._rules = EventRules(worker, self.board)
+        table = FragileTable(memory, self)
+        self._leases = NumberedLeases(LeaseBoard(table), self._send)
+        self.calls = Calls(worker, rules, self)
+        self._keeper = ThreadKeeper(
+            self.calls.sqs,
+            interval=LONG,
+            clock=worker.now,
+            jitter=worker.world.random.random,
+            observer=self._observe,
+            dispatcher=self.calls,
+            board=_Boards(self.note_plan, self.board, self._leases),
+        )
+        self._rounds = Rounds(worker, self._keeper, self)
+        self._end = KeeperEnd(self._keeper, self._leases, self._send, wants_all=False)
+
+    # -- Its life ------------------------------------------------------------------------
+
+    def step(self, in_part: Callable[[], None] = lambda: None) -> None:
+        """Note that it does one thing more, unless it dies before.
+
+        Args:
+            in_part: Does it in part, as it may have when it dies.
+        """
+        if not self.is_up:
+            raise Killed
+        if self._steps_left is not None:
+            self._steps_left -= self._has_aim
+            if self._steps_left < 0 and self._may_die():
+                if self._world.process_random.random() < 0.5:
+                    in_part()
+                self.kill()
+                raise Killed
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Run a job now, or once the machine goes on; not if the process hangs or has ended."""
+        if not self.is_up or self._is_hung:
+            return
+        if self._world.clock() < self.worker.asleep_until:
+            self._world.clock.at(self.worker.asleep_until, lambda: self.run(job))
+            return
+        with contextlib.suppress(Killed):
+            job()
+
+    def go_on(self) -> None:
+        """Do what is due."""
+        self._rounds.make()
+
+    def kill_at(self, steps: int, may_die: Callable[[], bool], *, aims_at_release: bool) -> None:
+        """Have it die after so many steps, once it may.
+
+        Args:
+            aims_at_release: The steps count from the next release that it plans.
+        """
+        self._steps_left, self._may_die = steps, may_die
+        self._has_aim = not aims_at_release
+
+    def note_plan(self, lease: Lease) -> None:
+        """Note that it is about to show a lease."""
+        if lease.pending is Action.RELEASE:
+            self._has_aim = True
+
+    def hang(self) -> None:
+        """Do nothing any more."""
+        self._is_hung = True
+
+    def kill(self) -> None:
+        """Die now."""
+        if self.is_up:
+            self.is_up = False
+            self.calls.abandon()
+            if self.worker_is_up:
+                self._on_death()
+
+    def end(self) -> None:
+        """End, as there is nothing more to do."""
+        self.is_up = False
+
+    # -- What its worker says ---------------------------------------------------------------
+
+    def hear(self, messages: list[list[Any]]) -> None:
+        """Do what the worker says."""
+        self.run(partial(self._take, messages))
+
+    def outlive(self, last_words: list[list[Any]]) -> None:
+        """Release what the worker held, now that it is gone, as `KeeperLife` does."""
+        self.run(partial(self._outlive, last_words))
+
+    def knows(self, receipt_handle: str) -> bool:
+        """Return whether it has learned of a receive."""
+        return self._leases.number(receipt_handle) is not None
+
+    def _take(self, messages: list[list[Any]]) -> None:
+        for message in messages:
+            self.step()
+            if not self._end.take(message):
+                self._world.fail(f"the keeper can't take {message[0]}")
+        self.go_on()
+
+    def _outlive(self, last_words: list[list[Any]]) -> None:
+        self._take(last_words)
+        for lease in self._keeper.leases():
+            if lease.state is State.HELD:
+                self._keeper.release(lease.receipt_handle, cause="worker died")
+        self.go_on()
+        self._world.clock.at(self._world.clock() + FLUSH_SECONDS, self.kill)
+
+    # -- What it says ------------------------------------------------------------------------
+
+    def _send(self, message: Message) -> None:
+        sent = frame([write(message)])
+        self.step(lambda: self._to_worker.send(sent[: len(sent) // 2]))
+        self._to_worker.send(sent)
+
+    def _observe(self, event: Event) -> None:
+        self.step()
+        self._rules.note(event)
+        if event.kind is EventKind.MESSAGE_LAPSING:
+            self.given_up.add(event.message_id)
+        self._end.report(event)
+
+
+class FragileTable(Table):
+    """The table of leases, whose writer may die in the middle of a record."""
+
+    def __init__(self, memory: mmap, process: KeeperProcess) -> None:
+        super().__init__(memory)
+        self._bytes = memory
+        self._process = process
+
+    def write(self, place: int, key: bytes, record: Record) -> None:
+        """Write a record, unless the writer dies before, or with half of it written."""
+        self._process.step(partial(self._write_half, place, key, record))
+        super().write(place, key, record)
+
+    def _write_half(self, place: int, key: bytes, record: Record) -> None:
+        at = self._bytes.find(key)
+        if at >= 0:
+            written = record.pack(key)
+            start = at - written.index(key)
+            # Its checksum, and no more.
+            self._bytes[start : start + 4] = written[:4]
+
+
+class _Boards:
+    """Shows one board after another what a book shows it."""
+
+    def __init__(self, on_show: Callable[[Lease], None], *boards: Board | NumberedLeases) -> None:
+        self._on_show = on_show
+        self._boards = boards
+
+    def show(self, lease: Lease) -> None:
+        self._on_show(lease)
+        for board in self._boards:
+            board.show(lease)
+
+    def remove(self, lease: Lease) -> None:
+        for board in self._boards:
+            board.remove(lease)

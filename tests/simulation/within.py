@@ -1,0 +1,79 @@
+"""A keeper in the process of its worker, as a consumer without Celery has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.lease import Lease
+from tests.simulation.calls import Calls
+from tests.simulation.observing import EventRules
+from tests.simulation.rounds import LONG, Rounds
+from tests.simulation.rules import CallRules
+from tests.support.board import Board
+
+if TYPE_CHECKING:
+    from tests.simulation.worker import SimulatedWorker
+
+
+class Within:
+    """The keeper of one process of a worker, and that process as its host."""
+
+    def __init__(self, worker: SimulatedWorker) -> None:
+        self._worker = worker
+        self.board = Board()
+        calls = Calls(worker, CallRules(), self)
+        self.keeper = ThreadKeeper(
+            calls.sqs,
+            interval=LONG,
+            clock=worker.now,
+            jitter=worker.world.random.random,
+            observer=EventRules(worker, self.board).note,
+            dispatcher=calls,
+            board=self.board,
+        )
+        self._rounds = Rounds(worker, self.keeper, self)
+
+    @property
+    def is_up(self) -> bool:
+        """Whether the worker's process has not ended."""
+        return self._worker.is_up and self._worker.keeper is self.keeper
+
+    @property
+    def worker_is_up(self) -> bool:
+        """Whether the worker has not ended, which is the same."""
+        return self.is_up
+
+    def step(self) -> None:
+        """Nothing kills it alone."""
+
+    def run(self, job: Callable[[], None]) -> None:
+        """Run a job now, or once the worker goes on."""
+        self._worker.when_awake(self.keeper, job)
+
+    def go_on(self) -> None:
+        """Have the worker do what is due, and so its keeper."""
+        self._worker.go_on()
+
+    def keep(self) -> None:
+        """Have the keeper do what is due."""
+        self._rounds.make()
+
+    def leases(self) -> list[Lease]:
+        """Return what the worker holds."""
+        return self.board.leases()
+
+    def note_receive(self, lease: Lease) -> None:
+        """The keeper knows of it at once."""
+
+    def note_pause(self) -> None:
+        """Note that the worker stands still, and the keeper with it."""
+        for lease in self.leases():
+            self._worker.world.truth[lease.message_id].excuses.add("pause")
+
+    def die(self) -> None:
+        """The keeper dies with its worker."""
+
+    def end(self) -> None:
+        """The keeper ends with its worker."""

@@ -1,0 +1,132 @@
+"""What a worker has a new keeper go on with, when the old one has died."""
+
+from __future__ import annotations
+
+from mmap import mmap
+
+import pytest
+
+from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.record import key_of
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.leases.book import LeaseBook
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, State
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.link.holdings import Holding, Holdings
+from tests.support.board import Board
+
+QUEUE = "https://sqs/1/q"
+TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
+NOW = 1000.0
+
+
+class Worker:
+    """A worker that holds one message, and what its keeper writes of it."""
+
+    def __init__(self, places: int = 16) -> None:
+        self.memory = mmap(-1, Table.size_for(places))
+        self.holdings = Holdings(Table(self.memory))
+        self.board = LeaseBoard(Table(self.memory))
+
+    def receive(self, handle: str = "h", *, sent_at: float = NOW, at: float = NOW) -> Receipt:
+        receipt, _ = self.holdings.receive(
+            Receive(
+                queue_url=QUEUE,
+                message_id="m",
+                receipt_handle=handle,
+                receive_count=1,
+                hidden_for=30,
+                sent_at=sent_at,
+                arrived_at=at,
+            ),
+            terms=TERMS,
+            task=None,
+            task_id=None,
+            max_receive_count=None,
+            sent_time=None,
+            first_received_time=None,
+        )
+        return receipt
+
+    def hold(self) -> Holding:
+        self.receive()
+        holding = self.holdings.get("h")
+        assert holding is not None
+        self.board.assign("h", holding.place)
+        self.board.show(kept("h"))
+        return holding
+
+    def released(self) -> Holding:
+        holding = self.hold()
+        self.holdings.release("h", 0, NOW, "")
+        return holding
+
+
+def kept(handle: str, state: State = State.HELD, pending: Action | None = None) -> Lease:
+    return Lease(
+        queue_url=QUEUE,
+        message_id="m",
+        terms=TERMS,
+        held_since=NOW,
+        receipt_handle=handle,
+        handles=[handle],
+        expires_at=NOW + 30,
+        last_timeout=30,
+        state=state,
+        pending=pending,
+    )
+
+
+def test_a_release_that_was_not_sent_is_to_be_sent() -> None:
+    worker = Worker()
+    holding = worker.released()
+    worker.board.show(kept("h", State.BACK))
+    assert worker.holdings.to_resume() == [(holding, False)]
+
+
+def test_a_release_that_was_planned_may_have_been_sent() -> None:
+    worker = Worker()
+    holding = worker.released()
+    worker.board.show(kept("h", State.BACK, Action.RELEASE))
+    assert worker.holdings.to_resume() == [(holding, True)]
+
+
+def test_a_release_that_was_answered_is_over_though_the_worker_has_not_heard_of_it() -> None:
+    worker = Worker()
+    worker.released()
+    worker.board.show(kept("h", State.BACK, Action.RELEASE))
+    worker.board.remove(kept("h", State.BACK))
+    assert worker.holdings.to_resume() == []
+    assert worker.holdings.ending == 0
+
+
+def test_a_release_of_which_only_half_a_record_was_written_may_have_been_sent() -> None:
+    worker = Worker()
+    holding = worker.released()
+    at = worker.memory.find(key_of("h"))
+    worker.memory[at + 20] ^= 1
+    assert worker.holdings.to_resume() == [(holding, True)]
+
+
+def test_a_lease_that_the_worker_knows_to_be_uncertain_is_not_certain_again() -> None:
+    worker = Worker()
+    holding = worker.hold()
+    assert worker.receive("late", sent_at=NOW + 1, at=NOW + 40) is Receipt.LAPSED
+    assert worker.holdings.to_resume() == [(holding, False)]
+    assert not holding.lease.certain
+
+
+@pytest.mark.parametrize("was_releasing", [True, False])
+def test_the_end_of_a_lease_that_lapses_when_it_is_resumed_is_shown(was_releasing: bool) -> None:
+    shown: list[str] = []
+
+    class Noting(Board):
+        def remove(self, lease: Lease) -> None:
+            super().remove(lease)
+            shown.append(lease.message_id)
+
+    book = LeaseBook(jitter=lambda: 1.0, board=Noting())
+    lease = kept("h", State.BACK)
+    book.resume(lease, NOW if was_releasing else NOW + 31, was_releasing=was_releasing)
+    assert shown == ["m"]
+    assert book.ending == 0
