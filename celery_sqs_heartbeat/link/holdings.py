@@ -302,6 +302,7 @@ class Holdings:
             return lease
         lease.standing = _STANDINGS.get(record.mark, lease.standing)
         lease.expires_at = record.expires_at
+        lease.hidden_until = max(lease.hidden_until, record.hidden_until)
         # What the worker has learned itself, its keeper may not have written yet.
         lease.certain = lease.certain and bool(record.flags & Flag.CERTAIN)
         lease.extensions = int(bool(record.flags & Flag.EXTENDED))
