@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing, State
 
 KEY_BYTES = 16
 _CHECKSUM = struct.Struct("<I")
-_FIELDS = struct.Struct(f"<BB2x{KEY_BYTES}sdddI12x")
+_FIELDS = struct.Struct(f"<BB2x{KEY_BYTES}sdddI4xd")
 #: Written records: a power of two, so that none lies across two lines of a CPU's cache.
 RECORD_BYTES = _CHECKSUM.size + _FIELDS.size
 #: Where in a written record its key begins.
@@ -75,6 +75,7 @@ class Record(NamedTuple):
         threshold: An extension is made when less than this is left, in seconds.
         flags: A sum of `Flag`s.
         receives: Of how many receives it knows, as its owner counts them.
+        hidden_until: Until when SQS hides it at most: no extension may end before that.
     """
 
     mark: Mark
@@ -83,6 +84,7 @@ class Record(NamedTuple):
     threshold: float = 0.0
     flags: int = 0
     receives: int = 0
+    hidden_until: float = 0.0
 
     @classmethod
     def of(cls, lease: Lease, *, is_over: bool = False, receives: int = 0) -> Record:
@@ -102,6 +104,7 @@ class Record(NamedTuple):
             terms.threshold,
             flags,
             receives,
+            lease.hidden_until,
         )
 
     def pack(self, key: bytes) -> bytes:
@@ -114,6 +117,7 @@ class Record(NamedTuple):
             self.visibility_timeout,
             self.threshold,
             self.receives,
+            self.hidden_until,
         )
         return _CHECKSUM.pack(zlib.crc32(fields)) + fields
 
@@ -127,8 +131,12 @@ class Record(NamedTuple):
         fields = written[_CHECKSUM.size :]
         if zlib.crc32(fields) != _CHECKSUM.unpack_from(written)[0]:
             return None
-        mark, flags, _, expires_at, timeout, threshold, receives = _FIELDS.unpack(fields)
-        return cls(_MARK_OF_CODE[mark], expires_at, timeout, threshold, flags, receives)
+        mark, flags, _, expires_at, timeout, threshold, receives, hidden_until = _FIELDS.unpack(
+            fields
+        )
+        return cls(
+            _MARK_OF_CODE[mark], expires_at, timeout, threshold, flags, receives, hidden_until
+        )
 
 
 @functools.lru_cache(_KEYS_AT_HAND)

@@ -311,6 +311,7 @@ class Holdings:
             return lease
         lease.standing = _STANDINGS.get(record.mark, lease.standing)
         lease.expires_at = record.expires_at
+        lease.hidden_until = max(lease.hidden_until, record.hidden_until)
         lease.certain = holding.is_certain and bool(record.flags & Flag.CERTAIN)
         lease.extensions = int(bool(record.flags & Flag.EXTENDED))
         if lease.extensions:

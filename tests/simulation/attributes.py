@@ -7,7 +7,7 @@ import random
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.settings import Rules, Settings
-from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
+from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.terms import QueueTerms
 
@@ -87,6 +87,8 @@ class Attributes:
     def _read(self, worker: SimulatedWorker, *, may_fail: bool) -> QueueAttributes:
         if self._world.starting.left(worker.name):
             self._world.disturb(worker.name, "can't read the attributes when it starts")
+            # By SQS's default leases are kept that begin before they are known.
+            self.used.add(DEFAULT_VISIBILITY_TIMEOUT)
             raise TimeoutError
         may_fail = may_fail and self.changes and not self._world.is_over
         if may_fail and self._random.random() < READ_FAILS:

@@ -109,6 +109,12 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
             id="deletes that failed over and over held up a new one",
             marks=pytest.mark.thorough,
         ),
+        pytest.param(
+            "storm-apart",
+            37,
+            id="a new keeper shortened a lease by its last cut extension",
+            marks=pytest.mark.thorough,
+        ),
     ],
 )
 def test_seeds_that_once_broke_an_invariant_hold(kind: str, seed: int) -> None:

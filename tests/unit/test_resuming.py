@@ -116,6 +116,16 @@ def test_a_lease_that_the_worker_knows_to_be_uncertain_is_not_certain_again() ->
     assert not holding.lease.certain
 
 
+def test_a_new_keeper_knows_how_long_the_last_extension_hides_a_message() -> None:
+    worker = Worker()
+    holding = worker.hold()
+    lease = kept("h")
+    lease.hidden_until = NOW + 55.5
+    worker.board.show(lease)
+    assert worker.holdings.to_resume() == [(holding, False)]
+    assert holding.lease.hidden_until == NOW + 55.5
+
+
 @pytest.mark.parametrize("was_releasing", [True, False])
 def test_the_end_of_a_lease_that_lapses_when_it_is_resumed_is_shown(was_releasing: bool) -> None:
     shown: list[str] = []
