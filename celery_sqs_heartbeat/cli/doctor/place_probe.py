@@ -99,7 +99,7 @@ def _probe_page(address: str | None) -> tuple[Place, str]:
         return Place.USABLE, ""
     host, port = parse_address(address)
     try:
-        Listener(host, port, lambda request: Response()).stop()
+        Listener(host, port, lambda request: Response()).server_close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE and serves_health(url_of(host, port)):
             return Place.OURS, ""
