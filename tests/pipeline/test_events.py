@@ -327,3 +327,4 @@ def test_what_a_worker_wrote_is_read_back_field_by_field(
         record.seq: {**nothing, **slim(record), "skew_us": 0, "dt": FIRST} for record in records
     }
     assert rejects(spark, tmp_path) == set()
+    writer.rotate()
