@@ -461,9 +461,18 @@ class LeaseBook:
             is_ours and lease.standing not in (Standing.LOST, Standing.UNLEASED)
         ):
             return False
-        self.report(EventKind.MESSAGE_LAPSING, lease, now)
-        self.forget(lease)
+        self.lapse(lease, now)
         return True
+
+    def lapse(self, lease: Lease, now: float) -> None:
+        """Report that a lease becomes visible by itself, and forget it.
+
+        A release of it may be under way: then no one knows what becomes of that.
+        """
+        release = self._release_under_way(lease)
+        answer = None if release is None else Answer(*release, Outcome.UNKNOWN)
+        self.report(EventKind.MESSAGE_LAPSING, lease, now, answer)
+        self.forget(lease)
 
     def _worth_a_late_extension(self, lease: Lease, now: float) -> bool:
         self.note_expiry(lease, now)

@@ -26,6 +26,9 @@ class Ledger(Protocol):
     def forget(self, lease: Lease) -> None:
         """Remove every trace of a lease."""
 
+    def lapse(self, lease: Lease, now: float) -> None:
+        """Report that a lease becomes visible by itself, and forget it."""
+
     def watch_expiry(self, lease: Lease) -> None:
         """Report when the lease expires."""
 
@@ -237,8 +240,7 @@ class Settler:
         """Let what is to be released lapse, and show that the others are not extended."""
         for lease in [each for each in self._book.leases() if each.queue_url == queue_url]:
             if lease.state is State.BACK:
-                self._book.report(EventKind.MESSAGE_LAPSING, lease, now)
-                self._book.forget(lease)
+                self._book.lapse(lease, now)
             elif lease.standing is Standing.OURS or (
                 lease.state is State.DONE and lease.standing is Standing.EXPIRED
             ):

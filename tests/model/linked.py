@@ -41,13 +41,19 @@ class Calls:
     def __init__(self, note: Callable[[Call], None] = lambda call: None) -> None:
         self._note = note
         self.out: list[tuple[Call, Settle]] = []
+        self.given_up: list[Call] = []
 
     def dispatch(self, call: Call, settle: Settle) -> None:
         self._note(call)
         self.out.append((call, settle))
 
     def give_up(self, call: Call) -> bool:
+        self.given_up.append(call)
         return True
+
+    def forget_given_up(self) -> None:
+        """Have the calls that were given up never answered."""
+        self.out = [each for each in self.out if each[0] not in self.given_up]
 
     def close(self) -> None:
         """Nothing is left to close."""

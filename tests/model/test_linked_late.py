@@ -117,6 +117,13 @@ class LateMachine(RuleBasedStateMachine):
             assert lease is not None
             self.held.discard(lease.key)
 
+    @precondition(lambda self: self.held)
+    @rule(pick=picks)
+    def release_what_is_done_all_the_same(self, pick: int) -> None:
+        key = sorted(self.held)[pick % len(self.held)]
+        self.linked.worker.release(self.latest[key], 0, "worker stops")
+        self._done(self.latest[key])
+
     @precondition(lambda self: self.handles)
     @rule(pick=picks, what=st.sampled_from(("drop", "disown")))
     def give_up(self, pick: int, what: str) -> None:
@@ -162,6 +169,13 @@ class LateMachine(RuleBasedStateMachine):
     def step(self) -> None:
         self.linked.elsewhere.keeper.step()
 
+    @rule(answer=outcomes)
+    def have_the_keeper_do_all_it_knows_of(self, answer: list[Outcome]) -> None:
+        self.linked.elsewhere.take()
+        self.step()
+        while self.linked.elsewhere.calls.out:
+            self._answer(0, answer)
+
     def _check(self, call: Call) -> None:
         """Check a call before it is sent."""
         for entry in call.entries:
@@ -179,8 +193,10 @@ class LateMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.linked.elsewhere.calls.out)
     @rule(pick=picks, answer=outcomes)
     def answer(self, pick: int, answer: list[Outcome]) -> None:
+        self._answer(pick % len(self.linked.elsewhere.calls.out), answer)
+
+    def _answer(self, index: int, answer: list[Outcome]) -> None:
         calls = self.linked.elsewhere.calls
-        index = pick % len(calls.out)
         call, _ = calls.out[index]
         for entry, outcome in zip(call.entries, (answer * 10)[: len(call.entries)], strict=True):
             is_bad_batch = outcome is Outcome.MALFORMED and len(call.entries) > 1
@@ -241,7 +257,7 @@ class LateMachine(RuleBasedStateMachine):
             self.linked.deliver()
             self.step()
             while self.linked.elsewhere.calls.out:
-                self.answer(0, [Outcome.DONE])
+                self._answer(0, [Outcome.DONE])
             self.linked.clock.advance(61.0)
         self.linked.deliver()
         self.the_keeper_keeps_what_the_worker_holds()

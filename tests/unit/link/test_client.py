@@ -283,6 +283,25 @@ def test_doubts_about_a_message_outlive_the_keeper(worker: Worker, keeper: Linke
     assert keeper.ending == 0
 
 
+def test_a_release_that_is_under_way_as_the_lease_lapses_may_still_be_done(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
+    """The keeper waits for it no more: for the worker it is not one that was never sent."""
+    worker.get()
+    keeper.release("m-1", 0, "failed")
+    worker.deliver()
+    worker.elsewhere.keeper.step()
+    assert len(worker.elsewhere.calls.out) == 1
+    assert worker.receive(QUEUE, message_of("m", "m-2", 2), TERMS, 30, 40.0) is Receipt.LAPSED
+    worker.deliver()
+    worker.elsewhere.keeper.step()
+    worker.deliver()
+    assert keeper.ending == 0
+    worker.clock.advance(40.0)
+    assert worker.get(count=3) is Receipt.RELEASED
+    assert worker.get(count=4) is Receipt.NEW
+
+
 # -- Threads, handlers, processes ------------------------------------------------------------
 
 
