@@ -32,7 +32,7 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Parts:
     """What is there from one start to the stop after it."""
 
