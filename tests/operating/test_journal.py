@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import random
 import signal
 import socket
@@ -48,31 +46,6 @@ for number in range(10**9):
 """
 
 #: Journals under gevent or eventlet while nothing yields.
-GREEN = """
-import sys, time
-library, target, folder = sys.argv[1:]
-if library == "gevent":
-    from gevent import monkey
-    monkey.patch_all()
-else:
-    import eventlet
-    eventlet.monkey_patch()
-import json
-from pathlib import Path
-from celery_sqs_heartbeat.journal import WorkerInfo, open_journal, read_journal
-from tests.support.waiting import PATIENCE
-from tests.unit.journal.making import event_of
-journal = open_journal(target, spool=Path(folder))
-journal.start(WorkerInfo())
-journal(event_of())
-end = time.monotonic() + PATIENCE
-while len(list(read_journal(folder))) < 2 and time.monotonic() < end:
-    pass
-seen = len(list(read_journal(folder)))
-journal.close(PATIENCE)
-stats = journal.stats
-print(json.dumps({"seen": seen, "written": stats.written, "shipped": stats.shipped}))
-"""
 
 
 def killed_writer(target: Path | str, lines: int, moments: random.Random, spool: str = "") -> int:
@@ -198,24 +171,3 @@ def test_what_a_killed_worker_left_without_s3_is_shipped_by_the_next(
     assert lines == list(range(1, len(lines) + 1))
     assert len(lines) >= written
     assert files_in(spool) == []
-
-
-@pytest.mark.parametrize("library", ["gevent", "eventlet"])
-@pytest.mark.parametrize("is_shipped", [False, True], ids=["folder", "s3"])
-def test_under_green_threads_it_is_written_though_nothing_yields(
-    library: str, is_shipped: bool, server: ThreadedMotoServer, tmp_path: Path
-) -> None:
-    spool = tmp_path / "spool"
-    target = "s3://journals/prod/eu" if is_shipped else str(spool)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", GREEN, library, target, str(spool)],
-        cwd=ROOT,
-        env=os.environ,
-        capture_output=True,
-        text=True,
-        timeout=2 * PATIENCE,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == {"seen": 2, "written": 3, "shipped": int(is_shipped)}
-    assert len(shipped_lines(tmp_path / "got") if is_shipped else list(read_journal(spool))) == 3
