@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator
@@ -9,10 +10,20 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from celery_sqs_heartbeat.testing import SimulatedServer
+from tests.acceptance.processes import keepers_of
 from tests.acceptance.record import CHANGE, handles
 from tests.acceptance.scene import EARLY, Scene
+from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
+
+
+def signal_both(worker: ProcessWorker, number: signal.Signals) -> None:
+    """Signal a worker and its keeper, as a machine that is suspended stops both."""
+    for pid in (worker.pid, *keepers_of(worker.pid)):
+        os.kill(pid, number)
+
+
 TIMEOUT = 15
 #: So that whoever stands still for some seconds on a busy machine loses nothing.
 EAGER = {"sqs_heartbeat_threshold": 13}
@@ -34,7 +45,7 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
     scene.send("hold_each", "a")
     first = scene.wait_for_notes("start", 1)[0]
     scene.wait_until(lambda: any(call.answered_at for call in scene.calls(CHANGE)))
-    frozen.kill(signal.SIGSTOP)
+    signal_both(frozen, signal.SIGSTOP)
     stopped_at = time.monotonic()
     scene.worker("-c", "1", "-P", "threads", conf=EAGER)
     second = scene.wait_for_notes("start", 2)[1]
@@ -42,7 +53,7 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
     # Until the first worker can't take the message for its own any more.
     scene.wait_until(lambda: time.monotonic() > stopped_at + 2 * TIMEOUT)
     woken_at = time.monotonic()
-    frozen.kill(signal.SIGCONT)
+    signal_both(frozen, signal.SIGCONT)
     frozen.wait_for_log("the process stood still for")
     frozen.wait_for_log("lease-lost")
     # Its task is through first; its delete must not reach the message.
@@ -79,10 +90,10 @@ def test_a_message_whose_task_is_stopped_for_a_standstill_is_there_for_the_next_
     scene.send("slow_once", "a", 200)
     scene.wait_for_notes("start", 1)
     scene.wait_until(lambda: any(call.answered_at for call in scene.calls(CHANGE)))
-    frozen.kill(signal.SIGSTOP)
+    signal_both(frozen, signal.SIGSTOP)
     scene.wait_until(lambda: scene.counts() == (1, 0))
     woken_at = time.monotonic()
-    frozen.kill(signal.SIGCONT)
+    signal_both(frozen, signal.SIGCONT)
     frozen.wait_for_log("stopping task")
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
