@@ -8,6 +8,8 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -45,6 +47,15 @@ def started() -> Iterator[Started]:
     started.wire.close()
     child.kill()
     unshare_table()
+
+
+def descriptors_of(pid: int) -> list[str]:
+    """Return what the process's descriptors refer to, but for those that it closes meanwhile."""
+    names = []
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            names.append(os.readlink(descriptor))
+    return names
 
 
 def has_no_process(pid: int) -> bool:
@@ -97,18 +108,23 @@ def test_an_end_by_a_signal_without_a_name_has_a_description(started: Started) -
     assert started.child.describe_end() == f"signal {int(number)}"
 
 
-def test_a_keeper_gets_the_two_descriptors_and_no_other(started: Started) -> None:
-    if not os.path.isdir(f"/proc/{started.child.pid}/fd"):
-        pytest.skip("needs /proc")
+@pytest.fixture
+def inheritable() -> Iterator[str]:
+    """What a descriptor refers to that every child would inherit which does not close it."""
     secret, other = os.pipe()
-    try:
-        names = {os.readlink(f"/proc/self/fd/{fd}") for fd in (secret, other)}
-        folder = f"/proc/{started.child.pid}/fd"
-        held = {os.readlink(f"{folder}/{fd}") for fd in os.listdir(folder)}
-        assert not names & held
-    finally:
-        os.close(secret)
-        os.close(other)
+    os.set_inheritable(secret, True)
+    yield os.readlink(f"/proc/self/fd/{secret}")
+    os.close(secret)
+    os.close(other)
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="needs /proc")
+def test_a_keeper_gets_the_two_descriptors_and_no_other(inheritable: str, started: Started) -> None:
+    started.greet()
+    held = descriptors_of(started.child.pid)
+    assert inheritable not in held
+    assert len([name for name in held if name.startswith("socket:")]) == 1
+    assert [name for name in held if "memfd:" in name] or not hasattr(os, "memfd_create")
 
 
 def test_a_hello_of_another_version_ends_the_keeper_and_says_to_restart() -> None:
