@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -15,22 +14,18 @@ from celery_sqs_heartbeat.keeper.engine import Engine
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.running import RunningRounds
 from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
-from celery_sqs_heartbeat.leases.actions import is_ours
+from celery_sqs_heartbeat.keeper.waiting import wait_for
+from celery_sqs_heartbeat.leases.actions import is_confirmed, is_ours
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
 from celery_sqs_heartbeat.leases.message import receive_count_of, time_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.leases.view import LeaseView
-
-#: How often a wait for a confirmation looks whether it is there, in seconds.
-_CONFIRM_POLL = 0.005
-#: How often a flush looks whether it is through, in seconds.
-_FLUSH_POLL = 0.01
 
 
 class ThreadKeeper:
@@ -131,11 +126,8 @@ class ThreadKeeper:
         if self._is_forked() or not self._rounds.is_wanted:
             return True
         self.hurry()
-        deadline = time.monotonic() + timeout
-        while self._engine.ending:
-            if time.monotonic() >= deadline:
-                return self.report_unconfirmed(timeout)
-            time.sleep(_FLUSH_POLL)
+        if not wait_for(lambda: not self._engine.ending or None, timeout):
+            return self.report_unconfirmed(timeout)
         return True
 
     def hurry(self) -> None:
@@ -213,8 +205,8 @@ class ThreadKeeper:
                 not that of the terms.
             sent_at: When the receive was sent, in seconds of the keeper's clock; SQS
                 counts the visibility timeout from after it. Without it, from now.
-                A message that is told of when its visibility timeout has passed since then
-                is not leased: so let a receive wait for less than that.
+                A message whose visibility timeout has passed since then is not leased:
+                so let a receive wait for less than that.
             max_receive_count: Of the queue's redrive policy, for the journal; None without one.
         """
         if self._is_forked():
@@ -286,7 +278,7 @@ class ThreadKeeper:
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. False when unknown.
 
-        `cause` says why, in a word or two, to whoever logs, counts or journals it.
+        `cause` says why, in a word or two, for the log, the metrics and the journal.
         """
         return self._change(lambda book, now: book.release(receipt_handle, delay, now, cause))
 
@@ -318,19 +310,7 @@ class ThreadKeeper:
         """
         if self._is_forked():
             return True
-        deadline = time.monotonic() + timeout
-        while True:
-            with self._engine.reading() as (book, now):
-                lease = book.get(receipt_handle)
-                if lease is None or lease.state is not State.HELD:
-                    return False
-                if lease.standing is Standing.UNLEASED or not lease.terms.extend:
-                    return True
-                if lease.extensions or lease.standing is not Standing.OURS:
-                    return lease.certain and is_ours(lease, now)
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(_CONFIRM_POLL)
+        return wait_for(lambda: self._is_confirmed(receipt_handle), timeout)
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
@@ -395,6 +375,10 @@ class ThreadKeeper:
             return ()
         with self._engine.reading() as (book, now):
             return tuple(LeaseView.of(lease, now) for lease in book.leases())
+
+    def _is_confirmed(self, receipt_handle: str) -> bool | None:
+        with self._engine.reading() as (book, now):
+            return is_confirmed(book.get(receipt_handle), now)
 
     def _change(self, change: Callable[[LeaseBook, float], bool]) -> bool:
         # In a child nothing of the parent's may be touched, its lock least of all.

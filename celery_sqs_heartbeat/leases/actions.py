@@ -75,6 +75,20 @@ def is_ours(lease: Lease, now: float) -> bool:
     return lease.standing in (Standing.OURS, Standing.UNLEASED) and now < lease.expires_at
 
 
+def is_confirmed(lease: Lease | None, now: float) -> bool | None:
+    """Return whether SQS has confirmed that the message is ours; None while no answer is there.
+
+    True for one that is not extended, as there is nothing to wait for.
+    """
+    if lease is None or lease.state is not State.HELD:
+        return False
+    if lease.standing is Standing.UNLEASED or not lease.terms.extend:
+        return True
+    if lease.extensions or lease.standing is not Standing.OURS:
+        return lease.certain and is_ours(lease, now)
+    return None
+
+
 def entry_for(lease: Lease, now: float) -> Entry | None:
     """Return the entry for the next action, or None where there is nothing to ask for."""
     action = next_action(lease)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
-from celery_sqs_heartbeat.leases.actions import is_lost, is_ours
+from celery_sqs_heartbeat.keeper.waiting import wait_for
+from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import receive_count_of, time_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
@@ -22,10 +22,6 @@ from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.holdings import Holding, Holdings
 from celery_sqs_heartbeat.link.wire import Sender
 
-#: How often a wait for a confirmation looks whether it is there, in seconds.
-_CONFIRM_POLL = 0.005
-#: How often a flush looks whether it is through, in seconds.
-_FLUSH_POLL = 0.01
 #: The order after which a keeper reads no more.
 _LAST = "stop"
 #: Messages that the keeper has not taken, at which consuming is to pause.
@@ -119,23 +115,18 @@ class LinkedKeeper:
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
         """Note that the message's task begins, and in which process. False when unknown."""
-
-        def start(now: float) -> Holding | None:
-            holding = self._holdings.get(receipt_handle)
-            if holding is not None:
-                holding.lease.started_at, holding.pid = now, pid or self._pid
-            return holding
-
         if self._is_forked():
             return True
         with self._lock:
-            now = self._clock()
-            holding = start(now)
-            if holding is not None and self._wire is not None:
+            holding = self._holdings.get(receipt_handle)
+            if holding is None:
+                return False
+            now, pid = self._clock(), pid or self._pid
+            holding.lease.started_at, holding.pid = now, pid
+            if self._wire is not None:
                 # No one waits for it: it goes with what is said next.
-                number, receives = holding.number, holding.receives
-                self._wire.post(("started", number, receives, now, pid or self._pid))
-            return holding is not None
+                self._wire.post(("started", holding.number, holding.receives, now, pid))
+            return True
 
     def drop(self, receipt_handle: str) -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown."""
@@ -149,19 +140,7 @@ class LinkedKeeper:
         """Wait until SQS has confirmed an extension; return whether the message is ours."""
         if self._is_forked():
             return True
-        deadline = time.monotonic() + timeout
-        while True:
-            lease = self.find(receipt_handle)
-            if lease is None or lease.state is not State.HELD:
-                return False
-            if lease.standing is Standing.UNLEASED or not lease.terms.extend:
-                return True
-            if lease.extensions or lease.standing is not Standing.OURS:
-                return lease.certain and self.owns(receipt_handle)
-            if time.monotonic() >= deadline:
-                return False
-            # Not on a lock: a greenlet that waits must let others run.
-            time.sleep(_CONFIRM_POLL)
+        return wait_for(lambda: self._is_confirmed(receipt_handle), timeout)
 
     def owns(self, receipt_handle: str) -> bool:
         """Return whether the message is ours for now, as far as is known."""
@@ -256,13 +235,10 @@ class LinkedKeeper:
         if self._is_forked():
             return True
         self.say("hurry")
-        deadline = time.monotonic() + timeout
-        # Not on a lock: a greenlet that waits must let others run.
-        while self.ending and time.monotonic() < deadline:
-            time.sleep(_FLUSH_POLL)
-        if self.ending:
+        is_through = wait_for(lambda: not self.ending or None, timeout)
+        if not is_through:
             self.say("unconfirmed", timeout)
-        return not self.ending
+        return is_through
 
     def attach(self, wire: Sender, greeting: Iterable[Message]) -> None:
         """Go on with a new keeper: it gets all that it has to know by the wire.
@@ -308,6 +284,11 @@ class LinkedKeeper:
         """Take in what has happened to a lease."""
         with self._lock:
             self._holdings.note_event(number, event)
+
+    def _is_confirmed(self, receipt_handle: str) -> bool | None:
+        with self._lock:
+            holding = self._holdings.get(receipt_handle)
+            return is_confirmed(holding.lease if holding is not None else None, self._clock())
 
     def _change(
         self, kind: str, change: Callable[[float], Holding | None], *fields: object
