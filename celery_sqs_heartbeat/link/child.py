@@ -15,6 +15,8 @@ from celery_sqs_heartbeat.link.ignoring import signals_held_back
 #: Has Prometheus's client keep its values in the application's files, where they would be shown
 #: as the application's own. The keeper's have a page of their own.
 _NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
+#: A module of the worker's folder must not stand in for one of Python's own, as `-m` would have it.
+_PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executable,)
 
 
 class Child(Protocol):
@@ -79,10 +81,6 @@ class KeeperProcess:
         if status is None:
             return "it runs"
         return f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
-
-
-#: A module of the worker's folder must not stand in for one of Python's own, as `-m` would have it.
-_PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executable,)
 
 
 def _signal_name(number: int) -> str:

@@ -37,7 +37,7 @@ class Holding:
 
     Attributes:
         number: Names it on the link.
-        receives: How many receives of it the keeper was told of.
+        receives: How many receives of it the keeper knows of.
         place: Its place in the table; None without one.
         pid: The process that runs its task; None before its start.
         is_certain: The worker knows of nothing by which it may be someone else's; see `Lease`.
@@ -97,10 +97,6 @@ class Holdings:
         if holding is not None:
             self._refreshed(holding)
         return holding
-
-    def numbered(self, number: int) -> Holding | None:
-        """Return the holding of that number, if it is known still."""
-        return self._by_number.get(number)
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
