@@ -33,7 +33,7 @@ class Journal:
     """An observer that writes down what a keeper tells it; `open_journal` makes one.
 
     It costs its caller a few microseconds. Nothing raises or waits for a disk but
-    `close`, which waits no longer than it is told to.
+    `close`, which waits for its timeout at most.
     """
 
     def __init__(

@@ -97,8 +97,8 @@ class LeaseBook:
                 receive, lease, is_finished=receive.key in self._finished, strays=self._strays
             )
         if receive.has_lapsed and lease is not None:
-            # Somebody, if only this late answer, has received it since: our handle is
-            # stale, and a release by it would break the lease of whoever has it now.
+            # It was received again since, if only by this late answer: our handle is
+            # stale, and a release by it would break the lease of the one that has it now.
             lease.certain = False
             if not self._let_lapse(lease, now):
                 self.schedule(lease)
@@ -284,7 +284,7 @@ class LeaseBook:
             self._strays.note_sent(call)
             for entry in call.entries:
                 if entry.action is Action.RELEASE and self._board is not None:
-                    # Before it is sent: whoever goes on with this book must not repeat it.
+                    # Before it is sent: the next keeper of these leases must not repeat it.
                     self._board.show(entry.lease)
         return calls
 

@@ -1,8 +1,8 @@
 """Which of a worker's processes live, for the keeper that watches them.
 
-By `pidfd_open` where there is one (Linux 5.3): a descriptor means this very process, whoever gets
-its number later, and shows its end at once. The end of the link would not do: a daemon that a
-task has forked may hold the link open for ever.
+By `pidfd_open` where there is one (Linux 5.3): a descriptor means this very process, even when
+another has its number later, and shows its end at once. The end of the link would not do: a daemon
+that a task has forked may hold the link open for ever.
 """
 
 from __future__ import annotations

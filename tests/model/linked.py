@@ -1,4 +1,4 @@
-"""A worker and its keeper, and between them a link that brings each message when it is told to."""
+"""A worker, its keeper, and a link between them that brings each message when the test says."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Queue:
 
 
 class Elsewhere:
-    """A keeper's process: what it is told, keeps and says."""
+    """A keeper's process: what it hears, keeps and says."""
 
     def __init__(
         self, table: Table, clock: FakeClock, jitter: float, note: Callable[[Call], None]

@@ -185,14 +185,14 @@ class Fleet:
             wait_until(lambda: writes_for_ever(member.process.logs()), STACKS_SECONDS)
         if not writes_for_ever(member.process.logs()):
             self.surprises.append(
-                f"{member.info.name} still ran long after it was told to end; its stacks are in "
+                f"{member.info.name} still ran long after its shutdown began; its stacks are in "
                 "its log"
             )
         self.kill(member)
 
 
 def patience_ends(member: Member) -> float:
-    """Return until when a worker may run that was told to end."""
+    """Return until when a worker may run whose shutdown has begun."""
     pauses = sum(harm.until - harm.at for harm in member.harms if harm.what in ("pause", "cut off"))
     poll = POLL_SECONDS if member.info.pool == "gevent" else 0.0
     return member.told_to_end + ENDING_SECONDS + poll + pauses

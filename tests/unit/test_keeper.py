@@ -311,7 +311,9 @@ def _use(keeper: LeaseKeeper) -> None:
     keeper.stop()
 
 
-def test_a_message_told_of_twice_is_one_lease(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
+def test_a_message_received_twice_under_one_handle_is_one_lease(
+    keeper: LeaseKeeper, sqs: ScriptedSqs
+) -> None:
     keeper.receive(QUEUE, message())
     keeper.receive(QUEUE, message())
     keeper.done("a-1")

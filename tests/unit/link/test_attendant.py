@@ -79,7 +79,7 @@ class FakeChild:
         self.far.send(pack(said))
 
     def heard(self) -> list[list[Any]]:
-        """Return all that the keeper was told so far."""
+        """Return all that the keeper was sent so far."""
         if not self.end_as:
             self.said += self.far.read()
         return self.said
