@@ -25,7 +25,8 @@ import tempfile
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,7 +37,7 @@ from rich.table import Table
 from celery_sqs_heartbeat import install
 from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer
-from tests.support.workers import launch
+from tests.support.workers import ROOT, ProcessWorker, launch
 
 #: Tasks of one round: some seconds of work for each kind of worker.
 STOCK_TASKS, OUR_TASKS = 400, 4_000
@@ -91,6 +92,20 @@ class Bench:
         self, *args: str, tasks: int, flag: bool, conf: Mapping[str, str] | None = None
     ) -> Result:
         """Run one worker on one queue of empty tasks until all are deleted."""
+        with self.working(*args, tasks=tasks, flag=flag, conf=conf):
+            return self.measure(tasks)
+
+    @contextmanager
+    def working(
+        self,
+        *args: str,
+        tasks: int,
+        flag: bool,
+        conf: Mapping[str, str] | None = None,
+        cwd: Path = ROOT,
+        fresh: bool = False,
+    ) -> Iterator[ProcessWorker]:
+        """Have a worker on a queue of empty tasks; it is ended with the block."""
         name = f"q-{uuid.uuid4().hex[:12]}"
         url = self.server.client().create_queue(QueueName=name)["QueueUrl"]
         sender = Celery("sender", broker=self.server.broker_url)
@@ -110,13 +125,16 @@ class Bench:
                 "BENCH_CONF": json.dumps(conf or {}),
             },
             log_dir=self.folder,
+            cwd=cwd,
+            fresh=fresh,
         )
         try:
-            return self._measure(tasks)
+            yield worker
         finally:
             worker.teardown()
 
-    def _measure(self, tasks: int) -> Result:
+    def measure(self, tasks: int) -> Result:
+        """Wait until so many tasks' messages are deleted, and return how long that took."""
         deleted: list[float] = []
         deadline = time.monotonic() + 300
         while len(deleted) < tasks:
