@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
+from celery_sqs_heartbeat.leases.leases import Leases
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.leases.view import LeaseView
@@ -72,12 +73,13 @@ class LeaseKeeper:
         session: str | None = None,
     ) -> None:
         self._pid = os.getpid()
+        self._leases: Leases
         self._backing: Backing
         if process:
             # Not above: it needs boto3, which a keeper on threads can do without.
             from celery_sqs_heartbeat.consumer.opening import open_process
 
-            self._backing = open_process(
+            process_keeper = open_process(
                 sqs,
                 terms=terms,
                 interval=interval,
@@ -90,12 +92,13 @@ class LeaseKeeper:
                 on_late=on_late,
                 session=session,
             )
+            self._leases, self._backing = process_keeper.leases, process_keeper
             return
         if session is not None:
             raise ConfigurationError(
                 [f"session={session!r}: is for process=True: leave it out, or give that, too"]
             )
-        self._backing = ThreadKeeper(
+        keeper = ThreadKeeper(
             sqs,
             terms=terms,
             interval=interval,
@@ -107,6 +110,7 @@ class LeaseKeeper:
             board=board,
             on_late=on_late,
         )
+        self._leases, self._backing = keeper, keeper
 
     def start(self) -> None:
         """Begin to keep. Does nothing when it does already.
@@ -136,16 +140,16 @@ class LeaseKeeper:
 
     def now(self) -> float:
         """Return the time of the keeper's clock, in seconds."""
-        return self._backing.now()
+        return self._leases.now()
 
     def __len__(self) -> int:
         """How many messages it keeps."""
-        return len(self._backing)
+        return len(self._leases)
 
     @property
     def ending(self) -> int:
         """How many deletes and releases are not confirmed yet."""
-        return self._backing.ending
+        return self._leases.ending
 
     @property
     def is_alive(self) -> bool:
@@ -262,26 +266,26 @@ class LeaseKeeper:
 
     def done(self, receipt_handle: str) -> bool:
         """Delete the message, until SQS confirms. False when no lease has that handle."""
-        return self._backing.done(receipt_handle)
+        return self._leases.done(receipt_handle)
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. False when unknown.
 
         `cause` says why, in a word or two, for the log, the metrics and the journal.
         """
-        return self._backing.release(receipt_handle, delay, cause)
+        return self._leases.release(receipt_handle, delay, cause)
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
         """Note that the message's task begins, in this process or `pid`. False when unknown."""
-        return self._backing.note_start(receipt_handle, pid)
+        return self._leases.note_start(receipt_handle, pid)
 
     def drop(self, receipt_handle: str) -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._backing.drop(receipt_handle)
+        return self._leases.drop(receipt_handle)
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._backing.disown(receipt_handle)
+        return self._leases.disown(receipt_handle)
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.
@@ -289,11 +293,11 @@ class LeaseKeeper:
         True at once for one that is not extended, as there is nothing to wait for. False
         after `timeout` seconds without an answer.
         """
-        return self._backing.confirm(receipt_handle, timeout)
+        return self._leases.confirm(receipt_handle, timeout)
 
     def owns(self, receipt_handle: str) -> bool:
         """Return whether the message is ours for now, as far as is known."""
-        return self._backing.owns(receipt_handle)
+        return self._leases.owns(receipt_handle)
 
     def is_lost(self, receipt_handle: str) -> bool:
         """Return whether SQS says that the message is not ours any more, or we gave it up.
@@ -301,16 +305,16 @@ class LeaseKeeper:
         False for one that has just expired: it may still be ours, and its lease may be saved.
         Once an extension could only disturb its next owner, it counts as lost.
         """
-        return self._backing.is_lost(receipt_handle)
+        return self._leases.is_lost(receipt_handle)
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
-        return self._backing.is_disowned(receipt_handle)
+        return self._leases.is_disowned(receipt_handle)
 
     def find(self, receipt_handle: str) -> Lease | None:
         """Return the lease that has, or once had, that handle, as it is now. Read it only."""
-        return self._backing.find(receipt_handle)
+        return self._leases.find(receipt_handle)
 
     def snapshot(self) -> tuple[LeaseView, ...]:
         """Return what is to be seen of every lease, all at one moment."""
-        return self._backing.snapshot()
+        return self._leases.snapshot()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 import threading
@@ -13,42 +12,39 @@ from typing import Any
 
 from celery_sqs_heartbeat.consumer.queues import ConsumedQueues
 from celery_sqs_heartbeat.current.sharedfile import SharedFile
-from celery_sqs_heartbeat.current.sharing import LEAST_PLACES
+from celery_sqs_heartbeat.current.sharing import new_table_file
 from celery_sqs_heartbeat.current.table import Table
-from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.receipts import Receipt
-from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.holdings import Holdings
-from celery_sqs_heartbeat.link.logs import wanted_level
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class _Parts:
+class _Life:
     """What is there from one start to the stop after it."""
 
-    keeper: LinkedKeeper
     queues: ConsumedQueues
     attendant: Attendant
     close_table: Callable[[], object]
 
 
 class ProcessKeeper:
-    """A consumer's side of a keeper in a process of its own, see `LeaseKeeper` for the methods.
+    """Runs a consumer's keeper in a process of its own; see `LeaseKeeper` for the methods.
 
     Args:
         terms: For messages that come without terms of their own.
         observer: Is given every event; None where the keeper's lines of the log will do.
         session: Names a function that makes the process's boto3 session; None for boto3's own.
+
+    Attributes:
+        leases: What the consumer holds.
 
     Raises:
         SqsHeartbeatError: The system has no memory to share with the process.
@@ -82,8 +78,9 @@ class ProcessKeeper:
         # For start and stop alone: it is held while the process ends.
         self._lock = threading.RLock()
         self._is_running = False
-        self._log_level = 0
-        self._parts = self._new_parts()
+        table = new_table_file()
+        self.leases = LinkedKeeper(Holdings(Table(table.memory)))
+        self._life = self._new_life(table)
 
     def start(self) -> None:
         """Start the process, and the thread that listens to it. Does nothing when they run.
@@ -96,8 +93,7 @@ class ProcessKeeper:
         with self._lock:
             if self._is_running:
                 return
-            self._report_level()
-            attendant = self._parts.attendant
+            attendant = self._life.attendant
             # It is there already where a start before this one got no thread.
             if attendant.pid is None:
                 attendant.begin()
@@ -112,33 +108,22 @@ class ProcessKeeper:
             if not self._is_running:
                 return
             self._is_running = False
-            self._parts.attendant.stop(timeout)
-            self._parts.close_table()
-            self._parts = self._new_parts()
+            self._life.attendant.stop(timeout)
+            self._life.close_table()
+            table = new_table_file()
+            self.leases.begin_anew(Holdings(Table(table.memory)))
+            self._life = self._new_life(table)
 
     def flush(self, timeout: float) -> bool:
         """Wait until every delete and release is confirmed; False if that took too long."""
-        return not self._is_running or self._parts.keeper.flush(timeout)
-
-    def now(self) -> float:
-        """Return the time of the keeper's clock, in seconds."""
-        return self._parts.keeper.now()
-
-    def __len__(self) -> int:
-        """How many messages it keeps."""
-        return len(self._parts.keeper)
-
-    @property
-    def ending(self) -> int:
-        """How many deletes and releases are not confirmed yet."""
-        return self._parts.keeper.ending
+        return not self._is_running or self.leases.flush(timeout)
 
     @property
     def health(self) -> KeeperHealth:
         """How the keeper does, as it has said last."""
         if self._is_forked() or not self._is_running:
             return KeeperHealth()
-        attendant = self._parts.attendant
+        attendant = self._life.attendant
         said = attendant.stats.get("health", {"alive": True})
         health = KeeperHealth(**said)
         return replace(health, alive=health.alive and attendant.pid is not None)
@@ -163,101 +148,33 @@ class ProcessKeeper:
         if self._is_forked():
             return Receipt.NEW
         terms = (terms or self._terms).with_room()
-        parts = self._parts
-        parts.queues.use(queue_url, terms.threshold)
-        return parts.keeper.receive(
+        self._life.queues.use(queue_url, terms.threshold)
+        return self.leases.receive(
             queue_url,
             message,
             terms=terms,
             hidden_for=terms.visibility_timeout if hidden_for is None else hidden_for,
-            sent_at=self.now() if sent_at is None else sent_at,
+            sent_at=self.leases.now() if sent_at is None else sent_at,
             max_receive_count=max_receive_count,
             task=task,
             task_id=task_id,
         )
 
-    def done(self, receipt_handle: str) -> bool:
-        """Delete the message, until SQS confirms. False when no lease has that handle."""
-        return self._parts.keeper.done(receipt_handle)
-
-    def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
-        """Make the message visible again after `delay` seconds. False when unknown."""
-        return self._parts.keeper.release(receipt_handle, delay, cause)
-
-    def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
-        """Note that the message's task begins, and in which process. False when unknown."""
-        return self._parts.keeper.note_start(receipt_handle, pid)
-
-    def drop(self, receipt_handle: str) -> bool:
-        """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._parts.keeper.drop(receipt_handle)
-
-    def disown(self, receipt_handle: str) -> bool:
-        """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._parts.keeper.disown(receipt_handle)
-
-    def confirm(self, receipt_handle: str, timeout: float) -> bool:
-        """Wait until SQS has confirmed an extension; return whether the message is ours."""
-        return self._parts.keeper.confirm(receipt_handle, timeout)
-
-    def owns(self, receipt_handle: str) -> bool:
-        """Return whether the message is ours for now, as far as is known."""
-        return self._parts.keeper.owns(receipt_handle)
-
-    def is_lost(self, receipt_handle: str) -> bool:
-        """Return whether SQS says that the message is not ours any more, or we gave it up."""
-        return self._parts.keeper.is_lost(receipt_handle)
-
-    def is_disowned(self, receipt_handle: str) -> bool:
-        """Return whether the message was given up under that handle."""
-        return self._parts.keeper.is_disowned(receipt_handle)
-
-    def find(self, receipt_handle: str) -> Lease | None:
-        """Return the lease that has, or once had, that handle, as it is now. Read it only."""
-        return self._parts.keeper.find(receipt_handle)
-
-    def snapshot(self) -> tuple[LeaseView, ...]:
-        """Return what is to be seen of every lease, all at one moment."""
-        return self._parts.keeper.snapshot()
-
-    def _new_parts(self) -> _Parts:
-        try:
-            file = SharedFile(Table.size_for(LEAST_PLACES))
-        except OSError as error:
-            raise SqsHeartbeatError(
-                f"no memory to share a table of leases with the keeper: {error}: free some, or "
-                "some of /dev/shm"
-            ) from error
-        table = Table(file.memory)
-        keeper = LinkedKeeper(Holdings(table))
-        self._log_level = wanted_level()
+    def _new_life(self, table: SharedFile) -> _Life:
         attendant = Attendant(
-            keeper,
-            hello=replace(self._hello, level=self._log_level),
-            table=table,
-            descriptor=file.descriptor,
+            self.leases,
+            hello=self._hello,
+            table=Table(table.memory),
+            descriptor=table.descriptor,
             on_event=self._observe,
-            on_late=self._be_late,
-            every_second=self._report_level,
+            on_late=self._on_late,
         )
-        return _Parts(
-            keeper=keeper,
-            queues=ConsumedQueues(self._sqs, keeper, self._hello.session),
+        return _Life(
+            queues=ConsumedQueues(self._sqs, self.leases, self._hello.session),
             attendant=attendant,
             # With the attendant, which has other processes inherit it, and no sooner.
-            close_table=weakref.finalize(attendant, file.close),
+            close_table=weakref.finalize(attendant, table.close),
         )
-
-    def _report_level(self) -> None:
-        if (level := wanted_level()) != self._log_level:
-            self._log_level = level
-            self._parts.keeper.order("level", level)
-
-    def _be_late(self, seconds: float) -> None:
-        try:
-            self._on_late(seconds)
-        except Exception:
-            logger.exception("sqs-heartbeat: the handler of a late keeper failed")
 
     def _is_forked(self) -> bool:
         return self._pid != os.getpid()

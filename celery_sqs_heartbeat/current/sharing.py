@@ -28,6 +28,25 @@ _file: SharedFile | None = None
 _pid = 0
 
 
+def new_table_file(leases: int = 0) -> SharedFile:
+    """Return memory for a table of leases.
+
+    Args:
+        leases: The most messages that are held at once; 0 for no bound.
+
+    Raises:
+        SqsHeartbeatError: The system has no memory for it.
+    """
+    size = Table.size_for(max(LEAST_PLACES, PLACES_A_LEASE * leases))
+    try:
+        return SharedFile(size)
+    except OSError as error:
+        raise SqsHeartbeatError(
+            f"no memory to share a table of leases with the keeper, {size:,} bytes: {error}: "
+            "free some, or some of /dev/shm"
+        ) from error
+
+
 def share_table(leases: int) -> Table:
     """Return a table of leases that this process's children, and its keeper, can read and write.
 
@@ -41,14 +60,7 @@ def share_table(leases: int) -> Table:
     unshare_table()
     # A forked process has those of its parent until now.
     _file, _pid = None, os.getpid()
-    size = Table.size_for(max(LEAST_PLACES, PLACES_A_LEASE * leases))
-    try:
-        _file = SharedFile(size)
-    except OSError as error:
-        raise SqsHeartbeatError(
-            f"no memory to share a table of {leases} leases with the keeper: {error}: free some, "
-            "or some of /dev/shm"
-        ) from error
+    _file = new_table_file(leases)
     os.environ[VARIABLE] = _file.path
     atexit.register(unshare_table)
     _table = Table(_file.memory)

@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
 
@@ -20,7 +21,7 @@ from celery_sqs_heartbeat.link.child import Child, KeeperProcess
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.logs import emit
+from celery_sqs_heartbeat.link.logs import emit, wanted_level
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse
 from celery_sqs_heartbeat.link.wire import Wire
@@ -48,6 +49,7 @@ class Attendant:
         table: The table of leases, and the descriptor by which the process finds it.
         on_event: Is given the keeper's events, on the attendant's thread.
         on_late: Is called on that thread with the seconds by which the keeper was late.
+        hello: What each process is to know first; its log level is that of the moment.
         every_second: Is called on that thread, about once a second.
         start: Starts the process.
     """
@@ -76,6 +78,7 @@ class Attendant:
         self._start = start
         self._clock = clock
         self._pulse = Pulse(table, clock, self._is_busy)
+        self._log_level = 0
         self._child: Child | None = None
         self._socket: socket.socket | None = None
         self._reader = FrameReader()
@@ -208,6 +211,7 @@ class Attendant:
         child = self._child
         if child is not None and child.has_ended():
             if self._is_stopping and self._has_finished():
+            self._report_level()
                 return
             self._lose(f"ended ({child.describe_end()})")
         elif child is not None and not self._is_finishing() and self._pulse.is_gone():
@@ -221,6 +225,12 @@ class Attendant:
         return self._child is not None and is_busy(self._child.pid)
 
     def _has_finished(self) -> bool:
+    def _report_level(self) -> None:
+        """Have the keeper write those lines that the worker's logging wants by now."""
+        if (level := wanted_level()) != self._log_level:
+            self._log_level = level
+            self._keeper.say("level", level)
+
         """Return whether the keeper has ended as it should: one that has died left work behind."""
         child = self._child
         return child is not None and child.has_ended() and child.describe_end() == "exit status 0"
@@ -273,7 +283,8 @@ class Attendant:
             return
         self._reader, self._link_has_ended = FrameReader(), False
         self._born_at = self._clock()
-        greeting = [self._hello.message()]
+        self._log_level = wanted_level()
+        greeting = [replace(self._hello, level=self._log_level).message()]
         if (last := self._pulse.last_tick) > 0:
             greeting.append(("gap", self._clock() - last, self._replaced))
         self._pulse.begin()

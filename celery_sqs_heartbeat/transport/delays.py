@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import poison_delay
 from celery_sqs_heartbeat.settings.rules import UnusableDelay
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.keeping import KeptLease
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.once import Once
 
 logger = get_logger(__name__)
 
 
-def failure_delay(
-    lease: KeptLease, *, rules: LeaseRules, queues: QueueDirectory, once: Once
-) -> float:
+def failure_delay(lease: Lease, *, rules: LeaseRules, queues: QueueDirectory, once: Once) -> float:
     """Return the release delay after the lease's task failed, in seconds."""
     try:
         delay = rules.release_delay(lease)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import lease_end, receives_until
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.keeping import KeptLease
 from celery_sqs_heartbeat.transport.once import Once
 
 logger = get_logger(__name__)
 
 
 def is_too_far(
-    lease: KeptLease, wait: float, *, now: float, queues: QueueDirectory, once: Once
+    lease: Lease, wait: float, *, now: float, queues: QueueDirectory, once: Once
 ) -> bool:
     """Return whether an ETA `wait` seconds away is beyond what the lease may last.
 

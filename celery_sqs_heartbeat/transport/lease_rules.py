@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.transport.keeping import KeptLease
 
 
 class LeaseRules:
@@ -19,16 +19,16 @@ class LeaseRules:
         self._settings = settings
         self._names = names
 
-    def acks_inline(self, lease: KeptLease) -> bool:
+    def acks_inline(self, lease: Lease) -> bool:
         """Return whether the messages of the lease's queue are acked kombu's way."""
         return self._settings.for_queue(self._names[lease.queue_url]).ack == "inline"
 
-    def on_lost(self, lease: KeptLease) -> str:
+    def on_lost(self, lease: Lease) -> str:
         """Return what becomes of a task whose lease was lost: warn, revoke or terminate."""
         rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
         return rules.on_lost or "warn"
 
-    def release_delay(self, lease: KeptLease) -> float:
+    def release_delay(self, lease: Lease) -> float:
         """Return the configured release delay after the lease's task failed, in seconds.
 
         Raises:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.recent import RecentKeys
-from celery_sqs_heartbeat.transport.keeping import Keeper, KeptLease
+from celery_sqs_heartbeat.transport.keeping import Keeper
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 
 
@@ -19,7 +20,7 @@ class Settled:
         self._rules = rules
         self._tags: RecentKeys[str] = RecentKeys()
 
-    def ack(self, lease: KeptLease, delivery_tag: str) -> None:
+    def ack(self, lease: Lease, delivery_tag: str) -> None:
         """Have an acked message deleted before the ack gets to its channel."""
         if not self._rules.acks_inline(lease):
             self._keeper.done(delivery_tag)

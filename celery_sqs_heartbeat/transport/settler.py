@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delays import failure_delay
-from celery_sqs_heartbeat.transport.keeping import KeptLease
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 
@@ -90,18 +90,18 @@ class Settler:
             keeper.release(delivery_tag, self._dead_poll_left(lease), cause)
             self._kombu.free_slot(delivery_tag)
 
-    def _acks_inline(self, lease: KeptLease, delivery_tag: str) -> bool:
+    def _acks_inline(self, lease: Lease, delivery_tag: str) -> bool:
         # kombu knows the message by the handle and the channel that it came with.
         is_known = lease.receipt_handle == delivery_tag and not self._kombu.is_closed
         return is_known and self._heartbeat.rules.acks_inline(lease)
 
-    def _kombu_would_delete(self, delivery_tag: str, lease: KeptLease) -> bool:
+    def _kombu_would_delete(self, delivery_tag: str, lease: Lease) -> bool:
         if not self._kombu.deletes_rejected(delivery_tag):
             return False
         attributes = self._heartbeat.queues.get(lease.queue_url)
         return attributes.is_known and attributes.max_receive_count is None
 
-    def _dead_poll_left(self, lease: KeptLease) -> float:
+    def _dead_poll_left(self, lease: Lease) -> float:
         """Return how long a poll might swallow the message that starts no task any more.
 
         After a consumer was cancelled its last long poll goes on at SQS, and would hide a

@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.leases.lease import State
-from celery_sqs_heartbeat.transport.keeping import Keeper, KeptLease
+from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.transport.keeping import Keeper
 
 logger = get_logger(__name__)
 
@@ -35,7 +35,7 @@ class Watch:
         is_acked: Its ack is on its way to the channel, where kombu itself deletes it.
     """
 
-    def __init__(self, gone: deque[Watch], request: object, lease: KeptLease, message: Any) -> None:
+    def __init__(self, gone: deque[Watch], request: object, lease: Lease, message: Any) -> None:
         self.lease = lease
         self.tag = str(message.delivery_tag)
         self.channel = message.channel
@@ -75,7 +75,7 @@ class Unsettled:
         self._forget: Callable[[Any], object] = lambda request: None
         self._may_run_on = False
 
-    def watch(self, request: object, lease: KeptLease, message: Any) -> Watch:
+    def watch(self, request: object, lease: Lease, message: Any) -> Watch:
         """Begin to watch what is to settle a message: a request that was just made for it."""
         watch = Watch(self._gone, request, lease, message)
         self._watches.add(watch)

@@ -19,7 +19,6 @@ from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.holdings import Holdings
-from celery_sqs_heartbeat.link.logs import wanted_level
 from celery_sqs_heartbeat.link.polls import polled_message
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
@@ -62,7 +61,6 @@ class WorkerKeeper:
                 status=settings.status,
                 token=settings.status_token,
                 name=name,
-                level=wanted_level(),
                 wants_all=settings.otel,
                 began_at=self.keeper.now(),
                 session=settings.session,
@@ -76,7 +74,6 @@ class WorkerKeeper:
         self._worker: Any = None
         self._polled: PolledQueues | None = None
         self._pool: list[int] = []
-        self._log_level = wanted_level()
         self._is_asked, self._asked_at = False, 0.0
 
     def begin(self) -> None:
@@ -127,9 +124,6 @@ class WorkerKeeper:
         if pool != self._pool:
             self._pool = pool
             self.keeper.order("pool", pool)
-        if (level := wanted_level()) != self._log_level:
-            self._log_level = level
-            self.keeper.order("level", level)
 
     def _ask_loop(self) -> None:
         """Have the worker's loop say that it turns, unless it has still to answer."""

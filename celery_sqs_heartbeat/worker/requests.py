@@ -16,9 +16,8 @@ from celery.exceptions import Reject
 from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.leases.lease import Standing, State
+from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
-from celery_sqs_heartbeat.transport.keeping import KeptLease
 from celery_sqs_heartbeat.transport.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import will_run
 from celery_sqs_heartbeat.worker.starts import guarded
@@ -45,7 +44,7 @@ _STARTED = "given to the pool"
 class LeasedRequest(Request):
     """Mixin for a Celery request: tells the keeper what becomes of its task."""
 
-    _lease: KeptLease | None = None
+    _lease: Lease | None = None
     _heartbeat: Heartbeat | None = None
     _watch: Watch | None = None
     _is_killed = False

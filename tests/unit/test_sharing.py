@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import stat
@@ -10,11 +11,12 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from celery_sqs_heartbeat import NoLease, SqsHeartbeatError
-from celery_sqs_heartbeat.current import sharedfile
+from celery_sqs_heartbeat.current import sharedfile, sharing
 from celery_sqs_heartbeat.current.record import Mark, key_of
 from celery_sqs_heartbeat.current.sharing import (
     VARIABLE,
@@ -52,6 +54,18 @@ def run(script: str, *arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [sys.executable, "-c", script, *arguments], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
+
+
+def test_a_system_without_memory_for_a_table_is_named_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(size: int) -> NoReturn:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(sharing, "SharedFile", refuse)
+    for leases, size in ((0, "1,048,640"), (100_000, "25,600,064")):
+        with pytest.raises(SqsHeartbeatError, match=f"{size} bytes: .*No space.*/dev/shm"):
+            sharing.share_table(leases)
 
 
 def test_without_a_worker_there_is_no_table() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import socket
@@ -22,6 +23,7 @@ from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.logs import ROOT
 from tests.model.linked import message_of
 from tests.support.waiting import wait_until
 from tests.unit.link.pairs import Far, pack
@@ -180,6 +182,22 @@ def test_what_a_keeper_says_is_taken_in(
     assert attended.events == [LOST]
     assert attended.attendant.stats == {"health": 1}
     assert "a line" in caplog.messages
+
+
+def test_a_keeper_writes_the_lines_that_its_workers_logging_wants_by_now(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    def level_at_hello(child: FakeChild) -> int:
+        wait_until(lambda: child.has_heard("hello"))
+        return int(child.heard()[0][2]["level"])
+
+    assert level_at_hello(attended.child) == logging.getLogger(ROOT).getEffectiveLevel()
+    caplog.set_level(7, ROOT)
+    wait_until(lambda: attended.child.has_heard("level"))
+    assert [each for each in attended.child.heard() if each[0] == "level"] == [["level", 7]]
+    caplog.set_level(8, ROOT)
+    attended.child.die("signal SIGKILL")
+    assert level_at_hello(attended.wait_for_child(2)) == 8
 
 
 def test_a_handler_that_fails_costs_nothing_else(
