@@ -58,6 +58,7 @@ class Engine:
         self._book = LeaseBook(jitter, board)
         self._lock = UninterruptedLock()
         self._asleep_until = -math.inf
+        self._is_gathering = False
 
     def now(self) -> float:
         """Return the time of its clock, in seconds."""
@@ -76,6 +77,17 @@ class Engine:
             result = change(self._book, now)
             self._wake_if_due(now)
             return result
+
+    @contextmanager
+    def gathering(self) -> Iterator[None]:
+        """Look once, at its end, for what is due by the changes made within the block."""
+        with self._lock:
+            self._is_gathering = True
+            try:
+                yield
+            finally:
+                self._is_gathering = False
+                self._wake_if_due(self._clock())
 
     def put_off(self, job: Callable[[], object]) -> bool:
         """Have a job done when this thread has left the lock; see `UninterruptedLock`."""
@@ -138,7 +150,9 @@ class Engine:
         return min(due, now + self._interval)
 
     def _wake_if_due(self, now: float) -> None:
-        if self._asleep_until > -math.inf and self._next_step(now) < self._asleep_until:
+        if self._is_gathering or self._asleep_until == -math.inf:
+            return
+        if self._next_step(now) < self._asleep_until:
             self._asleep_until = -math.inf
             self._wake()
 

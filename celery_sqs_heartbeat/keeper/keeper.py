@@ -167,8 +167,11 @@ class ThreadKeeper:
         return self._engine.ending
 
     def gathering(self) -> AbstractContextManager[None]:
-        """Take what is said within the block as it comes; a keeper elsewhere gets it at once."""
-        return nullcontext()
+        """Look once, at its end, for what is due by what is said within the block.
+
+        The keeper does nothing else meanwhile: so let it be short.
+        """
+        return nullcontext() if self._is_forked() else self._engine.gathering()
 
     @property
     def is_behind(self) -> bool:

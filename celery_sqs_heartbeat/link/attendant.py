@@ -35,6 +35,9 @@ _LONG_LIFE = 60.0
 #: How often more is sent to a keeper that has not taken all yet, in seconds: a new one gets
 #: thousands of leases, and a socket holds a few hundred.
 _BACKLOG_SECONDS = 0.01
+#: For how long more is awaited when the keeper has said something, in seconds: to wake for each
+#: message would take CPU that the worker's tasks want.
+_GATHER_SECONDS = 0.005
 #: How much longer than its flush a keeper may take to end, in seconds: for its journal.
 _END_SECONDS = 8.0
 
@@ -46,10 +49,10 @@ class Attendant:
 
     Args:
         keeper: What the worker holds.
+        hello: What each process is to know first; its log level is that of the moment.
         table: The table of leases, and the descriptor by which the process finds it.
         on_event: Is given the keeper's events, on the attendant's thread.
         on_late: Is called on that thread with the seconds by which the keeper was late.
-        hello: What each process is to know first; its log level is that of the moment.
         every_second: Is called on that thread, about once a second.
         start: Starts the process.
     """
@@ -75,10 +78,10 @@ class Attendant:
         self._on_late = on_late
         self._every_second = every_second
         self._called_at = 0.0
+        self._log_level = 0
         self._start = start
         self._clock = clock
         self._pulse = Pulse(table, clock, self._is_busy)
-        self._log_level = 0
         self._child: Child | None = None
         self._socket: socket.socket | None = None
         self._reader = FrameReader()
@@ -176,6 +179,7 @@ class Attendant:
             logger.error("sqs-heartbeat: %s; the keeper is replaced", error)  # noqa: TRY400
             if self._child is not None:
                 self._child.kill()
+        time.sleep(_GATHER_SECONDS)
 
     def _take_all(self, data: bytes) -> None:
         for message in self._reader.feed(data):
@@ -207,11 +211,11 @@ class Attendant:
     def _look(self) -> None:
         if self._clock() - self._called_at >= 1.0:
             self._called_at = self._clock()
+            self._report_level()
             self._every_second()
         child = self._child
         if child is not None and child.has_ended():
             if self._is_stopping and self._has_finished():
-            self._report_level()
                 return
             self._lose(f"ended ({child.describe_end()})")
         elif child is not None and not self._is_finishing() and self._pulse.is_gone():
@@ -221,16 +225,16 @@ class Attendant:
         if is_missing and self._clock() >= self._retry_at:
             self._replace()
 
-    def _is_busy(self) -> bool:
-        return self._child is not None and is_busy(self._child.pid)
-
-    def _has_finished(self) -> bool:
     def _report_level(self) -> None:
         """Have the keeper write those lines that the worker's logging wants by now."""
         if (level := wanted_level()) != self._log_level:
             self._log_level = level
             self._keeper.say("level", level)
 
+    def _is_busy(self) -> bool:
+        return self._child is not None and is_busy(self._child.pid)
+
+    def _has_finished(self) -> bool:
         """Return whether the keeper has ended as it should: one that has died left work behind."""
         child = self._child
         return child is not None and child.has_ended() and child.describe_end() == "exit status 0"

@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 #: How long a keeper goes on whose link has ended though its worker lives, in seconds: the worker
 #: may be about to end, and has started another keeper if not.
 _ORPHAN_SECONDS = 5.0
+#: For how long more is awaited when the worker has said something, in seconds.
+_GATHER_SECONDS = 0.005
 #: How often the worker gets the keeper's figures, in seconds.
 _STATS_SECONDS = 1.0
 
@@ -150,14 +152,18 @@ class KeeperLife:
         readers = [worker] if worker is not None else []
         if not self._wire.is_broken:
             readers.append(self._wire.fileno())
-        wait_readable(readers, TICK_SECONDS)
+        if wait_readable(readers, TICK_SECONDS):
+            # What is said within a moment is taken at once: to wake for each takes CPU.
+            time.sleep(_GATHER_SECONDS)
         self._read()
         self._tick()
 
     def _read(self) -> None:
         if not self._wire.is_broken:
-            for message in self._wire.receive() or ():
-                self._take(message)
+            messages = self._wire.receive() or ()
+            with self._keeper.gathering():
+                for message in messages:
+                    self._take(message)
             self._outbox.push()
 
     def _tick(self) -> None:

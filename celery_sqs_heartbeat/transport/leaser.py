@@ -96,8 +96,10 @@ class Leaser:
         """
         heartbeat = self._heartbeat
         wait = seconds_until_eta(headers)
+        if wait is None:
+            return False
         lease = heartbeat.keeper.find(message["ReceiptHandle"])
-        if wait is None or lease is None:
+        if lease is None:
             return False
         now = heartbeat.keeper.now()
         if not is_too_far(lease, wait, now=now, queues=heartbeat.queues, once=heartbeat.once):
