@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import atexit
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -18,7 +20,7 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.sqs.sessions import NewSession, find_session_function
+from celery_sqs_heartbeat.sqs.sessions import find_session_function
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.ending import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
@@ -63,7 +65,8 @@ class WorkerHeartbeat:
         self._last_polls: LastPolls | None = None
         settings = read_worker_settings(parent.app, leases)
         if settings.otel:
-            _require_otel()
+            with _as_faults_of_the_worker():
+                require_otel()
         self._linked = WorkerKeeper(
             settings, leases, name=parent.hostname, on_event=self._take_event
         )
@@ -148,22 +151,19 @@ class WorkerHeartbeat:
         unshare_table()
 
 
-def _require_otel() -> None:
+@contextmanager
+def _as_faults_of_the_worker() -> Iterator[None]:
+    """Have a fault of the settings end the worker with one clear line."""
     try:
-        require_otel()
-    except ConfigurationError as error:
-        raise WorkerConfigurationError(error.faults) from None
-
-
-def _session_function(settings: Settings) -> NewSession | None:
-    try:
-        return find_session_function(settings.session) if settings.session else None
+        yield
     except ConfigurationError as error:
         raise WorkerConfigurationError(error.faults) from None
 
 
 def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Heartbeat:
-    clients = ClientPool(_session_function(settings))
+    with _as_faults_of_the_worker():
+        new_session = find_session_function(settings.session) if settings.session else None
+    clients = ClientPool(new_session)
     return Heartbeat(
         keeper=keeper,
         settings=settings,
