@@ -7,7 +7,7 @@ else would show it. A task of a solo pool runs in the loop, and is no standstill
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,11 @@ class WorkerLoop:
         self._runs_tasks = False
         self._stalled_since: float | None = None
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it stood still at the last look."""
+        return self._stalled_since is not None
+
     def watch(self, *, waits: float | None, runs_tasks: bool) -> None:
         """Begin to watch it, or to watch it no more.
 
@@ -49,26 +54,25 @@ class WorkerLoop:
         """Seconds since it was last seen to turn; None where it is not watched."""
         return None if self._ticked_at is None else self._clock() - self._ticked_at
 
-    def is_stalled(self, running: Callable[[], Iterable[object]]) -> bool:
-        """Return whether it stands still; log it once, and once that it goes on.
+    def look(self, *, has_running: bool) -> None:
+        """Look whether it stands still; log it once, and once that it goes on.
 
         Args:
-            running: Returns the tasks that the worker has begun, and not ended.
+            has_running: Whether the worker has begun a task that has not ended.
         """
         age = self.age
         is_late = age is not None and age > STALL_SECONDS + self._waits
-        is_stalled = is_late and not (self._runs_tasks and any(True for _ in running()))
-        if is_stalled and self._stalled_since is None and age is not None:
+        stands_still = is_late and not (self._runs_tasks and has_running)
+        if stands_still and self._stalled_since is None and age is not None:
             self._stalled_since = self._clock() - age
             logger.error(
                 "sqs-heartbeat: the worker's event loop has stood still for %.1f s: it neither "
                 "receives nor settles messages; those that it holds are kept on",
                 age,
             )
-        elif not is_stalled and self._stalled_since is not None:
+        elif not stands_still and self._stalled_since is not None:
             logger.warning(
                 "sqs-heartbeat: the worker's event loop goes on, after %.1f s",
                 self._clock() - self._stalled_since,
             )
             self._stalled_since = None
-        return is_stalled

@@ -7,8 +7,8 @@ import threading
 from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.wire import Wire
 
-#: Messages that wait for the worker at which log lines, and events that it only counts, are left
-#: out: a worker may stand still for hours in a task that lets no other thread run.
+#: Messages that wait for the worker at which log lines and figures are left out: a worker may
+#: stand still for hours in a task that lets no other thread run.
 MOST_WAITING = 20_000
 #: Those that may be left out.
 _SPARE = frozenset({"log", "stats"})
@@ -36,7 +36,13 @@ class Outbox:
         with self._lock:
             self._wire.flush()
 
-    @property
-    def left_out(self) -> int:
-        """How many log lines were left out."""
-        return self._left_out
+    def take_left_out(self) -> int:
+        """Return how many log lines were left out, once the worker has taken what waited; else 0.
+
+        Each is counted in one answer.
+        """
+        with self._lock:
+            if self._wire.waiting:
+                return 0
+            left_out, self._left_out = self._left_out, 0
+            return left_out

@@ -113,7 +113,7 @@ class KeeperLife:
             health,
             replaced=health.replaced + self._replaced,
             loop_age=self._loop.age,
-            stalled=self._loop.is_stalled(lambda: self._leases.pids),
+            stalled=self._loop.is_stalled,
         )
 
     def snapshot(self) -> tuple[LeaseView, ...]:
@@ -167,6 +167,12 @@ class KeeperLife:
             self._outbox.push()
 
     def _tick(self) -> None:
+        self._loop.look(has_running=bool(self._leases.pids))
+        if left_out := self._outbox.take_left_out():
+            logger.warning(
+                "sqs-heartbeat: the worker stood still: %s of the keeper's log left out",
+                counted(left_out, "line"),
+            )
         now, health = clock.now(), self.health
         if health.alive and not health.late:
             self._table.tick = now

@@ -28,18 +28,18 @@ def test_log_lines_are_left_out_while_the_worker_stands_still(
     for _ in range(30):
         sent.send(LINE)
     assert pair.wire.waiting == 10
-    assert sent.left_out == 21
+    assert sent.take_left_out() == 0
     for number in range(20):
         sent.send(("over", number, 1))
         sent.send(("event", number, []))
         sent.send(("stats", {}))
         sent.send(LINE)
     assert pair.wire.waiting == 50
-    assert sent.left_out == 41
     read = pair.read_all()[filling:]
     assert [each for each in read if each[0] == "over"] == [["over", n, 1] for n in range(20)]
     assert [each for each in read if each[0] == "event"] == [["event", n, []] for n in range(20)]
     assert not [each for each in read if each[0] == "stats"]
+    assert [sent.take_left_out(), sent.take_left_out()] == [41, 0]
 
 
 def test_what_waits_is_sent_once_the_worker_listens_again(pair: Pair) -> None:

@@ -1,0 +1,72 @@
+"""A worker's event loop that stands still is reported once, and so is that it goes on."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_sqs_heartbeat.link.loops import STALL_SECONDS, WorkerLoop
+
+#: How long the loops here may wait for messages, in seconds.
+WAITS = 20.0
+
+
+class Watched:
+    """A loop whose time the test sets."""
+
+    def __init__(self, *, runs_tasks: bool = False) -> None:
+        self.now = 100.0
+        self.loop = WorkerLoop(lambda: self.now)
+        self.loop.watch(waits=WAITS, runs_tasks=runs_tasks)
+
+    def is_stalled_after(self, seconds: float, *, has_running: bool = False) -> bool:
+        self.now += seconds
+        self.loop.look(has_running=has_running)
+        return self.loop.is_stalled
+
+
+def test_a_loop_may_wait_as_long_as_it_said_and_some_more() -> None:
+    watched = Watched()
+    assert not watched.is_stalled_after(WAITS + STALL_SECONDS)
+    assert watched.is_stalled_after(0.1)
+
+
+def test_a_standstill_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
+    watched = Watched()
+    assert watched.is_stalled_after(WAITS + STALL_SECONDS + 1)
+    assert watched.is_stalled_after(5)
+    watched.loop.tick()
+    assert not watched.is_stalled_after(0)
+    assert not watched.is_stalled_after(1)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
+    assert "has stood still for 31.0 s" in caplog.messages[0]
+    assert "goes on, after 36.0 s" in caplog.messages[1]
+
+
+def test_a_loop_that_runs_tasks_may_stand_still_in_one_but_not_without() -> None:
+    watched = Watched(runs_tasks=True)
+    assert not watched.is_stalled_after(10_000, has_running=True)
+    assert watched.is_stalled_after(0, has_running=False)
+
+
+def test_running_tasks_excuse_no_loop_that_runs_none() -> None:
+    assert Watched().is_stalled_after(10_000, has_running=True)
+
+
+def test_what_asks_for_the_state_between_two_looks_logs_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    watched = Watched()
+    watched.now += 10_000
+    assert not watched.loop.is_stalled
+    assert watched.loop.age == 10_000
+    assert not caplog.messages
+
+
+def test_the_loop_of_a_worker_that_ends_is_not_watched() -> None:
+    watched = Watched()
+    assert watched.is_stalled_after(10_000)
+    watched.loop.watch(waits=None, runs_tasks=False)
+    assert not watched.is_stalled_after(10_000)
+    assert watched.loop.age is None
+    watched.loop.tick()
+    assert watched.loop.age is None
