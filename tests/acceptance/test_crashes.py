@@ -11,8 +11,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import celery
 import pytest
 
+from tests.acceptance.orders import MODULE as ORDERS
+from tests.acceptance.orders import order
 from tests.acceptance.process_tasks import MODULE
 from tests.acceptance.processes import keepers_on, living, pool_of
 from tests.acceptance.record import DEAD_POLL, receives, release_calls, wait_for_extensions
@@ -25,6 +28,9 @@ HALF_A_MINUTE = {"VisibilityTimeout": "30"}
 #: Extended about every second.
 EAGER = {"sqs_heartbeat_threshold": 29}
 KEYS = ["a", "b", "c", "d"]
+#: Prefork whose processes are not forked: a setting that Celery has since 5.7.
+SPAWNED = {"worker_pool_start_method": "spawn"}
+SPAWN = ["spawn"] if celery.VERSION >= (5, 7) else []
 #: How long a killed worker's messages may stay hidden, in seconds.
 SOON = 2.0
 
@@ -48,9 +54,15 @@ def full_worker(scene: Scene) -> Callable[..., ProcessWorker]:
         scene.send(task, KEYS[0])
         for key in KEYS[1:]:
             scene.send("hold", key)
+        spawned = SPAWNED if pool == "spawn" else {}
         worker = scene.worker(
-            *("-c", str(running), "-P", pool),
-            conf={"imports": [MODULE], "worker_prefetch_multiplier": 4 // running, **EAGER},
+            *("-c", str(running), "-P", "prefork" if spawned else pool),
+            conf={
+                "imports": [MODULE],
+                "worker_prefetch_multiplier": 4 // running,
+                **EAGER,
+                **spawned,
+            },
         )
         scene.wait_for_notes("start", running)
         # Its keeper is there by then, on a busy machine, too.
@@ -62,7 +74,11 @@ def full_worker(scene: Scene) -> Callable[..., ProcessWorker]:
 
 @pytest.mark.parametrize(
     "pool",
-    [pytest.param("prefork", marks=pytest.mark.oldest), "threads", "solo", "gevent", "eventlet"],
+    [
+        pytest.param("prefork", marks=pytest.mark.oldest),
+        *("threads", "solo", "gevent", "eventlet"),
+        *SPAWN,
+    ],
 )
 def test_all_that_a_killed_worker_held_is_visible_again_within_two_seconds(
     scene: Scene, full_worker: Callable[..., ProcessWorker], pool: str
@@ -75,17 +91,55 @@ def test_all_that_a_killed_worker_held_is_visible_again_within_two_seconds(
     assert_received_once_more(scene, started)
 
 
+@pytest.mark.parametrize("pool", ["prefork", *SPAWN])
 def test_the_processes_of_a_pool_end_with_a_main_process_that_is_killed(
-    scene: Scene, full_worker: Callable[..., ProcessWorker]
+    scene: Scene, full_worker: Callable[..., ProcessWorker], pool: str
 ) -> None:
-    worker = full_worker("prefork")
-    pool, started = pool_of(worker.pid), scene.keys("start")
-    assert len(pool) == 2
+    worker = full_worker(pool)
+    processes, started = pool_of(worker.pid), scene.keys("start")
+    # Python watches over those that it spawns by a process of its own.
+    assert len(processes) >= 2
+    os.kill(worker.pid, signal.SIGKILL)
+    killed_at = time.monotonic()
+    scene.wait_until(lambda: living(processes) == [])
+    assert_back_soon(scene, killed_at, KEYS)
+    assert_received_once_more(scene, started)
+
+
+@pytest.mark.parametrize("renewed_by", ["--max-tasks-per-child", "restart_pool"])
+def test_what_a_renewed_pool_runs_is_back_as_soon_when_its_worker_is_killed(
+    scene: Scene, renewed_by: str
+) -> None:
+    limit = (renewed_by, "1") if renewed_by.startswith("--") else ()
+    worker = scene.worker(
+        *("-c", "2", *limit),
+        conf={
+            "imports": [MODULE, ORDERS],
+            "worker_pool_restarts": True,
+            "worker_prefetch_multiplier": 2,
+            **EAGER,
+        },
+    )
+    for key in ("x", "y"):
+        scene.send("hold", key)
+    old = {note.pid for note in scene.wait_for_notes("start", 2)}
+    if not limit:
+        # Each process goes after the task that it is in.
+        order(scene, renewed_by)
+    for key in ("x", "y"):
+        scene.let_end(key)
+    scene.wait_until(lambda: living(list(old)) == [])
+    for key in KEYS:
+        scene.send("hold", key)
+    running = scene.wait_for_notes("start", 4)[2:]
+    wait_for_extensions(scene, 1, since=0.0, messages=len(KEYS))
+    pool = pool_of(worker.pid)
+    assert {note.pid for note in running} <= set(pool) - old
     os.kill(worker.pid, signal.SIGKILL)
     killed_at = time.monotonic()
     scene.wait_until(lambda: living(pool) == [])
     assert_back_soon(scene, killed_at, KEYS)
-    assert_received_once_more(scene, started)
+    scene.wait_until(lambda: keepers_on(scene) == [])
 
 
 def test_what_a_killed_worker_held_is_not_swallowed_by_the_poll_that_it_leaves_open(

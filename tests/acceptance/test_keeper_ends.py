@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.acceptance.processes import keepers_of, keepers_on, living, pool_of
 from tests.acceptance.scene import LONG, Scene
+from tests.acceptance.started import worker_by
 from tests.support.faults import delay
 from tests.support.shell import Shell
 from tests.support.stalls import stood_still
 from tests.support.waiting import PATIENCE, wait_until
 
 NewScene = Callable[..., Scene]
+#: As a container has: what it runs is the first process there, and takes all others along.
+CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+#: Not where the system grants no one a namespace of processes.
+HAS_NAMESPACES = subprocess.run([*CONTAINER, "true"], check=False, capture_output=True)
+NAMESPACES = [[], *([CONTAINER] if HAS_NAMESPACES.returncode == 0 else [])]
 #: How long a process may be left of a worker that was killed, in seconds.
 GONE_AFTER = 5.0
 
@@ -74,6 +83,30 @@ def test_however_a_worker_is_killed_no_process_of_it_is_left(
     scene.wait_until(lambda: living([keeper, *pool]) == keepers_on(scene) == [])
     gone_at = time.monotonic()
     assert gone_at - killed_at < GONE_AFTER + stood_still(scene.stalls, killed_at, gone_at)
+
+
+@pytest.mark.parametrize("namespace", NAMESPACES)
+def test_a_worker_that_docker_stops_deletes_what_ends_and_leaves_no_keeper(
+    new_scene: NewScene, tmp_path: Path, namespace: list[str]
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = worker_by([*namespace, sys.executable, "-m", "celery"], scene, "-c", "1", log=tmp_path)
+    try:
+        worker.wait_for_log("ready.")
+        scene.send("hold", "a")
+        scene.wait_for_notes("start", 1)
+        (first,) = psutil.Process(worker.pid).children() if namespace else [worker]
+        # Only the first process of a container gets the signal.
+        os.kill(first.pid, signal.SIGTERM)
+        worker.wait_for_log("Warm shutdown")
+        scene.let_end("a")
+        assert worker.wait_for_exit() == 0
+    finally:
+        worker.teardown()
+    assert scene.counts() == (0, 0)
+    assert scene.keys("end") == ["a"]
+    assert "the keeper's process" not in worker.logs()
+    assert keepers_on(scene) == []
 
 
 def test_a_worker_that_celery_multi_starts_and_stops_leaves_no_keeper(

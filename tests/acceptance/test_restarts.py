@@ -5,8 +5,6 @@ The queues hide a message for ten minutes: what comes back sooner was released.
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import sys
 from collections.abc import Callable
@@ -17,8 +15,7 @@ import pytest
 from tests.acceptance.orders import MODULE, leases, order, wait_for_no_lease
 from tests.acceptance.record import receives, timeouts_asked
 from tests.acceptance.scene import LONG, Scene
-from tests.support.process import ProcessContainer
-from tests.support.workers import ROOT, SAFE_ENV, ProcessWorker
+from tests.acceptance.started import worker_by
 
 NewScene = Callable[..., Scene]
 
@@ -50,7 +47,9 @@ def test_a_hangup_gives_back_what_waits_and_the_restarted_worker_runs_it(
     new_scene: NewScene, tmp_path: Path
 ) -> None:
     scene = new_scene(attributes=LONG)
-    worker = worker_of_script(scene, "-c", "1", log_dir=tmp_path)
+    # After `python -m celery` it can't restart itself.
+    script = [sys.executable, str(Path(sys.executable).with_name("celery"))]
+    worker = worker_by(script, scene, "-c", "1", log=tmp_path)
     try:
         worker.wait_for_log("ready.")
         scene.send("hold", "a")
@@ -68,23 +67,3 @@ def test_a_hangup_gives_back_what_waits_and_the_restarted_worker_runs_it(
         worker.teardown()
     assert scene.keys("start") == ["a", "b", "c"]
     assert worker.logs().count("ready.") == 2
-
-
-def worker_of_script(scene: Scene, *args: str, log_dir: Path) -> ProcessWorker:
-    """Start a worker by the script `celery`: after `python -m celery` it can't restart itself."""
-    script = Path(sys.executable).with_name("celery")
-    command = [sys.executable, str(script), "-A", "tests.acceptance.proj", "worker", "-l", "INFO"]
-    env = {
-        "CELERY_BROKER_URL": scene.proxy.broker_url,
-        "PROJ_LEDGER": str(scene.ledger),
-        "PROJ_CONF": json.dumps({"task_default_queue": scene.name, "imports": [MODULE]}),
-    }
-    return ProcessWorker(
-        ProcessContainer(
-            "worker",
-            [*command, "-Q", scene.name, "--heartbeat-sqs", *args],
-            env={**os.environ, **SAFE_ENV, **env},
-            cwd=ROOT,
-            log_dir=log_dir,
-        )
-    )
