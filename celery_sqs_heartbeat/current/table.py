@@ -58,6 +58,11 @@ class Table:
         at = _HEADER_BYTES + place * RECORD_BYTES
         self._memory[at : at + RECORD_BYTES] = record.pack(key)
 
+    def written(self, place: int) -> bytes:
+        """Return what is written at a place, as it is: maybe half of a change."""
+        at = _HEADER_BYTES + place * RECORD_BYTES
+        return self._memory[at : at + RECORD_BYTES]
+
     @property
     def is_short(self) -> bool:
         """Whether there are leases that found no place."""
