@@ -19,7 +19,8 @@ from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.frames import Message
-from celery_sqs_heartbeat.link.holdings import Holding, Holdings
+from celery_sqs_heartbeat.link.holding import Holding
+from celery_sqs_heartbeat.link.holdings import Holdings
 from celery_sqs_heartbeat.link.wire import Sender
 
 #: The order after which a keeper reads no more.

@@ -10,10 +10,10 @@ import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from celery_sqs_heartbeat.current.places import Places
-from celery_sqs_heartbeat.current.record import Flag, Mark, Record, key_of
+from celery_sqs_heartbeat.current.record import Record
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
@@ -22,35 +22,8 @@ from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, Standin
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive, receipt_of
 from celery_sqs_heartbeat.leases.recent import CAPACITY, RecentKeys
 from celery_sqs_heartbeat.leases.strays import Strays
-
-_STANDINGS = {
-    Mark.HELD: Standing.OURS,
-    Mark.CAPPED: Standing.CAPPED,
-    Mark.REFUSED: Standing.UNLEASED,
-    Mark.LOST: Standing.LOST,
-}
-
-
-@dataclass(eq=False, slots=True, kw_only=True)
-class Holding:
-    """A message that the worker holds, or whose end its keeper has not confirmed.
-
-    Attributes:
-        number: Names it on the link.
-        receives: How many receives of it the keeper knows of.
-        place: Its place in the table; None without one.
-        pid: The process that runs its task; None before its start.
-        is_certain: The worker knows of nothing by which it may be someone else's; see `Lease`.
-        seen: What was written of it in the table when the lease was brought up to date.
-    """
-
-    lease: Lease
-    number: int
-    receives: int = 1
-    place: int | None = None
-    pid: int | None = None
-    is_certain: bool = True
-    seen: bytes = field(default=b"", repr=False)
+from celery_sqs_heartbeat.link.holding import Holding
+from celery_sqs_heartbeat.link.written import WrittenLeases
 
 
 class Holdings:
@@ -63,8 +36,8 @@ class Holdings:
     """
 
     def __init__(self, table: Table) -> None:
-        self._table = table
         self._places = Places(table)
+        self._written = WrittenLeases(table)
         self._by_key: dict[tuple[str, str], Holding] = {}
         self._by_handle: dict[str, Holding] = {}
         self._by_number: dict[int, Holding] = {}
@@ -91,13 +64,13 @@ class Holdings:
     def leases(self) -> Iterator[Lease]:
         """Yield the leases as they are now."""
         for holding in self._by_key.values():
-            yield self._refreshed(holding)
+            yield self._written.refresh(holding)
 
     def get(self, receipt_handle: str) -> Holding | None:
         """Return the holding that has, or once had, that handle, as it is now."""
         holding = self._by_handle.get(receipt_handle)
         if holding is not None:
-            self._refreshed(holding)
+            self._written.refresh(holding)
         return holding
 
     def is_disowned(self, receipt_handle: str) -> bool:
@@ -233,17 +206,17 @@ class Holdings:
         for holding in list(self._by_number.values()):
             is_current = self._by_key.get(holding.lease.key) is holding
             is_ending = holding.lease.state is not State.HELD
-            if not is_current or (is_ending and self._flags(holding) & Flag.OVER):
+            if not is_current or (is_ending and self._written.is_over(holding)):
                 self._releases.pop(holding.number, None)
                 self.end(holding.number, holding.receives)
         return [(each, self._resumed(each)) for each in self._by_number.values()]
 
     def _resumed(self, holding: Holding) -> bool:
         """Bring a holding up to date for a new keeper; return whether it was being released."""
-        lease = self._refreshed(holding)
+        lease = self._written.refresh(holding)
         if lease.state is not State.BACK:
             return False
-        if self._may_be_releasing(holding):
+        if self._written.may_be_releasing(holding):
             # Its fate stays unknown, whatever its end is called.
             self._releases.pop(holding.number, None)
             return True
@@ -253,13 +226,6 @@ class Holdings:
             # The release may have been tried: no extension may follow it.
             lease.terms = replace(lease.terms, extend=False)
         return False
-
-    def _may_be_releasing(self, holding: Holding) -> bool:
-        record = self._written(holding)
-        if record is None or record.mark is Mark.UNKNOWN:
-            # It has no place, or its keeper was killed while it wrote there.
-            return True
-        return bool(self._flags(holding) & Flag.RELEASING)
 
     def _begin(
         self, receive: Receive, terms: LeaseTerms, task: str | None, task_id: str | None
@@ -286,44 +252,6 @@ class Holdings:
         for handle in holding.lease.handles:
             if self._by_handle.get(handle) is holding:
                 del self._by_handle[handle]
-
-    def _written(self, holding: Holding) -> Record | None:
-        if holding.place is None:
-            return None
-        return self._table.find(key_of(holding.lease.handles[0]))
-
-    def _flags(self, holding: Holding) -> int:
-        record = self._record(holding)
-        return record.flags if record is not None else 0
-
-    def _record(self, holding: Holding) -> Record | None:
-        record = self._written(holding)
-        if record is None or record.mark is Mark.UNKNOWN or record.receives < holding.receives:
-            # Its keeper does not know of the latest receive yet.
-            return None
-        return record
-
-    def _refreshed(self, holding: Holding) -> Lease:
-        lease = holding.lease
-        if holding.place is None:
-            return lease
-        written = self._table.written(holding.place)
-        if written == holding.seen:
-            # Nothing has changed, and reading it takes six times as long.
-            return lease
-        record = self._record(holding)
-        if record is None:
-            return lease
-        # It may have changed between the two reads.
-        holding.seen = written if Record.unpack(written) == record else b""
-        lease.standing = _STANDINGS.get(record.mark, lease.standing)
-        lease.expires_at = record.expires_at
-        lease.hidden_until = max(lease.hidden_until, record.hidden_until)
-        lease.certain = holding.is_certain and bool(record.flags & Flag.CERTAIN)
-        lease.extensions = int(bool(record.flags & Flag.EXTENDED))
-        if lease.extensions:
-            lease.last_timeout = lease.terms.visibility_timeout
-        return lease
 
 
 def _take_receive(lease: Lease, receive: Receive) -> None:

@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, Standing, State
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
-from celery_sqs_heartbeat.link.holdings import Holding
+from celery_sqs_heartbeat.link.holding import Holding
 
 #: Both ends must be of one version: a worker starts the keeper of its own installation.
 VERSION = 1

@@ -12,7 +12,8 @@ from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, State
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
-from celery_sqs_heartbeat.link.holdings import Holding, Holdings
+from celery_sqs_heartbeat.link.holding import Holding
+from celery_sqs_heartbeat.link.holdings import Holdings
 from tests.support.board import Board
 
 QUEUE = "https://sqs/1/q"

@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
-from celery_sqs_heartbeat.link.holdings import Holding
+from celery_sqs_heartbeat.link.holding import Holding
 from celery_sqs_heartbeat.link.messages import VERSION
 from tests.fuzz.shapes import FUZZ
 from tests.unit.link.pairs import pack

@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.leases.lease import Action, Lease, State
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.link import messages, serving
 from celery_sqs_heartbeat.link.frames import BrokenLink
-from celery_sqs_heartbeat.link.holdings import Holding
+from celery_sqs_heartbeat.link.holding import Holding
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.model.linked import Elsewhere
 from tests.support.leases import lease_of
