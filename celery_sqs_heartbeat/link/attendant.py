@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 from weakref import WeakSet
@@ -19,8 +19,10 @@ from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.link.busy import is_busy
 from celery_sqs_heartbeat.link.child import Child, KeeperProcess
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
+from celery_sqs_heartbeat.link.deaths import Deaths
+from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.listener import Listener
 from celery_sqs_heartbeat.link.logs import emit, wanted_level
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse
@@ -28,10 +30,6 @@ from celery_sqs_heartbeat.link.wire import Wire
 
 logger = logging.getLogger(__name__)
 
-#: Pauses before a keeper is started again, in seconds: none after its first death.
-_PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-#: A keeper that lived for so long, in seconds, has pauses begin anew.
-_LONG_LIFE = 60.0
 #: How often more is sent to a keeper that has not taken all yet, in seconds: a new one gets
 #: thousands of leases, and a socket holds a few hundred.
 _BACKLOG_SECONDS = 0.01
@@ -83,14 +81,10 @@ class Attendant:
         self._clock = clock
         self._pulse = Pulse(table, clock, self._is_busy)
         self._child: Child | None = None
-        self._socket: socket.socket | None = None
-        self._reader = FrameReader()
+        self._listener: Listener | None = None
         self._link_has_ended = False
-        self._born_at = 0.0
-        self._replaced = 0
-        # Of those that died young, in a row.
-        self._deaths = 0
-        self._retry_at = 0.0
+        self._deaths = Deaths()
+        self._born_at = self._retry_at = 0.0
         self._is_stopping = False
         self._is_over = threading.Event()
         self._pid = os.getpid()
@@ -101,11 +95,6 @@ class Attendant:
     def pid(self) -> int | None:
         """The keeper's process; None while there is none."""
         return self._child.pid if self._child is not None else None
-
-    @property
-    def deaths(self) -> int:
-        """How many keepers were replaced."""
-        return self._replaced
 
     def begin(self) -> None:
         """Start the keeper's process. It gets ready while the worker does."""
@@ -156,33 +145,27 @@ class Attendant:
         return child is not None and child.has_ended()
 
     def _listen(self) -> None:
-        if self._socket is None:
+        if self._listener is None:
             time.sleep(LOOK_SECONDS)
             return
         has_sent_all = self._keeper.push()
-        self._socket.settimeout(LOOK_SECONDS if has_sent_all else _BACKLOG_SECONDS)
         try:
-            data = self._socket.recv(1 << 18)
-        except TimeoutError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            # Its process is about to end, or has: `_look` finds out.
-            self._link_has_ended = True
-            self._keeper.detach()
-            time.sleep(LOOK_SECONDS / 10)
-            return
-        try:
-            self._take_all(data)
+            messages = self._listener.listen(LOOK_SECONDS if has_sent_all else _BACKLOG_SECONDS)
+            if messages is None:
+                # Its process is about to end, or has: `_look` finds out.
+                self._link_has_ended = True
+                self._keeper.detach()
+                time.sleep(LOOK_SECONDS / 10)
+            elif messages:
+                self._take_all(messages)
+                time.sleep(_GATHER_SECONDS)
         except BrokenLink as error:
             logger.error("sqs-heartbeat: %s; the keeper is replaced", error)  # noqa: TRY400
             if self._child is not None:
                 self._child.kill()
-        time.sleep(_GATHER_SECONDS)
 
-    def _take_all(self, data: bytes) -> None:
-        for message in self._reader.feed(data):
+    def _take_all(self, messages: Iterable[list[Any]]) -> None:
+        for message in messages:
             try:
                 self._take(message)
             except BrokenLink:
@@ -252,11 +235,7 @@ class Attendant:
         self._disconnect()
         self._child = None
         now = self._clock()
-        if now - self._born_at >= _LONG_LIFE:
-            self._deaths = 0
-        pause = _PAUSES[min(self._deaths, len(_PAUSES) - 1)]
-        self._deaths += 1
-        self._replaced += 1
+        pause = self._deaths.note(now - self._born_at)
         self._retry_at = now + pause
         logger.error(
             "sqs-heartbeat: the keeper's process %s; another starts %s and goes on with %d leases",
@@ -267,30 +246,27 @@ class Attendant:
 
     def _drain(self) -> None:
         """Take what the keeper still had to say."""
-        if self._socket is None:
-            return
-        with contextlib.suppress(OSError, BrokenLink):
-            while data := self._socket.recv(1 << 18):
-                self._take_all(data)
+        if self._listener is not None:
+            with contextlib.suppress(BrokenLink):
+                self._take_all(self._listener.rest())
 
     def _replace(self) -> None:
         try:
             wire = self._connect()
         except OSError as error:
-            self._deaths += 1
-            self._retry_at = self._clock() + _PAUSES[min(self._deaths, len(_PAUSES) - 1)]
+            self._retry_at = self._clock() + self._deaths.note_refusal()
             logger.error(  # noqa: TRY400
                 "sqs-heartbeat: the keeper's process can't be started: %s; it is tried again, "
                 "and nothing is consumed meanwhile",
                 error,
             )
             return
-        self._reader, self._link_has_ended = FrameReader(), False
+        self._link_has_ended = False
         self._born_at = self._clock()
         self._log_level = wanted_level()
         greeting = [replace(self._hello, level=self._log_level).message()]
         if (last := self._pulse.last_tick) > 0:
-            greeting.append(("gap", self._clock() - last, self._replaced))
+            greeting.append(("gap", self._clock() - last, self._deaths.count))
         self._pulse.begin()
         self._keeper.attach(wire, greeting)
 
@@ -308,8 +284,7 @@ class Attendant:
                 wire = Wire(os.dup(ours.fileno()))
                 opened.callback(wire.close)
                 self._child = self._start(theirs.fileno(), self._descriptor)
-            ours.settimeout(LOOK_SECONDS)
-            self._socket = ours
+            self._listener = Listener(ours)
             opened.pop_all()
         return wire
 
@@ -318,9 +293,9 @@ class Attendant:
         self._close()
 
     def _close(self) -> None:
-        connection, self._socket = self._socket, None
-        if connection is not None:
-            connection.close()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.close()
 
 
 _all: WeakSet[Attendant] = WeakSet()

@@ -28,6 +28,8 @@ from tests.model.linked import message_of
 from tests.support.waiting import wait_until
 from tests.unit.link.pairs import Far, pack
 
+#: A keeper that lives for longer has no pause before its successor starts.
+LONG_LIFE = 61.0
 TERMS = LeaseTerms(visibility_timeout=3_600, threshold=1_200)
 LOST = Event(
     kind=EventKind.LEASE_LOST,
@@ -164,7 +166,6 @@ def test_a_keeper_is_greeted_and_told_what_is_received(attended: Attended) -> No
     wait_until(lambda: attended.child.has_heard("received"))
     assert [each[0] for each in attended.child.heard()] == ["hello", "received"]
     assert attended.attendant.pid == attended.child.pid
-    assert attended.attendant.deaths == 0
 
 
 def test_what_a_keeper_says_is_taken_in(
@@ -226,7 +227,6 @@ def test_a_dead_keeper_is_replaced_at_once_and_the_next_goes_on(
     wait_until(lambda: len(child.heard()) >= 4)
     kinds = [each[0] for each in child.heard()]
     assert [each for each in kinds if each != "gap"] == ["hello", "pool", "resume", "resume"]
-    assert attended.attendant.deaths == 1
     assert not attended.keeper.is_behind
     (line,) = caplog.messages
     assert "ended (signal SIGSEGV); another starts at once and goes on with 2 leases" in line
@@ -255,7 +255,24 @@ def test_keepers_that_die_young_are_replaced_ever_later(
         wait_until(lambda text=text: text in caplog.text)
         attended.clock.more += pause
     attended.wait_for_child(5)
-    assert attended.attendant.deaths == 4
+
+
+def test_keepers_that_lived_for_long_are_replaced_at_once_and_each_counts(
+    attended: Attended, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(1, 4):
+        child = attended.wait_for_child(number)
+        wait_until(lambda child=child: child.has_heard("hello"))
+        seconds, attended.table.tick = attended.seconds, attended.clock()
+        attended.clock.more += 1
+        # It has been seen at work.
+        wait_until(lambda seconds=seconds: attended.seconds > seconds)
+        attended.clock.more += LONG_LIFE
+        child.die("signal SIGKILL")
+    last = attended.wait_for_child(4)
+    wait_until(lambda: last.has_heard("gap"))
+    assert [each[2] for each in last.heard() if each[0] == "gap"] == [3]
+    assert caplog.text.count("another starts at once") == 3
 
 
 def test_a_keeper_that_lived_long_is_replaced_at_once_again(

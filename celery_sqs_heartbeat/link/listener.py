@@ -1,0 +1,50 @@
+"""The worker's end of a link, where it hears its keeper."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Iterator
+from typing import Any
+
+from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
+
+#: Bytes that are read at once.
+_CHUNK = 1 << 18
+
+
+class Listener:
+    """Waits for what a keeper says. Its thread may be a greenlet, which lets others run meanwhile.
+
+    Args:
+        connection: Of Python's `socket`, which gevent and eventlet replace: it belongs to this.
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._reader = FrameReader()
+
+    def listen(self, seconds: float) -> list[list[Any]] | None:
+        """Return the messages that come within so many seconds, maybe none; None at the end.
+
+        Raises:
+            BrokenLink: What has come can't be read.
+        """
+        self._socket.settimeout(seconds)
+        try:
+            data = self._socket.recv(_CHUNK)
+        except TimeoutError:
+            return []
+        except OSError:
+            data = b""
+        return self._reader.feed(data) if data else None
+
+    def rest(self) -> Iterator[list[Any]]:
+        """Yield what a keeper that is gone has still said."""
+        with contextlib.suppress(OSError, BrokenLink):
+            while data := self._socket.recv(_CHUNK):
+                yield from self._reader.feed(data)
+
+    def close(self) -> None:
+        """Hear no more."""
+        self._socket.close()
