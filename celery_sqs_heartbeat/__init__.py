@@ -6,8 +6,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from celery_sqs_heartbeat.consumer.keeper import LeaseKeeper
-    from celery_sqs_heartbeat.current.lease import current_lease
+    from celery_sqs_heartbeat.consumer.lease_keeper import LeaseKeeper
+    from celery_sqs_heartbeat.current.current_lease import current_lease
     from celery_sqs_heartbeat.errors import (
         AlreadyHeld,
         ConfigurationError,
@@ -41,12 +41,12 @@ _HOME = {
     "AlreadyHeld": "errors",
     "BotoSqs": "sqs.adapter",
     "ConfigurationError": "errors",
-    "LeaseKeeper": "consumer.keeper",
+    "LeaseKeeper": "consumer.lease_keeper",
     "LeaseLost": "errors",
     "LeaseTerms": "leases.lease",
     "NoLease": "errors",
     "SqsHeartbeatError": "errors",
-    "current_lease": "current.lease",
+    "current_lease": "current.current_lease",
     "install": "worker.install",
     "short_config": "sqs.clients",
 }

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import groupby
 from pathlib import Path
 
-from celery_sqs_heartbeat.worker.compat.names import PRIVATE
 from celery_sqs_heartbeat.worker.compat.needs import Need
+from celery_sqs_heartbeat.worker.compat.private_names import PRIVATE
 from celery_sqs_heartbeat.worker.compat.versions import VERIFIED, distribution_of
 
 DOCUMENT = Path(__file__).with_name("private-names.md")

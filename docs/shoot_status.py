@@ -16,7 +16,7 @@ from pathlib import Path
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.observe.metrics import Metrics

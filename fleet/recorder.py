@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from celery_sqs_heartbeat.journal.events import (
+from celery_sqs_heartbeat.journal.identity import Identity, WorkerInfo
+from celery_sqs_heartbeat.journal.journal_events import (
     KEEPER_LATE,
     WORKER_STARTED,
     WORKER_STOPPED,
@@ -14,7 +15,6 @@ from celery_sqs_heartbeat.journal.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from celery_sqs_heartbeat.journal.identity import Identity, WorkerInfo
 from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import Origin, microseconds, record_of
 from celery_sqs_heartbeat.journal.rooted import Root

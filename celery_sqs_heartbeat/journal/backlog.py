@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat.common.bell import Bell
-from celery_sqs_heartbeat.journal.events import Record
+from celery_sqs_heartbeat.journal.journal_events import Record
 from celery_sqs_heartbeat.journal.mapping import Origin
 
 #: Makes a record of a subject, with its number and whose line it is.

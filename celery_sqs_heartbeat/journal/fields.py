@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 
-from celery_sqs_heartbeat.journal.events import CALLED, EVENTS, PERMISSIONS, MessageRecord, Record
+from celery_sqs_heartbeat.journal.journal_events import (
+    CALLED,
+    EVENTS,
+    PERMISSIONS,
+    MessageRecord,
+    Record,
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.journal.backlog import Backlog
-from celery_sqs_heartbeat.journal.events import (
+from celery_sqs_heartbeat.journal.identity import Identity, WorkerInfo
+from celery_sqs_heartbeat.journal.journal_events import (
     KEEPER_LATE,
     WORKER_STARTED,
     WORKER_STOPPED,
@@ -16,7 +17,6 @@ from celery_sqs_heartbeat.journal.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from celery_sqs_heartbeat.journal.identity import Identity, WorkerInfo
 from celery_sqs_heartbeat.journal.mapping import Origin, microseconds, record_of
 from celery_sqs_heartbeat.journal.scribe import Scribe
 from celery_sqs_heartbeat.journal.shipping import Shipper

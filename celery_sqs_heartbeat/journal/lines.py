@@ -6,7 +6,7 @@ import dataclasses
 import json
 from typing import Any
 
-from celery_sqs_heartbeat.journal.events import EVENTS, Record
+from celery_sqs_heartbeat.journal.journal_events import EVENTS, Record
 
 #: ASCII only: names of tasks may hold what UTF-8 can't encode.
 _encode = json.JSONEncoder(separators=(",", ":")).encode

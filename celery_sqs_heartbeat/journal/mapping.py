@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from celery_sqs_heartbeat.journal.events import (
+from celery_sqs_heartbeat.journal.journal_events import (
     CALLED,
     HIDING,
     PERMISSIONS,

@@ -21,8 +21,8 @@ from celery_sqs_heartbeat.link.child import Child, KeeperProcess
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.deaths import Deaths
 from celery_sqs_heartbeat.link.frames import BrokenLink
+from celery_sqs_heartbeat.link.hearing import Listener
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.listener import Listener
 from celery_sqs_heartbeat.link.logs import emit, wanted_level
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse

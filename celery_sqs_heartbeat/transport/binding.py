@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.breakage import Breakage
-from celery_sqs_heartbeat.transport.keeping import Keeper, Reaching
+from celery_sqs_heartbeat.transport.keeper_protocol import Keeper, Reaching
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from celery_sqs_heartbeat.transport.once import Once

@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import DEFAULT_VISIBILITY_TIMEOUT, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.keeping import Reaching
+from celery_sqs_heartbeat.transport.keeper_protocol import Reaching
 from celery_sqs_heartbeat.transport.once import Once
 from celery_sqs_heartbeat.transport.terms import QueueTerms
 

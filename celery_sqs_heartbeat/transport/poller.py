@@ -13,10 +13,10 @@ from celery_sqs_heartbeat.transport.intake import Intake
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import GoOn, OpenPolls
 from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.poll_sending import sending_for
+from celery_sqs_heartbeat.transport.poll_watching import Watching
 from celery_sqs_heartbeat.transport.receives import Receives
 from celery_sqs_heartbeat.transport.schedule import Schedule
-from celery_sqs_heartbeat.transport.sending import sending_for
-from celery_sqs_heartbeat.transport.watching import Watching
 
 
 class Poller:

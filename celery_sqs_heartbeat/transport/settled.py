@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.recent import RecentKeys
-from celery_sqs_heartbeat.transport.keeping import Keeper
+from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 
 

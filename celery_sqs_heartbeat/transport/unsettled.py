@@ -17,7 +17,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.lease import Lease, State
-from celery_sqs_heartbeat.transport.keeping import Keeper
+from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 
 logger = get_logger(__name__)
 

@@ -15,7 +15,7 @@ import celery
 
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.ending import LastPolls
+from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.transport.request import LeasedRequest
 
 logger = logging.getLogger(__name__)

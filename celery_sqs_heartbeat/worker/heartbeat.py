@@ -22,7 +22,7 @@ from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.sqs.sessions import find_session_function
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.transport.ending import LastPolls
+from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
 from celery_sqs_heartbeat.worker.broken import end_worker
 from celery_sqs_heartbeat.worker.ending import (
@@ -38,10 +38,9 @@ from celery_sqs_heartbeat.worker.handlers import (
     release_before_soft_shutdown,
 )
 from celery_sqs_heartbeat.worker.jobs import run_beside
-from celery_sqs_heartbeat.worker.keeping import WorkerKeeper
 from celery_sqs_heartbeat.worker.losses import Losses
 from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
-from celery_sqs_heartbeat.worker.reaching import ReachedQueues
+from celery_sqs_heartbeat.worker.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.settings import (
     WorkerConfigurationError,
@@ -51,6 +50,7 @@ from celery_sqs_heartbeat.worker.settings import (
     warn_of_unknown_queues,
 )
 from celery_sqs_heartbeat.worker.telemetry import new_otel, require_otel
+from celery_sqs_heartbeat.worker.worker_keeper import WorkerKeeper
 
 
 class WorkerHeartbeat:

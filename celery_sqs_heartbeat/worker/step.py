@@ -8,7 +8,7 @@ from typing import Any
 from celery import bootsteps
 
 from celery_sqs_heartbeat.settings import PREFIX
-from celery_sqs_heartbeat.worker.versions import require_versions
+from celery_sqs_heartbeat.worker.required_versions import require_versions
 
 logger = logging.getLogger(__name__)
 

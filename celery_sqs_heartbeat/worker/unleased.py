@@ -6,7 +6,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.worker.versions import running
+from celery_sqs_heartbeat.worker.required_versions import running
 
 logger = get_logger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.worker.compat.check import missing
-from celery_sqs_heartbeat.worker.compat.names import PRIVATE
+from celery_sqs_heartbeat.worker.compat.private_names import PRIVATE
 from tests.acceptance.orders import MODULE, leases
 from tests.acceptance.record import receives
 from tests.acceptance.scene import LONG, Scene

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from celery_sqs_heartbeat import BotoSqs, LeaseTerms
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.receipts import Receipt

@@ -8,7 +8,7 @@ from typing import Any
 from kombu import Connection, Consumer, Queue
 
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call
 from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.settings import Settings

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat.keeper.dispatch import Settle, ThreadDispatcher
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs

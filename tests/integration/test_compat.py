@@ -12,11 +12,11 @@ import pytest
 from celery.exceptions import ImproperlyConfigured
 
 from celery_sqs_heartbeat import SqsHeartbeatError
-from celery_sqs_heartbeat.worker import versions as at_start
+from celery_sqs_heartbeat.worker import required_versions as at_start
 from celery_sqs_heartbeat.worker.compat import versions
 from celery_sqs_heartbeat.worker.compat.check import missing
-from celery_sqs_heartbeat.worker.compat.names import NAMES
 from celery_sqs_heartbeat.worker.compat.needs import Need
+from celery_sqs_heartbeat.worker.compat.private_names import NAMES
 from tests.integration.uses import PACKAGE, modules
 
 HERE = "tests.integration.test_compat"

@@ -11,7 +11,7 @@ from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.asynchronous.http import Client
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.transport.ending import LastPolls
+from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.transport.poll import Poll
 from tests.support.insides import uses_curl
 

@@ -8,8 +8,8 @@ import runpy
 import pytest
 
 from celery_sqs_heartbeat.worker.compat.check import missing
-from celery_sqs_heartbeat.worker.compat.names import NAMES, PRIVATE
 from celery_sqs_heartbeat.worker.compat.needs import Need
+from celery_sqs_heartbeat.worker.compat.private_names import NAMES, PRIVATE
 from celery_sqs_heartbeat.worker.compat.versions import (
     VERIFIED,
     distribution_of,

@@ -9,7 +9,7 @@ import pytest
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
 from kombu.asynchronous.http import Client, Request
 
-from celery_sqs_heartbeat.transport.sending import sending_for
+from celery_sqs_heartbeat.transport.poll_sending import sending_for
 from tests.support.faults import never_answer
 from tests.support.insides import uses_curl
 from tests.support.proxy import FaultProxy

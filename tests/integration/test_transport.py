@@ -16,7 +16,7 @@ from botocore.exceptions import ClientError
 from kombu import Connection, Consumer, Queue
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.observe.polled import DEAF_AFTER
 from celery_sqs_heartbeat.settings import read_settings

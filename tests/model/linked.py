@@ -10,10 +10,10 @@ from mmap import mmap
 from typing import Any
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.link.client import LinkedKeeper

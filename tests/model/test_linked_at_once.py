@@ -14,7 +14,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms, State
 from celery_sqs_heartbeat.leases.receipts import Receipt

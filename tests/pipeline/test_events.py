@@ -14,7 +14,7 @@ import zstandard
 from pyspark.sql import DataFrame, SparkSession
 
 from celery_sqs_heartbeat.common.days import Days
-from celery_sqs_heartbeat.journal.events import WORKER_STARTED, Record, WorkerStarted
+from celery_sqs_heartbeat.journal.journal_events import WORKER_STARTED, Record, WorkerStarted
 from celery_sqs_heartbeat.journal.lines import line_of, slim
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.rooted import Root

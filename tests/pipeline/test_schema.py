@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 from pyspark.sql import SparkSession
 
-from celery_sqs_heartbeat.journal.events import EVENTS as RECORDS
+from celery_sqs_heartbeat.journal.journal_events import EVENTS as RECORDS
 from celery_sqs_heartbeat.journal.kinds import TABLE_NAMES
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, TABLES, Table
 from tests.pipeline.builders import frame_of

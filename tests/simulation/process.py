@@ -8,10 +8,10 @@ from functools import partial
 from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.record import Record
 from celery_sqs_heartbeat.current.table import Table
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Lease, State
 from celery_sqs_heartbeat.link.frames import Message, frame, write

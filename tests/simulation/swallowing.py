@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.transport.keeping import Keeper
+from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 from celery_sqs_heartbeat.transport.unsettled import Unsettled
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Standing
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.link.client import LinkedKeeper

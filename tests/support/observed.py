@@ -9,7 +9,7 @@ from typing import Any
 
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.journal.stats import JournalStats
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.observe.metrics import Metrics

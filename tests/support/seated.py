@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.places import Places
 from celery_sqs_heartbeat.current.record import Record
 from celery_sqs_heartbeat.current.sharing import share_table

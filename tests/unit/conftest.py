@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from celery_sqs_heartbeat.current import lease as current
+from celery_sqs_heartbeat.current import current_lease as current
 from celery_sqs_heartbeat.current.sharing import VARIABLE, unshare_table
 from tests.support.seated import share_board
 from tests.unit.asking import NOW, Worker

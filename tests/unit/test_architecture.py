@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 import runpy
+from collections import Counter
 
 from tests.support.markdown import ROOT
 
 PACKAGE = ROOT / "celery_sqs_heartbeat"
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+#: Where a message goes through, or what is said of it.
+MESSAGE_PATH = (
+    *("transport", "worker", "consumer", "link", "keeper", "leases", "sqs"),
+    *("current", "journal", "observe", "settings", "common"),
+)
 LISTED = re.findall(r"^\| `(\w+)` \|", TEXT, re.MULTILINE)
 
 
@@ -33,3 +39,14 @@ def test_what_the_pages_of_the_parts_name_is_there() -> None:
             path for path in named if not any((base / path).exists() for base in (ROOT, PACKAGE))
         ]
         assert missing == [], page.name
+
+
+def test_no_two_modules_on_a_messages_path_have_the_same_name() -> None:
+    names = Counter(
+        path.name
+        for folder in MESSAGE_PATH
+        for path in (PACKAGE / folder).rglob("*.py")
+        if not path.name.startswith("__")
+    )
+    assert {name for name, count in names.items() if count > 1} == set()
+    assert len(names) > len(MESSAGE_PATH)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kombu.asynchronous import Hub
 
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.worker import handlers

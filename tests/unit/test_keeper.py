@@ -13,8 +13,8 @@ import pytest
 
 from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.rounds import RoundsThread
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event

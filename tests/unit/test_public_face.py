@@ -33,8 +33,8 @@ CORE = [
     ),
     "celery_sqs_heartbeat.current.sharing",
     "celery_sqs_heartbeat.settings",
-    "celery_sqs_heartbeat.keeper.keeper",
-    "celery_sqs_heartbeat.consumer.keeper",
+    "celery_sqs_heartbeat.keeper.thread_keeper",
+    "celery_sqs_heartbeat.consumer.lease_keeper",
 ]
 
 

@@ -6,7 +6,7 @@ from mmap import mmap
 
 import pytest
 
-from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.record import key_of
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.book import LeaseBook

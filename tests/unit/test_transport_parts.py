@@ -15,7 +15,7 @@ from kombu import Connection
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat import transport
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.lease import Lease, State
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.transport.unsettled import Unsettled, Watch

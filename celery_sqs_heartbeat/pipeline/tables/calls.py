@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.journal.events import CALLED, RECEIVED
+from celery_sqs_heartbeat.journal.journal_events import CALLED, RECEIVED
 from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.pipeline.prices import price_column
 from celery_sqs_heartbeat.pipeline.schema import CALLS, PARTITION

@@ -10,8 +10,8 @@ from importlib import import_module
 from types import CodeType, FunctionType
 from typing import Any
 
-from celery_sqs_heartbeat.worker.compat.names import NAMES
 from celery_sqs_heartbeat.worker.compat.needs import Need
+from celery_sqs_heartbeat.worker.compat.private_names import NAMES
 from celery_sqs_heartbeat.worker.compat.versions import at_least
 
 #: What every worker needs.

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.testing.queue import QueueOptions

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import pytest
 from kombu.transport import SQS
 
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes

@@ -16,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.journal.events import (
+from celery_sqs_heartbeat.journal.fields import FIELDS, markdown
+from celery_sqs_heartbeat.journal.identity import Identity
+from celery_sqs_heartbeat.journal.journal_events import (
     EVENTS,
     KEEPER_LATE,
     WORKER_STARTED,
@@ -26,8 +28,6 @@ from celery_sqs_heartbeat.journal.events import (
     WorkerStarted,
     WorkerStopped,
 )
-from celery_sqs_heartbeat.journal.fields import FIELDS, markdown
-from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.lines import line_of, parse, slim
 from celery_sqs_heartbeat.journal.mapping import (
     delivery_id,
@@ -279,7 +279,7 @@ def test_what_is_no_line_is_none(line: bytes) -> None:
 
 def test_the_contract_is_imported_without_anything_heavy() -> None:
     code = (
-        "import sys, celery_sqs_heartbeat.journal.events;"
+        "import sys, celery_sqs_heartbeat.journal.journal_events;"
         "print(*{name.split('.')[0] for name in sys.modules})"
     )
     loaded = subprocess.run(

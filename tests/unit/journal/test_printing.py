@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from celery_sqs_heartbeat.common.exits import DONE, FOUND
 from celery_sqs_heartbeat.journal.__main__ import main
-from celery_sqs_heartbeat.journal.events import WORKER_STARTED, WorkerStarted
+from celery_sqs_heartbeat.journal.journal_events import WORKER_STARTED, WorkerStarted
 from celery_sqs_heartbeat.journal.lines import line_of
 from celery_sqs_heartbeat.journal.mapping import record_of
 from celery_sqs_heartbeat.journal.rooted import Root

@@ -19,7 +19,7 @@ def loaded_with(module: str) -> set[str]:
 
 
 def test_the_keeper_knows_nothing_of_its_observers() -> None:
-    loaded = loaded_with("celery_sqs_heartbeat.keeper.keeper")
+    loaded = loaded_with("celery_sqs_heartbeat.keeper.thread_keeper")
     assert not any(name.startswith(OBSERVE) for name in loaded)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.consumer.handover import fault_of
-from celery_sqs_heartbeat.consumer.process import ProcessKeeper
+from celery_sqs_heartbeat.consumer.process_keeper import ProcessKeeper
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls
 from celery_sqs_heartbeat.keeper.eventlog import log_event

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.consumer.backing import Backing
 from celery_sqs_heartbeat.errors import AlreadyHeld, ConfigurationError, SqsHeartbeatError
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
@@ -77,7 +77,7 @@ class LeaseKeeper:
         self._backing: Backing
         if process:
             # Not above: it needs boto3, which a keeper on threads can do without.
-            from celery_sqs_heartbeat.consumer.opening import open_process
+            from celery_sqs_heartbeat.consumer.process_opening import open_process
 
             process_keeper = open_process(
                 sqs,

@@ -12,13 +12,13 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.current.board import LeaseBoard
+from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.journal import WorkerInfo
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
-from celery_sqs_heartbeat.keeper.keeper import ThreadKeeper
 from celery_sqs_heartbeat.keeper.operating import Operating
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import State

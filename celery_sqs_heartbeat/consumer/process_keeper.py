@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from celery_sqs_heartbeat.consumer.queues import ConsumedQueues
+from celery_sqs_heartbeat.consumer.consumed_queues import ConsumedQueues
 from celery_sqs_heartbeat.current.sharedfile import SharedFile
 from celery_sqs_heartbeat.current.sharing import new_table_file
 from celery_sqs_heartbeat.current.table import Table

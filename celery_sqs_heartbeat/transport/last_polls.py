@@ -27,7 +27,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.transport.poll import Poll
-from celery_sqs_heartbeat.transport.sending import is_polls
+from celery_sqs_heartbeat.transport.poll_sending import is_polls
 
 try:
     import pycurl
