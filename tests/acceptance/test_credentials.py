@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,9 +15,20 @@ import pytest
 from tests.acceptance.processes import keepers_of
 from tests.acceptance.record import CHANGE
 from tests.acceptance.scene import OFTEN, STEADY, Scene
+from tests.support.sts import FakeSts, serving_sts
 
 NewScene = Callable[..., Scene]
 KEY, SECRET = "AKIAOFTHETEST", "wJalrXUtnFEMISECRET"
+#: A module of the user's, which writes down whether Celery was imported with it.
+SESSIONS = f"""
+import pathlib, sys
+import boto3
+
+def new_session():
+    if "celery_sqs_heartbeat.keeper" in " ".join(sys.orig_argv):
+        pathlib.Path(__file__).with_name("imported").write_text(str("celery" in sys.modules))
+    return boto3.Session(aws_access_key_id={KEY!r}, aws_secret_access_key={SECRET!r})
+"""
 OPTIONS = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1}
 
 
@@ -76,3 +89,53 @@ def test_the_keeper_signs_by_the_key_of_its_worker_and_shows_the_secret_to_no_on
     (poll, *_) = scene.proxy.wait_for("ReceiveMessage")
     assert extension.access_key == delete.access_key == poll.access_key == KEY
     assert SECRET not in worker.logs()
+
+
+@pytest.fixture
+def sts() -> Iterator[FakeSts]:
+    with serving_sts() as sts:
+        yield sts
+
+
+def test_the_keeper_assumes_the_role_of_its_workers_queue(
+    new_scene: NewScene, sts: FakeSts
+) -> None:
+    scene = new_scene(attributes=STEADY)
+    options = {
+        **OPTIONS,
+        "predefined_queues": {scene.name: {"url": scene.url}},
+        "sts_role_arn": "arn:aws:iam::1:role/worker",
+        "sts_token_timeout": 900,
+    }
+    worker = scene.worker(
+        *("-c", "1", "-P", "threads"),
+        conf={**OFTEN, "broker_transport_options": options},
+        env={**by_environment(scene).env, "AWS_ENDPOINT_URL_STS": sts.url},
+    )
+    scene.send("hold", "a")
+    (extension, *_) = scene.proxy.wait_for(CHANGE)
+    scene.let_end("a")
+    (delete, *_) = scene.proxy.wait_for("DeleteMessageBatch")
+    assert extension.access_key == delete.access_key
+    assert extension.access_key.startswith("role-key-")
+    assert all("RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fworker" in each for each in sts.served)
+    assert SECRET not in worker.logs()
+
+
+def test_a_session_that_only_code_can_make_signs_the_calls_of_the_keeper(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=STEADY)
+    (scene.folder / "own_aws.py").write_text(SESSIONS)
+    scene.worker(
+        *("-c", "1", "-P", "threads"),
+        conf={**OFTEN, "sqs_heartbeat_session": "own_aws:new_session"},
+        env={"PYTHONPATH": os.pathsep.join((str(scene.folder), *filter(None, sys.path)))},
+    )
+    scene.send("hold", "a")
+    (extension, *_) = scene.proxy.wait_for(CHANGE)
+    scene.let_end("a")
+    (delete, *_) = scene.proxy.wait_for("DeleteMessageBatch")
+    assert extension.access_key == delete.access_key == KEY
+    # As it says that a worker's keeper has neither Celery nor the application.
+    assert (scene.folder / "imported").read_text() == "False"

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from datetime import datetime, timedelta, timezone
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -13,6 +10,7 @@ from kombu import Connection
 
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool, new_client, short_config
 from tests.support.insides import credentials_of
+from tests.support.sts import FakeSts, serving_sts
 
 
 def channel_of(url: str, **options: Any) -> Any:
@@ -112,48 +110,14 @@ def test_a_client_is_reused_until_the_configuration_changes() -> None:
     assert credentials_of(pool(URL)).access_key == "x"
 
 
-class Sts(BaseHTTPRequestHandler):
-    """Answers AssumeRole with a token that ends at once, and counts."""
-
-    served: list[str]
-    seconds = 900
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-        self.served.append(body)
-        answer = (
-            "<AssumeRoleResponse><AssumeRoleResult><Credentials>"
-            f"<AccessKeyId>role-key-{len(self.served)}</AccessKeyId>"
-            "<SecretAccessKey>s</SecretAccessKey><SessionToken>t</SessionToken>"
-            f"<Expiration>{_in(self.seconds)}</Expiration>"
-            "</Credentials></AssumeRoleResult></AssumeRoleResponse>"
-        ).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(answer)))
-        self.end_headers()
-        self.wfile.write(answer)
-
-    def log_message(self, *args: Any) -> None:
-        """Keep the test's output clean."""
-
-
-def _in(seconds: float) -> str:
-    return (datetime.now(timezone.utc) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 @pytest.fixture
-def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Sts]]:
-    handler = type("Handler", (Sts,), {"served": []})
-    with HTTPServer(("127.0.0.1", 0), handler) as server:
-        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", f"http://127.0.0.1:{server.server_port}")
+def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSts]:
+    with serving_sts() as sts:
+        monkeypatch.setenv("AWS_ENDPOINT_URL_STS", sts.url)
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "own-key")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "own-secret")
         monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
-        thread.start()
-        yield handler
-        server.shutdown()
-        thread.join()
+        yield sts
 
 
 def role_client() -> Any:
@@ -166,7 +130,7 @@ def role_client() -> Any:
     return new_client(BrokerConfig.of_channel(channel), URL, threshold=10)
 
 
-def test_a_role_is_assumed_for_predefined_queues_and_its_token_is_reused(sts: type[Sts]) -> None:
+def test_a_role_is_assumed_for_predefined_queues_and_its_token_is_reused(sts: FakeSts) -> None:
     credentials = credentials_of(role_client())
     keys = {credentials.get_frozen_credentials().access_key for _ in range(3)}
     assert keys == {"role-key-1"}
@@ -175,7 +139,7 @@ def test_a_role_is_assumed_for_predefined_queues_and_its_token_is_reused(sts: ty
     assert "DurationSeconds=900" in request
 
 
-def test_a_roles_token_is_refreshed_before_it_ends(sts: type[Sts]) -> None:
+def test_a_roles_token_is_refreshed_before_it_ends(sts: FakeSts) -> None:
     sts.seconds = 30
     credentials = credentials_of(role_client())
     sts.seconds = 900
