@@ -112,9 +112,10 @@ class Elsewhere:
 
     def take(self, most: float = math.inf) -> None:
         """Do what the next messages say."""
-        while self.inbox.messages and most > 0:
-            most -= 1
-            assert self.end.take(self.inbox.messages.popleft())
+        with self.keeper.gathering():
+            while self.inbox.messages and most > 0:
+                most -= 1
+                assert self.end.take(self.inbox.messages.popleft())
 
 
 class Linked:

@@ -160,10 +160,11 @@ class KeeperProcess:
         return self._leases.number(receipt_handle) is not None
 
     def _take(self, messages: list[list[Any]]) -> None:
-        for message in messages:
-            self.step()
-            if not self._end.take(message):
-                self._world.fail(f"the keeper can't take {message[0]}")
+        with self._keeper.gathering():
+            for message in messages:
+                self.step()
+                if not self._end.take(message):
+                    self._world.fail(f"the keeper can't take {message[0]}")
         self.go_on()
 
     def _outlive(self, last_words: list[list[Any]]) -> None:

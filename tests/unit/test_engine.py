@@ -1,0 +1,131 @@
+"""Changes of the book that come together have the next step looked for once, at their end."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.keeper.dispatch import Settle
+from celery_sqs_heartbeat.keeper.engine import Engine
+from celery_sqs_heartbeat.leases.book import LeaseBook
+from celery_sqs_heartbeat.leases.calls import Call
+from celery_sqs_heartbeat.leases.receipts import Receive
+from celery_sqs_heartbeat.testing import FakeClock
+
+TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
+NAMES = ("a", "b", "c")
+
+
+class Collects:
+    """Makes no call, but has it."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+
+    def dispatch(self, call: Call, settle: Settle) -> None:
+        self.calls.append(call)
+
+    def give_up(self, call: Call) -> bool:
+        return True
+
+    def close(self) -> None:
+        self.calls.clear()
+
+
+class Awaited:
+    """An engine, and how often it was woken."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock(1000.0)
+        self.woken = 0
+        self.dispatcher = Collects()
+        self.engine = Engine(
+            interval=1.0,
+            clock=self.clock,
+            jitter=lambda: 0.0,
+            observer=lambda event: None,
+            dispatcher=self.dispatcher,
+            board=None,
+            wake=self.wake,
+        )
+        self.engine.step()
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def receive(self, name: str) -> None:
+        now = self.clock()
+        self.engine.change(
+            lambda book, _: book.receive(
+                Receive(
+                    queue_url="https://q",
+                    message_id=name,
+                    receipt_handle=name,
+                    receive_count=1,
+                    hidden_for=30,
+                    sent_at=now,
+                    arrived_at=now,
+                ),
+                terms=TERMS,
+            )
+        )
+
+    def release(self, name: str) -> None:
+        def change(book: LeaseBook, now: float) -> bool:
+            return book.release(name, 0.0, now, "failed")
+
+        assert self.engine.change(change)
+
+
+@pytest.fixture
+def awaited() -> Awaited:
+    awaited = Awaited()
+    for name in NAMES:
+        awaited.receive(name)
+    # What is told of them is told.
+    awaited.engine.step()
+    awaited.woken = 0
+    return awaited
+
+
+def release_each(awaited: Awaited, *names: str) -> None:
+    for each in names:
+        awaited.release(each)
+
+
+def test_a_change_wakes_the_engine_for_what_is_due_by_it(awaited: Awaited) -> None:
+    awaited.release("a")
+    assert awaited.woken == 1
+    awaited.engine.step()
+    awaited.release("b")
+    assert awaited.woken == 2
+
+
+def test_changes_that_come_together_wake_it_once_and_all_are_made(awaited: Awaited) -> None:
+    with awaited.engine.gathering():
+        release_each(awaited, *NAMES)
+        assert awaited.woken == 0
+    assert awaited.woken == 1
+    awaited.engine.step()
+    handles = [entry.receipt_handle for call in awaited.dispatcher.calls for entry in call.entries]
+    assert sorted(handles) == list(NAMES)
+
+
+def test_changes_before_an_error_wake_it_all_the_same(awaited: Awaited) -> None:
+    def fail() -> None:
+        with awaited.engine.gathering():
+            release_each(awaited, "a", "b")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert awaited.woken == 1
+    awaited.engine.step()
+    awaited.release("c")
+    assert awaited.woken == 2
+
+
+def test_changes_after_which_nothing_is_due_wake_no_one(awaited: Awaited) -> None:
+    with awaited.engine.gathering():
+        pass
+    assert awaited.woken == 0
