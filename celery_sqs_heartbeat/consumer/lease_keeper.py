@@ -73,8 +73,9 @@ class LeaseKeeper:
         session: str | None = None,
     ) -> None:
         self._pid = os.getpid()
-        self._leases: Leases
         self._backing: Backing
+        #: Returns what is held: by a process from one start to the next stop.
+        self._leases: Callable[[], Leases]
         if process:
             # Not above: it needs boto3, which a keeper on threads can do without.
             from celery_sqs_heartbeat.consumer.process_opening import open_process
@@ -92,7 +93,7 @@ class LeaseKeeper:
                 on_late=on_late,
                 session=session,
             )
-            self._leases, self._backing = process_keeper.leases, process_keeper
+            self._backing, self._leases = process_keeper, lambda: process_keeper.leases
             return
         if session is not None:
             raise ConfigurationError(
@@ -110,7 +111,7 @@ class LeaseKeeper:
             board=board,
             on_late=on_late,
         )
-        self._leases, self._backing = keeper, keeper
+        self._backing, self._leases = keeper, lambda: keeper
 
     def start(self) -> None:
         """Begin to keep. Does nothing when it does already.
@@ -140,16 +141,16 @@ class LeaseKeeper:
 
     def now(self) -> float:
         """Return the time of the keeper's clock, in seconds."""
-        return self._leases.now()
+        return self._leases().now()
 
     def __len__(self) -> int:
         """How many messages it keeps."""
-        return len(self._leases)
+        return len(self._leases())
 
     @property
     def ending(self) -> int:
         """How many deletes and releases are not confirmed yet."""
-        return self._leases.ending
+        return self._leases().ending
 
     @property
     def is_alive(self) -> bool:
@@ -183,8 +184,8 @@ class LeaseKeeper:
                 not that of the terms.
             sent_at: When the receive was sent, in seconds of the keeper's clock; SQS
                 counts the visibility timeout from after it. Without it, from now.
-                A message that is passed when its visibility timeout has passed since then
-                is not leased: so let a receive wait for less than that.
+                A message whose visibility timeout has passed since then is not leased:
+                so let a receive wait for less than that.
             max_receive_count: Of the queue's redrive policy, for the journal; None without one.
 
         Raises:
@@ -266,26 +267,26 @@ class LeaseKeeper:
 
     def done(self, receipt_handle: str) -> bool:
         """Delete the message, until SQS confirms. False when no lease has that handle."""
-        return self._leases.done(receipt_handle)
+        return self._leases().done(receipt_handle)
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. False when unknown.
 
         `cause` says why, in a word or two, for the log, the metrics and the journal.
         """
-        return self._leases.release(receipt_handle, delay, cause)
+        return self._leases().release(receipt_handle, delay, cause)
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
         """Note that the message's task begins, in this process or `pid`. False when unknown."""
-        return self._leases.note_start(receipt_handle, pid)
+        return self._leases().note_start(receipt_handle, pid)
 
     def drop(self, receipt_handle: str) -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._leases.drop(receipt_handle)
+        return self._leases().drop(receipt_handle)
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._leases.disown(receipt_handle)
+        return self._leases().disown(receipt_handle)
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.
@@ -293,11 +294,11 @@ class LeaseKeeper:
         True at once for one that is not extended, as there is nothing to wait for. False
         after `timeout` seconds without an answer.
         """
-        return self._leases.confirm(receipt_handle, timeout)
+        return self._leases().confirm(receipt_handle, timeout)
 
     def owns(self, receipt_handle: str) -> bool:
         """Return whether the message is ours for now, as far as is known."""
-        return self._leases.owns(receipt_handle)
+        return self._leases().owns(receipt_handle)
 
     def is_lost(self, receipt_handle: str) -> bool:
         """Return whether SQS says that the message is not ours any more, or we gave it up.
@@ -305,16 +306,16 @@ class LeaseKeeper:
         False for one that has just expired: it may still be ours, and its lease may be saved.
         Once an extension could only disturb its next owner, it counts as lost.
         """
-        return self._leases.is_lost(receipt_handle)
+        return self._leases().is_lost(receipt_handle)
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
-        return self._leases.is_disowned(receipt_handle)
+        return self._leases().is_disowned(receipt_handle)
 
     def find(self, receipt_handle: str) -> Lease | None:
         """Return the lease that has, or once had, that handle, as it is now. Read it only."""
-        return self._leases.find(receipt_handle)
+        return self._leases().find(receipt_handle)
 
     def snapshot(self) -> tuple[LeaseView, ...]:
         """Return what is to be seen of every lease, all at one moment."""
-        return self._leases.snapshot()
+        return self._leases().snapshot()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import threading
@@ -11,12 +12,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from celery_sqs_heartbeat.consumer.consumed_queues import ConsumedQueues
-from celery_sqs_heartbeat.current.sharedfile import SharedFile
 from celery_sqs_heartbeat.current.sharing import new_table_file
 from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.leases import Leases
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
@@ -28,8 +30,12 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Life:
-    """What is there from one start to the stop after it."""
+    """What is there from one start to the stop after it, and of use to no other.
 
+    Its threads may outlive it for a moment, and must not touch the next.
+    """
+
+    leases: LinkedKeeper
     queues: ConsumedQueues
     attendant: Attendant
     close_table: Callable[[], object]
@@ -42,9 +48,6 @@ class ProcessKeeper:
         terms: For messages that come without terms of their own.
         observer: Is given every event; None where the keeper's lines of the log will do.
         session: Names a function that makes the process's boto3 session; None for boto3's own.
-
-    Attributes:
-        leases: What the consumer holds.
 
     Raises:
         SqsHeartbeatError: The system has no memory to share with the process.
@@ -77,22 +80,28 @@ class ProcessKeeper:
         )
         # For start and stop alone: it is held while the process ends.
         self._lock = threading.RLock()
-        self._is_running = False
-        table = new_table_file()
-        self.leases = LinkedKeeper(Holdings(Table(table.memory)))
-        self._life = self._new_life(table)
+        self._is_running = self._is_over = False
+        self._life = self._new_life()
+
+    @property
+    def leases(self) -> Leases:
+        """What the consumer holds. Another object after each stop."""
+        return self._life.leases
 
     def start(self) -> None:
         """Start the process, and the thread that listens to it. Does nothing when they run.
 
         Raises:
             RuntimeError: The system grants no more threads.
+            SqsHeartbeatError: It has no memory to share with the process.
         """
         if self._is_forked():
             return
         with self._lock:
             if self._is_running:
                 return
+            if self._is_over:
+                self._begin_anew()
             attendant = self._life.attendant
             # It is there already where a start before this one got no thread.
             if attendant.pid is None:
@@ -107,16 +116,16 @@ class ProcessKeeper:
         with self._lock:
             if not self._is_running:
                 return
-            self._is_running = False
+            self._is_running, self._is_over = False, True
             self._life.attendant.stop(timeout)
-            self._life.close_table()
-            table = new_table_file()
-            self.leases.begin_anew(Holdings(Table(table.memory)))
-            self._life = self._new_life(table)
+            # Without memory now, the next start says so.
+            with contextlib.suppress(SqsHeartbeatError):
+                self._begin_anew()
 
     def flush(self, timeout: float) -> bool:
         """Wait until every delete and release is confirmed; False if that took too long."""
-        return not self._is_running or self.leases.flush(timeout)
+        leases = self._life.leases
+        return not self._is_running or leases.flush(timeout)
 
     @property
     def health(self) -> KeeperHealth:
@@ -148,21 +157,29 @@ class ProcessKeeper:
         if self._is_forked():
             return Receipt.NEW
         terms = (terms or self._terms).with_room()
-        self._life.queues.use(queue_url, terms.threshold)
-        return self.leases.receive(
+        life = self._life
+        life.queues.use(queue_url, terms.threshold)
+        return life.leases.receive(
             queue_url,
             message,
             terms=terms,
             hidden_for=terms.visibility_timeout if hidden_for is None else hidden_for,
-            sent_at=self.leases.now() if sent_at is None else sent_at,
+            sent_at=life.leases.now() if sent_at is None else sent_at,
             max_receive_count=max_receive_count,
             task=task,
             task_id=task_id,
         )
 
-    def _new_life(self, table: SharedFile) -> _Life:
+    def _begin_anew(self) -> None:
+        over, self._life = self._life, self._new_life()
+        self._is_over = False
+        over.close_table()
+
+    def _new_life(self) -> _Life:
+        table = new_table_file()
+        leases = LinkedKeeper(Holdings(Table(table.memory)))
         attendant = Attendant(
-            self.leases,
+            leases,
             hello=self._hello,
             table=Table(table.memory),
             descriptor=table.descriptor,
@@ -170,7 +187,8 @@ class ProcessKeeper:
             on_late=self._on_late,
         )
         return _Life(
-            queues=ConsumedQueues(self._sqs, self.leases, self._hello.session),
+            leases=leases,
+            queues=ConsumedQueues(self._sqs, leases, self._hello.session),
             attendant=attendant,
             # With the attendant, which has other processes inherit it, and no sooner.
             close_table=weakref.finalize(attendant, table.close),

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 #: How often more is sent to a keeper that has not taken all yet, in seconds: a new one gets
 #: thousands of leases, and a socket holds a few hundred.
 _BACKLOG_SECONDS = 0.01
-#: For how long more is awaited when the keeper has said something, in seconds: to wake for each
+#: How long to wait for more once the keeper has said something, in seconds: waking for each
 #: message would take CPU that the worker's tasks want.
 _GATHER_SECONDS = 0.005
 #: How much longer than its flush a keeper may take to end, in seconds: for its journal.
@@ -192,6 +192,9 @@ class Attendant:
                 raise BrokenLink(f"the keeper said something unknown: {message[0]!r}")
 
     def _look(self) -> None:
+        if self._is_over.is_set():
+            # It ended while we listened.
+            return
         if self._clock() - self._called_at >= 1.0:
             self._called_at = self._clock()
             self._report_level()
@@ -284,7 +287,7 @@ class Attendant:
                 wire = Wire(os.dup(ours.fileno()))
                 opened.callback(wire.close)
                 self._child = self._start(theirs.fileno(), self._descriptor)
-            self._listener = Listener(ours)
+            self._listener = Listener(ours, LOOK_SECONDS)
             opened.pop_all()
         return wire
 

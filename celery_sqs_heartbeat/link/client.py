@@ -258,12 +258,6 @@ class LinkedKeeper:
             self._wire = wire
             wire.flush()
 
-    def begin_anew(self, holdings: Holdings) -> None:
-        """Hold nothing any more, and know nothing else that a keeper had to: it has ended."""
-        with self._lock:
-            self._holdings = holdings
-            self._standing_orders.clear()
-
     def detach(self) -> None:
         """Note that there is no keeper."""
         with self._lock:

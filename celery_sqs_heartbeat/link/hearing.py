@@ -18,9 +18,11 @@ class Listener:
 
     Args:
         connection: Of Python's `socket`, which gevent and eventlet replace: it belongs to this.
+        seconds: How long `rest` waits for more, if `listen` did not say otherwise.
     """
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, seconds: float) -> None:
+        connection.settimeout(seconds)
         self._socket = connection
         self._reader = FrameReader()
 
@@ -40,7 +42,7 @@ class Listener:
         return self._reader.feed(data) if data else None
 
     def rest(self) -> Iterator[list[Any]]:
-        """Yield what a keeper that is gone has still said."""
+        """Yield what a keeper that is gone said before it ended."""
         with contextlib.suppress(OSError, BrokenLink):
             while data := self._socket.recv(_CHUNK):
                 yield from self._reader.feed(data)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
+import psutil
 import pytest
 
 from celery_sqs_heartbeat import BotoSqs, LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.consumer import process_keeper
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.link import attendant
 from celery_sqs_heartbeat.testing.faults import Fault, Faults
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from tests.support.waiting import PATIENCE, wait_until
@@ -31,6 +35,14 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> None:
 def server() -> Iterator[SimulatedServer]:
     with SimulatedServer() as served:
         yield served
+
+
+def children_of_mine() -> list[int]:
+    return [
+        child.pid
+        for child in psutil.Process().children()
+        if "celery_sqs_heartbeat.keeper" in child.cmdline()
+    ]
 
 
 class Consumer:
@@ -114,6 +126,69 @@ def test_it_can_be_started_again_and_an_observer_that_fails_harms_nothing(
         assert len(consumer.keeper) == 0
         assert consumer.keeper.find(held["ReceiptHandle"]) is None
     assert consumer.left() == ["0", "2"]
+
+
+def test_one_whose_process_had_to_be_killed_can_be_started_again_at_once(
+    server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attendant, "_END_SECONDS", 0.0)
+    consumer = Consumer(server)
+    consumer.keeper.start()
+    with consumer.keeper.hold(consumer.url, consumer.receive()):
+        pass
+    assert consumer.keeper.flush()
+    (keeper,) = children_of_mine()
+    os.kill(keeper, signal.SIGSTOP)
+    consumer.keeper.stop(0.0)
+    consumer.keeper.start()
+    # The thread that listened to the one before has ended, whatever it did last.
+    wait_until(
+        lambda: sum(each.name == "sqs-heartbeat-link" for each in threading.enumerate()) == 1
+    )
+    with consumer.keeper.hold(consumer.url, consumer.receive()):
+        pass
+    assert consumer.keeper.flush()
+    assert consumer.left() == ["0", "0"]
+    consumer.keeper.stop()
+
+
+def test_one_that_gets_no_memory_to_start_again_says_so_and_starts_once_there_is_some(
+    server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> NoReturn:
+        raise SqsHeartbeatError("no memory")
+
+    consumer = Consumer(server)
+    consumer.keeper.start()
+    with monkeypatch.context() as without_memory:
+        without_memory.setattr(process_keeper, "new_table_file", refuse)
+        consumer.keeper.stop()
+        with pytest.raises(SqsHeartbeatError, match="no memory"):
+            consumer.keeper.start()
+        assert not consumer.keeper.is_alive
+    consumer.keeper.start()
+    with consumer.keeper.hold(consumer.url, consumer.receive()):
+        pass
+    assert consumer.keeper.flush()
+    assert consumer.left() == ["0", "0"]
+    consumer.keeper.stop()
+
+
+def test_a_flush_that_a_stop_interrupts_does_not_take_what_was_dropped_for_confirmed(
+    server: SimulatedServer,
+) -> None:
+    consumer = Consumer(server)
+    consumer.keeper.start()
+    message = consumer.receive()
+    consumer.keeper.receive(consumer.url, message)
+    server.faults = Faults(by_operation={"DeleteMessage": Fault(failed=1.0)})
+    consumer.keeper.done(message["ReceiptHandle"])
+    flushed: list[bool] = []
+    flushing = threading.Thread(target=lambda: flushed.append(consumer.keeper.flush(3)))
+    flushing.start()
+    consumer.keeper.stop(0.5)
+    flushing.join()
+    assert flushed == [False]
 
 
 def test_the_keepers_lines_come_through_the_consumers_logging(
