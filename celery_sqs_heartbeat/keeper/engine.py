@@ -80,7 +80,7 @@ class Engine:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Look once, at its end, for what is due by the changes made within the block."""
+        """Look once, at its end, for what is due because of changes made within the block."""
         with self._lock:
             self._is_gathering = True
             try:

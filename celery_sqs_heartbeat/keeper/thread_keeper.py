@@ -167,7 +167,7 @@ class ThreadKeeper:
         return self._engine.ending
 
     def gathering(self) -> AbstractContextManager[None]:
-        """Look once, at its end, for what is due by what is said within the block.
+        """Look once, at its end, for what is due because of what is said within the block.
 
         The keeper does nothing else meanwhile: so let it be short.
         """

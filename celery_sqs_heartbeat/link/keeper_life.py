@@ -6,7 +6,9 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, replace
+from itertools import groupby
 from mmap import mmap
 from typing import Any
 
@@ -35,7 +37,7 @@ from celery_sqs_heartbeat.link.processes import WorkerProcesses
 from celery_sqs_heartbeat.link.pulse import TICK_SECONDS
 from celery_sqs_heartbeat.link.reaching import read_config
 from celery_sqs_heartbeat.link.readable import wait_readable
-from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases, is_about_leases
 from celery_sqs_heartbeat.link.wire import Wire
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -47,7 +49,7 @@ logger = logging.getLogger(__name__)
 #: How long a keeper goes on whose link has ended though its worker lives, in seconds: the worker
 #: may be about to end, and has started another keeper if not.
 _ORPHAN_SECONDS = 5.0
-#: For how long more is awaited when the worker has said something, in seconds.
+#: How long to wait for more once the worker has said something, in seconds.
 _GATHER_SECONDS = 0.005
 #: How often the worker gets the keeper's figures, in seconds.
 _STATS_SECONDS = 1.0
@@ -126,8 +128,7 @@ class KeeperLife:
 
     def begin(self, messages: list[list[Any]]) -> None:
         """Take in the messages that came with the first."""
-        for message in messages:
-            self._take(message)
+        self._take_all(messages)
 
     def run(self) -> None:
         """Keep until the worker is through, or gone."""
@@ -141,8 +142,7 @@ class KeeperLife:
         has_stopped = self._stop_timeout is not None
         if not has_stopped:
             # What it said last, as of tasks that are done.
-            for message in self._wire.receive() or ():
-                self._take(message)
+            self._take_all(self._wire.receive() or ())
             self._outlive()
         self._finish(has_stopped=has_stopped)
 
@@ -153,24 +153,21 @@ class KeeperLife:
         if not self._wire.is_broken:
             readers.append(self._wire.fileno())
         if wait_readable(readers, TICK_SECONDS):
-            # What is said within a moment is taken at once: to wake for each takes CPU.
+            # What is said within a moment is taken together: each waking costs CPU.
             time.sleep(_GATHER_SECONDS)
         self._read()
         self._tick()
 
     def _read(self) -> None:
         if not self._wire.is_broken:
-            messages = self._wire.receive() or ()
-            with self._keeper.gathering():
-                for message in messages:
-                    self._take(message)
+            self._take_all(self._wire.receive() or ())
             self._outbox.push()
 
     def _tick(self) -> None:
         self._loop.look(has_running=bool(self._leases.pids))
         if left_out := self._outbox.take_left_out():
             logger.warning(
-                "sqs-heartbeat: the worker stood still: %s of the keeper's log left out",
+                "sqs-heartbeat: the worker had stood still: %s of the keeper's log left out",
                 counted(left_out, "line"),
             )
         now, health = clock.now(), self.health
@@ -182,6 +179,14 @@ class KeeperLife:
             if self._operating.has_journal:
                 stats["journal"] = asdict(self._operating.journal_stats())
             self._outbox.send(("stats", stats))
+
+    def _take_all(self, messages: Iterable[list[Any]]) -> None:
+        for about_leases, run in groupby(messages, is_about_leases):
+            if about_leases:
+                self._end.take_all(run)
+            else:
+                for message in run:
+                    self._take(message)
 
     def _take(self, message: list[Any]) -> None:
         match message:
@@ -212,7 +217,7 @@ class KeeperLife:
                 logging.getLogger(ROOT).setLevel(level)
             case ["stop", timeout]:
                 self._stop_timeout = float(timeout)
-            case _ if not self._end.take(message):
+            case _:
                 raise BrokenLink(f"the worker said something unknown: {message[0]!r}")
 
     def _outlive(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Any
 
 from celery_sqs_heartbeat.current.lease_board import LeaseBoard
@@ -19,6 +20,10 @@ from celery_sqs_heartbeat.link.messages import read_lease, read_receive, read_te
 
 logger = logging.getLogger(__name__)
 
+#: Kinds of messages about leases.
+_KINDS = frozenset({"received", "started", "done", "release", "drop", "resume"})
+#: Messages that are taken before the keeper may do anything else: each takes some 50 us.
+_BATCH = 200
 #: Events that a worker always needs: they change what it holds, or are signals to its handlers.
 NEEDED = frozenset(
     {
@@ -29,6 +34,11 @@ NEEDED = frozenset(
         EventKind.MESSAGE_LAPSING,
     }
 )
+
+
+def is_about_leases(message: list[Any]) -> bool:
+    """Return whether it is for `KeeperEnd` to take a message."""
+    return message[0] in _KINDS
 
 
 class NumberedLeases:
@@ -129,6 +139,18 @@ class KeeperEnd:
         if self._wants_all or event.kind in NEEDED:
             number = self._leases.number(event.receipt_handle)
             self._send(event_message(number or 0, event))
+
+    def take_all(self, messages: Iterable[list[Any]]) -> None:
+        """Do what messages about leases say, and look once for what is due because of them.
+
+        Raises:
+            BrokenLink: One has not the fields that it should have.
+        """
+        waiting = iter(messages)
+        while batch := list(islice(waiting, _BATCH)):
+            with self._keeper.gathering():
+                for message in batch:
+                    self.take(message)
 
     def take(self, message: list[Any]) -> bool:
         """Do what a message says; return False where it is none about leases.
