@@ -11,8 +11,8 @@ from celery_sqs_heartbeat.current.table import REACH, Table
 class Places:
     """Gives leases their places in a table. One process does, and writes their first records.
 
-    From then on the keeper writes them, see `board`. While there are leases without a place the
-    table says so, so that none of them is taken for lost.
+    From then on the keeper writes them, see `lease_board`. While there are leases without a place
+    the table says so, so that none of them is taken for lost.
     """
 
     def __init__(self, table: Table) -> None:

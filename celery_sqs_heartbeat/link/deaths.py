@@ -4,7 +4,7 @@ from __future__ import annotations
 
 #: Pauses in seconds: none after the first death.
 _PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-#: A keeper that lived for so long, in seconds, has pauses begin anew.
+#: After a keeper that lived for so long, in seconds, the pauses start over.
 _LONG_LIFE = 60.0
 
 

@@ -39,7 +39,7 @@ class Outbox:
     def take_left_out(self) -> int:
         """Return how many log lines were left out, once the worker has taken what waited; else 0.
 
-        Each is counted in one answer.
+        No line is counted twice.
         """
         with self._lock:
             if self._wire.waiting:

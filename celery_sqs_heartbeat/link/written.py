@@ -32,7 +32,7 @@ class WrittenLeases:
             return lease
         written = self._table.written(holding.place)
         if written == holding.seen:
-            # Nothing has changed, and reading it takes six times as long.
+            # Nothing has changed, and looking the record up takes six times as long.
             return lease
         record = self._known_record(holding)
         if record is None:
