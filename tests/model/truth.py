@@ -178,8 +178,8 @@ class World:
         self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
         self.given_up: list[tuple[Call, tuple[Held, ...], float]] = []
         self.unsent: set[int] = set()
-        #: Calls of a queue and kind that were given up before then count no more.
-        self.forgotten: dict[tuple[str, CallKind], float] = {}
+        #: The numbers of those given up that count no more.
+        self.forgotten: set[int] = set()
         self.released: set[str] = set()
         #: Queues that ever refused to change a visibility, and those that did so last.
         self.denied: set[str] = set()
@@ -205,18 +205,21 @@ class World:
     def came_back(self, call: Call, now: float) -> None:
         """Note that a call came back in time: what hangs beside it are exceptions, or many."""
         before = now if len(self.given_up) < MANY_STUCK else now - STUCK
-        key = (call.queue_url, call.kind)
-        self.forgotten[key] = max(before, self.forgotten.get(key, -math.inf))
+        # By number, as another may be given up at the very moment, but after this.
+        self.forgotten |= {
+            each.number
+            for each, _, since in self.given_up
+            if (each.queue_url, each.kind) == (call.queue_url, call.kind) and since <= before
+        }
 
     def free_at(self, queue_url: str, kind: CallKind) -> float:
         """Return from when on a call may be made, as far as others that hang have their say."""
         out = self.in_flight(queue_url, kind)
         key = (queue_url, kind)
-        forgotten = self.forgotten.get(key, -math.inf)
         stuck = [
             since
             for call, _, since in self.given_up
-            if (call.queue_url, call.kind) == key and since > forgotten
+            if (call.queue_url, call.kind) == key and call.number not in self.forgotten
         ]
         if out + len(stuck) < MOST_STUCK:
             return -math.inf
