@@ -75,6 +75,7 @@ class WorkerKeeper:
         self._polled: PolledQueues | None = None
         self._pool: list[int] = []
         self._is_asked, self._asked_at = False, 0.0
+        self._is_loop_known = False
 
     def begin(self) -> None:
         """Start the keeper's process, which gets ready while the pool does."""
@@ -84,12 +85,12 @@ class WorkerKeeper:
         """Listen to the keeper, and let it know the worker, whose pool runs by now."""
         self._worker, self._polled = worker, polled
         self.keeper.order("worker", asdict(describe_worker(worker, self._settings)))
-        self.keeper.order("loop", *_loop(worker))
         self._report()
         self._attendant.start()
 
     def unwatch_loop(self) -> None:
         """Let the keeper know that the worker's loop is over: the worker ends."""
+        self._is_loop_known = True
         self.keeper.order("loop", None, False)
 
     def stop(self, timeout: float) -> None:
@@ -135,6 +136,10 @@ class WorkerKeeper:
 
     def _tick(self) -> None:
         self._is_asked = False
+        if not self._is_loop_known:
+            # Not before: a worker that has not reached its broker yet has no loop.
+            self._is_loop_known = True
+            self.keeper.order("loop", *_loop(self._worker))
         self.keeper.say("tick")
 
 

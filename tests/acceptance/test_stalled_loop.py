@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 
 from celery_sqs_heartbeat.link.loops import STALL_SECONDS
@@ -37,3 +38,26 @@ def test_a_loop_that_stands_still_is_reported_and_its_message_is_kept(
     scene.let_end("a 1")
     scene.wait_until_empty()
     assert scene.keys("start") == ["a"]
+
+
+def test_the_loop_of_a_worker_that_has_not_reached_its_broker_is_not_watched(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene()
+    with socket.socket() as nothing:
+        # Bound, so that no one else listens there.
+        nothing.bind(("127.0.0.1", 0))
+        broker = f"sqs://k:s@127.0.0.1:{nothing.getsockname()[1]}"
+        worker = scene.worker(
+            *("-c", "1", "-P", "threads"),
+            conf={
+                "sqs_heartbeat_status": "127.0.0.1:0",
+                "broker_connection_retry_on_startup": True,
+            },
+            env={"CELERY_BROKER_URL": broker},
+            wait=False,
+        )
+        worker.wait_for_log("Cannot connect to")
+        # It has started its heartbeat, and would be watched by now.
+        scene.wait_until(lambda: health(worker)["last_round_age"] is not None)
+        assert health(worker)["last_loop_age"] is None
