@@ -7,7 +7,9 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import partial
 from itertools import groupby
 from mmap import mmap
 from typing import Any
@@ -16,6 +18,7 @@ from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal import WorkerInfo
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
@@ -193,7 +196,7 @@ class KeeperLife:
             case ["reach", queue_url, threshold, address, config]:
                 self._clients.use(read_config(config), queue_url, threshold, address=address)
                 # Made now: it takes a busy machine a second, which the first call may not have.
-                self._dispatcher.prepare(lambda: self._clients(queue_url))
+                self._dispatcher.prepare(partial(self._make_client, queue_url))
             case ["gap", seconds, int(deaths)]:
                 self._replaced = deaths
                 self._note_late(seconds)
@@ -219,6 +222,11 @@ class KeeperLife:
                 self._stop_timeout = float(timeout)
             case _:
                 raise BrokenLink(f"the worker said something unknown: {message[0]!r}")
+
+    def _make_client(self, queue_url: str) -> None:
+        # The first call says it, where that is not possible.
+        with suppress(ConfigurationError):
+            self._clients(queue_url)
 
     def _outlive(self) -> None:
         """Release what the worker held, each message once no process may run it any more."""

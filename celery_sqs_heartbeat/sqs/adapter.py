@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.sqs.outcomes import is_expected, of_error, of_exception
 from celery_sqs_heartbeat.sqs.sending import prepared
@@ -54,6 +55,7 @@ class BotoSqs:
     ) -> None:
         self._client = client
         self._address = address
+        self._reason = ""
 
     @property
     def only_client(self) -> Any | None:
@@ -75,7 +77,10 @@ class BotoSqs:
     def send(self, call: Call) -> Sequence[Outcome]:
         """Make a batch call. Errors of SQS or the network become outcomes."""
         try:
-            client = prepared(partial(self.client_for, call.queue_url))
+            try:
+                client = prepared(partial(self.client_for, call.queue_url))
+            except ConfigurationError as error:
+                return self._not_sent(call, error)
             if call.kind is CallKind.DELETE:
                 answer = client.delete_message_batch(
                     QueueUrl=self._address(call.queue_url),
@@ -103,6 +108,19 @@ class BotoSqs:
             logger.info("sqs-heartbeat: %s on %s: %s", call.kind.value, call.queue_url, shown)
             return [of_exception(error, call.kind.value)] * len(call.entries)
         return read_answer(answer, len(call.entries))
+
+    def _not_sent(self, call: Call, error: ConfigurationError) -> Sequence[Outcome]:
+        """Say why a call is not made, once while the reason stays the same."""
+        reason = "; ".join(error.faults)
+        if reason != self._reason:
+            self._reason = reason
+            logger.error(
+                "sqs-heartbeat: no %s on %s: %s; it is tried again",
+                call.kind.value,
+                call.queue_url,
+                reason,
+            )
+        return [Outcome.FAILED] * len(call.entries)
 
     def queue_attributes(self, queue_url: str) -> QueueAttributes:
         """Read a queue's attributes.

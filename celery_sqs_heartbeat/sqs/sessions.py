@@ -17,6 +17,8 @@ NewSession = Callable[[], boto3.Session]
 def find_session_function(path: str, setting: str = SETTING) -> NewSession:
     """Return the function that a `module:function` names.
 
+    It raises a `ConfigurationError` itself where it makes no session.
+
     Args:
         setting: What names it, for errors.
 
@@ -26,7 +28,7 @@ def find_session_function(path: str, setting: str = SETTING) -> NewSession:
     module, _, name = path.partition(":")
     try:
         function = getattr(import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:
         raise ConfigurationError(
             [
                 f"{setting}={path!r}: can't be imported ({error}): name a function of a module "
@@ -34,13 +36,20 @@ def find_session_function(path: str, setting: str = SETTING) -> NewSession:
             ]
         ) from error
     if not callable(function):
-        raise ConfigurationError([f"{setting}={path!r}: is not a function"])
+        raise ConfigurationError(
+            [f"{setting}={path!r}: is not a function: name one that returns a boto3.Session"]
+        )
     return _checked(f"{setting}={path!r}", function)
 
 
 def _checked(given: str, function: Callable[[], object]) -> NewSession:
     def new_session() -> boto3.Session:
-        session = function()
+        try:
+            session = function()
+        except Exception as error:
+            raise ConfigurationError(
+                [f"{given}: failed ({error!r}): it must return a boto3.Session"]
+            ) from error
         if not isinstance(session, boto3.Session):
             raise ConfigurationError(
                 [f"{given}: returned {type(session).__name__}: return a boto3.Session"]

@@ -163,6 +163,9 @@ def _as_faults_of_the_worker() -> Iterator[None]:
 def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Heartbeat:
     with _as_faults_of_the_worker():
         new_session = find_session_function(settings.session) if settings.session else None
+        if new_session is not None:
+            # One that makes no session is found out now, not when the first message waits for it.
+            new_session()
     clients = ClientPool(new_session)
     return Heartbeat(
         keeper=keeper,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -44,6 +46,32 @@ def test_bad_settings_are_listed_in_one_error_and_the_worker_exits(new_scene: Ne
     assert "['client-config']['read_timeout']=0: must be a number of seconds above 0" in log
     assert "botocore does not accept it (Got unexpected keyword argument 'connect_timout')" in log
     assert "Traceback" not in log
+    assert scene.proxy.calls("ReceiveMessage") == []
+
+
+@pytest.mark.parametrize(
+    ("session", "fault"),
+    [
+        ("def new_session(): return 'x'", "returned str: return a boto3.Session"),
+        ("def new_session(): raise RuntimeError('no vault')", "failed (RuntimeError('no vault'))"),
+        ("raise RuntimeError('no vault')", "can't be imported (no vault)"),
+    ],
+)
+def test_a_session_function_that_makes_no_session_ends_the_worker_before_it_consumes(
+    new_scene: NewScene, session: str, fault: str
+) -> None:
+    scene = new_scene()
+    scene.send("work", "a")
+    (scene.folder / "own_aws.py").write_text(session)
+    worker = scene.worker(
+        *("-c", "1", "-P", "threads"),
+        conf={"sqs_heartbeat_session": "own_aws:new_session"},
+        env={"PYTHONPATH": os.pathsep.join((str(scene.folder), *filter(None, sys.path)))},
+        wait=False,
+    )
+    assert worker.wait_for_exit() == 1
+    assert f"sqs_heartbeat_session='own_aws:new_session': {fault}" in worker.logs()
+    assert "Traceback" not in worker.logs()
     assert scene.proxy.calls("ReceiveMessage") == []
 
 

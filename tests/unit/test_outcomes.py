@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 import pytest
 from botocore.exceptions import (
     ClientError,
@@ -17,6 +19,7 @@ from botocore.exceptions import (
     UnauthorizedSSOTokenError,
 )
 
+from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import (
@@ -237,6 +240,24 @@ def test_a_fault_of_our_own_is_not_taken_for_an_answer() -> None:
 
     with pytest.raises(ZeroDivisionError):
         BotoSqs(Broken()).send(one_entry(CallKind.DELETE))
+
+
+def test_a_call_without_a_client_was_not_sent_and_its_reason_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    faults = ["no session: the vault is closed"]
+
+    def no_client(queue_url: str) -> NoReturn:
+        raise ConfigurationError(list(faults))
+
+    sqs = BotoSqs(no_client)
+    for _ in range(3):
+        assert sqs.send(one_entry(CallKind.DELETE)) == [Outcome.FAILED]
+    faults[0] = "no session: the vault is gone"
+    assert sqs.send(one_entry(CallKind.DELETE)) == [Outcome.FAILED]
+    first, second = caplog.messages
+    assert "no session: the vault is closed; it is tried again" in first
+    assert "no session: the vault is gone" in second
 
 
 def one_entry(kind: CallKind) -> Call:

@@ -45,6 +45,19 @@ def test_the_functions_session_signs_the_calls() -> None:
     assert "Credential=theirs/" in signed[0]
 
 
+def fails() -> boto3.Session:
+    raise RuntimeError("the vault is closed")
+
+
+def test_a_function_that_fails_is_named_with_what_it_must_do() -> None:
+    path = f"{__name__}:fails"
+    with pytest.raises(ConfigurationError) as raised:
+        find_session_function(path)()
+    (fault,) = raised.value.faults
+    assert f"sqs_heartbeat_session={path!r}: failed (RuntimeError('the vault is closed'))" in fault
+    assert "it must return a boto3.Session" in fault
+
+
 @pytest.mark.parametrize(
     ("path", "fault"),
     [

@@ -53,6 +53,12 @@ def _unusable(app: Any, error: Exception) -> BrokerFacts:
     if isinstance(error, ImportError):
         scheme = str(app.conf.broker_read_url or app.conf.broker_url).partition(":")[0]
         return BrokerFacts(is_sqs=False, transport=f"{scheme} (no library for it: {name})")
+    if isinstance(error, KeyError):
+        # kombu's, whose text names what stands before "://", where no key is.
+        what = " ".join(str(error.args[0]).split())
+        return BrokerFacts(
+            is_sqs=False, broken_broker=f"broker_url can't be used: {what}: begin it with sqs://"
+        )
     # Its text may have a part of the URL in it, which has keys.
     hint = (
         "broker_url can't be read: its port must be a number, and keys in it must be quoted as "

@@ -81,6 +81,29 @@ def test_what_the_configuration_says(conf: dict[str, Any], expected: dict[str, A
         assert told == value, name
 
 
+@pytest.mark.parametrize(
+    ("session", "fault"),
+    [
+        ("no.such:thing", "can't be imported"),
+        ("os:sep", "is not a function: name one that returns a boto3.Session"),
+        ("os:getcwd", "returned str: return a boto3.Session"),
+    ],
+)
+def test_a_session_function_is_tried_as_a_worker_does(session: str, fault: str) -> None:
+    (found,) = read_app(app_with(sqs_heartbeat_session=session)).faults
+    assert f"sqs_heartbeat_session={session!r}: " in found
+    assert fault in found
+
+
+@pytest.mark.parametrize("scheme", ["sqss", "http"])
+def test_a_broker_that_kombu_does_not_know_is_named(scheme: str) -> None:
+    fault = read_app(app_with(f"{scheme}://key:secret@127.0.0.1:1")).broken_broker
+    assert fault is not None
+    assert f"No such transport: {scheme}" in fault
+    assert fault.endswith("begin it with sqs://")
+    assert "secret" not in fault
+
+
 def test_the_command_line_goes_over_the_configuration() -> None:
     facts = read_app(app_with(worker_concurrency=3), pool="threads", concurrency=7)
     assert (facts.pool, facts.concurrency) == ("threads", 7)
