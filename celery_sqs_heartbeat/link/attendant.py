@@ -14,6 +14,7 @@ from typing import Any
 from weakref import WeakSet
 
 from celery_sqs_heartbeat.common import clock as clocks
+from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.link.busy import is_busy
@@ -241,10 +242,10 @@ class Attendant:
         pause = self._deaths.note(now - self._born_at)
         self._retry_at = now + pause
         logger.error(
-            "sqs-heartbeat: the keeper's process %s; another starts %s and goes on with %d leases",
+            "sqs-heartbeat: the keeper's process %s; another starts %s and goes on with %s",
             how,
             f"in {pause:g} s" if pause else "at once",
-            len(self._keeper),
+            counted(len(self._keeper), "lease"),
         )
 
     def _drain(self) -> None:

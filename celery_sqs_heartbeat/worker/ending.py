@@ -65,17 +65,17 @@ def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
         for request in requests
         if not (request.has_started() if is_cancelled else request.outlives_consumer())
     ]
-    _release(waiting, "are not started")
+    _release(waiting, "not started")
 
 
 def release_all(heartbeat: Heartbeat) -> None:
     """Release every message that is held still: their tasks were stopped with the pool."""
-    _release(list(heartbeat.requests.values()), "were not finished")
+    _release(list(heartbeat.requests.values()), "not finished")
 
 
-def _release(requests: list[LeasedRequest], which: str) -> None:
+def _release(requests: list[LeasedRequest], why: str) -> None:
     held = [request for request in requests if request.is_held()]
     if held:
-        logger.info("sqs-heartbeat: releasing %s that %s", counted(len(held), "message"), which)
+        logger.info("sqs-heartbeat: releasing %s: %s", counted(len(held), "message"), why)
     for request in held:
         request.give_back("shutdown")

@@ -76,7 +76,7 @@ def test_a_task_that_waits_for_room_in_the_pool_at_a_warm_shutdown_is_released_a
     scene.send("work", "b", countdown=1)
     scene.wait_until(lambda: worker.logs().count("TaskPool: Apply") == 2)
     worker.kill(signal.SIGTERM)
-    worker.wait_for_log("releasing 1 message that are not started")
+    worker.wait_for_log("releasing 1 message: not started")
     scene.let_end("a")
     worker.wait_for_exit()
     assert scene.keys("start") == ["a"]
