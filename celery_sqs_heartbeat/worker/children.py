@@ -21,8 +21,9 @@ from celery_sqs_heartbeat.current.sharing import VARIABLE
 #: linux/prctl.h
 _PR_SET_PDEATHSIG = 1
 
-
-#: Whether the thread that forks is the main one. None in an interpreter of its own.
+#: The process that forked this one, and whether by its main thread. None in an interpreter of its
+#: own.
+_parent: int | None = None
 _is_forked_by_main: bool | None = None
 
 
@@ -37,19 +38,21 @@ def end_with_parent(**_: Any) -> None:
         return
     if _is_forked_by_main is False:
         return
-    parent = os.getppid()
+    # Asked here and now, the system might name another: the worker may have died since it forked.
+    parent = _parent or os.getppid()
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
-        # It ended a moment ago.
+        # It ended before that.
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _note_thread() -> None:
-    global _is_forked_by_main
+def _note_fork() -> None:
+    global _parent, _is_forked_by_main
+    _parent = os.getpid()
     _is_forked_by_main = threading.current_thread() is threading.main_thread()
 
 
-os.register_at_fork(before=_note_thread)
+os.register_at_fork(before=_note_fork)
 
 
 def end_pools_with_workers() -> None:
