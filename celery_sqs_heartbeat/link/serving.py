@@ -144,13 +144,14 @@ class KeeperEnd:
         """Do what messages about leases say, and look once for what is due because of them.
 
         Raises:
-            BrokenLink: One has not the fields that it should have.
+            BrokenLink: One is of no known kind, or has not the fields that it should have.
         """
         waiting = iter(messages)
         while batch := list(islice(waiting, _BATCH)):
             with self._keeper.gathering():
                 for message in batch:
-                    self.take(message)
+                    if not self.take(message):
+                        raise BrokenLink(f"the worker said something unknown: {message[0]!r}")
 
     def take(self, message: list[Any]) -> bool:
         """Do what a message says; return False where it is none about leases.

@@ -325,3 +325,10 @@ def test_what_can_not_be_breaks_the_link(served: Served, message: list[Any]) -> 
 
 def test_what_is_not_about_leases_is_left_to_others(served: Served) -> None:
     assert not served.elsewhere.end.take(["stop", 5.0])
+
+
+@pytest.mark.parametrize("message", [["done", 1], ["release", 1, 1], ["started"]])
+def test_a_message_that_lacks_fields_is_not_passed_over(served: Served, message: list[Any]) -> None:
+    assert serving.is_about_leases(message)
+    with pytest.raises(BrokenLink, match=f"unknown: '{message[0]}'"):
+        served.elsewhere.end.take_all([message])
