@@ -81,6 +81,7 @@ class BotoSqs:
                 client = prepared(partial(self.client_for, call.queue_url))
             except ConfigurationError as error:
                 return self._not_sent(call, error)
+            self._reason = ""
             if call.kind is CallKind.DELETE:
                 answer = client.delete_message_batch(
                     QueueUrl=self._address(call.queue_url),
@@ -110,7 +111,7 @@ class BotoSqs:
         return read_answer(answer, len(call.entries))
 
     def _not_sent(self, call: Call, error: ConfigurationError) -> Sequence[Outcome]:
-        """Say why a call is not made, once while the reason stays the same."""
+        """Say why a call is not made, once until the reason changes or one is made."""
         reason = "; ".join(error.faults)
         if reason != self._reason:
             self._reason = reason

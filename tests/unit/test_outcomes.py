@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 import pytest
 from botocore.exceptions import (
     ClientError,
@@ -247,17 +245,24 @@ def test_a_call_without_a_client_was_not_sent_and_its_reason_is_logged_once(
 ) -> None:
     faults = ["no session: the vault is closed"]
 
-    def no_client(queue_url: str) -> NoReturn:
-        raise ConfigurationError(list(faults))
+    def no_client(queue_url: str) -> RecordingClient:
+        if faults:
+            raise ConfigurationError(list(faults))
+        return RecordingClient()
 
     sqs = BotoSqs(no_client)
     for _ in range(3):
         assert sqs.send(one_entry(CallKind.DELETE)) == [Outcome.FAILED]
     faults[0] = "no session: the vault is gone"
     assert sqs.send(one_entry(CallKind.DELETE)) == [Outcome.FAILED]
-    first, second = caplog.messages
+    again = faults.pop()
+    sqs.send(one_entry(CallKind.DELETE))
+    faults.append(again)
+    assert sqs.send(one_entry(CallKind.DELETE)) == [Outcome.FAILED]
+    first, second, third = caplog.messages
     assert "no session: the vault is closed; it is tried again" in first
     assert "no session: the vault is gone" in second
+    assert third == second
 
 
 def one_entry(kind: CallKind) -> Call:
