@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
-from celery_sqs_heartbeat.sqs.sessions import find_session_function
+from celery_sqs_heartbeat.sqs.sessions import try_session_function
 
 
 def open_process(
@@ -50,7 +50,7 @@ def open_process(
         if is_given
     ]
     if session is not None:
-        find_session_function(session, "session")
+        try_session_function(session, "session")
     if not isinstance(sqs, BotoSqs):
         faults.append(
             f"sqs: is a {type(sqs).__name__}, which another process can't use: "

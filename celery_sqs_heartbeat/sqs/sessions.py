@@ -42,6 +42,19 @@ def find_session_function(path: str, setting: str = SETTING) -> NewSession:
     return _checked(f"{setting}={path!r}", function)
 
 
+def try_session_function(path: str, setting: str = SETTING) -> NewSession:
+    """Return the function that a `module:function` names, after one call of it.
+
+    So one that makes no session is found out at the start, not when the first message waits for it.
+
+    Raises:
+        ConfigurationError: There is none, or it makes no session.
+    """
+    new_session = find_session_function(path, setting)
+    new_session()
+    return new_session
+
+
 def _checked(given: str, function: Callable[[], object]) -> NewSession:
     def new_session() -> boto3.Session:
         try:

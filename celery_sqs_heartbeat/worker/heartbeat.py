@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.sqs.sessions import find_session_function
+from celery_sqs_heartbeat.sqs.sessions import try_session_function
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.worker.batches import guard_batches
@@ -162,10 +162,7 @@ def _as_faults_of_the_worker() -> Iterator[None]:
 
 def _new_heartbeat(settings: Settings, leases: int, keeper: LinkedKeeper) -> Heartbeat:
     with _as_faults_of_the_worker():
-        new_session = find_session_function(settings.session) if settings.session else None
-        if new_session is not None:
-            # One that makes no session is found out now, not when the first message waits for it.
-            new_session()
+        new_session = try_session_function(settings.session) if settings.session else None
     clients = ClientPool(new_session)
     return Heartbeat(
         keeper=keeper,

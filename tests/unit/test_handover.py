@@ -131,6 +131,8 @@ def test_a_session_that_can_not_be_is_refused() -> None:
     sqs = BotoSqs(new_boto_client())
     with pytest.raises(ConfigurationError, match="session='nowhere:new': can't be imported"):
         LeaseKeeper(sqs, process=True, session="nowhere:new")
+    with pytest.raises(ConfigurationError, match="session='os:getcwd': returned str"):
+        LeaseKeeper(sqs, process=True, session="os:getcwd")
     with pytest.raises(ConfigurationError, match="session='a:b': is for process=True"):
         LeaseKeeper(sqs, session="a:b")
 

@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.cli.app.broker_reader import read_broker
 from celery_sqs_heartbeat.cli.app.pool_faults import pool_fault
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings
-from celery_sqs_heartbeat.sqs.sessions import find_session_function
+from celery_sqs_heartbeat.sqs.sessions import try_session_function
 from celery_sqs_heartbeat.worker.celeryconf import celery_faults, is_count, queues_fault
 from celery_sqs_heartbeat.worker.compat.versions import running_versions
 from celery_sqs_heartbeat.worker.settings import read_app_settings
@@ -95,7 +95,7 @@ def _settings(app: Any, leases: int) -> tuple[Settings, tuple[str, ...]]:
         settings = read_app_settings(app, leases)
         if settings.session:
             # As a worker does at its start.
-            find_session_function(settings.session)()
+            try_session_function(settings.session)
     except ConfigurationError as error:
         return Settings(), error.faults
     return settings, ()
