@@ -52,7 +52,7 @@ class LeaseKeeper:
             it finds its credentials as boto3 does otherwise.
 
     Raises:
-        ConfigurationError: `process` does not go with the rest.
+        ConfigurationError: `process` does not go with the rest, or `session` makes no session.
         SqsHeartbeatError: The system has no memory to share with the process.
     """
 

@@ -176,13 +176,14 @@ class ProcessKeeper:
         over.close_table()
 
     def _new_life(self) -> _Life:
-        table = new_table_file()
-        leases = LinkedKeeper(Holdings(Table(table.memory)))
+        file = new_table_file()
+        table = Table(file.memory)
+        leases = LinkedKeeper(Holdings(table))
         attendant = Attendant(
             leases,
             hello=self._hello,
-            table=Table(table.memory),
-            descriptor=table.descriptor,
+            table=table,
+            descriptor=file.descriptor,
             on_event=self._observe,
             on_late=self._on_late,
         )
@@ -191,7 +192,7 @@ class ProcessKeeper:
             queues=ConsumedQueues(self._sqs, leases, self._hello.session),
             attendant=attendant,
             # With the attendant, which has other processes inherit it, and no sooner.
-            close_table=weakref.finalize(attendant, table.close),
+            close_table=weakref.finalize(attendant, file.close),
         )
 
     def _is_forked(self) -> bool:

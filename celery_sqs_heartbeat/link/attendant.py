@@ -27,16 +27,13 @@ from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.logs import emit, wanted_level
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse
-from celery_sqs_heartbeat.link.wire import Wire
+from celery_sqs_heartbeat.link.wire import GATHER_SECONDS, Wire
 
 logger = logging.getLogger(__name__)
 
 #: How often more is sent to a keeper that has not taken all yet, in seconds: a new one gets
 #: thousands of leases, and a socket holds a few hundred.
 _BACKLOG_SECONDS = 0.01
-#: How long to wait for more once the keeper has said something, in seconds: waking for each
-#: message would take CPU that the worker's tasks want.
-_GATHER_SECONDS = 0.005
 #: How much longer than its flush a keeper may take to end, in seconds: for its journal.
 _END_SECONDS = 8.0
 
@@ -159,7 +156,7 @@ class Attendant:
                 time.sleep(LOOK_SECONDS / 10)
             elif messages:
                 self._take_all(messages)
-                time.sleep(_GATHER_SECONDS)
+                time.sleep(GATHER_SECONDS)
         except BrokenLink as error:
             logger.error("sqs-heartbeat: %s; the keeper is replaced", error)  # noqa: TRY400
             if self._child is not None:

@@ -28,7 +28,7 @@ class Deaths:
         """
         if age >= _LONG_LIFE:
             self._young = 0
-        pause = _PAUSES[min(self._young, len(_PAUSES) - 1)]
+        pause = self._pause
         self.count += 1
         self._young += 1
         return pause
@@ -36,4 +36,8 @@ class Deaths:
     def note_refusal(self) -> float:
         """Note that the system grants no keeper; return the pause after that."""
         self._young += 1
+        return self._pause
+
+    @property
+    def _pause(self) -> float:
         return _PAUSES[min(self._young, len(_PAUSES) - 1)]

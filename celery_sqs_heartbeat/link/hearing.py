@@ -8,9 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
-
-#: Bytes that are read at once.
-_CHUNK = 1 << 18
+from celery_sqs_heartbeat.link.wire import CHUNK
 
 
 class Listener:
@@ -34,7 +32,7 @@ class Listener:
         """
         self._socket.settimeout(seconds)
         try:
-            data = self._socket.recv(_CHUNK)
+            data = self._socket.recv(CHUNK)
         except TimeoutError:
             return []
         except OSError:
@@ -44,7 +42,7 @@ class Listener:
     def rest(self) -> Iterator[list[Any]]:
         """Yield what a keeper that is gone said before it ended."""
         with contextlib.suppress(OSError, BrokenLink):
-            while data := self._socket.recv(_CHUNK):
+            while data := self._socket.recv(CHUNK):
                 yield from self._reader.feed(data)
 
     def close(self) -> None:

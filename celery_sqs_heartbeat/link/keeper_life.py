@@ -41,7 +41,7 @@ from celery_sqs_heartbeat.link.pulse import TICK_SECONDS
 from celery_sqs_heartbeat.link.reaching import read_config
 from celery_sqs_heartbeat.link.readable import wait_readable
 from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases, is_about_leases
-from celery_sqs_heartbeat.link.wire import Wire
+from celery_sqs_heartbeat.link.wire import GATHER_SECONDS, Wire
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.clients import ClientPool
@@ -52,8 +52,6 @@ logger = logging.getLogger(__name__)
 #: How long a keeper goes on whose link has ended though its worker lives, in seconds: the worker
 #: may be about to end, and has started another keeper if not.
 _ORPHAN_SECONDS = 5.0
-#: How long to wait for more once the worker has said something, in seconds.
-_GATHER_SECONDS = 0.005
 #: How often the worker gets the keeper's figures, in seconds.
 _STATS_SECONDS = 1.0
 
@@ -156,8 +154,7 @@ class KeeperLife:
         if not self._wire.is_broken:
             readers.append(self._wire.fileno())
         if wait_readable(readers, TICK_SECONDS):
-            # What is said within a moment is taken together: each waking costs CPU.
-            time.sleep(_GATHER_SECONDS)
+            time.sleep(GATHER_SECONDS)
         self._read()
         self._tick()
 
@@ -224,7 +221,7 @@ class KeeperLife:
                 raise BrokenLink(f"the worker said something unknown: {message[0]!r}")
 
     def _make_client(self, queue_url: str) -> None:
-        # The first call says it, where that is not possible.
+        # Where that fails, the first call says so.
         with suppress(ConfigurationError):
             self._clients(queue_url)
 

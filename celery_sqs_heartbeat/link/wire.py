@@ -8,8 +8,11 @@ from typing import Any, Protocol
 
 from celery_sqs_heartbeat.link.frames import FrameReader, Message, frame, write
 
-#: Bytes that are read at once.
-_CHUNK = 1 << 18
+#: Bytes that either end reads at once.
+CHUNK = 1 << 18
+#: How long either end waits for more once the other has said something, in seconds: waking for each
+#: message would take CPU that the worker's tasks want.
+GATHER_SECONDS = 0.005
 #: Messages that are written as one frame at most: so a reader that is cut off loses few.
 _BATCH = 100
 
@@ -98,7 +101,7 @@ class Wire:
         messages: list[list[Any]] = []
         while True:
             try:
-                data = self._socket.recv(_CHUNK)
+                data = self._socket.recv(CHUNK)
             except (BlockingIOError, InterruptedError):
                 return messages
             except OSError:

@@ -137,5 +137,5 @@ def test_a_session_that_only_code_can_make_signs_the_calls_of_the_keeper(
     scene.let_end("a")
     (delete, *_) = scene.proxy.wait_for("DeleteMessageBatch")
     assert extension.access_key == delete.access_key == KEY
-    # As it says that a worker's keeper has neither Celery nor the application.
+    # The keeper's process has imported the function's module, and no Celery.
     assert (scene.folder / "imported").read_text() == "False"

@@ -25,8 +25,10 @@ NewScene = Callable[..., Scene]
 #: As a container has: what it runs is the first process there, and takes all others along.
 CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
 #: Not where the system grants no one a namespace of processes.
-HAS_NAMESPACES = subprocess.run([*CONTAINER, "true"], check=False, capture_output=True)
-NAMESPACES = [[], *([CONTAINER] if HAS_NAMESPACES.returncode == 0 else [])]
+HAS_NAMESPACES = (
+    subprocess.run([*CONTAINER, "true"], check=False, capture_output=True).returncode == 0
+)
+NAMESPACES = [[], *([CONTAINER] if HAS_NAMESPACES else [])]
 #: How long a process may be left of a worker that was killed, in seconds.
 GONE_AFTER = 5.0
 

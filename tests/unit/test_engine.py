@@ -82,7 +82,7 @@ def awaited() -> Awaited:
     awaited = Awaited()
     for name in NAMES:
         awaited.receive(name)
-    # What is told of them is told.
+    # Reports that they were received.
     awaited.engine.step()
     awaited.woken = 0
     return awaited
