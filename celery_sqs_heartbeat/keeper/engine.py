@@ -5,12 +5,14 @@ from __future__ import annotations
 import functools
 import logging
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher
 from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, Outcome
@@ -59,6 +61,8 @@ class Engine:
         self._lock = UninterruptedLock()
         self._asleep_until = -math.inf
         self._is_gathering = False
+        #: The threads that have taken events and not reported them all, one entry for each time.
+        self._reporting: list[int] = []
 
     def now(self) -> float:
         """Return the time of its clock, in seconds."""
@@ -114,9 +118,11 @@ class Engine:
             book, now = self._book, self._clock()
             book.give_up(now, self._dispatcher.give_up)
             calls = book.plan(now, MAX_CALLS - book.in_flight)
-            events = book.take_events()
-        self._dispatch(book, calls)
-        self._report(events)
+            events = self._take_events(book)
+        try:
+            self._dispatch(book, calls)
+        finally:
+            self._report(events)
         with self._lock:
             self._asleep_until = self._next_step(self._clock())
             return self._asleep_until
@@ -127,9 +133,17 @@ class Engine:
             self._book = LeaseBook(self._jitter, self._board)
             stop()
 
-    def close(self) -> None:
-        """Make no more calls."""
+    def close(self, timeout: float) -> None:
+        """Make no more calls, and wait until other threads have reported what has happened.
+
+        The process may end after it: an event that is not reported by then is in no journal.
+
+        Args:
+            timeout: The longest wait for the observer, in seconds.
+        """
         self._dispatcher.close()
+        me = threading.get_ident()
+        wait_for(lambda: not any(each != me for each in self._reporting[:]) or None, timeout)
 
     def _dispatch(self, book: LeaseBook, calls: Sequence[Call]) -> None:
         waiting = list(reversed(calls))
@@ -157,18 +171,30 @@ class Engine:
             self._wake()
 
     def _settle(self, book: LeaseBook, call: Call, outcomes: Sequence[Outcome]) -> None:
-        with self._lock:
-            now = self._clock()
-            try:
-                book.settle(call, outcomes, now)
-            finally:
-                events = book.take_events()
-                self._wake_if_due(now)
-        self._report(events)
+        events: Sequence[Event] = ()
+        try:
+            with self._lock:
+                now = self._clock()
+                try:
+                    book.settle(call, outcomes, now)
+                finally:
+                    events = self._take_events(book)
+                    self._wake_if_due(now)
+        finally:
+            self._report(events)
+
+    def _take_events(self, book: LeaseBook) -> Sequence[Event]:
+        """Take what has happened; `_report` must follow, on this thread."""
+        self._reporting.append(threading.get_ident())
+        return book.take_events()
 
     def _report(self, events: Sequence[Event]) -> None:
-        for event in events:
-            try:
-                self._observer(event)
-            except Exception:
-                logger.exception("sqs-heartbeat: the observer failed on %s", event.kind.value)
+        try:
+            for event in events:
+                try:
+                    self._observer(event)
+                except Exception:
+                    logger.exception("sqs-heartbeat: the observer failed on %s", event.kind.value)
+        finally:
+            with self._lock:
+                self._reporting.remove(threading.get_ident())

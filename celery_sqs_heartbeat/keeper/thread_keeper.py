@@ -27,6 +27,10 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.leases.view import LeaseView
 
+#: How long an observer may take with what has happened last, in seconds: what holds it up must not
+#: hold up the end of a worker.
+_REPORT_SECONDS = 5.0
+
 
 class ThreadKeeper:
     """Keeps leases on received messages until their deletes are confirmed.
@@ -115,7 +119,7 @@ class ThreadKeeper:
         self.flush(timeout)
         self._engine.clear(self._rounds.stop)
         self._rounds.join()
-        self._engine.close()
+        self._engine.close(_REPORT_SECONDS)
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """Wait until every delete and release is confirmed; False if that took too long.

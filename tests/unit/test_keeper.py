@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +18,7 @@ from celery_sqs_heartbeat.keeper.rounds import RoundsThread
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.testing import FakeClock
@@ -350,6 +351,40 @@ def test_a_stopped_keeper_has_forgotten_its_leases(sqs: ScriptedSqs) -> None:
     keeper.stop()
     assert not keeper.release("a-1")
     assert keeper.find("a-1") is None
+
+
+def test_a_stop_waits_for_what_is_being_reported(sqs: ScriptedSqs) -> None:
+    # The process ends after it: what is not reported by then is in no log and no journal.
+    reported: list[str] = []
+    is_reporting = threading.Event()
+
+    def observe(event: Event) -> None:
+        is_reporting.set()
+        time.sleep(0.1)
+        reported.append(event.kind.value)
+
+    keeper = LeaseKeeper(sqs, terms=LeaseTerms.of(30), observer=observe)
+    keeper.start()
+    with keeper.hold(QUEUE, message()):
+        pass
+    assert is_reporting.wait(PATIENCE)
+    keeper.stop()
+    assert "message-deleted" in reported
+
+
+def test_an_observer_may_stop_the_keeper(sqs: ScriptedSqs) -> None:
+    stopped = threading.Event()
+
+    def observe(event: Event) -> None:
+        if event.kind is EventKind.MESSAGE_DELETED:
+            keeper.stop()
+            stopped.set()
+
+    keeper = ThreadKeeper(sqs, terms=LeaseTerms.of(30), observer=observe)
+    keeper.start()
+    keeper.receive(QUEUE, message())
+    keeper.done("a-1")
+    assert stopped.wait(PATIENCE)
 
 
 def test_a_receive_is_reported_in_the_next_round_and_wakes_nobody_for_that(
