@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher
-from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.book import LeaseBook

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
-from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
+from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.observe.polled import PolledQueues
@@ -43,6 +44,7 @@ class Heartbeat:
         note_poll: Is called with a queue's URL and when the last of its open polls ends, in seconds
             of `clock.now`; 0.0 where none is open.
         http_client: kombu's client for them, where there is an event loop.
+        curl_working: Is held while that client's curl works, so that signals are handled after it.
         breakage: Finds out whether the worker is broken.
         start_queues: Returns the names of the queues that the worker starts with.
         check_names: Warns of settings for unknown queues; is given a function that returns
@@ -72,6 +74,7 @@ class Heartbeat:
     open_polls: WeakSet[Poll] = field(default_factory=WeakSet)
     note_poll: Callable[[str, float], object] = lambda url, ends_at: None
     http_client: Any = None
+    curl_working: UninterruptedLock = field(default_factory=UninterruptedLock)
     breakage: Breakage = field(default_factory=Breakage)
     start_queues: Callable[[], Iterable[str]] = tuple
     check_names: Callable[[Callable[[str], bool]], object] = bool

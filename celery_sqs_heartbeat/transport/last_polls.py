@@ -28,6 +28,7 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.poll_sending import is_polls
+from celery_sqs_heartbeat.transport.uninterrupted_curl import unguarded
 
 try:
     import pycurl
@@ -93,7 +94,7 @@ class LastPolls:
         client._pending.clear()
         # The event loop closes these handles when it is closed.
         self._curls, client._curls = client._curls, []
-        self._multi, client._multi = client._multi, _Dummy()
+        self._multi, client._multi = unguarded(client._multi), _Dummy()
         client._socket_action = client._multi.socket_action
         # `threading` takes locks to start one, and the signal may have interrupted just that.
         _thread.start_new_thread(self._run, ())

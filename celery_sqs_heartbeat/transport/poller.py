@@ -17,6 +17,7 @@ from celery_sqs_heartbeat.transport.poll_sending import sending_for
 from celery_sqs_heartbeat.transport.poll_watching import Watching
 from celery_sqs_heartbeat.transport.receives import Receives
 from celery_sqs_heartbeat.transport.schedule import Schedule
+from celery_sqs_heartbeat.transport.uninterrupted_curl import guard_curl
 
 
 class Poller:
@@ -54,7 +55,8 @@ class Poller:
         answered.on_error = lambda *args: self._on_failed(poll, args[-1])
         try:
             connection = self._kombu.event_loop_client(queue)
-            self._heartbeat.http_client = connection._httpclient
+            client = self._heartbeat.http_client = connection._httpclient
+            guard_curl(client, self._heartbeat.curl_working)
             return sending_for(connection, watcher, patience=poll.patience).receive_message(
                 self._kombu.name_at_sqs(queue),
                 url,

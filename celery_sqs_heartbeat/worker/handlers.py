@@ -1,14 +1,14 @@
-"""Keeps the handlers of signals out of locks that the code which they interrupt may hold.
+"""Keeps the handlers of signals out of work that they would find half done.
 
 Celery's cold and soft shutdown run in them. They release messages, which changes what the
-keeper has, and calls the event loop.
+keeper has, call the event loop, and read open polls on another thread.
 """
 
 from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 #: Those that Celery shuts down on (celery/apps/worker.py).
@@ -16,14 +16,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
 
 class Interruptible(Protocol):
-    """What a signal's handler must not meet in the middle of a change."""
+    """What a signal's handler must not meet in the middle of its work."""
 
     def put_off(self, job: Callable[[], object]) -> bool:
-        """Have a job done right after the change that this thread is in, if it is in one."""
+        """Have a job done right after the work that this thread is in; False if it is in none."""
 
 
-def put_off_signals(keeper: Interruptible) -> None:
-    """Have a signal that comes in the middle of a call of the keeper's handled right after it.
+def put_off_signals(*guarded: Interruptible) -> None:
+    """Have a signal that comes in the middle of the work of one of these handled right after it.
 
     To be called again where Celery may have put other handlers in their place.
     """
@@ -33,28 +33,28 @@ def put_off_signals(keeper: Interruptible) -> None:
     for number in SIGNALS:
         handler = signal.getsignal(number)
         if callable(handler) and not isinstance(handler, _Outside):
-            signal.signal(number, _Outside(keeper, handler))
+            signal.signal(number, _Outside(guarded, handler))
 
 
 class _Outside:
-    """Handles a signal outside of the keeper's calls."""
+    """Handles a signal outside of all guarded work."""
 
-    def __init__(self, keeper: Interruptible, handler: Callable[..., Any]) -> None:
-        self._keeper = keeper
+    def __init__(self, guarded: Sequence[Interruptible], handler: Callable[..., Any]) -> None:
+        self._guarded = guarded
         self._handler = handler
 
     def __call__(self, number: int, frame: Any) -> None:
-        if self._keeper.put_off(lambda: signal.raise_signal(number)):
+        if any(each.put_off(lambda: signal.raise_signal(number)) for each in self._guarded):
             return
         try:
             self._handler(number, frame)
         finally:
             # Celery's handlers replace each other: at Ctrl+C, and as a shutdown goes on.
-            put_off_signals(self._keeper)
+            put_off_signals(*self._guarded)
 
 
 def release_before_soft_shutdown(
-    parent: Any, keeper: Interruptible, release: Callable[[], None]
+    parent: Any, guarded: Sequence[Interruptible], release: Callable[[], None]
 ) -> None:
     """Release what waits before a worker's soft shutdown gives running tasks their time.
 
@@ -64,7 +64,7 @@ def release_before_soft_shutdown(
 
     def release_and_wait() -> None:
         # Celery has just installed other handlers for while it waits.
-        put_off_signals(keeper)
+        put_off_signals(*guarded)
         release()
         wait()
 

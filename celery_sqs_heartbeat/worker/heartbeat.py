@@ -104,10 +104,9 @@ class WorkerHeartbeat:
         unsettled.start(lambda call: parent.consumer.call_soon(call))
         follow_jobs(parent.pool)
         remember_running_jobs(parent.pool)
-        release_before_soft_shutdown(
-            parent, self._keeper, lambda: self._release_unstarted(parent.pool)
-        )
-        put_off_signals(self._keeper)
+        guarded = (self._keeper, self._heartbeat.curl_working)
+        release_before_soft_shutdown(parent, guarded, lambda: self.close(parent))
+        put_off_signals(*guarded)
         let_handlers_call_soon(parent.hub)
         signals.worker_shutdown.connect(self._end, sender=parent, weak=False)
         # A cold shutdown sends no signal.
@@ -116,16 +115,13 @@ class WorkerHeartbeat:
     def close(self, parent: Any) -> None:
         """Release what the pool has not begun and will not run any more."""
         self._linked.unwatch_loop()
-        self._release_unstarted(parent.pool)
+        self._end_polls()
+        release_unstarted(self._heartbeat, parent.pool)
 
     def _take_event(self, event: Event) -> None:
         self._losses(event)
         if self._otel is not None:
             self._otel(event)
-
-    def _release_unstarted(self, pool: Any) -> None:
-        self._end_polls()
-        release_unstarted(self._heartbeat, pool)
 
     def _end_broken(self, parent: Any, error: Exception) -> None:
         """Receive no more, and end a broken worker."""

@@ -7,7 +7,8 @@ message to the poll that waits for one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from tests.acceptance.record import receives
@@ -23,10 +24,14 @@ YOUNG = 3
 TAKEN_OVER = "receiving ends"
 
 
-def start(scene: Scene, pool: str, **conf: Any) -> ProcessWorker:
+def start(
+    scene: Scene, pool: str, env: Mapping[str, str] | None = None, **conf: Any
+) -> ProcessWorker:
     """Start a worker with the longest polls that there are."""
     options = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 20}
-    return scene.worker("-c", "2", "-P", pool, conf={"broker_transport_options": options, **conf})
+    return scene.worker(
+        "-c", "2", "-P", pool, conf={"broker_transport_options": options, **conf}, env=env
+    )
 
 
 def wait_for_open_poll(scene: Scene) -> None:
@@ -91,6 +96,27 @@ def test_a_soft_shutdown_gives_it_back_while_it_waits_for_tasks(new_scene: NewSc
     scene.wait_for_notes("start", 1)
     wait_for_open_poll(scene)
     worker.kill("SIGQUIT")
+    worker.wait_for_log(TAKEN_OVER)
+    scene.send("work", "a")
+    scene.wait_until(lambda: len(receives(scene)) == 2)
+    scene.wait_until(lambda: scene.counts() == (1, 1))
+    assert scene.keys("start") == ["long"]
+
+
+def test_a_soft_shutdown_amid_curls_work_gives_it_back_too(
+    new_scene: NewScene, tmp_path: Path
+) -> None:
+    scene, quit_now = new_scene(attributes=LONG), tmp_path / "quit"
+    worker = start(
+        scene,
+        "threads",
+        {"PROJ_QUIT": str(quit_now)},
+        worker_soft_shutdown_timeout=2 * PATIENCE,
+    )
+    scene.send("hold", "long")
+    scene.wait_for_notes("start", 1)
+    wait_for_open_poll(scene)
+    quit_now.touch()
     worker.wait_for_log(TAKEN_OVER)
     scene.send("work", "a")
     scene.wait_until(lambda: len(receives(scene)) == 2)

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from celery_sqs_heartbeat.link.loops import STALL_SECONDS
 from tests.acceptance.record import CHANGE
-from tests.acceptance.scene import Scene
+from tests.acceptance.scene import LONG, Scene
 from tests.acceptance.test_operating import ask, health
+from tests.support.waiting import PATIENCE
 
 NewScene = Callable[..., Scene]
 STALLED = "sqs_heartbeat_worker_stalled"
@@ -38,6 +39,21 @@ def test_a_loop_that_stands_still_is_reported_and_its_message_is_kept(
     scene.let_end("a 1")
     scene.wait_until_empty()
     assert scene.keys("start") == ["a"]
+
+
+def test_a_shutdown_that_waits_for_a_task_in_a_signals_handler_is_no_standstill(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=LONG)
+    worker = scene.worker(
+        *("-c", "1", "-P", "threads"), conf={"worker_soft_shutdown_timeout": STALL_SECONDS + 2}
+    )
+    scene.send("work", "a", STALL_SECONDS + 1)
+    scene.wait_for_notes("start", 1)
+    worker.kill("SIGQUIT")
+    worker.process.wait(PATIENCE)
+    assert scene.keys("end") == ["a"]
+    assert "stood still" not in worker.logs()
 
 
 def test_the_loop_of_a_worker_that_has_not_reached_its_broker_is_not_watched(

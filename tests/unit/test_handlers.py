@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kombu.asynchronous import Hub
 
+from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.keeper.uninterrupted import UninterruptedLock
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.worker import handlers
 from tests.fuzz.desk import FakeDesk
@@ -142,7 +142,7 @@ def test_handlers_installed_for_a_soft_shutdown_are_put_off_while_it_waits(
     seen: list[int] = []
     released: list[bool] = []
     worker = SimpleNamespace(wait_for_soft_shutdown=lambda: keeper.done("a"))
-    handlers.release_before_soft_shutdown(worker, keeper, lambda: released.append(True))
+    handlers.release_before_soft_shutdown(worker, [keeper], lambda: released.append(True))
     interrupt(keeper, clock, lambda: None)
     signal.signal(SIGNAL, lambda number, frame: seen.append(keeper.ending))
     worker.wait_for_soft_shutdown()
