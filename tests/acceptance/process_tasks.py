@@ -39,7 +39,11 @@ def outlive(key: str) -> None:
 
 @app.task(name=f"{PREFIX}hold_python")
 def hold_python(key: str, seconds: int) -> None:
-    """Let no other thread run any Python for so long, as one call of a C library may."""
+    """Let no other thread run any Python for so long, as one call of a C library may.
+
+    It begins that call once the test lets it end.
+    """
     note("start", key)
+    wait_to_end(key)
     ctypes.PyDLL(None).sleep(seconds)
     note("end", key)
