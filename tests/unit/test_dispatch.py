@@ -11,6 +11,7 @@ from typing import Any
 
 import boto3
 import pytest
+from botocore.config import Config
 from botocore.exceptions import ConnectionClosedError
 
 from celery_sqs_heartbeat.common.callers import CallerThreads
@@ -192,6 +193,7 @@ def client(sent: list[str]) -> SimpleNamespace:
         endpoint_url="http://127.0.0.1:9",
         aws_access_key_id="key",
         aws_secret_access_key="secret",
+        config=Config(retries={"total_max_attempts": 1}),
     )
     guard(client)
 
