@@ -23,6 +23,9 @@ from celery_sqs_heartbeat.leases.policy import call_patience
 MANY_STUCK = 72
 #: That hour, in seconds.
 LONGEST_PAUSE = 3_600.0
+#: Returns the entry for a lease that is due; or deals with one that needs no call (it has lapsed,
+#: it is capped) and returns None. It may change where leases are placed.
+DueEntry = Callable[[Lease, float], Entry | None]
 
 
 class Agenda:
@@ -30,14 +33,9 @@ class Agenda:
 
     A lease is in at most one call at a time, so that no call of a lease can overtake
     another. Each change costs O(log n).
-
-    Args:
-        due_entry: Returns the entry for a lease that is due; or deals with a lease that
-            needs no call (it has lapsed, it is capped) and returns None.
     """
 
-    def __init__(self, due_entry: Callable[[Lease, float], Entry | None]) -> None:
-        self._due_entry = due_entry
+    def __init__(self) -> None:
         self._lanes: dict[tuple[str, CallKind], Lane] = {}
         self._numbers = itertools.count(1)
         #: By number, each call that waits for its answer, and until when.
@@ -76,13 +74,13 @@ class Agenda:
             if (lease.queue_url, kind) in self._lanes:
                 self._lanes[lease.queue_url, kind].discard(lease)
 
-    def plan(self, now: float, room: int) -> list[Call]:
+    def plan(self, now: float, room: int, due_entry: DueEntry) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
         for each in self._lanes.values():
             each.advance(now, urgency)
         calls: list[Call] = []
         while len(calls) < room and (lane := self._most_urgent_lane(now)) is not None:
-            entries = self._take_entries(lane, now)
+            entries = self._take_entries(lane, now, due_entry)
             if entries:
                 calls.append(self._begin(lane, entries, now))
         return calls
@@ -158,14 +156,14 @@ class Agenda:
         ]
         return min(ready)[2] if ready else None
 
-    def _take_entries(self, lane: Lane, now: float) -> list[Entry]:
+    def _take_entries(self, lane: Lane, now: float, due_entry: DueEntry) -> list[Entry]:
         entries: list[Entry] = []
         most = MAX_BATCH_ENTRIES if lane.probe_at is None else 1
         for lease in lane.pop_ready():
             if lease.alone and entries:
                 lane.put_back(lease, urgency(lease))
                 break
-            entry = self._due_entry(lease, now)
+            entry = due_entry(lease, now)
             if entry is None:
                 continue
             entries.append(entry)

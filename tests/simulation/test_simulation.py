@@ -214,17 +214,17 @@ def test_a_broken_book_is_found_out(
     monkeypatch: pytest.MonkeyPatch, broken: str, said: str
 ) -> None:
     from celery_sqs_heartbeat.leases import policy
-    from celery_sqs_heartbeat.leases.settle import Settler
+    from celery_sqs_heartbeat.leases.settling import Settling
 
     if broken == "settle_from_the_answer":
-        original = Settler.settle
+        original = Settling.settle
 
         def late(self, entry, outcome, call, now):  # type: ignore[no-untyped-def]
             original(self, entry, outcome, call, now)
             if entry.action is Action.EXTEND and outcome is Outcome.DONE:
                 entry.lease.expires_at = now + entry.timeout
 
-        monkeypatch.setattr(Settler, "settle", late)
+        monkeypatch.setattr(Settling, "settle", late)
     else:
         monkeypatch.setattr(policy, "next_timeout", lambda lease, now: 0)
     _, _, failure = simulate(2_000, kinds=WITHIN)

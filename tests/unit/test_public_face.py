@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pkgutil import iter_modules
 
 import pytest
 
 import celery_sqs_heartbeat
+from celery_sqs_heartbeat import leases
 
 HEAVY = {"boto3", "botocore", "celery", "kombu", "django", "flask", "pyspark"}
 CORE = [
     "celery_sqs_heartbeat",
-    *(
-        f"celery_sqs_heartbeat.leases.{name}"
-        for name in (
-            "actions",
-            "agenda",
-            "board",
-            "book",
-            "calls",
-            "events",
-            "recent",
-            "heap",
-            "lane",
-            "lease",
-            "message",
-            "policy",
-            "settle",
-            "view",
-        )
-    ),
+    *(f"celery_sqs_heartbeat.leases.{each.name}" for each in iter_modules(leases.__path__)),
     "celery_sqs_heartbeat.current.sharing",
     "celery_sqs_heartbeat.settings",
     "celery_sqs_heartbeat.keeper.thread_keeper",

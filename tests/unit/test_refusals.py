@@ -239,11 +239,22 @@ def test_once_a_delete_is_taken_again_the_others_do_not_wait(booking: Booking) -
     assert len(booking.book) == 0
 
 
+def test_a_delete_that_another_queue_takes_again_hurries_none(booking: Booking) -> None:
+    refused_deletes(booking)
+    booking.receive("c", queue="https://sqs/1/another", terms=KEPT)
+    booking.book.done("c", booking.now)
+    for outcome in (Outcome.DENIED, Outcome.DONE):
+        booking.now = booking.book.next_due(booking.now)
+        call = booking.one_call()
+        assert [entry.receipt_handle for entry in call.entries] == ["c"]
+        booking.settle(call, outcome)
+    assert booking.plan() == []
+    assert booking.book.next_due(booking.now) > booking.now
+
+
 def test_a_hurry_has_every_delete_tried_at_once(booking: Booking) -> None:
     refused_deletes(booking)
     assert booking.book.next_due(booking.now) > booking.now
-    booking.book.hurry_deletes(booking.now, "another queue")
-    assert booking.plan() == []
     booking.book.hurry_deletes(booking.now)
     hurried = booking.one_call()
     assert len(hurried.entries) == 2

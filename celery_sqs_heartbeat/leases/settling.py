@@ -2,92 +2,40 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable
 
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.actions import EXTENDABLE
 from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lapsing import Lapsing
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Action, Lease, Standing, State
+from celery_sqs_heartbeat.leases.news import News
+from celery_sqs_heartbeat.leases.refusals import Refusals
+from celery_sqs_heartbeat.leases.register import Register
 
 
-class Ledger(Protocol):
-    """What a settler has changed in the book that it works for."""
+class Settling:
+    """Turns one entry's outcome into the next state of its lease.
 
-    def leases(self) -> Iterable[Lease]:
-        """Return the leases of the book."""
+    Args:
+        jitter: Returns a random number from 0 to 1, for the pauses between tries.
+    """
 
-    def schedule(self, lease: Lease) -> None:
-        """Place the lease by its next action."""
-
-    def forget(self, lease: Lease) -> None:
-        """Remove every trace of a lease."""
-
-    def lapse(self, lease: Lease, now: float) -> None:
-        """Report that a lease becomes visible by itself, and forget it."""
-
-    def watch_expiry(self, lease: Lease) -> None:
-        """Report when the lease expires."""
-
-    def note_expiry(self, lease: Lease, now: float) -> None:
-        """Report, once, that a lease has expired."""
-
-    def refuse(self, queue_url: str, kind: CallKind, probe_at: float) -> None:
-        """Probe a queue that refused such a call."""
-
-    def grant(self, queue_url: str, kind: CallKind) -> None:
-        """Make such calls of a queue as usual again."""
-
-    def hurry_deletes(self, now: float, queue_url: str | None = None) -> None:
-        """Make deletes that wait for another try due."""
-
-    def report(
+    def __init__(
         self,
-        kind: EventKind,
-        lease: Lease,
-        now: float,
-        answer: Answer | None = None,
-        cause: str = "",
+        *,
+        register: Register,
+        lapsing: Lapsing,
+        refusals: Refusals,
+        news: News,
+        jitter: Callable[[], float],
     ) -> None:
-        """Note an event."""
-
-
-class Settler:
-    """Turns one entry's outcome into the next state of its lease."""
-
-    def __init__(self, book: Ledger, jitter: Callable[[], float]) -> None:
-        self._book = book
+        self._register = register
+        self._lapsing = lapsing
+        self._refusals = refusals
+        self._news = news
         self._jitter = jitter
-        self._refusals: dict[tuple[str, CallKind], _Refusals] = {}
-
-    def is_refused(self, queue_url: str, kind: CallKind) -> bool:
-        """Return whether the action was refused on that queue, and again when it was probed.
-
-        One refusal may be that of a policy which is being replaced at the moment.
-        """
-        refusals = self._refusals.get((queue_url, kind))
-        return refusals is not None and refusals.count > 1
-
-    def forget_refused_deletes(self) -> None:
-        """Let the pauses between refused deletes begin anew, at their shortest."""
-        for key in self._refusals:
-            if key[1] is CallKind.DELETE:
-                self._refusals[key] = _Refusals()
-
-    def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
-        """Take in what the answers to a call say of its queue as a whole."""
-        by_outcome = dict(zip(reversed(outcomes), reversed(call.entries), strict=True))
-        if Outcome.DONE in by_outcome:
-            self._granted(Answer(call, by_outcome[Outcome.DONE], Outcome.DONE), now)
-        elif refusals := REFUSALS & by_outcome.keys():
-            outcome = min(refusals, key=lambda each: each.value)
-            self._refused(Answer(call, by_outcome[outcome], outcome), now)
-        elif call.kind is CallKind.CHANGE_VISIBILITY:
-            # Not refused, though not done: a whole batch may go next.
-            self._book.grant(call.queue_url, call.kind)
 
     def settle(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
         """Take in one answer. The book schedules the lease afresh afterwards."""
@@ -118,7 +66,7 @@ class Settler:
             self._deleted(lease, answer, now)
 
     def _extended(self, lease: Lease, answer: Answer, now: float) -> None:
-        outcome, report = answer.outcome, self._book.report
+        outcome, report = answer.outcome, self._news.report
         if outcome is Outcome.DONE:
             report(EventKind.LEASE_EXTENDED, lease, now, answer)
             lease.certain = lease.certain and now < lease.expires_at
@@ -131,7 +79,7 @@ class Settler:
             if lease.standing is Standing.EXPIRED and lease.state is State.DONE:
                 self._hurry_delete(lease, now)
             if lease.standing is Standing.EXPIRED:
-                self._book.watch_expiry(lease)
+                self._register.watch_expiry(lease)
             lease.standing = Standing.OURS
             if lease.state is State.HELD:
                 lease.attempts = 0
@@ -145,13 +93,13 @@ class Settler:
             elif lease.state is State.BACK:
                 # A release by a handle that is not ours would disturb the new owner.
                 report(EventKind.MESSAGE_LAPSING, lease, now, answer)
-                self._book.forget(lease)
+                self._register.forget(lease)
         elif outcome is Outcome.CAPPED:
             lease.standing = Standing.CAPPED
             report(EventKind.LEASE_CAPPED, lease, now, answer)
         else:
             report(EventKind.EXTENSION_FAILED, lease, now, answer)
-            self._book.note_expiry(lease, now)
+            self._lapsing.note_expiry(lease, now)
             if outcome not in REFUSALS:
                 lease.extend_at = now + self._pause(lease, outcome, now)
 
@@ -160,7 +108,7 @@ class Settler:
 
         Not where deletes are refused: it is no better off than the others.
         """
-        if (lease.queue_url, CallKind.DELETE) not in self._refusals:
+        if self._refusals.count(lease.queue_url, CallKind.DELETE) is None:
             lease.end_at = min(lease.end_at, now)
 
     def _released(self, lease: Lease, answer: Answer, now: float) -> None:
@@ -175,21 +123,21 @@ class Settler:
         # Not repeated when its fate is unknown: if the first one took effect, the
         # message may be someone else's by now and the second would take it away.
         kind = EventKind.MESSAGE_RELEASED if outcome is Outcome.DONE else EventKind.MESSAGE_LAPSING
-        self._book.report(kind, lease, now, answer)
-        self._book.forget(lease)
+        self._news.report(kind, lease, now, answer)
+        self._register.forget(lease)
 
     def _deleted(self, lease: Lease, answer: Answer, now: float) -> None:
         kind = _end_of_delete(lease, answer.outcome, now)
         cause = "delete refused" if kind is EventKind.DELETE_ABANDONED else ""
-        self._book.report(kind, lease, now, answer, cause)
+        self._news.report(kind, lease, now, answer, cause)
         if kind is not EventKind.DELETE_FAILED:
-            self._book.forget(lease)
+            self._register.forget(lease)
             return
         pause = self._pause(lease, answer.outcome, now)
         if answer.outcome in REFUSALS:
-            refusals = self._refusals.get((lease.queue_url, CallKind.DELETE))
+            refused = self._refusals.count(lease.queue_url, CallKind.DELETE)
             # Tries may have failed for other reasons, and refusals been of other leases.
-            count = lease.attempts if refusals is None else min(lease.attempts, refusals.count)
+            count = lease.attempts if refused is None else min(lease.attempts, refused)
             pause = policy.refused_delete_delay(count, jitter=self._jitter())
         lease.end_at = now + pause
 
@@ -201,59 +149,6 @@ class Settler:
             throttled=outcome is Outcome.THROTTLED,
             jitter=self._jitter(),
         )
-
-    def _refused(self, answer: Answer, now: float) -> None:
-        kind = answer.call.kind
-        key = (answer.call.queue_url, kind)
-        refusals = self._refusals.get(key)
-        if refusals is None:
-            self._book.report(EventKind.PERMISSION_DENIED, answer.entry.lease, now, answer)
-            refusals = self._refusals[key] = _Refusals()
-        # One that was sent before the answer to the last was in is no other refusal.
-        if answer.call.planned_at > refusals.last_at:
-            refusals.count, refusals.last_at = refusals.count + 1, now
-        if kind is CallKind.CHANGE_VISIBILITY:
-            pause = policy.probe_delay(refusals.count, jitter=self._jitter())
-            self._book.refuse(*key, now + pause)
-            if self.is_refused(*key):
-                self._stop_leasing(answer.call.queue_url, now)
-
-    def _granted(self, answer: Answer, now: float) -> None:
-        queue_url, kind = answer.call.queue_url, answer.call.kind
-        if self._refusals.pop((queue_url, kind), None) is None:
-            return
-        self._book.report(EventKind.PERMISSION_GRANTED, answer.entry.lease, now, answer)
-        if kind is CallKind.CHANGE_VISIBILITY:
-            self._book.grant(queue_url, kind)
-            self._lease_again(queue_url, now)
-        else:
-            self._book.hurry_deletes(now, queue_url)
-
-    def _lease_again(self, queue_url: str, now: float) -> None:
-        for lease in self._book.leases():
-            if lease.queue_url == queue_url and lease.standing is Standing.UNLEASED:
-                lease.standing = Standing.OURS
-                self._book.note_expiry(lease, now)
-                self._book.schedule(lease)
-
-    def _stop_leasing(self, queue_url: str, now: float) -> None:
-        """Let what is to be released lapse, and show that the others are not extended."""
-        for lease in [each for each in self._book.leases() if each.queue_url == queue_url]:
-            if lease.state is State.BACK:
-                self._book.lapse(lease, now)
-            elif lease.standing is Standing.OURS or (
-                lease.state is State.DONE and lease.standing is Standing.EXPIRED
-            ):
-                lease.standing = Standing.UNLEASED
-                self._book.schedule(lease)
-
-
-@dataclass(slots=True)
-class _Refusals:
-    """How often a queue refused an action in a row, each probe after the refusal before it."""
-
-    count: int = 0
-    last_at: float = -math.inf
 
 
 def _end_of_delete(lease: Lease, outcome: Outcome, now: float) -> EventKind:

@@ -1,0 +1,133 @@
+"""Begins leases on what was received, and has those go on whose message came again."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.calls import Answer, CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lapsing import Lapsing
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.news import News
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive, receipt_of
+from celery_sqs_heartbeat.leases.refusals import Refusals
+from celery_sqs_heartbeat.leases.register import Register
+from celery_sqs_heartbeat.leases.strays import Strays
+
+
+class Receiving:
+    """Takes received messages into a register."""
+
+    def __init__(
+        self,
+        *,
+        register: Register,
+        strays: Strays,
+        refusals: Refusals,
+        lapsing: Lapsing,
+        news: News,
+    ) -> None:
+        self._register = register
+        self._strays = strays
+        self._refusals = refusals
+        self._lapsing = lapsing
+        self._news = news
+
+    def receive(
+        self,
+        receive: Receive,
+        *,
+        terms: LeaseTerms,
+        task: str | None,
+        task_id: str | None,
+        max_receive_count: int | None,
+        sent_time: float | None,
+        first_received_time: float | None,
+        receipt: Receipt | None,
+        is_certain: bool,
+    ) -> Receipt:
+        """Take a message in, and return what it is; see `LeaseBook.receive`."""
+        now = receive.arrived_at
+        lease = self._register.of_message(receive.key)
+        if receipt is None:
+            is_finished = receive.key in self._register.finished
+            receipt = receipt_of(receive, lease, is_finished=is_finished, strays=self._strays)
+        if receive.has_lapsed and lease is not None:
+            # It was received again since, if only by this late answer: our handle is
+            # stale, and a release by it would break the lease of the one that has it now.
+            lease.certain = False
+            if not self._lapsing.let_lapse(lease, now):
+                self._register.schedule(lease)
+        if receipt in (Receipt.LAPSED, Receipt.RELEASED):
+            return receipt
+        if lease is not None and receive.is_older_than(lease):
+            # The lease keeps its handle: on a standard queue a delete by the older one would be
+            # confirmed, and delete nothing.
+            self._register.add_handle(lease, receive.receipt_handle)
+            return receipt
+        is_released = self._strays.releases(
+            receive.key, receive.receipt_handle, receive.sent_at, now
+        )
+        if lease is not None and lease.state is State.BACK:
+            self._end_by_redelivery(lease, now)
+            lease = None
+        if lease is None:
+            lease = Lease(
+                queue_url=receive.queue_url,
+                message_id=receive.message_id,
+                terms=terms,
+                held_since=receive.sent_at,
+                task=task,
+                task_id=task_id,
+            )
+            self._register.add(lease)
+            if receipt is Receipt.FINISHED:
+                self._register.want(lease, State.DONE, now, due=now)
+        lease.max_receive_count = max_receive_count
+        lease.sent_time, lease.first_received_time = sent_time, first_received_time
+        self._go_on(lease, receive, is_certain=is_certain and not is_released)
+        self._news.report(EventKind.MESSAGE_RECEIVED, lease, now, cause=receipt.value)
+        return receipt
+
+    def _go_on(self, lease: Lease, receive: Receive, *, is_certain: bool) -> None:
+        """Have a lease go on, or begin, by its latest receive."""
+        key, handle = receive.key, receive.receipt_handle
+        is_refused = self._refusals.is_refused(receive.queue_url, CallKind.CHANGE_VISIBILITY)
+        lease.standing = Standing.UNLEASED if is_refused else Standing.OURS
+        lease.limit = self._strays.limit(key, handle)
+        limit = self._strays.limit(key, handle, receive.sent_at)
+        lease.take_receive(
+            handle,
+            receive_count=receive.receive_count,
+            sent_at=receive.sent_at,
+            hidden_until=receive.arrived_at + receive.hidden_for,
+            hidden_for=receive.hidden_for,
+            counts_for=limit,
+            expires_at=policy.first_expiry(
+                sent_at=receive.sent_at,
+                arrived_at=receive.arrived_at,
+                visibility_timeout=min(receive.hidden_for, limit),
+                threshold=min(lease.terms.threshold, limit),
+            ),
+        )
+        lease.certain = is_certain
+        self._register.add_handle(lease, handle)
+        if lease.state is State.DONE:
+            lease.end_at = receive.arrived_at
+        self._register.watch_expiry(lease)
+        self._register.schedule(lease)
+
+    def _end_by_redelivery(self, lease: Lease, now: float) -> None:
+        """End a lease that was to be released, as its message has come back by now.
+
+        A release under way has taken effect, whatever becomes of its answer, if the lease had not
+        run out: nothing else can have brought the message back. Its answer is ignored.
+        """
+        release = self._lapsing.release_under_way(lease)
+        report = self._news.report
+        if release is None:
+            report(EventKind.MESSAGE_LAPSING, lease, now)
+        elif now < lease.expires_at:
+            report(EventKind.MESSAGE_RELEASED, lease, now, Answer(*release, Outcome.DONE))
+        else:
+            report(EventKind.MESSAGE_LAPSING, lease, now, Answer(*release, Outcome.UNKNOWN))
+        self._register.forget(lease)

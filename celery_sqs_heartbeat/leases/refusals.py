@@ -1,0 +1,129 @@
+"""Queues that refuse calls, as where a permission is missing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.agenda import Agenda
+from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lapsing import Lapsing
+from celery_sqs_heartbeat.leases.lease import Standing, State
+from celery_sqs_heartbeat.leases.news import News
+from celery_sqs_heartbeat.leases.register import Register
+
+
+class Refusals:
+    """Counts what each queue refuses, and has it probed until it takes such calls again."""
+
+    def __init__(
+        self,
+        *,
+        register: Register,
+        agenda: Agenda,
+        lapsing: Lapsing,
+        news: News,
+        jitter: Callable[[], float],
+    ) -> None:
+        self._register = register
+        self._agenda = agenda
+        self._lapsing = lapsing
+        self._news = news
+        self._jitter = jitter
+        self._refused: dict[tuple[str, CallKind], _Refused] = {}
+
+    def is_refused(self, queue_url: str, kind: CallKind) -> bool:
+        """Return whether such a call was refused on that queue, and again when it was probed.
+
+        One refusal may be that of a policy which is being replaced at the moment.
+        """
+        refused = self._refused.get((queue_url, kind))
+        return refused is not None and refused.count > 1
+
+    def count(self, queue_url: str, kind: CallKind) -> int | None:
+        """Return how often such a call was refused there in a row; None where it never was."""
+        refused = self._refused.get((queue_url, kind))
+        return None if refused is None else refused.count
+
+    def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
+        """Take in what the answers to a call say of its queue as a whole."""
+        by_outcome = dict(zip(reversed(outcomes), reversed(call.entries), strict=True))
+        if Outcome.DONE in by_outcome:
+            self._granted(Answer(call, by_outcome[Outcome.DONE], Outcome.DONE), now)
+        elif refusals := REFUSALS & by_outcome.keys():
+            outcome = min(refusals, key=lambda each: each.value)
+            self._note_refusal(Answer(call, by_outcome[outcome], outcome), now)
+        elif call.kind is CallKind.CHANGE_VISIBILITY:
+            # Not refused, though not done: a whole batch may go next.
+            self._agenda.grant(call.queue_url, call.kind)
+
+    def hurry_deletes(self, now: float, queue_url: str | None = None) -> None:
+        """Make deletes that wait for another try due: of one queue, or of all.
+
+        When it is all, a worker ends: refusals are forgotten, so that pauses begin anew.
+        """
+        if queue_url is None:
+            for key in self._refused:
+                if key[1] is CallKind.DELETE:
+                    self._refused[key] = _Refused()
+        for lease in self._register:
+            is_meant = queue_url is None or lease.queue_url == queue_url
+            if is_meant and lease.state is State.DONE and lease.attempts and lease.pending is None:
+                lease.end_at = min(lease.end_at, now)
+                self._register.schedule(lease)
+
+    def _note_refusal(self, answer: Answer, now: float) -> None:
+        kind = answer.call.kind
+        key = (answer.call.queue_url, kind)
+        refused = self._refused.get(key)
+        if refused is None:
+            self._news.report(EventKind.PERMISSION_DENIED, answer.entry.lease, now, answer)
+            refused = self._refused[key] = _Refused()
+        # One that was sent before the answer to the last was in is no other refusal.
+        if answer.call.planned_at > refused.last_at:
+            refused.count, refused.last_at = refused.count + 1, now
+        if kind is CallKind.CHANGE_VISIBILITY:
+            pause = policy.probe_delay(refused.count, jitter=self._jitter())
+            self._agenda.refuse(*key, now + pause)
+            if self.is_refused(*key):
+                self._stop_leasing(answer.call.queue_url, now)
+
+    def _granted(self, answer: Answer, now: float) -> None:
+        queue_url, kind = answer.call.queue_url, answer.call.kind
+        if self._refused.pop((queue_url, kind), None) is None:
+            return
+        self._news.report(EventKind.PERMISSION_GRANTED, answer.entry.lease, now, answer)
+        if kind is CallKind.CHANGE_VISIBILITY:
+            self._agenda.grant(queue_url, kind)
+            self._lease_again(queue_url, now)
+        else:
+            self.hurry_deletes(now, queue_url)
+
+    def _lease_again(self, queue_url: str, now: float) -> None:
+        for lease in self._register:
+            if lease.queue_url == queue_url and lease.standing is Standing.UNLEASED:
+                lease.standing = Standing.OURS
+                self._lapsing.note_expiry(lease, now)
+                self._register.schedule(lease)
+
+    def _stop_leasing(self, queue_url: str, now: float) -> None:
+        """Let what is to be released lapse, and show that the others are not extended."""
+        for lease in [each for each in self._register if each.queue_url == queue_url]:
+            if lease.state is State.BACK:
+                self._lapsing.lapse(lease, now)
+            elif lease.standing is Standing.OURS or (
+                lease.state is State.DONE and lease.standing is Standing.EXPIRED
+            ):
+                lease.standing = Standing.UNLEASED
+                self._register.schedule(lease)
+
+
+@dataclass(slots=True)
+class _Refused:
+    """How often a queue refused an action in a row, each probe after the refusal before it."""
+
+    count: int = 0
+    last_at: float = -math.inf

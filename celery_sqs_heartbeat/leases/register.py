@@ -1,0 +1,117 @@
+"""The leases of a book, each found by its message or a handle, and placed where it waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from celery_sqs_heartbeat.leases.agenda import Agenda
+from celery_sqs_heartbeat.leases.board import Board
+from celery_sqs_heartbeat.leases.expiry import ExpiryWatch
+from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.recent import RecentKeys
+from celery_sqs_heartbeat.leases.strays import Strays
+
+
+class Register:
+    """Holds leases, and remembers some of what it has held.
+
+    Args:
+        agenda: Has each lease that waits for a call.
+        strays: Knows the calls of each message; those of one that is deleted are forgotten.
+        board: Shown every change of a lease, where one is given.
+
+    Attributes:
+        finished: The messages whose task has ended well.
+        disowned: The handles of messages that were given up.
+    """
+
+    def __init__(self, *, agenda: Agenda, strays: Strays, board: Board | None) -> None:
+        self._agenda = agenda
+        self._strays = strays
+        self._board = board
+        self._by_key: dict[tuple[str, str], Lease] = {}
+        self._by_handle: dict[str, Lease] = {}
+        self._expiries = ExpiryWatch()
+        self._ending = 0
+        self.finished = RecentKeys[tuple[str, str]]()
+        self.disowned = RecentKeys[str]()
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[Lease]:
+        return iter(self._by_key.values())
+
+    def get(self, receipt_handle: str) -> Lease | None:
+        """Return the lease that has, or once had, that handle."""
+        return self._by_handle.get(receipt_handle)
+
+    def of_message(self, key: tuple[str, str]) -> Lease | None:
+        """Return the lease on a message."""
+        return self._by_key.get(key)
+
+    def holds(self, lease: Lease) -> bool:
+        """Return whether this very lease is still there."""
+        return self._by_key.get(lease.key) is lease
+
+    @property
+    def ending(self) -> int:
+        """How many leases wait for their delete or release to be confirmed."""
+        return self._ending
+
+    def add(self, lease: Lease) -> None:
+        """Take a lease in, with the handles that it has."""
+        self._by_key[lease.key] = lease
+        self._by_handle.update(dict.fromkeys(lease.handles, lease))
+        if lease.state is not State.HELD:
+            self._ending += 1
+        if lease.state is State.DONE:
+            self.finished.add(lease.key)
+
+    def add_handle(self, lease: Lease, receipt_handle: str) -> None:
+        """Find a lease by one more handle."""
+        lease.add_handle(receipt_handle)
+        self._by_handle[receipt_handle] = lease
+
+    def want(self, lease: Lease, state: State, now: float, *, due: float) -> None:
+        """Ask for a lease's end, to be tried first at `due`. It must be scheduled after that."""
+        if lease.state is State.HELD:
+            self._ending += 1
+        if state is State.DONE:
+            self.finished.add(lease.key)
+        lease.want(state, now, due=due)
+
+    def schedule(self, lease: Lease) -> None:
+        """Place the lease by its next action, after whatever has changed of it."""
+        self._agenda.put(lease)
+        self.show(lease)
+
+    def show(self, lease: Lease) -> None:
+        """Show the board a lease as it is."""
+        if self._board is not None:
+            self._board.show(lease)
+
+    def watch_expiry(self, lease: Lease) -> None:
+        """Have `pop_expired` return the lease when it expires, as that is known now."""
+        self._expiries.watch(lease)
+
+    def pop_expired(self, now: float) -> Iterable[Lease]:
+        """Return the leases that have expired by `now`, each once."""
+        return self._expiries.pop_expired(now)
+
+    def next_expiry(self) -> float | None:
+        """Return when the next lease expires, or None."""
+        return self._expiries.next_time()
+
+    def forget(self, lease: Lease) -> None:
+        """Remove every trace of a lease; an answer still under way is then ignored."""
+        del self._by_key[lease.key]
+        for handle in lease.handles:
+            self._by_handle.pop(handle, None)
+        self._ending -= lease.state is not State.HELD
+        if lease.state is State.DONE:
+            self._strays.forget(lease.key)
+        self._expiries.discard(lease)
+        self._agenda.discard(lease)
+        if self._board is not None:
+            self._board.remove(lease)
