@@ -22,7 +22,7 @@ from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
-from celery_sqs_heartbeat.leases.message import receive_count_of, time_of
+from celery_sqs_heartbeat.leases.message import receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.leases.view import LeaseView
@@ -222,24 +222,17 @@ class ThreadKeeper:
         self._rounds.note_threshold(terms.threshold)
 
         def begin(book: LeaseBook, now: float) -> Receipt:
-            receive = Receive(
-                queue_url=queue_url,
-                message_id=str(message["MessageId"]),
-                receipt_handle=str(message["ReceiptHandle"]),
-                receive_count=receive_count_of(message),
+            receive = receive_of(
+                queue_url,
+                message,
                 hidden_for=terms.visibility_timeout if hidden_for is None else hidden_for,
                 sent_at=now if sent_at is None else sent_at,
                 arrived_at=now,
-            )
-            return book.receive(
-                receive,
-                terms=terms,
                 task=task,
                 task_id=task_id,
                 max_receive_count=max_receive_count,
-                sent_time=time_of(message, "SentTimestamp"),
-                first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
             )
+            return book.receive(receive, terms=terms)
 
         return self._engine.change(begin)
 
@@ -249,11 +242,6 @@ class ThreadKeeper:
         receipt: Receipt,
         *,
         terms: LeaseTerms,
-        task: str | None,
-        task_id: str | None,
-        max_receive_count: int | None,
-        sent_time: float | None,
-        first_received_time: float | None,
         is_certain: bool,
     ) -> None:
         """Take in a receive of which its receiver has decided what it is.
@@ -264,17 +252,7 @@ class ThreadKeeper:
         self._rounds.note_threshold(terms.threshold)
 
         def go_on(book: LeaseBook, _: float) -> None:
-            book.receive(
-                receive,
-                terms=terms,
-                task=task,
-                task_id=task_id,
-                max_receive_count=max_receive_count,
-                sent_time=sent_time,
-                first_received_time=first_received_time,
-                receipt=receipt,
-                is_certain=is_certain,
-            )
+            book.receive(receive, terms=terms, receipt=receipt, is_certain=is_certain)
 
         self._engine.change(go_on)
 

@@ -82,11 +82,6 @@ class LeaseBook:
         receive: Receive,
         *,
         terms: LeaseTerms,
-        task: str | None = None,
-        task_id: str | None = None,
-        max_receive_count: int | None = None,
-        sent_time: float | None = None,
-        first_received_time: float | None = None,
         receipt: Receipt | None = None,
         is_certain: bool = True,
     ) -> Receipt:
@@ -98,17 +93,7 @@ class LeaseBook:
             receipt: What its receiver has decided that it is; decided here without it.
             is_certain: Whether its receiver knows of no release that may end it.
         """
-        return self._receiving.receive(
-            receive,
-            terms=terms,
-            task=task,
-            task_id=task_id,
-            max_receive_count=max_receive_count,
-            sent_time=sent_time,
-            first_received_time=first_received_time,
-            receipt=receipt,
-            is_certain=is_certain,
-        )
+        return self._receiving.receive(receive, terms=terms, receipt=receipt, is_certain=is_certain)
 
     def done(self, receipt_handle: str, now: float) -> bool:
         """Want the message deleted: its task has ended well. False when it is unknown."""

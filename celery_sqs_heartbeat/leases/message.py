@@ -5,6 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from celery_sqs_heartbeat.leases.receipts import Receive
+
+
+def receive_of(
+    queue_url: str,
+    message: Mapping[str, Any],
+    *,
+    hidden_for: int,
+    sent_at: float,
+    arrived_at: float,
+    task: str | None,
+    task_id: str | None,
+    max_receive_count: int | None,
+) -> Receive:
+    """Return the receive of a message as SQS returned it; see `Receive` for the arguments."""
+    return Receive(
+        queue_url=queue_url,
+        message_id=str(message["MessageId"]),
+        receipt_handle=str(message["ReceiptHandle"]),
+        receive_count=receive_count_of(message),
+        hidden_for=hidden_for,
+        sent_at=sent_at,
+        arrived_at=arrived_at,
+        task=task,
+        task_id=task_id,
+        max_receive_count=max_receive_count,
+        sent_time=time_of(message, "SentTimestamp"),
+        first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
+    )
+
 
 def receive_count_of(message: Mapping[str, Any]) -> int:
     """Return how often SQS had delivered the message by then; 1 where it does not say."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
 from celery_sqs_heartbeat.leases.strays import Strays
 
 
@@ -36,6 +36,9 @@ class Receive:
         hidden_for: The visibility timeout that it began with, in seconds.
         sent_at: When it was asked for.
         arrived_at: When its answer was in.
+        max_receive_count: Of its queue's redrive policy; None without one, or where not known.
+        sent_time: When it was sent, in Unix seconds of SQS's clock, where SQS said so.
+        first_received_time: When it was first received, likewise.
     """
 
     queue_url: str
@@ -45,6 +48,11 @@ class Receive:
     hidden_for: int
     sent_at: float
     arrived_at: float
+    task: str | None = None
+    task_id: str | None = None
+    max_receive_count: int | None = None
+    sent_time: float | None = None
+    first_received_time: float | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -55,6 +63,22 @@ class Receive:
     def has_lapsed(self) -> bool:
         """Whether it arrived when its visibility timeout was over."""
         return bool(self.hidden_for) and self.arrived_at >= self.sent_at + self.hidden_for
+
+    def new_lease(self, terms: LeaseTerms) -> Lease:
+        """Return a lease on the message that begins with this receive."""
+        return Lease(
+            queue_url=self.queue_url,
+            message_id=self.message_id,
+            terms=terms,
+            held_since=self.sent_at,
+            task=self.task,
+            task_id=self.task_id,
+        )
+
+    def describe(self, lease: Lease) -> None:
+        """Note what SQS said of the message, as of its latest receive."""
+        lease.max_receive_count = self.max_receive_count
+        lease.sent_time, lease.first_received_time = self.sent_time, self.first_received_time
 
     def is_older_than(self, lease: Lease) -> bool:
         """Return whether SQS made it before the latest receive of the lease."""

@@ -37,11 +37,6 @@ class Receiving:
         receive: Receive,
         *,
         terms: LeaseTerms,
-        task: str | None,
-        task_id: str | None,
-        max_receive_count: int | None,
-        sent_time: float | None,
-        first_received_time: float | None,
         receipt: Receipt | None,
         is_certain: bool,
     ) -> Receipt:
@@ -71,19 +66,11 @@ class Receiving:
             self._end_by_redelivery(lease, now)
             lease = None
         if lease is None:
-            lease = Lease(
-                queue_url=receive.queue_url,
-                message_id=receive.message_id,
-                terms=terms,
-                held_since=receive.sent_at,
-                task=task,
-                task_id=task_id,
-            )
+            lease = receive.new_lease(terms)
             self._register.add(lease)
             if receipt is Receipt.FINISHED:
                 self._register.want(lease, State.DONE, now, due=now)
-        lease.max_receive_count = max_receive_count
-        lease.sent_time, lease.first_received_time = sent_time, first_received_time
+        receive.describe(lease)
         self._go_on(lease, receive, is_certain=is_certain and not is_released)
         self._news.report(EventKind.MESSAGE_RECEIVED, lease, now, cause=receipt.value)
         return receipt

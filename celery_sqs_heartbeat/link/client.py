@@ -13,9 +13,9 @@ from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.message import receive_count_of, time_of
+from celery_sqs_heartbeat.leases.message import receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.frames import Message
@@ -76,25 +76,18 @@ class LinkedKeeper:
         """Begin a lease on a message as SQS returned it, or go on with the one it has."""
         if self._is_forked():
             return Receipt.NEW
-        receive = Receive(
-            queue_url=queue_url,
-            message_id=str(message["MessageId"]),
-            receipt_handle=str(message["ReceiptHandle"]),
-            receive_count=receive_count_of(message),
+        receive = receive_of(
+            queue_url,
+            message,
             hidden_for=hidden_for,
             sent_at=sent_at,
             arrived_at=self._clock(),
+            task=task,
+            task_id=task_id,
+            max_receive_count=max_receive_count,
         )
         with self._lock:
-            receipt, holding = self._holdings.receive(
-                receive,
-                terms=terms.with_room(),
-                task=task,
-                task_id=task_id,
-                max_receive_count=max_receive_count,
-                sent_time=time_of(message, "SentTimestamp"),
-                first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
-            )
+            receipt, holding = self._holdings.receive(receive, terms.with_room())
             if holding is not None:
                 self._post(messages.received(holding, receipt, receive))
             return receipt

@@ -77,17 +77,7 @@ class Holdings:
         """Return whether the message was given up under that handle."""
         return receipt_handle in self._disowned
 
-    def receive(
-        self,
-        receive: Receive,
-        *,
-        terms: LeaseTerms,
-        task: str | None,
-        task_id: str | None,
-        max_receive_count: int | None,
-        sent_time: float | None,
-        first_received_time: float | None,
-    ) -> tuple[Receipt, Holding | None]:
+    def receive(self, receive: Receive, terms: LeaseTerms) -> tuple[Receipt, Holding | None]:
         """Take in a receive; return what it is, and the holding that the keeper must know of."""
         holding = self._by_key.get(receive.key)
         lease = holding.lease if holding is not None else None
@@ -111,14 +101,13 @@ class Holdings:
         if holding is None or holding.lease.state is State.BACK:
             if holding is not None:
                 self._forget(holding)
-            holding = self._begin(receive, terms, task, task_id)
+            holding = self._begin(receive, terms)
             if receipt is Receipt.FINISHED:
                 self._want(holding, State.DONE, receive.arrived_at)
         else:
             holding.receives += 1
         lease = holding.lease
-        lease.max_receive_count = max_receive_count
-        lease.sent_time, lease.first_received_time = sent_time, first_received_time
+        receive.describe(lease)
         _take_receive(lease, receive)
         holding.is_certain = lease.certain = is_certain
         self._by_handle[receive.receipt_handle] = holding
@@ -227,17 +216,8 @@ class Holdings:
             lease.terms = replace(lease.terms, extend=False)
         return False
 
-    def _begin(
-        self, receive: Receive, terms: LeaseTerms, task: str | None, task_id: str | None
-    ) -> Holding:
-        lease = Lease(
-            queue_url=receive.queue_url,
-            message_id=receive.message_id,
-            terms=terms,
-            held_since=receive.sent_at,
-            task=task,
-            task_id=task_id,
-        )
+    def _begin(self, receive: Receive, terms: LeaseTerms) -> Holding:
+        lease = receive.new_lease(terms)
         holding = Holding(lease=lease, number=next(self._numbers))
         self._by_key[lease.key] = self._by_number[holding.number] = holding
         return holding

@@ -50,7 +50,6 @@ _KEPT = (
 
 def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
     """Return the message for a receive of a message."""
-    lease = holding.lease
     return (
         "received",
         holding.number,
@@ -66,13 +65,13 @@ def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
             receive.hidden_for,
             receive.sent_at,
             receive.arrived_at,
+            receive.task,
+            receive.task_id,
+            receive.max_receive_count,
+            receive.sent_time,
+            receive.first_received_time,
         ),
-        _terms(lease.terms),
-        lease.task,
-        lease.task_id,
-        lease.max_receive_count,
-        lease.sent_time,
-        lease.first_received_time,
+        _terms(holding.lease.terms),
         holding.is_certain,
     )
 

@@ -11,8 +11,8 @@ from typing import Any
 from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Lease, State
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
+from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.leases.recent import CAPACITY
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.messages import event as event_message
@@ -166,8 +166,16 @@ class KeeperEnd:
 
     def _take(self, message: list[Any]) -> bool:
         match message:
-            case ["received", number, receives, place, receipt, receive, terms, *rest]:
-                self._receive(number, receives, place, Receipt(receipt), receive, terms, rest)
+            case ["received", number, receives, place, receipt, receive, terms, is_certain]:
+                self._receive(
+                    number,
+                    receives,
+                    place,
+                    Receipt(receipt),
+                    read_receive(receive),
+                    read_terms(terms),
+                    is_certain,
+                )
             case ["started", number, receives, at, pid]:
                 if self._by_handle(
                     number, receives, lambda handle: self._keeper.note_start(handle, at=at)
@@ -193,26 +201,14 @@ class KeeperEnd:
         receives: int,
         place: int | None,
         receipt: Receipt,
-        values: list[Any],
-        terms: list[Any],
-        rest: list[Any],
+        receive: Receive,
+        terms: LeaseTerms,
+        is_certain: bool,
     ) -> None:
-        task, task_id, max_receive_count, sent_time, first_received_time, is_certain = rest
-        receive = read_receive(values)
         if receipt is not Receipt.LAPSED:
             self._end_before(number, receive.key)
             self._leases.expect(number, receives, place, receive.receipt_handle)
-        self._keeper.take(
-            receive,
-            receipt,
-            terms=read_terms(terms),
-            task=task,
-            task_id=task_id,
-            max_receive_count=max_receive_count,
-            sent_time=sent_time,
-            first_received_time=first_received_time,
-            is_certain=is_certain,
-        )
+        self._keeper.take(receive, receipt, terms=terms, is_certain=is_certain)
 
     def _end_before(self, number: int, message: tuple[str, str]) -> None:
         """End a lease whose worker has begun another on its message meanwhile.

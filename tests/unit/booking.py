@@ -39,8 +39,9 @@ class Booking:
             hidden_for=terms.visibility_timeout if hidden_for is None else hidden_for,
             sent_at=self.now - poll,
             arrived_at=self.now,
+            task="work",
         )
-        return self.book.receive(receive, terms=terms, task="work")
+        return self.book.receive(receive, terms=terms)
 
     def lease(self, handle: str) -> Lease:
         lease = self.book.get(handle)

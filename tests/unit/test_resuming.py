@@ -40,12 +40,7 @@ class Worker:
                 sent_at=sent_at,
                 arrived_at=at,
             ),
-            terms=TERMS,
-            task=None,
-            task_id=None,
-            max_receive_count=None,
-            sent_time=None,
-            first_received_time=None,
+            TERMS,
         )
         return receipt
 
