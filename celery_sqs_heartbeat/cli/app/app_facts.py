@@ -27,6 +27,7 @@ class BrokerFacts:
         own_transport: A transport that derives from kombu's; the heartbeat lets it be.
         broken_broker: Why kombu can't use the broker's configuration.
         option_faults: What is wrong with the transport options.
+        plain_http: Where SQS is reached without TLS, beyond this machine.
     """
 
     transport: str = "sqs"
@@ -38,6 +39,7 @@ class BrokerFacts:
     polling_interval: float = 1
     created_timeout: object = None
     is_predefined: bool = True
+    plain_http: str | None = None
 
     @property
     def broker_fault(self) -> str | None:

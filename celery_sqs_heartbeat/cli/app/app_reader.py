@@ -57,6 +57,7 @@ def read_app(
         polling_interval=broker.polling_interval,
         created_timeout=broker.created_timeout,
         is_predefined=broker.is_predefined,
+        plain_http=broker.plain_http,
         is_installed=SqsHeartbeatStep in app.steps["worker"],
         settings=settings,
         faults=(*faults, *of_celery),

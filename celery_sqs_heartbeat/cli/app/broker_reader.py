@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat.cli.app.app_facts import BrokerFacts
 from celery_sqs_heartbeat.cli.app.offline_broker import Broker
+from celery_sqs_heartbeat.settings.address import is_loopback
+from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from celery_sqs_heartbeat.sqs.options import option_faults
 from celery_sqs_heartbeat.transport import Transport
 
@@ -35,11 +38,16 @@ def read_broker(app: Any) -> BrokerFacts:
     if faults:
         # With wrong options kombu would only say so again, and less clearly.
         return BrokerFacts(own_transport=own_transport, option_faults=faults)
+    try:
+        config = Broker.of_app(app).config
+    except Exception as error:
+        broken = f"{type(error).__name__}: {error}"
+        return BrokerFacts(own_transport=own_transport, broken_broker=broken)
     options = connection.transport_options or {}
     interval = options.get("polling_interval")
     return BrokerFacts(
         own_transport=own_transport,
-        broken_broker=_fault_of_queues(app),
+        plain_http=_plain_http(config),
         wait_time=options.get("wait_time_seconds", SQS.Channel.default_wait_time_seconds),
         polling_interval=SQS.Transport.polling_interval if interval is None else interval,
         created_timeout=options.get("visibility_timeout"),
@@ -67,9 +75,10 @@ def _unusable(app: Any, error: Exception) -> BrokerFacts:
     return BrokerFacts(is_sqs=False, broken_broker=f"{hint} ({name})")
 
 
-def _fault_of_queues(app: Any) -> str | None:
-    try:
-        Broker.of_app(app)
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-    return None
+def _plain_http(config: BrokerConfig) -> str | None:
+    """Return where SQS is reached without TLS, beyond this machine; None where it is not."""
+    scheme = "https" if config.use_ssl else "http"
+    endpoint = urlsplit(config.endpoint_url or f"{scheme}://sqs.{config.region}.amazonaws.com")
+    if endpoint.scheme != "http" or is_loopback(endpoint.hostname or ""):
+        return None
+    return f"http://{endpoint.hostname}"

@@ -95,6 +95,24 @@ def test_a_session_function_is_tried_as_a_worker_does(session: str, fault: str) 
     assert fault in found
 
 
+@pytest.mark.parametrize(
+    ("broker", "options", "found"),
+    [
+        ("sqs://", {}, None),
+        ("sqs://k:s@", {"is_secure": False}, "http://sqs.us-east-1.amazonaws.com"),
+        ("sqs://k:s@sqs.internal:4566", {}, "http://sqs.internal"),
+        ("sqs://k:s@sqs.internal:4566", {"is_secure": True}, None),
+        ("sqs://k:s@127.0.0.1:4566", {}, None),
+        ("sqs://k:s@localhost:4566", {}, None),
+    ],
+)
+def test_plain_http_beyond_this_machine_is_noticed(
+    broker: str, options: dict[str, Any], found: str | None
+) -> None:
+    facts = read_app(app_with(broker, broker_transport_options=options))
+    assert facts.plain_http == found
+
+
 @pytest.mark.parametrize("scheme", ["sqss", "http"])
 def test_a_broker_that_kombu_does_not_know_is_named(scheme: str) -> None:
     fault = read_app(app_with(f"{scheme}://key:secret@127.0.0.1:1")).broken_broker

@@ -54,6 +54,7 @@ def a_queue(name: str = "work", **attributes: Any) -> QueueFacts:
         ({"is_installed": False, "settings": Settings()}, ["E003"]),
         ({"is_sqs": False, "transport": "redis"}, ["E002", "P008"]),
         ({"own_transport": "mine:Transport"}, ["E004", "P008"]),
+        ({"plain_http": "http://sqs.internal"}, ["W016", "P008"]),
         ({"is_sqs": False, "broken_broker": "KeyError: 'url'"}, ["E005", "P008"]),
         ({"faults": ("a", "b"), "settings": Settings()}, ["E001", "E001"]),
     ],

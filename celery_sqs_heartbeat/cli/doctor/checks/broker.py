@@ -71,6 +71,13 @@ ONLY_BY_FLAG = Kind(
     "a worker that is started without it keeps no leases",
     "start workers with --heartbeat-sqs, or set sqs_heartbeat_enabled = True",
 )
+PLAIN_HTTP = Kind(
+    "SQSHB-W016",
+    "SQS is asked by plain HTTP",
+    "anyone on the way there can read the messages; kombu does so for a host in broker_url",
+    "set is_secure to True in broker_transport_options, or leave the host out of broker_url: "
+    "the region says where AWS is",
+)
 
 KINDS = (
     SETTING_FAULT,
@@ -84,6 +91,7 @@ KINDS = (
     SEVERAL_APPS,
     ENABLED,
     ONLY_BY_FLAG,
+    PLAIN_HTTP,
 )
 
 
@@ -97,6 +105,8 @@ def check_broker(app: AppFacts) -> Iterator[Finding]:
         yield NOT_SQS.found(value=app.transport)
     elif app.own_transport is not None:
         yield OWN_TRANSPORT.found(setting="broker_transport", value=app.own_transport)
+    if app.plain_http is not None:
+        yield PLAIN_HTTP.found(value=app.plain_http)
     if not app.is_installed:
         yield NOT_INSTALLED.found()
     elif app.settings.enabled:
