@@ -17,8 +17,9 @@ from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.holding import Holding
 
-#: Both ends must be of one version: a worker starts the keeper of its own installation.
-VERSION = 1
+#: Raised with each change of a message. Both ends must be of one version: a worker starts the
+#: keeper of its own installation, which may have been replaced under it.
+VERSION = 2
 
 _RECEIVE = tuple(field.name for field in fields(Receive))
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
