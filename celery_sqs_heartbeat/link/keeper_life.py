@@ -26,7 +26,6 @@ from celery_sqs_heartbeat.keeper.operating import Operating
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.health import KeeperHealth
-from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link.frames import BrokenLink
@@ -34,13 +33,15 @@ from celery_sqs_heartbeat.link.hello import Hello, read_hello
 from celery_sqs_heartbeat.link.ignoring import ignore_signals
 from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
 from celery_sqs_heartbeat.link.loops import WorkerLoop
+from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
 from celery_sqs_heartbeat.link.outbox import Outbox
+from celery_sqs_heartbeat.link.outliving import release_all_held
 from celery_sqs_heartbeat.link.polls import ReportedPolls
 from celery_sqs_heartbeat.link.processes import WorkerProcesses
 from celery_sqs_heartbeat.link.pulse import TICK_SECONDS
 from celery_sqs_heartbeat.link.reaching import read_config
 from celery_sqs_heartbeat.link.readable import wait_readable
-from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases, is_about_leases
+from celery_sqs_heartbeat.link.serving import KeeperEnd, is_about_leases
 from celery_sqs_heartbeat.link.wire import GATHER_SECONDS, Wire
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
@@ -144,7 +145,9 @@ class KeeperLife:
         if not has_stopped:
             # What it said last, as of tasks that are done.
             self._take_all(self._wire.receive() or ())
-            self._outlive()
+            release_all_held(
+                self._keeper, self._leases, processes=self._processes, polls=self._polls
+            )
         self._finish(has_stopped=has_stopped)
 
     def _round(self) -> None:
@@ -224,24 +227,6 @@ class KeeperLife:
         # Where that fails, the first call says so.
         with suppress(ConfigurationError):
             self._clients(queue_url)
-
-    def _outlive(self) -> None:
-        """Release what the worker held, each message once no process may run it any more."""
-        held = [each for each in self._keeper.leases() if each.state is State.HELD]
-        logger.warning(
-            "sqs-heartbeat: the worker is gone: releasing %s that it held",
-            counted(len(held), "message"),
-        )
-        self._processes.kill_pool()
-        while held:
-            for lease in held:
-                number = self._leases.number(lease.receipt_handle) or 0
-                if not self._processes.may_run(self._leases.pids.get(number)):
-                    dead_poll_left = self._polls.left(lease.queue_url)
-                    self._keeper.release(lease.receipt_handle, dead_poll_left, "worker died")
-            held = [each for each in self._keeper.leases() if each.state is State.HELD]
-            if held:
-                time.sleep(TICK_SECONDS)
 
     def _finish(self, *, has_stopped: bool) -> None:
         """Flush and end, and show meanwhile that it lives.

@@ -15,7 +15,8 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Lease, State
 from celery_sqs_heartbeat.link.frames import Message, frame, write
-from celery_sqs_heartbeat.link.serving import KeeperEnd, NumberedLeases
+from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
+from celery_sqs_heartbeat.link.serving import KeeperEnd
 from tests.simulation.calls import Calls
 from tests.simulation.link import Line
 from tests.simulation.observing import EventRules

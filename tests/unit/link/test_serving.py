@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import Action, Lease, State
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
-from celery_sqs_heartbeat.link import messages, serving
+from celery_sqs_heartbeat.link import messages, numbered_leases, serving
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.holding import Holding
 from celery_sqs_heartbeat.testing import FakeClock
@@ -210,7 +210,7 @@ def test_an_ack_after_a_release_leaves_no_number_behind(served: Served) -> None:
 def test_a_lease_is_known_by_its_number_however_many_come_after_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "CAPACITY", 3)
+    monkeypatch.setattr(numbered_leases, "CAPACITY", 3)
     served.receive(1, message="long")
     for number in range(2, 12):
         served.receive(number, message=f"m{number}")
