@@ -26,14 +26,14 @@ Result = TypeVar("Result")
 class Engine:
     """Plans and settles calls around a book.
 
-    Every attribute is guarded by one lock. The calls themselves are made, events reported
-    and the log written outside it.
+    Every attribute is guarded by one lock, but for `_reporting`. The calls themselves are made,
+    events reported and the log written outside it.
 
     Args:
         interval: The longest time between two steps, in seconds.
         clock: Monotonic seconds.
         jitter: Returns a random number from 0 to 1.
-        observer: Is given every event, on the threads of steps and calls.
+        observer: Is given every event, on the threads of steps and calls, and of `clear`.
         dispatcher: Has the calls made.
         board: Is shown every change of a lease, where one is given.
         wake: Has the next step made now.
@@ -61,7 +61,7 @@ class Engine:
         self._lock = UninterruptedLock()
         self._asleep_until = -math.inf
         self._is_gathering = False
-        #: The threads that have taken events and not reported them all, one entry for each time.
+        #: The threads that may have events to report, an entry for each time.
         self._reporting: list[int] = []
 
     def now(self) -> float:
@@ -112,26 +112,30 @@ class Engine:
 
         In seconds of the clock, and earlier where `wake` is called.
         """
-        with self._lock:
-            # Awake: what is changed from here on is seen at the end of the step.
-            self._asleep_until = -math.inf
-            book, now = self._book, self._clock()
-            book.give_up(now, self._dispatcher.give_up)
-            calls = book.plan(now, MAX_CALLS - book.in_flight)
-            events = self._take_events(book)
-        try:
-            self._dispatch(book, calls)
-        finally:
-            self._report(events)
+        with self._to_report():
+            with self._lock:
+                # Awake: what is changed from here on is seen at the end of the step.
+                self._asleep_until = -math.inf
+                book, now = self._book, self._clock()
+                book.give_up(now, self._dispatcher.give_up)
+                calls = book.plan(now, MAX_CALLS - book.in_flight)
+                events = book.take_events()
+            try:
+                self._dispatch(book, calls)
+            finally:
+                self._report(events)
         with self._lock:
             self._asleep_until = self._next_step(self._clock())
             return self._asleep_until
 
     def clear(self, stop: Callable[[], None]) -> None:
         """Begin a new book, and call `stop` before anything can come into it."""
-        with self._lock:
-            self._book = LeaseBook(self._jitter, self._board)
-            stop()
+        with self._to_report():
+            with self._lock:
+                events = self._book.take_events()
+                self._book = LeaseBook(self._jitter, self._board)
+                stop()
+            self._report(events)
 
     def close(self, timeout: float) -> None:
         """Make no more calls, and wait until other threads have reported what has happened.
@@ -142,8 +146,14 @@ class Engine:
             timeout: The longest wait for the observer, in seconds.
         """
         self._dispatcher.close()
-        me = threading.get_ident()
-        wait_for(lambda: not any(each != me for each in self._reporting[:]) or None, timeout)
+        # An observer may have called this: no other one is to wait for it.
+        mine = self._reporting.count(me := threading.get_ident())
+        for _ in range(mine):
+            self._reporting.remove(me)
+        try:
+            wait_for(lambda: not self._reporting or None, timeout)
+        finally:
+            self._reporting += [me] * mine
 
     def _dispatch(self, book: LeaseBook, calls: Sequence[Call]) -> None:
         waiting = list(reversed(calls))
@@ -172,29 +182,31 @@ class Engine:
 
     def _settle(self, book: LeaseBook, call: Call, outcomes: Sequence[Outcome]) -> None:
         events: Sequence[Event] = ()
-        try:
-            with self._lock:
-                now = self._clock()
-                try:
-                    book.settle(call, outcomes, now)
-                finally:
-                    events = self._take_events(book)
-                    self._wake_if_due(now)
-        finally:
-            self._report(events)
+        with self._to_report():
+            try:
+                with self._lock:
+                    now = self._clock()
+                    try:
+                        book.settle(call, outcomes, now)
+                    finally:
+                        events = book.take_events()
+                        self._wake_if_due(now)
+            finally:
+                self._report(events)
 
-    def _take_events(self, book: LeaseBook) -> Sequence[Event]:
-        """Take what has happened; `_report` must follow, on this thread."""
-        self._reporting.append(threading.get_ident())
-        return book.take_events()
+    @contextmanager
+    def _to_report(self) -> Iterator[None]:
+        """Have `close` wait for this thread, which takes events in the block and reports them."""
+        me = threading.get_ident()
+        self._reporting.append(me)
+        try:
+            yield
+        finally:
+            self._reporting.remove(me)
 
     def _report(self, events: Sequence[Event]) -> None:
-        try:
-            for event in events:
-                try:
-                    self._observer(event)
-                except Exception:
-                    logger.exception("sqs-heartbeat: the observer failed on %s", event.kind.value)
-        finally:
-            with self._lock:
-                self._reporting.remove(threading.get_ident())
+        for event in events:
+            try:
+                self._observer(event)
+            except Exception:
+                logger.exception("sqs-heartbeat: the observer failed on %s", event.kind.value)

@@ -15,8 +15,6 @@ logger = logging.getLogger(__name__)
 #: How late a round is at least when it is called late, in seconds: less is everyday life
 #: on a busy machine.
 _LEAST_LATENESS = 1.0
-#: How long the thread may take to end, in seconds: it waits for nothing, unless it hangs.
-_JOIN_SECONDS = 5.0
 
 
 class RunningRounds:
@@ -75,9 +73,9 @@ class RunningRounds:
         self._watcher.stop()
         self._rounds.stop()
 
-    def join(self) -> None:
-        """Wait for the thread's end, for some seconds at most."""
-        self._rounds.join(_JOIN_SECONDS)
+    def join(self, timeout: float) -> None:
+        """Wait for the thread's end, for so many seconds at the most."""
+        self._rounds.join(timeout)
 
     def wake(self) -> None:
         """Have the next round made now."""

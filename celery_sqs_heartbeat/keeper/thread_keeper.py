@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -27,9 +28,9 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
 from celery_sqs_heartbeat.leases.view import LeaseView
 
-#: How long an observer may take with what has happened last, in seconds: what holds it up must not
-#: hold up the end of a worker.
-_REPORT_SECONDS = 5.0
+#: How long the thread may take to end, and observers to take what has happened last, in seconds:
+#: neither waits for anything, unless it hangs.
+_END_SECONDS = 5.0
 
 
 class ThreadKeeper:
@@ -118,8 +119,9 @@ class ThreadKeeper:
             return
         self.flush(timeout)
         self._engine.clear(self._rounds.stop)
-        self._rounds.join()
-        self._engine.close(_REPORT_SECONDS)
+        ends_at = time.monotonic() + _END_SECONDS
+        self._rounds.join(_END_SECONDS)
+        self._engine.close(max(0.0, ends_at - time.monotonic()))
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """Wait until every delete and release is confirmed; False if that took too long.

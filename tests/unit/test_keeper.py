@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.keeper import thread_keeper
 from celery_sqs_heartbeat.keeper.dispatch import Settle
 from celery_sqs_heartbeat.keeper.rounds import RoundsThread
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
@@ -370,6 +371,40 @@ def test_a_stop_waits_for_what_is_being_reported(sqs: ScriptedSqs) -> None:
     assert is_reporting.wait(PATIENCE)
     keeper.stop()
     assert "message-deleted" in reported
+
+
+def test_a_stop_reports_what_has_happened_last(sqs: ScriptedSqs) -> None:
+    reported: list[str] = []
+    keeper = LeaseKeeper(
+        sqs, terms=LeaseTerms.of(30), observer=lambda event: reported.append(event.kind.value)
+    )
+    keeper.start()
+    keeper.receive(QUEUE, message())
+    keeper.note_start("a-1")
+    keeper.stop()
+    assert reported == ["message-received", "task-started"]
+
+
+def test_observers_that_stop_the_keeper_do_not_wait_for_each_other(
+    sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_keeper, "_END_SECONDS", 10 * PATIENCE)
+    meeting, stopped = threading.Barrier(2), threading.Semaphore(0)
+
+    def observe(event: Event) -> None:
+        if event.kind is EventKind.MESSAGE_DELETED:
+            meeting.wait(PATIENCE)
+            keeper.stop()
+            stopped.release()
+
+    keeper = ThreadKeeper(sqs, terms=LeaseTerms.of(30), observer=observe)
+    keeper.start()
+    # Of two queues: each delete is a call, on a thread of its own.
+    for name in ("a", "b"):
+        keeper.receive(f"{QUEUE}{name}", message(name))
+        keeper.done(f"{name}-1")
+    assert stopped.acquire(timeout=PATIENCE)
+    assert stopped.acquire(timeout=PATIENCE)
 
 
 def test_an_observer_may_stop_the_keeper(sqs: ScriptedSqs) -> None:
