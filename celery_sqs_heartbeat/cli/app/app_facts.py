@@ -39,7 +39,7 @@ class BrokerFacts:
     polling_interval: float = 1
     created_timeout: object = None
     is_predefined: bool = True
-    plain_http: str | None = None
+    plain_http: str | None = field(default=None, repr=False)
 
     @property
     def broker_fault(self) -> str | None:

@@ -39,7 +39,7 @@ def read_broker(app: Any) -> BrokerFacts:
         # With wrong options kombu would only say so again, and less clearly.
         return BrokerFacts(own_transport=own_transport, option_faults=faults)
     try:
-        config = Broker.of_app(app).config
+        plain_http = _plain_http(Broker.of_app(app).config)
     except Exception as error:
         broken = f"{type(error).__name__}: {error}"
         return BrokerFacts(own_transport=own_transport, broken_broker=broken)
@@ -47,7 +47,7 @@ def read_broker(app: Any) -> BrokerFacts:
     interval = options.get("polling_interval")
     return BrokerFacts(
         own_transport=own_transport,
-        plain_http=_plain_http(config),
+        plain_http=plain_http,
         wait_time=options.get("wait_time_seconds", SQS.Channel.default_wait_time_seconds),
         polling_interval=SQS.Transport.polling_interval if interval is None else interval,
         created_timeout=options.get("visibility_timeout"),
@@ -79,6 +79,6 @@ def _plain_http(config: BrokerConfig) -> str | None:
     """Return where SQS is reached without TLS, beyond this machine; None where it is not."""
     scheme = "https" if config.use_ssl else "http"
     endpoint = urlsplit(config.endpoint_url or f"{scheme}://sqs.{config.region}.amazonaws.com")
-    if endpoint.scheme != "http" or is_loopback(endpoint.hostname or ""):
-        return None
-    return f"http://{endpoint.hostname}"
+    host = endpoint.hostname
+    is_plain = endpoint.scheme == "http" and host is not None and not is_loopback(host)
+    return f"http://{host}" if is_plain else None
