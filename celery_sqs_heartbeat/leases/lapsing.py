@@ -70,7 +70,7 @@ class Lapsing:
         return entry
 
     def release_under_way(self, lease: Lease) -> tuple[Call, Entry] | None:
-        """Return the call that releases a lease and waits for its answer, with the entry of it."""
+        """Return the unanswered call that releases a lease, and its entry there; None without."""
         if (call := self._agenda.call_of(lease)) is not None:
             for entry in call.entries:
                 if entry.lease is lease and entry.action is Action.RELEASE:

@@ -33,12 +33,13 @@ class Receive:
     """One receive of one message. Times are monotonic seconds.
 
     Attributes:
-        hidden_for: The visibility timeout that it began with, in seconds.
-        sent_at: When it was asked for.
+        hidden_for: The visibility timeout that the receive began with, in seconds.
+        sent_at: When the receive was asked for.
         arrived_at: When its answer was in.
-        max_receive_count: Of its queue's redrive policy; None without one, or where not known.
-        sent_time: When it was sent, in Unix seconds of SQS's clock, where SQS said so.
-        first_received_time: When it was first received, likewise.
+        task: The name of the message's task, where it is known.
+        max_receive_count: Of the queue's redrive policy; None without one, or where not known.
+        sent_time: When the message was sent, in Unix seconds of SQS's clock, where SQS said so.
+        first_received_time: When the message was first received, likewise.
     """
 
     queue_url: str
@@ -76,7 +77,7 @@ class Receive:
         )
 
     def describe(self, lease: Lease) -> None:
-        """Note what SQS said of the message, as of its latest receive."""
+        """Write into a lease what is known of its message and queue as of this receive."""
         lease.max_receive_count = self.max_receive_count
         lease.sent_time, lease.first_received_time = self.sent_time, self.first_received_time
 

@@ -74,7 +74,7 @@ class Register:
         self._by_handle[receipt_handle] = lease
 
     def want(self, lease: Lease, state: State, now: float, *, due: float) -> None:
-        """Ask for a lease's end, to be tried first at `due`. It must be scheduled after that."""
+        """Ask for a lease's end, to be tried first at `due`. The caller schedules the lease."""
         if lease.state is State.HELD:
             self._ending += 1
         if state is State.DONE:

@@ -51,6 +51,7 @@ _KEPT = (
 
 def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
     """Return the message for a receive of a message."""
+    lease = holding.lease
     return (
         "received",
         holding.number,
@@ -66,13 +67,14 @@ def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
             receive.hidden_for,
             receive.sent_at,
             receive.arrived_at,
-            receive.task,
-            receive.task_id,
+            # Of the lease: what comes as a worker ends is released with its headers unread.
+            lease.task,
+            lease.task_id,
             receive.max_receive_count,
             receive.sent_time,
             receive.first_received_time,
         ),
-        _terms(holding.lease.terms),
+        _terms(lease.terms),
         holding.is_certain,
     )
 
