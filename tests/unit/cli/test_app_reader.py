@@ -104,6 +104,7 @@ def test_a_session_function_is_tried_as_a_worker_does(session: str, fault: str) 
         ("sqs://k:s@sqs.internal:4566", {"is_secure": True}, None),
         ("sqs://k:s@127.0.0.1:4566", {}, None),
         ("sqs://k:s@localhost:4566", {}, None),
+        ("sqs://k:s@[::1]:4566", {}, None),
     ],
 )
 def test_plain_http_beyond_this_machine_is_noticed(
@@ -111,6 +112,13 @@ def test_plain_http_beyond_this_machine_is_noticed(
 ) -> None:
     facts = read_app(app_with(broker, broker_transport_options=options))
     assert facts.plain_http == found
+
+
+@pytest.mark.parametrize("host", ["%5Bx", "a%E2%84%80b"])
+def test_a_host_that_can_not_be_one_is_a_fault(host: str) -> None:
+    fault = read_app(app_with(f"sqs://key:secret@{host}:4566")).broken_broker
+    assert fault is not None
+    assert "secret" not in fault
 
 
 @pytest.mark.parametrize("scheme", ["sqss", "http"])
