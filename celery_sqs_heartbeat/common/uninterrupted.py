@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import _thread
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
 
 
@@ -22,6 +23,8 @@ class UninterruptedLock:
         # belongs to a thread, and no greenlet switches within it. `threading`'s, replaced, would
         # belong to a greenlet, and a handler that runs on the hub could not wait for another's.
         self._lock = _thread.RLock()
+        #: How often the thread that is in the lock has entered it.
+        self._depth = 0
         self._put_off: deque[Callable[[], object]] = deque()
 
     def put_off(self, job: Callable[[], object]) -> bool:
@@ -31,8 +34,29 @@ class UninterruptedLock:
         self._put_off.append(job)
         return True
 
+    @contextmanager
+    def opened(self) -> Iterator[None]:
+        """Leave the lock for the time of the block, if this thread is in it.
+
+        What was put off is done first, and handlers run at any time meanwhile.
+        """
+        if not self._is_inside():
+            yield
+            return
+        depth, self._depth = self._depth, 0
+        for _ in range(depth):
+            self._lock.release()
+        try:
+            self._do_what_was_put_off()
+            yield
+        finally:
+            for _ in range(depth):
+                self._lock.acquire()
+            self._depth = depth
+
     def __enter__(self) -> None:
         self._lock.acquire()
+        self._depth += 1
 
     def __exit__(
         self,
@@ -40,7 +64,10 @@ class UninterruptedLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._lock.release()
+        # Not where a handler's error has kept `opened` from entering again.
+        if self._depth:
+            self._depth -= 1
+            self._lock.release()
         if self._put_off and not self._is_inside():
             self._do_what_was_put_off()
 

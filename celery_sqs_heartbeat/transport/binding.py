@@ -44,7 +44,9 @@ class Heartbeat:
         note_poll: Is called with a queue's URL and when the last of its open polls ends, in seconds
             of `clock.now`; 0.0 where none is open.
         http_client: kombu's client for them, where there is an event loop.
-        curl_working: Is held while that client's curl works, so that signals are handled after it.
+        curl_working: Is held while that client's curl works, and until what it brings is leased:
+            signals are handled after that.
+        arriving: The receipt handles of leased messages that are not delivered yet.
         breakage: Finds out whether the worker is broken.
         start_queues: Returns the names of the queues that the worker starts with.
         check_names: Warns of settings for unknown queues; is given a function that returns
@@ -75,6 +77,7 @@ class Heartbeat:
     note_poll: Callable[[str, float], object] = lambda url, ends_at: None
     http_client: Any = None
     curl_working: UninterruptedLock = field(default_factory=UninterruptedLock)
+    arriving: set[str] = field(default_factory=set, repr=False)
     breakage: Breakage = field(default_factory=Breakage)
     start_queues: Callable[[], Iterable[str]] = tuple
     check_names: Callable[[Callable[[str], bool]], object] = bool

@@ -24,13 +24,14 @@ class Deliverer:
         """Deliver messages; one that can't be delivered neither stops nor leaks the others.
 
         Raises:
-            Exception: The connection is lost. What is not delivered is released.
+            Exception: The connection is lost. What is not delivered is released, as where the
+                worker goes meanwhile.
         """
         heartbeat = self._heartbeat
         lost_errors = self._kombu.lost_errors
         waiting = list(reversed(payloads))
         try:
-            while waiting and not heartbeat.breakage.is_found:
+            while waiting and not (heartbeat.breakage.is_found or heartbeat.is_ending):
                 payload = waiting.pop()
                 try:
                     deliver(payload)
@@ -39,10 +40,13 @@ class Deliverer:
                     self._give_up(payload, error, is_lost=isinstance(error, lost_errors))
                     if isinstance(error, lost_errors):
                         raise
+                finally:
+                    heartbeat.arriving.discard(payload["properties"]["delivery_tag"])
         finally:
             for payload in waiting:
                 tag = payload["properties"]["delivery_tag"]
                 heartbeat.keeper.release(tag, cause="not delivered")
+                heartbeat.arriving.discard(tag)
 
     def _give_up(self, payload: Payload, error: Exception, *, is_lost: bool) -> None:
         """Leave a message to SQS.

@@ -24,6 +24,7 @@ class Intake:
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, receives: Receives) -> None:
         self._keeper = heartbeat.keeper
+        self._working = heartbeat.curl_working
         self._receives = receives
         self._leaser = Leaser(kombu=kombu, heartbeat=heartbeat)
         self._deliverer = Deliverer(kombu=kombu, heartbeat=heartbeat)
@@ -42,7 +43,10 @@ class Intake:
         self._receives.log(poll.queue, None)
         log_unreadable(poll.queue, answer, messages)
         if deliver is not None:
-            self._deliverer.deliver_all(self._leaser.lease_all(poll, messages), deliver)
+            fresh = self._leaser.lease_all(poll, messages)
+            # Leased now. What follows may take long, and solo runs tasks in it.
+            with self._working.opened():
+                self._deliverer.deliver_all(self._leaser.keep_ours(poll, fresh), deliver)
         return len(messages)
 
     def _release(self, poll: Poll, messages: Sequence[Message]) -> None:

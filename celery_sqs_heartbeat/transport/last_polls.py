@@ -130,7 +130,7 @@ class LastPolls:
             _, active = multi.perform()
             _, succeeded, failed = multi.info_read()
         except pycurl.error:
-            # The signal came amid curl's work, which goes on when its handler is through.
+            # Curl is at work on the main thread. Rarely so: signals wait for the end of that.
             time.sleep(_LOOK_SECONDS)
             return True
         for curl, *error in [*((curl,) for curl in succeeded), *failed]:

@@ -36,7 +36,10 @@ class Leaser:
         self._heartbeat = heartbeat
 
     def lease_all(self, poll: Poll, messages: Iterable[Message]) -> list[Payload]:
-        """Lease a whole batch before any of it is delivered; return what is to be run."""
+        """Lease a whole batch before any of it is delivered; return what is new.
+
+        That is on its arrival until it is delivered, see `Heartbeat.arriving`.
+        """
         fresh = []
         with self._heartbeat.keeper.gathering():
             for message in messages:
@@ -52,6 +55,7 @@ class Leaser:
                 if receipt is Receipt.NEW:
                     if not self._is_put_off(message, headers):
                         fresh.append(payload)
+                        self._heartbeat.arriving.add(message["ReceiptHandle"])
                     continue
                 logger.log(
                     logging.WARNING if receipt in _NOT_OURS else logging.INFO,
@@ -62,8 +66,12 @@ class Leaser:
                     task_id,
                     _NOT_STARTED[receipt],
                 )
+        return fresh
+
+    def keep_ours(self, poll: Poll, payloads: Iterable[Payload]) -> list[Payload]:
+        """Return those of a batch that are surely ours for long enough. It may wait for SQS."""
         since = clock.now() - poll.sent_at
-        return [payload for payload in fresh if self._is_still_ours(poll, payload, since=since)]
+        return [each for each in payloads if self._is_still_ours(poll, each, since=since)]
 
     def lease(
         self, poll: Poll, message: Message, *, task: Any = None, task_id: Any = None
@@ -124,6 +132,7 @@ class Leaser:
         if keeper.confirm(tag, max(1.0, lease.terms.threshold)):
             return True
         keeper.drop(tag)
+        self._heartbeat.arriving.discard(tag)
         logger.warning(
             "sqs-heartbeat: message %s of %s is not started: too little was left of its "
             "visibility timeout when it arrived, and no extension was confirmed",

@@ -86,7 +86,9 @@ class Poller:
         """
         is_over = poll.is_given_up or self._kombu.is_closed or self._heartbeat.is_ending
         if callback is not None and not is_over:
-            callback(count)
+            # Signing the next poll may ask for credentials, and wait for them.
+            with self._heartbeat.curl_working.opened():
+                callback(count)
 
     def _on_failed(self, poll: Poll, error: Exception) -> None:
         """Poll again later, after an answer that was an error.

@@ -1,8 +1,12 @@
-"""Keeps the handlers of signals out of curl's work.
+"""Keeps the handlers of signals out of curl's work, and out of the reading of what it brings.
 
 curl calls Python while it works, and a signal that has come is handled there. Until that handler is
 through, no other thread may work on the same handles: an open poll would not be read for as long as
-Celery's soft shutdown waits for tasks.
+Celery's soft shutdown waits for tasks. Nor would an answer that curl has handed over already, and
+that is not leased yet.
+
+Tasks, consumers and calls for credentials are let out of that, by `UninterruptedLock.opened`: they
+may take long, and are to be interrupted.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ class UninterruptedCurl:
         self._working = working
 
     def __getattr__(self, name: str) -> Any:
-        """Return what needs no guard, as it calls no Python."""
+        """Return what does not work on handles."""
         return getattr(self.multi, name)
 
     def socket_all(self) -> Any:
@@ -59,9 +63,17 @@ def guard_curl(client: Any, working: UninterruptedLock) -> None:
 
     Args:
         client: kombu's client for polls; one without curl is left alone.
-        working: Is held meanwhile.
+        working: Is held meanwhile, and until what was received is leased.
     """
     multi = getattr(client, "_multi", None)
-    if multi is not None and not isinstance(multi, UninterruptedCurl):
-        client._multi = UninterruptedCurl(multi, working)
-        client._socket_action = client._multi.socket_action
+    if multi is None or isinstance(multi, UninterruptedCurl):
+        return
+    read = client._process_pending_requests
+
+    def read_uninterrupted() -> None:
+        with working:
+            read()
+
+    client._multi = UninterruptedCurl(multi, working)
+    client._socket_action = client._multi.socket_action
+    client._process_pending_requests = read_uninterrupted

@@ -52,6 +52,7 @@ def end_polls(heartbeat: Heartbeat) -> LastPolls:
 
 def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     """Release every message whose task the pool has not started and will not start."""
+    _release_arriving(heartbeat)
     # Kept until they are released: of a cancelled batch nothing else may refer to them.
     requests = list(heartbeat.requests.values())
     is_cancelled = False
@@ -66,6 +67,14 @@ def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
         if not (request.has_started() if is_cancelled else request.outlives_consumer())
     ]
     _release(waiting, "not started")
+
+
+def _release_arriving(heartbeat: Heartbeat) -> None:
+    """Release what is being delivered in the very frame that a signal's handler has interrupted."""
+    for tag in tuple(heartbeat.arriving):
+        lease = heartbeat.keeper.find(tag)
+        if lease is not None and lease.key not in heartbeat.requests:
+            heartbeat.keeper.release(tag, cause="not delivered")
 
 
 def release_all(heartbeat: Heartbeat) -> None:

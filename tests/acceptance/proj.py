@@ -52,10 +52,9 @@ if "PROJ_FORGET" in os.environ:
     app.steps["consumer"].add(ForgetsJobs)
 
 if "PROJ_QUIT" in os.environ:
-    # The oldest kombu has no curl.
-    from tests.acceptance.quitting import quit_amid_curls_work
+    from tests.acceptance.quitting import quit_amid
 
-    quit_amid_curls_work(Path(os.environ["PROJ_QUIT"]))
+    quit_amid(os.environ["PROJ_QUIT_AMID"], Path(os.environ["PROJ_QUIT"]))
 
 if "PROJ_STALL" in os.environ:
     # For how long the event loop stands still as a task is received, in seconds.

@@ -1,26 +1,39 @@
-"""Tells a worker to quit in the middle of curl's work on an open poll, when a test asks for it.
+"""Tells a worker to quit in the middle of its work on a poll, when a test asks for it.
 
 curl looks about once a second whether to go on with a poll, by a function of ours. A signal that
-comes then finds curl at work, on which no other thread may work until its handler is through.
+comes then finds curl at work, on which no other thread may work until its handler is through. One
+that comes later may find messages that curl has handed over and that no one else knows of yet.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+from celery_sqs_heartbeat.transport.deliverer import Deliverer
+from celery_sqs_heartbeat.transport.leaser import Leaser
 from celery_sqs_heartbeat.transport.poll_watching import PollWatcher
 
+#: By a word for where it is, what is called there: of a class, by its name.
+MOMENTS = {
+    "curl": (PollWatcher, "is_aborted"),
+    "reading": (Leaser, "lease_all"),
+    "delivering": (Deliverer, "deliver_all"),
+}
 
-def quit_amid_curls_work(file: Path) -> None:
-    """Have SIGQUIT sent to this process, once, amid curl's work, when that file is there."""
-    is_aborted = PollWatcher.is_aborted
 
-    def look(watcher: PollWatcher) -> bool:
+def quit_amid(moment: str, file: Path) -> None:
+    """Have SIGQUIT sent to this process, once, at one of the moments, when that file is there."""
+    owner, name = MOMENTS[moment]
+    original: Callable[..., Any] = getattr(owner, name)
+
+    def quit_and_go_on(*args: Any, **options: Any) -> Any:
         if file.exists():
             file.unlink()
             os.kill(os.getpid(), signal.SIGQUIT)
-        return is_aborted(watcher)
+        return original(*args, **options)
 
-    PollWatcher.is_aborted = look  # type: ignore[method-assign]
+    setattr(owner, name, quit_and_go_on)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.acceptance.record import receives
 from tests.acceptance.scene import LONG, Scene
 from tests.support.recording import Call
@@ -103,24 +105,27 @@ def test_a_soft_shutdown_gives_it_back_while_it_waits_for_tasks(new_scene: NewSc
     assert scene.keys("start") == ["long"]
 
 
-def test_a_soft_shutdown_amid_curls_work_gives_it_back_too(
-    new_scene: NewScene, tmp_path: Path
+@pytest.mark.parametrize("moment", ["curl", "reading", "delivering"])
+def test_a_soft_shutdown_amid_the_work_on_a_poll_gives_it_back_too(
+    new_scene: NewScene, tmp_path: Path, moment: str
 ) -> None:
     scene, quit_now = new_scene(attributes=LONG), tmp_path / "quit"
     worker = start(
         scene,
         "threads",
-        {"PROJ_QUIT": str(quit_now)},
+        {"PROJ_QUIT": str(quit_now), "PROJ_QUIT_AMID": moment},
         worker_soft_shutdown_timeout=2 * PATIENCE,
     )
     scene.send("hold", "long")
     scene.wait_for_notes("start", 1)
     wait_for_open_poll(scene)
     quit_now.touch()
-    worker.wait_for_log(TAKEN_OVER)
+    if moment == "curl":
+        worker.wait_for_log(TAKEN_OVER)
     scene.send("work", "a")
     scene.wait_until(lambda: len(receives(scene)) == 2)
     scene.wait_until(lambda: scene.counts() == (1, 1))
+    assert not quit_now.exists()
     assert scene.keys("start") == ["long"]
 
 

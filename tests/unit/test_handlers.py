@@ -210,3 +210,51 @@ def test_a_slot_that_is_freed_as_the_worker_goes_makes_no_poll(is_ending: bool) 
         assert len(desk.polls.sent) == (1 if is_ending else 2)
     finally:
         desk.close()
+
+
+def test_what_was_put_off_is_done_as_the_lock_is_opened() -> None:
+    lock, done = UninterruptedLock(), list[str]()
+    with lock, lock:
+        assert lock.put_off(lambda: done.append("before"))
+        with lock.opened():
+            assert done == ["before"]
+            # Handlers run at once meanwhile.
+            assert not lock.put_off(lambda: done.append("never"))
+        assert lock.put_off(lambda: done.append("after"))
+    assert done == ["before", "after"]
+    assert not lock.put_off(lambda: done.append("never"))
+
+
+def test_a_lock_that_is_opened_is_free_for_others_and_then_taken_again() -> None:
+    lock, order = UninterruptedLock(), list[str]()
+
+    def take() -> None:
+        with lock:
+            order.append("another thread")
+
+    with lock:
+        thread = threading.Thread(target=take)
+        with lock.opened():
+            thread.start()
+            thread.join(PATIENCE)
+        order.append("this one")
+    assert order == ["another thread", "this one"]
+
+
+def test_a_handler_that_ends_the_worker_as_the_lock_is_opened_leaves_it_whole() -> None:
+    lock = UninterruptedLock()
+
+    def end() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), lock:
+        lock.put_off(end)
+        with lock.opened():
+            pytest.fail("its handler ran before")
+    assert not lock.put_off(lambda: None)
+
+
+def test_a_lock_that_this_thread_is_not_in_can_be_opened() -> None:
+    lock = UninterruptedLock()
+    with lock.opened(), lock:
+        assert lock.put_off(lambda: None)

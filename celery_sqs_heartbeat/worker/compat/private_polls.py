@@ -28,11 +28,25 @@ PRIVATE: tuple[Need, ...] = (
         "kombu.asynchronous.http.curl:CurlClient",
         ("_curls", "keeps the connections of the last polls", _NO_END),
         ("_fds", "reads the last polls beside the event loop", _NO_END),
-        ("_multi", "reads the last polls beside the event loop", _NO_END),
+        (
+            "_multi",
+            "reads the last polls beside the event loop; keeps signals out of curl's work",
+            _NO_END,
+        ),
         ("_pending", "drops polls that are not sent yet", _NO_END),
         ("_pop_from_hub", "reads the last polls beside the event loop", _NO_END, ""),
         ("_process", "hands over what the last polls bring", _NO_END, "curl"),
-        ("_socket_action", "reads the last polls beside the event loop", _NO_END),
+        (
+            "_process_pending_requests",
+            "keeps signals out of the reading of what polls bring",
+            _NO_END,
+            "",
+        ),
+        (
+            "_socket_action",
+            "reads the last polls beside the event loop; keeps signals out of curl's work",
+            _NO_END,
+        ),
         since=(5, 6),
     ),
     *internals(
