@@ -42,6 +42,13 @@ class UninterruptedCurl:
         with self._working:
             return self.multi.socket_action(*action)
 
+    def info_read(self) -> Any:
+        """Return how many more requests are over than the one that this returns, and that one.
+
+        No more than one: while it is worked on, another thread can still find the others.
+        """
+        return self.multi.info_read(1)
+
     def add_handle(self, curl: Any) -> None:
         """Add a handle."""
         with self._working:

@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from kombu.asynchronous import Hub, get_event_loop, set_event_loop
-from kombu.asynchronous.http import Client
+from kombu.asynchronous.http import Client, Request
+from vine import promise
 
 from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.transport.poll import Poll
-from tests.support.insides import uses_curl
+from celery_sqs_heartbeat.transport.poll_sending import sending_for
+from celery_sqs_heartbeat.transport.uninterrupted_curl import guard_curl
+from tests.support.insides import add_poll, is_over, read_answers, uses_curl
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
@@ -33,24 +41,73 @@ def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
     assert waits == [1.5]
 
 
-@pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
-def test_the_last_polls_are_read_though_a_signal_came_amid_the_writing_of_a_log_line(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")
+class Always:
+    """Lets a request be sent, and waits for it for ever."""
+
+    def may_send(self) -> bool:
+        return True
+
+    def is_aborted(self) -> bool:
+        return False
+
+    def prepared(self) -> None:
+        """Take no notice."""
+
+
+@pytest.fixture
+def client() -> Iterator[Client]:
+    """kombu's client for polls, on an event loop that does not run."""
     before, hub = get_event_loop(), Hub()
     set_event_loop(hub)
+    made = Client(hub)
     try:
-        client = Client(hub)
-        if not uses_curl(client):
+        if not uses_curl(made):
             pytest.skip("kombu 5.5 blocks in each poll")
-        with caplog.handler.lock:  # type: ignore[union-attr]
-            polls = LastPolls(
-                client, [Poll(queue="q", url="url", sent_at=clock.now(), waits=20, is_sent=True)]
-            )
-            polls.wait()
-        assert "receiving ends" in caplog.text
-        assert "is not answered yet" not in caplog.text
+        yield made
     finally:
         hub.close()
         set_event_loop(before)
+
+
+def open_poll() -> Poll:
+    return Poll(queue="q", url="url", sent_at=clock.now(), waits=20, is_sent=True)
+
+
+@pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
+def test_an_answer_that_came_with_another_is_read_while_that_one_is_worked_on(
+    client: Client,
+) -> None:
+    # Of two queues. A soft shutdown may wait in the very frame that works on the first.
+    working = UninterruptedLock()
+    guard_curl(client, working)
+    polling = sending_for(SimpleNamespace(_httpclient=client), Always(), patience=PATIENCE)
+    readers: list[int] = []
+    second = threading.Event()
+
+    def take(_: Any) -> None:
+        readers.append(threading.get_ident())
+        if len(readers) == 2:
+            second.set()
+            return
+        with working.opened():
+            LastPolls(client, [open_poll()])
+            assert second.wait(PATIENCE)
+
+    with SimulatedServer() as server:
+        for _ in range(2):
+            add_poll(polling, Request(server.url, on_ready=promise(take)))
+        wait_until(lambda: is_over(client))
+        read_answers(client)
+    assert len(set(readers)) == 2
+
+
+@pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
+def test_the_last_polls_are_read_though_a_signal_came_amid_the_writing_of_a_log_line(
+    client: Client, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")
+    with caplog.handler.lock:  # type: ignore[union-attr]
+        polls = LastPolls(client, [open_poll()])
+        polls.wait()
+    assert "receiving ends" in caplog.text
+    assert "is not answered yet" not in caplog.text

@@ -64,6 +64,22 @@ def uses_curl(client: Any) -> bool:
     return hasattr(client, "_curls")
 
 
+def add_poll(polling: Any, request: Any) -> None:
+    """Have a request sent by the client of a connection that `sending_for` has returned."""
+    polling._httpclient.add_request(request)
+
+
+def is_over(client: Any) -> bool:
+    """Have curl work, and return whether all requests are answered. None is handed over."""
+    _, active = client._multi.perform()
+    return not active
+
+
+def read_answers(client: Any) -> None:
+    """Have kombu hand over what is answered."""
+    client._process_pending_requests()
+
+
 def ready_lock_of(hub: Any) -> Any:
     """Return the lock that kombu's event loop is called under; None before 5.7."""
     return getattr(hub, "_ready_lock", None)
