@@ -65,7 +65,7 @@ class UninterruptedLock:
         traceback: TracebackType | None,
     ) -> None:
         # Not where a handler's error has kept `opened` from entering again.
-        if self._depth:
+        if self._is_inside():
             self._depth -= 1
             self._lock.release()
         if self._put_off and not self._is_inside():

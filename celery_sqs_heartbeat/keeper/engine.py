@@ -112,30 +112,25 @@ class Engine:
 
         In seconds of the clock, and earlier where `wake` is called.
         """
-        with self._to_report():
+        with self._reporting_after() as events:
             with self._lock:
                 # Awake: what is changed from here on is seen at the end of the step.
                 self._asleep_until = -math.inf
                 book, now = self._book, self._clock()
                 book.give_up(now, self._dispatcher.give_up)
                 calls = book.plan(now, MAX_CALLS - book.in_flight)
-                events = book.take_events()
-            try:
-                self._dispatch(book, calls)
-            finally:
-                self._report(events)
+                events += book.take_events()
+            self._dispatch(book, calls)
         with self._lock:
             self._asleep_until = self._next_step(self._clock())
             return self._asleep_until
 
     def clear(self, stop: Callable[[], None]) -> None:
         """Begin a new book, and call `stop` before anything can come into it."""
-        with self._to_report():
-            with self._lock:
-                events = self._book.take_events()
-                self._book = LeaseBook(self._jitter, self._board)
-                stop()
-            self._report(events)
+        with self._reporting_after() as events, self._lock:
+            events += self._book.take_events()
+            self._book = LeaseBook(self._jitter, self._board)
+            stop()
 
     def close(self, timeout: float) -> None:
         """Make no more calls, and wait until other threads have reported what has happened.
@@ -181,28 +176,30 @@ class Engine:
             self._wake()
 
     def _settle(self, book: LeaseBook, call: Call, outcomes: Sequence[Outcome]) -> None:
-        events: Sequence[Event] = ()
-        with self._to_report():
+        with self._reporting_after() as events, self._lock:
+            now = self._clock()
             try:
-                with self._lock:
-                    now = self._clock()
-                    try:
-                        book.settle(call, outcomes, now)
-                    finally:
-                        events = book.take_events()
-                        self._wake_if_due(now)
+                book.settle(call, outcomes, now)
             finally:
-                self._report(events)
+                events += book.take_events()
+                self._wake_if_due(now)
 
     @contextmanager
-    def _to_report(self) -> Iterator[None]:
-        """Have `close` wait for this thread, which takes events in the block and reports them."""
+    def _reporting_after(self) -> Iterator[list[Event]]:
+        """Report after the block what it adds to the list that it is given; `close` waits for it.
+
+        Also after an error. The lock must be left by then.
+        """
+        events: list[Event] = []
         me = threading.get_ident()
         self._reporting.append(me)
         try:
-            yield
+            yield events
         finally:
-            self._reporting.remove(me)
+            try:
+                self._report(events)
+            finally:
+                self._reporting.remove(me)
 
     def _report(self, events: Sequence[Event]) -> None:
         for event in events:

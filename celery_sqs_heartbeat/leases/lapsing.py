@@ -81,7 +81,7 @@ class Lapsing:
         self.note_expiry(lease, now)
         if may_be_saved(lease, now):
             return True
-        # Nobody can tell any more whose it is: a late extension would not save the
+        # No one can tell any more whose it is: a late extension would not save the
         # message and might disturb its new owner.
         lease.standing = Standing.LOST
         if lease.state is State.HELD:
