@@ -38,15 +38,16 @@ def read_broker(app: Any) -> BrokerFacts:
     if faults:
         # With wrong options kombu would only say so again, and less clearly.
         return BrokerFacts(own_transport=own_transport, option_faults=faults)
+    plain_http = broken = None
     try:
         plain_http = _plain_http(Broker.of_app(app).config)
     except Exception as error:
         broken = f"{type(error).__name__}: {error}"
-        return BrokerFacts(own_transport=own_transport, broken_broker=broken)
     options = connection.transport_options or {}
     interval = options.get("polling_interval")
     return BrokerFacts(
         own_transport=own_transport,
+        broken_broker=broken,
         plain_http=plain_http,
         wait_time=options.get("wait_time_seconds", SQS.Channel.default_wait_time_seconds),
         polling_interval=SQS.Transport.polling_interval if interval is None else interval,
