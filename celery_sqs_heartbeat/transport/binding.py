@@ -46,7 +46,7 @@ class Heartbeat:
         http_client: kombu's client for them, where there is an event loop.
         curl_working: Is held while that client's curl works, and until what it brings is leased:
             signals are handled after that.
-        arriving: The receipt handles of leased messages that are not delivered yet.
+        arriving: The receipt handles of the leased messages that are being delivered.
         breakage: Finds out whether the worker is broken.
         start_queues: Returns the names of the queues that the worker starts with.
         check_names: Warns of settings for unknown queues; is given a function that returns

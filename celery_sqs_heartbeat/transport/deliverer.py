@@ -40,13 +40,10 @@ class Deliverer:
                     self._give_up(payload, error, is_lost=isinstance(error, lost_errors))
                     if isinstance(error, lost_errors):
                         raise
-                finally:
-                    heartbeat.arriving.discard(payload["properties"]["delivery_tag"])
         finally:
             for payload in waiting:
                 tag = payload["properties"]["delivery_tag"]
                 heartbeat.keeper.release(tag, cause="not delivered")
-                heartbeat.arriving.discard(tag)
 
     def _give_up(self, payload: Payload, error: Exception, *, is_lost: bool) -> None:
         """Leave a message to SQS.

@@ -23,8 +23,8 @@ class Intake:
     """Takes the answers to a channel's polls: leases the messages, then delivers them."""
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, receives: Receives) -> None:
+        self._heartbeat = heartbeat
         self._keeper = heartbeat.keeper
-        self._working = heartbeat.curl_working
         self._receives = receives
         self._leaser = Leaser(kombu=kombu, heartbeat=heartbeat)
         self._deliverer = Deliverer(kombu=kombu, heartbeat=heartbeat)
@@ -43,11 +43,21 @@ class Intake:
         self._receives.log(poll.queue, None)
         log_unreadable(poll.queue, answer, messages)
         if deliver is not None:
-            fresh = self._leaser.lease_all(poll, messages)
-            # Leased now. What follows may take long, and solo runs tasks in it.
-            with self._working.opened():
-                self._deliverer.deliver_all(self._leaser.keep_ours(poll, fresh), deliver)
+            self._deliver(poll, self._leaser.lease_all(poll, messages), deliver)
         return len(messages)
+
+    def _deliver(
+        self, poll: Poll, fresh: Sequence[Payload], deliver: Callable[[Payload], object]
+    ) -> None:
+        """Deliver what is leased now. It may take long: solo runs tasks in it."""
+        arriving = self._heartbeat.arriving
+        tags = [payload["properties"]["delivery_tag"] for payload in fresh]
+        arriving.update(tags)
+        try:
+            with self._heartbeat.curl_working.opened():
+                self._deliverer.deliver_all(self._leaser.keep_ours(poll, fresh), deliver)
+        finally:
+            arriving.difference_update(tags)
 
     def _release(self, poll: Poll, messages: Sequence[Message]) -> None:
         """Release messages that come when nothing is to take them any more."""

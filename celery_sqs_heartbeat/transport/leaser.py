@@ -36,10 +36,7 @@ class Leaser:
         self._heartbeat = heartbeat
 
     def lease_all(self, poll: Poll, messages: Iterable[Message]) -> list[Payload]:
-        """Lease a whole batch before any of it is delivered; return what is new.
-
-        That is on its arrival until it is delivered, see `Heartbeat.arriving`.
-        """
+        """Lease a whole batch before any of it is delivered; return what is new."""
         fresh = []
         with self._heartbeat.keeper.gathering():
             for message in messages:
@@ -55,7 +52,6 @@ class Leaser:
                 if receipt is Receipt.NEW:
                     if not self._is_put_off(message, headers):
                         fresh.append(payload)
-                        self._heartbeat.arriving.add(message["ReceiptHandle"])
                     continue
                 logger.log(
                     logging.WARNING if receipt in _NOT_OURS else logging.INFO,
@@ -132,7 +128,6 @@ class Leaser:
         if keeper.confirm(tag, max(1.0, lease.terms.threshold)):
             return True
         keeper.drop(tag)
-        self._heartbeat.arriving.discard(tag)
         logger.warning(
             "sqs-heartbeat: message %s of %s is not started: too little was left of its "
             "visibility timeout when it arrived, and no extension was confirmed",

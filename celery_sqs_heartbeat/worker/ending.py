@@ -70,7 +70,11 @@ def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
 
 
 def _release_arriving(heartbeat: Heartbeat) -> None:
-    """Release what is being delivered in the very frame that a signal's handler has interrupted."""
+    """Release what was to be delivered in the very frame that a signal's handler has interrupted.
+
+    Of a batch, those have a request that were delivered; a release does nothing to those that are
+    settled.
+    """
     for tag in tuple(heartbeat.arriving):
         lease = heartbeat.keeper.find(tag)
         if lease is not None and lease.key not in heartbeat.requests:
