@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.current.claim import current_message
 from celery_sqs_heartbeat.current.record import Mark, Record, key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
 from celery_sqs_heartbeat.errors import LeaseLost, NoLease
-from celery_sqs_heartbeat.leases.message import receive_count_of
+from celery_sqs_heartbeat.leases.message import group_of, receive_count_of, sequence_number_of
 
 _NO_LEASE = {
     Mark.ACKED: "its message was acknowledged already",
@@ -64,6 +64,26 @@ class CurrentLease:
             NoLease: There is no lease.
         """
         return receive_count_of(_read()[0])
+
+    @property
+    def group(self) -> str | None:
+        """The message's group (SQS's `MessageGroupId`); None without one.
+
+        Raises:
+            NoLease: There is no lease.
+        """
+        return group_of(_read()[0])
+
+    @property
+    def sequence_number(self) -> str | None:
+        """The digits that SQS gives a message of a FIFO queue; None elsewhere.
+
+        They grow within a group. Compare them as numbers: `int(...)`.
+
+        Raises:
+            NoLease: There is no lease.
+        """
+        return sequence_number_of(_read()[0])
 
     def remaining(self) -> float:
         """Return the seconds for which SQS is known to hide the message; 0.0 when lost.

@@ -133,6 +133,14 @@ class MessageRecord(Record):
     first: int | None = field(
         default=None, metadata=_about("bigint", "us", "when it was first received", RECEIVED)
     )
+    grp: str | None = field(
+        default=None,
+        metadata=_about("string", "", "message group, where the message has one", RECEIVED),
+    )
+    sn: str | None = field(
+        default=None,
+        metadata=_about("string", "", "sequence number within a FIFO queue, in digits", RECEIVED),
+    )
     vt: int | None = field(
         default=None,
         metadata=_about("int", "s", "visibility timeout asked for; of a release its delay", HIDING),

@@ -67,6 +67,8 @@ def record_of(event: Event, seq: int, origin: Origin) -> MessageRecord:
         max_rc=event.max_receive_count if ev in RECEIVED else None,
         sent=microseconds(event.sent_time) if ev in RECEIVED else None,
         first=microseconds(event.first_received_time) if ev in RECEIVED else None,
+        grp=event.group if ev in RECEIVED else None,
+        sn=event.sequence_number if ev in RECEIVED else None,
         vt=event.visibility_timeout if ev in HIDING else None,
         slack_us=microseconds(event.slack),
         held_us=microseconds(event.held_for),

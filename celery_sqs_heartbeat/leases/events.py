@@ -54,6 +54,8 @@ class Event:
             None where it does not, or that is not known.
         sent_time: When the message was sent, in Unix seconds of SQS's clock, if SQS said so.
         first_received_time: When it was first received, likewise.
+        group: Its message group; None without one.
+        sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
         action: What the call was to do, where a call was made, as all that follows.
         outcome: What SQS made of it.
         call_number: Tells the calls of a keeper apart, from 1.
@@ -77,6 +79,8 @@ class Event:
     max_receive_count: int | None = None
     sent_time: float | None = None
     first_received_time: float | None = None
+    group: str | None = None
+    sequence_number: str | None = None
     action: Action | None = None
     outcome: Outcome | None = None
     call_number: int = 0
@@ -110,6 +114,8 @@ class Event:
             max_receive_count=lease.max_receive_count,
             sent_time=lease.sent_time,
             first_received_time=lease.first_received_time,
+            group=lease.group,
+            sequence_number=lease.sequence_number,
         )
         if answer is None:
             return event

@@ -108,6 +108,8 @@ class Lease:
         max_receive_count: Of its queue's redrive policy; None without one, or where not known.
         sent_time: When it was sent, in Unix seconds of SQS's clock, where SQS said so.
         first_received_time: When it was first received, likewise.
+        group: Its message group; None without one.
+        sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
         started_at: When its task began; None while the task waits.
         handles: Every receipt handle by which its owner may name it.
         extensions: Confirmed ones since its latest receive.
@@ -139,6 +141,8 @@ class Lease:
     max_receive_count: int | None = None
     sent_time: float | None = None
     first_received_time: float | None = None
+    group: str | None = None
+    sequence_number: str | None = None
     started_at: float | None = None
     attempts: int = 0
     extensions: int = 0

@@ -33,6 +33,8 @@ def receive_of(
         max_receive_count=max_receive_count,
         sent_time=time_of(message, "SentTimestamp"),
         first_received_time=time_of(message, "ApproximateFirstReceiveTimestamp"),
+        group=group_of(message),
+        sequence_number=sequence_number_of(message),
     )
 
 
@@ -50,6 +52,25 @@ def time_of(message: Mapping[str, Any], attribute: str) -> float | None:
         return int(message["Attributes"][attribute]) / 1000
     except (KeyError, TypeError, ValueError, OverflowError):
         return None
+
+
+def group_of(message: Mapping[str, Any]) -> str | None:
+    """Return the message's group; None without one. On standard queues, a fair queue's tenant."""
+    return _text_of(message, "MessageGroupId")
+
+
+def sequence_number_of(message: Mapping[str, Any]) -> str | None:
+    """Return the digits that grow within a message group of a FIFO queue; None without them."""
+    digits = _text_of(message, "SequenceNumber")
+    return digits if digits and digits.isascii() and digits.isdigit() else None
+
+
+def _text_of(message: Mapping[str, Any], attribute: str) -> str | None:
+    try:
+        text = message["Attributes"][attribute]
+    except (KeyError, TypeError):
+        return None
+    return text if text and isinstance(text, str) else None
 
 
 def queue_name(queue_url: str) -> str:

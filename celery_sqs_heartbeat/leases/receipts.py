@@ -40,6 +40,8 @@ class Receive:
         max_receive_count: Of the queue's redrive policy; None without one, or where not known.
         sent_time: When the message was sent, in Unix seconds of SQS's clock, where SQS said so.
         first_received_time: When the message was first received, likewise.
+        group: Its message group; None without one.
+        sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
     """
 
     queue_url: str
@@ -54,6 +56,8 @@ class Receive:
     max_receive_count: int | None = None
     sent_time: float | None = None
     first_received_time: float | None = None
+    group: str | None = None
+    sequence_number: str | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -80,6 +84,7 @@ class Receive:
         """Write into a lease what is known of its message and queue as of this receive."""
         lease.max_receive_count = self.max_receive_count
         lease.sent_time, lease.first_received_time = self.sent_time, self.first_received_time
+        lease.group, lease.sequence_number = self.group, self.sequence_number
 
     def is_older_than(self, lease: Lease) -> bool:
         """Return whether SQS made it before the latest receive of the lease."""

@@ -22,6 +22,8 @@ class LeaseView(NamedTuple):
         ended_for: Since its delete or release was asked for; None while it is held.
         extensions: Confirmed ones since its latest receive.
         attempts: Failed tries since the last confirmed success.
+        group: The message's group; None without one.
+        sequence_number: Its digits in a FIFO queue; None elsewhere.
     """
 
     queue_url: str
@@ -40,6 +42,8 @@ class LeaseView(NamedTuple):
     ended_for: float | None
     extensions: int
     attempts: int
+    group: str | None = None
+    sequence_number: str | None = None
 
     @classmethod
     def of(cls, lease: Lease, now: float) -> LeaseView:
@@ -61,4 +65,6 @@ class LeaseView(NamedTuple):
             None if lease.state is State.HELD else now - lease.asked_at,
             lease.extensions,
             lease.attempts,
+            lease.group,
+            lease.sequence_number,
         )

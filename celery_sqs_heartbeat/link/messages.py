@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.link.holding import Holding
 
 #: Raised with each change of a message. Both ends must be of one version: a worker starts the
 #: keeper of its own installation, which may have been replaced under it.
-VERSION = 2
+VERSION = 3
 
 _RECEIVE = tuple(field.name for field in fields(Receive))
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
@@ -42,6 +42,8 @@ _KEPT = (
     "max_receive_count",
     "sent_time",
     "first_received_time",
+    "group",
+    "sequence_number",
     "started_at",
     "certain",
     "extensions",
@@ -73,6 +75,8 @@ def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
             receive.max_receive_count,
             receive.sent_time,
             receive.first_received_time,
+            receive.group,
+            receive.sequence_number,
         ),
         _terms(lease.terms),
         holding.is_certain,

@@ -8,7 +8,14 @@ from typing import Any
 from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 
 #: System attributes of a message that the keeper reads.
-REPORTED = ("ApproximateReceiveCount", "SentTimestamp", "ApproximateFirstReceiveTimestamp")
+REPORTED = (
+    "ApproximateReceiveCount",
+    "SentTimestamp",
+    "ApproximateFirstReceiveTimestamp",
+    # Not with every message: SQS leaves out what a message does not have.
+    "MessageGroupId",
+    "SequenceNumber",
+)
 #: For how long a call waits where `client-config` says None, in seconds: botocore's default.
 CLIENT_SECONDS = 60
 

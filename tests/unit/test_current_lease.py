@@ -152,3 +152,24 @@ def test_the_error_comes_out_of_a_pool_process_as_it_was_raised(worker: Worker) 
 def test_a_message_that_does_not_tell_its_receive_count_counts_as_the_first(worker: Worker) -> None:
     message = {"MessageId": "m", "ReceiptHandle": "a"}
     assert worker.run(lambda: current_lease.receive_count, message) == 1
+
+
+@pytest.mark.parametrize(
+    ("attributes", "group", "number"),
+    [
+        ({}, None, None),
+        ({"MessageGroupId": "A17", "SequenceNumber": "0188"}, "A17", "0188"),
+        ({"MessageGroupId": "tenant"}, "tenant", None),
+        ({"MessageGroupId": "", "SequenceNumber": ""}, None, None),
+        ({"MessageGroupId": 17, "SequenceNumber": 188}, None, None),
+        ({"MessageGroupId": None, "SequenceNumber": "1e3"}, None, None),
+        ({"SequenceNumber": "\u0661\u00b2"}, None, None),
+        (None, None, None),
+    ],
+)
+def test_a_task_knows_its_messages_place_in_a_group(
+    worker: Worker, attributes: Any, group: str | None, number: str | None
+) -> None:
+    message = {**sqs_message("a"), "Attributes": attributes}
+    known = worker.run(lambda: (current_lease.group, current_lease.sequence_number), message)
+    assert known == (group, number)

@@ -26,6 +26,8 @@ from tests.unit.asking import MESSAGE, NOW, Worker, why_not
 QUESTIONS: dict[str, Callable[[], Any]] = {
     "message_id": lambda: current_lease.message_id,
     "receive_count": lambda: current_lease.receive_count,
+    "group": lambda: current_lease.group,
+    "sequence_number": lambda: current_lease.sequence_number,
     "remaining": lambda: current_lease.remaining(),
     "ensure_valid": lambda: current_lease.ensure_valid(),
 }

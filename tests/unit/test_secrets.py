@@ -35,6 +35,7 @@ PLAIN = {
     *("queue", "queue_url", "url", "message_id", "task", "task_id", "name", "arn", "id", "what"),
     *("region", "account", "endpoint_url", "group_id", "deduplication_id", "bucket", "prefix"),
     *("host", "boot", "node", "pool", "transport", "own_transport", "method", "path", "paths"),
+    *("group", "sequence_number", "grp", "sn"),
     *("cause", "reason", "fault", "faults", "option_faults", "broken_broker"),
     *("dead_letters", "versions", "bell"),
     *("title", "why", "fix", "setting", "value", "kind", "type", "unit", "meaning", "help"),

@@ -93,7 +93,7 @@ def test_a_channel_has_leases_while_a_heartbeat_is_bound_and_is_kombus_own_else(
         (None, [*REPORTED]),
         ("All", [*REPORTED]),
         ([], [*REPORTED]),
-        (["SenderId", REPORTED[1]], ["SenderId", REPORTED[1], REPORTED[0], REPORTED[2]]),
+        (["SenderId", REPORTED[1]], ["SenderId", REPORTED[1], REPORTED[0], *REPORTED[2:]]),
         (
             {"MessageAttributeNames": ["tenant"]},
             {"MessageAttributeNames": ["tenant"], "MessageSystemAttributeNames": [*REPORTED]},

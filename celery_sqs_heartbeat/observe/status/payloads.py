@@ -118,6 +118,8 @@ def _lease(lease: LeaseView, extended_ago: list[float]) -> dict[str, Any]:
         "ended_for": rounded(lease.ended_for),
         "extensions": lease.extensions,
         "attempts": lease.attempts,
+        "group": lease.group,
+        "sequence_number": lease.sequence_number,
         "extended_ago": [rounded(ago) for ago in extended_ago],
     }
 

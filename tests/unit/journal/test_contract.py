@@ -58,11 +58,14 @@ GOLDEN: dict[EventKind, tuple[Event, str]] = {
             max_receive_count=5,
             sent_time=1_773_500_960.123,
             first_received_time=1_773_500_961.456,
+            group="A17",
+            sequence_number="18850000000000000001",
         ),
-        f'{MESSAGE}"max_rc":5,"sent":1773500960123000,"first":1773500961456000,"vt":30,{LEASE},'
+        f'{MESSAGE}"max_rc":5,"sent":1773500960123000,"first":1773500961456000,'
+        f'"grp":"A17","sn":"18850000000000000001","vt":30,{LEASE},'
         '"cause":"new"',
     ),
-    K.TASK_STARTED: (event_of(K.TASK_STARTED, sent_time=1.0), f"{MESSAGE}{LEASE}"),
+    K.TASK_STARTED: (event_of(K.TASK_STARTED, sent_time=1.0, group="A17"), f"{MESSAGE}{LEASE}"),
     K.LEASE_EXTENDED: (
         answered(K.LEASE_EXTENDED, A.EXTEND, OUT.DONE),
         f'{MESSAGE}"vt":30,{LEASE},{CALL}',
@@ -240,6 +243,8 @@ events = st.builds(
     cause=texts,
     sent_time=st.none() | st.floats(),
     first_received_time=st.none() | st.floats(),
+    group=st.none() | texts,
+    sequence_number=st.none() | texts,
     action=st.none() | st.sampled_from(Action),
     outcome=st.none() | st.sampled_from(Outcome),
     call_number=st.integers(0, 2**62),

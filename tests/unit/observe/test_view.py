@@ -30,9 +30,9 @@ def held(clock: FakeClock) -> HeldClock:
 @pytest.fixture
 def keeper(held: HeldClock) -> LeaseKeeper:
     keeper = LeaseKeeper(Sqs(), terms=TERMS, clock=held)
-    keeper.receive(
-        QUEUE, {"MessageId": "m", "ReceiptHandle": "SECRET"}, task="shop.pay", task_id="t"
-    )
+    attributes = {"MessageGroupId": "A17", "SequenceNumber": "188"}
+    message = {"MessageId": "m", "ReceiptHandle": "SECRET", "Attributes": attributes}
+    keeper.receive(QUEUE, message, task="shop.pay", task_id="t")
     return keeper
 
 
@@ -58,6 +58,8 @@ def test_a_snapshot_tells_everything_but_the_receipt_handle(
         "ended_for": None,
         "extensions": 0,
         "attempts": 0,
+        "group": "A17",
+        "sequence_number": "188",
     }
 
 
