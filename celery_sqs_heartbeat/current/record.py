@@ -65,6 +65,8 @@ class Flag(enum.IntFlag):
     RELEASING = 4
     #: The keeper is through with it, though its owner may not have heard so.
     OVER = 8
+    #: SQS has confirmed the delete of its message.
+    DELETED = 16
 
 
 class Record(NamedTuple):
@@ -96,6 +98,7 @@ class Record(NamedTuple):
             | (lease.extensions > 0) * Flag.EXTENDED
             | (lease.pending is Action.RELEASE) * Flag.RELEASING
             | is_over * Flag.OVER
+            | lease.is_deleted * Flag.DELETED
         )
         return cls(
             mark,

@@ -287,7 +287,7 @@ class ThreadKeeper:
 
     def drop(self, receipt_handle: str) -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._change(lambda book, now: book.drop(receipt_handle))
+        return self._change(lambda book, now: book.drop(receipt_handle, now))
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.
@@ -301,7 +301,7 @@ class ThreadKeeper:
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._change(lambda book, now: book.disown(receipt_handle))
+        return self._change(lambda book, now: book.disown(receipt_handle, now))
 
     def owns(self, receipt_handle: str) -> bool:
         """Return whether the message is ours for now, as far as is known."""
@@ -328,6 +328,13 @@ class ThreadKeeper:
             return False
         with self._engine.reading() as (book, _):
             return book.is_disowned(receipt_handle)
+
+    def waits_behind(self, receipt_handle: str) -> bool:
+        """Return whether a message must wait for another of its group."""
+        if self._is_forked():
+            return False
+        with self._engine.reading() as (book, _):
+            return book.waits_behind(receipt_handle)
 
     def find(self, receipt_handle: str) -> Lease | None:
         """Return the lease that has, or once had, that handle. Read it only."""

@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lane import LaneView
 from celery_sqs_heartbeat.leases.lapsing import Lapsing
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, State
@@ -36,8 +37,11 @@ class LeaseBook:
     """
 
     def __init__(self, jitter: Callable[[], float], board: Board | None = None) -> None:
-        self._agenda, self._strays, self._news = Agenda(), Strays(), News()
-        self._register = Register(agenda=self._agenda, strays=self._strays, board=board)
+        self._order = GroupOrder()
+        self._agenda, self._strays, self._news = Agenda(), Strays(), News(self._order)
+        self._register = Register(
+            agenda=self._agenda, strays=self._strays, board=board, order=self._order
+        )
         self._lapsing = Lapsing(register=self._register, agenda=self._agenda, news=self._news)
         self._refusals = Refusals(
             register=self._register,
@@ -93,7 +97,11 @@ class LeaseBook:
             receipt: What its receiver has decided that it is; decided here without it.
             is_certain: Whether its receiver knows of no release that may end it.
         """
-        return self._receiving.receive(receive, terms=terms, receipt=receipt, is_certain=is_certain)
+        taken = self._receiving.receive(
+            receive, terms=terms, receipt=receipt, is_certain=is_certain
+        )
+        self._release_stopped(receive.arrived_at)
+        return taken
 
     def done(self, receipt_handle: str, now: float) -> bool:
         """Want the message deleted: its task has ended well. False when it is unknown."""
@@ -101,7 +109,8 @@ class LeaseBook:
         if lease is None:
             return False
         if lease.state is State.HELD:
-            due = now + policy.GATHER_SECONDS
+            # The next of its group waits for the delete.
+            due = now if lease.is_in_order else now + policy.GATHER_SECONDS
             self._register.want(lease, State.DONE, now, due=due)
         elif lease.state is State.BACK:
             # Released under a task that went on and succeeded all the same.
@@ -124,21 +133,20 @@ class LeaseBook:
         """
         lease = self._register.get(receipt_handle)
         if lease is not None and lease.state is State.HELD:
-            lease.release_delay = policy.cut_release_delay(lease, delay, now)
-            self._register.want(lease, State.BACK, now, due=now)
-            lease.cause = cause
-            if not self._lapsing.let_lapse(lease, now):
-                self._register.schedule(lease)
+            self._order.stop_behind(lease)
+            self._release_stopped(now)
+            self._release(lease, delay, now, cause)
         return lease is not None
 
-    def drop(self, receipt_handle: str) -> bool:
+    def drop(self, receipt_handle: str, now: float) -> bool:
         """Stop extending and let the message become visible by itself. False when unknown."""
         lease = self._register.get(receipt_handle)
         if lease is not None:
             self._register.forget(lease)
+            self._release_stopped(now)
         return lease is not None
 
-    def disown(self, receipt_handle: str) -> bool:
+    def disown(self, receipt_handle: str, now: float) -> bool:
         """Give the message up: nothing is asked of SQS for it again. False when unknown.
 
         Unlike `drop` it is remembered, so that an ack which comes late is not taken for
@@ -149,7 +157,13 @@ class LeaseBook:
             for handle in lease.handles:
                 self._register.disowned.add(handle)
             self._register.forget(lease)
+            self._release_stopped(now)
         return lease is not None
+
+    def waits_behind(self, receipt_handle: str) -> bool:
+        """Return whether a message must wait for another of its group. False when unknown."""
+        lease = self._register.get(receipt_handle)
+        return lease is not None and self._order.waits_behind(lease)
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
@@ -186,6 +200,7 @@ class LeaseBook:
             self._register.forget(lease)
         elif not self._lapsing.let_lapse(lease, now):
             self._register.watch_expiry(lease)
+        self._release_stopped(now)
 
     def plan(self, now: float, room: int) -> list[Call]:
         """Return the calls to make now, most urgent first, at most `room` of them."""
@@ -193,7 +208,9 @@ class LeaseBook:
             if not self._lapsing.let_lapse(lease, now):
                 self._lapsing.note_expiry(lease, now)
                 self._register.schedule(lease)
+        self._release_stopped(now)
         calls = self._agenda.plan(now, room, self._lapsing.due_entry)
+        self._release_stopped(now)
         for call in calls:
             self._strays.note_sent(call)
             for entry in call.entries:
@@ -277,7 +294,22 @@ class LeaseBook:
                 if lease.state is State.BACK:
                     # Not watched while its release was under way.
                     self._register.watch_expiry(lease)
+        self._release_stopped(now)
         return not is_late
+
+    def _release_stopped(self, now: float) -> None:
+        """Release what waits behind messages that stop their groups."""
+        while stopped := self._order.take_stopped():
+            for lease, cause in stopped:
+                if self._register.holds(lease) and lease.state is State.HELD:
+                    self._release(lease, 0, now, cause)
+
+    def _release(self, lease: Lease, delay: float, now: float, cause: str) -> None:
+        lease.release_delay = policy.cut_release_delay(lease, delay, now)
+        self._register.want(lease, State.BACK, now, due=now)
+        lease.cause = cause
+        if not self._lapsing.let_lapse(lease, now):
+            self._register.schedule(lease)
 
     def _note_limit(self, entry: Entry) -> None:
         lease = self._register.of_message(entry.lease.key)

@@ -57,6 +57,7 @@ class LeaseTerms:
     Attributes:
         extend_late: Whether it is extended when it has expired, while its task runs or waits.
             Not so where the task is stopped then: the message would be hidden for nobody.
+        in_order: Whether messages of one group of a FIFO queue go one after the other.
     """
 
     visibility_timeout: int
@@ -64,6 +65,7 @@ class LeaseTerms:
     max_lease: float = DEFAULT_MAX_LEASE_SECONDS
     extend: bool = True
     extend_late: bool = True
+    in_order: bool = False
 
     @classmethod
     def of(cls, visibility_timeout: int, threshold: float | None = None) -> LeaseTerms:
@@ -116,6 +118,7 @@ class Lease:
         cap_is_near: It was reported that its end is near.
         alone: Its calls carry no other lease: a shared one was malformed.
         pending: What the call asks for that it is in; None while it is in none.
+        is_deleted: SQS has confirmed the delete of its message.
     """
 
     queue_url: str
@@ -151,6 +154,12 @@ class Lease:
     certain: bool = True
     handles: list[str] = field(default_factory=list, repr=False)
     pending: Action | None = None
+    is_deleted: bool = False
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether its message has a place in its group; only those of FIFO queues are numbered."""
+        return self.terms.in_order and self.group is not None and self.sequence_number is not None
 
     @property
     def key(self) -> tuple[str, str]:

@@ -7,6 +7,9 @@ from typing import Any
 
 from celery_sqs_heartbeat.leases.receipts import Receive
 
+#: How the names of FIFO queues end (SQS API reference, CreateQueue, QueueName).
+FIFO_SUFFIX = ".fifo"
+
 
 def receive_of(
     queue_url: str,
@@ -71,6 +74,11 @@ def _text_of(message: Mapping[str, Any], attribute: str) -> str | None:
     except (KeyError, TypeError):
         return None
     return text if text and isinstance(text, str) else None
+
+
+def is_fifo(queue: str) -> bool:
+    """Return whether a queue, by its name or URL, is a FIFO queue."""
+    return queue.rstrip("/").endswith(FIFO_SUFFIX)
 
 
 def queue_name(queue_url: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.leases.calls import Answer
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Lease
 
 #: For the record only, and so frequent that they are not worth a wake-up.
@@ -11,9 +12,14 @@ _NO_NEWS = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.TASK_STARTED})
 
 
 class News:
-    """Collects events, in their order."""
+    """Collects events, in their order.
 
-    def __init__(self) -> None:
+    Args:
+        order: Takes in those that stop a message group.
+    """
+
+    def __init__(self, order: GroupOrder) -> None:
+        self._order = order
         self._events: list[Event] = []
         self._has_any = False
 
@@ -37,6 +43,7 @@ class News:
         """
         self._events.append(Event.of(kind, lease, now, answer, cause))
         self._has_any = self._has_any or kind not in _NO_NEWS
+        self._order.note(kind, lease)
 
     def take(self) -> list[Event]:
         """Return what has happened since the last call of this."""

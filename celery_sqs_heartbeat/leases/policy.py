@@ -121,6 +121,15 @@ def is_near_its_end(lease: Lease, now: float) -> bool:
     return is_last or now >= end - (1 - NEAR_THE_END_PART) * (end - lease.held_since)
 
 
+def is_half_over(lease: Held, now: float) -> bool:
+    """Return whether half of the time that the lease may last is over.
+
+    For a message that has waited until now to be run: received again, it has all of it.
+    """
+    end = lease_end(lease)
+    return now - lease.held_since > (end - lease.held_since) / 2
+
+
 def cut_release_delay(lease: Lease, delay: float, now: float) -> int:
     """Return the release delay that SQS will accept, in whole seconds, rounded up."""
     ceiling = math.floor(lease.received_at + MAX_VISIBILITY_SECONDS - now)

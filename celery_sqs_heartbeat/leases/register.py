@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.expiry import ExpiryWatch
+from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Lease, State
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.leases.strays import Strays
@@ -19,16 +20,20 @@ class Register:
         agenda: Has each lease that waits for a call.
         strays: Knows the calls of each message; those of one that is deleted are forgotten.
         board: Shown every change of a lease, where one is given.
+        order: Has each lease that is kept in the order of its message group.
 
     Attributes:
         finished: The messages whose task has ended well.
         disowned: The handles of messages that were given up.
     """
 
-    def __init__(self, *, agenda: Agenda, strays: Strays, board: Board | None) -> None:
+    def __init__(
+        self, *, agenda: Agenda, strays: Strays, board: Board | None, order: GroupOrder
+    ) -> None:
         self._agenda = agenda
         self._strays = strays
         self._board = board
+        self._order = order
         self._by_key: dict[tuple[str, str], Lease] = {}
         self._by_handle: dict[str, Lease] = {}
         self._expiries = ExpiryWatch()
@@ -67,6 +72,7 @@ class Register:
             self._ending += 1
         if lease.state is State.DONE:
             self.finished.add(lease.key)
+        self._order.add(lease)
 
     def add_handle(self, lease: Lease, receipt_handle: str) -> None:
         """Find a lease by one more handle."""
@@ -83,8 +89,9 @@ class Register:
 
     def schedule(self, lease: Lease) -> None:
         """Place the lease by its next action, after whatever has changed of it."""
-        self._agenda.put(lease)
+        self._place(lease)
         self.show(lease)
+        self._place_first(lease)
 
     def show(self, lease: Lease) -> None:
         """Show the board a lease as it is."""
@@ -113,5 +120,29 @@ class Register:
             self._strays.forget(lease.key)
         self._expiries.discard(lease)
         self._agenda.discard(lease)
+        self._order.end(lease, is_deleted=lease.is_deleted)
+        self._place_first(lease)
         if self._board is not None:
             self._board.remove(lease)
+
+    def _place(self, lease: Lease) -> None:
+        if self._waits_for_others(lease):
+            self._agenda.discard(lease)
+        else:
+            self._agenda.put(lease)
+
+    def _place_first(self, lease: Lease) -> None:
+        """Place the first lease of a lease's group anew: it may wait for others no more."""
+        first = self._order.first(lease)
+        if first is not None and first is not lease and first.state is State.BACK:
+            self._place(first)
+
+    def _waits_for_others(self, lease: Lease) -> bool:
+        """Return whether a release must wait for those of the messages behind its own.
+
+        The first message of a group is released last: while it is hidden, SQS hands out none of
+        the others, in whatever order they are released.
+        """
+        if lease.state is not State.BACK or self._order.first(lease) is not lease:
+            return False
+        return any(each.state is State.BACK for each in self._order.behind(lease))

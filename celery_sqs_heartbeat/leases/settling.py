@@ -130,6 +130,7 @@ class Settling:
         kind = _end_of_delete(lease, answer.outcome, now)
         cause = "delete refused" if kind is EventKind.DELETE_ABANDONED else ""
         self._news.report(kind, lease, now, answer, cause)
+        lease.is_deleted = kind is EventKind.MESSAGE_DELETED
         if kind is not EventKind.DELETE_FAILED:
             self._register.forget(lease)
             return

@@ -174,8 +174,8 @@ class Attendant:
 
     def _take(self, message: list[Any]) -> None:
         match message:
-            case ["over", int(number), int(receives)]:
-                self._keeper.end(number, receives)
+            case ["over", int(number), int(receives), bool(is_deleted)]:
+                self._keeper.end(number, receives, is_deleted=is_deleted)
             case ["event", int(number), list(values)]:
                 event = read_event(values)
                 self._keeper.note_event(number, event)

@@ -50,6 +50,8 @@ class LinkedKeeper:
         self._standing_orders: dict[tuple[Any, ...], Message] = {}
         self._pid = os.getpid()
         self._is_gathering = False
+        #: Is called, without the lock, when a message of a group may have come to its turn.
+        self.on_turn: Callable[[], object] = lambda: None
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
@@ -94,17 +96,23 @@ class LinkedKeeper:
 
     def done(self, receipt_handle: str) -> bool:
         """Delete the message, until SQS confirms. False when no lease has that handle."""
-        return self._change("done", lambda now: self._holdings.done(receipt_handle, now))
+        if self._is_forked():
+            # Nothing of the parent's may be touched, its lock least of all.
+            return True
+        with self._lock:
+            holding = self._holdings.done(receipt_handle, self._clock())
+            if holding is not None:
+                self._say_of(holding, "done")
+            return holding is not None
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. False when unknown."""
         if self._is_forked():
             return True
         with self._lock:
-            holding, is_new = self._holdings.release(receipt_handle, delay, self._clock(), cause)
-            if holding is not None and is_new:
-                # As it was cut: anything with a number's methods may have been given.
-                self._say_of(holding, "release", holding.lease.release_delay, cause)
+            now = self._clock()
+            holding, released = self._holdings.release(receipt_handle, delay, now, cause)
+            self._say_released(released)
             return holding is not None
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
@@ -124,11 +132,11 @@ class LinkedKeeper:
 
     def drop(self, receipt_handle: str) -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._change("drop", lambda now: self._holdings.drop(receipt_handle))
+        return self._drop(lambda now: self._holdings.drop(receipt_handle, now))
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._change("drop", lambda now: self._holdings.disown(receipt_handle))
+        return self._drop(lambda now: self._holdings.disown(receipt_handle, now))
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours."""
@@ -244,7 +252,7 @@ class LinkedKeeper:
             orders = self._standing_orders.values()
             for message in (*greeting, *(each for each in orders if each[0] != _LAST)):
                 wire.post(message)
-            for holding, was_releasing in self._holdings.to_resume():
+            for holding, was_releasing in self._holdings.to_resume(self._clock()):
                 wire.post(messages.resume(holding, was_releasing=was_releasing))
             for message in (each for each in orders if each[0] == _LAST):
                 wire.post(message)
@@ -269,32 +277,50 @@ class LinkedKeeper:
         with self._lock:
             return self._wire is None or self._wire.flush()
 
-    def end(self, number: int, receives: int) -> None:
-        """Take in that the keeper is through with a message."""
+    def waits_behind(self, receipt_handle: str) -> bool:
+        """Return whether a message must wait for another of its group."""
+        if self._is_forked():
+            return False
         with self._lock:
-            self._holdings.end(number, receives)
+            return self._holdings.waits_behind(receipt_handle)
+
+    def end(self, number: int, receives: int, *, is_deleted: bool) -> None:
+        """Take in that the keeper is through with a message.
+
+        Args:
+            is_deleted: Whether SQS has confirmed the delete of it.
+        """
+        with self._lock:
+            now = self._clock()
+            self._say_released(self._holdings.end(number, receives, is_deleted=is_deleted, now=now))
+        self.on_turn()
 
     def note_event(self, number: int, event: Event) -> None:
         """Take in what has happened to a lease."""
         with self._lock:
-            self._holdings.note_event(number, event)
+            self._say_released(self._holdings.note_event(number, event, self._clock()))
+        self.on_turn()
 
     def _is_confirmed(self, receipt_handle: str) -> bool | None:
         with self._lock:
             holding = self._holdings.get(receipt_handle)
             return is_confirmed(holding.lease if holding is not None else None, self._clock())
 
-    def _change(
-        self, kind: str, change: Callable[[float], Holding | None], *fields: object
-    ) -> bool:
+    def _drop(self, drop: Callable[[float], tuple[Holding | None, Iterable[Holding]]]) -> bool:
         if self._is_forked():
-            # Nothing of the parent's may be touched, its lock least of all.
             return True
         with self._lock:
-            holding = change(self._clock())
+            holding, released = drop(self._clock())
+            self._say_released(released)
             if holding is not None:
-                self._say_of(holding, kind, *fields)
+                self._say_of(holding, "drop")
             return holding is not None
+
+    def _say_released(self, holdings: Iterable[Holding]) -> None:
+        for holding in holdings:
+            lease = holding.lease
+            # As it was cut: anything with a number's methods may have been given.
+            self._say_of(holding, "release", lease.release_delay, lease.cause)
 
     def _say_of(self, holding: Holding, kind: str, *fields: object) -> None:
         self._post((kind, holding.number, holding.receives, *fields))

@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, Standing, State
 from celery_sqs_heartbeat.leases.receipts import Receipt, Receive, receipt_of
 from celery_sqs_heartbeat.leases.recent import CAPACITY, RecentKeys
@@ -30,6 +31,9 @@ class Holdings:
     """The messages of one worker, by key, by receipt handle and by number.
 
     Not thread-safe. Time is always an argument, in monotonic seconds.
+
+    Methods that may stop a message group return what is to be released with it, in that order; see
+    `GroupOrder`.
 
     Args:
         table: Where the keeper writes what SQS has confirmed.
@@ -44,6 +48,7 @@ class Holdings:
         self._finished = RecentKeys[tuple[str, str]]()
         self._disowned = RecentKeys[str]()
         self._strays = Strays()
+        self._order = GroupOrder()
         #: By number, the release of each whose fate the keeper has not reported.
         self._releases: OrderedDict[int, Call] = OrderedDict()
         self._numbers = itertools.count(1)
@@ -108,6 +113,7 @@ class Holdings:
             holding.receives += 1
         lease = holding.lease
         receive.describe(lease)
+        self._order.add(lease)
         _take_receive(lease, receive)
         holding.is_certain = lease.certain = is_certain
         self._by_handle[receive.receipt_handle] = holding
@@ -126,67 +132,78 @@ class Holdings:
 
     def release(
         self, receipt_handle: str, delay: float, now: float, cause: str
-    ) -> tuple[Holding | None, bool]:
-        """Note that a message is to be visible again; return its holding, and whether that is new.
+    ) -> tuple[Holding | None, list[Holding]]:
+        """Note that a message is to be visible again; return its holding, and what to release.
 
         Args:
             delay: After so many seconds.
         """
         holding = self.get(receipt_handle)
         if holding is None or holding.lease.state is not State.HELD:
-            return holding, False
-        lease = holding.lease
-        lease.release_delay = policy.cut_release_delay(lease, delay, now)
-        lease.cause = cause
-        self._want(holding, State.BACK, now)
-        entry = Entry(lease, lease.receipt_handle, Action.RELEASE, lease.release_delay)
-        call = Call(CallKind.CHANGE_VISIBILITY, lease.queue_url, (entry,), now)
-        self._strays.note_sent(call)
-        self._releases[holding.number] = call
-        if len(self._releases) > CAPACITY:
-            self._releases.popitem(last=False)
-        return holding, True
+            return holding, []
+        self._order.end(holding.lease, is_deleted=False)
+        return holding, [*self._release_stopped(now), self._release(holding, delay, now, cause)]
 
-    def drop(self, receipt_handle: str) -> Holding | None:
-        """Forget a message; return its holding, if there was one."""
+    def drop(self, receipt_handle: str, now: float) -> tuple[Holding | None, list[Holding]]:
+        """Forget a message; return its holding, if there was one, and what to release."""
         holding = self._by_handle.get(receipt_handle)
-        if holding is not None:
-            self._forget(holding)
-        return holding
+        if holding is None:
+            return None, []
+        self._forget(holding)
+        return holding, self._release_stopped(now)
 
-    def disown(self, receipt_handle: str) -> Holding | None:
+    def disown(self, receipt_handle: str, now: float) -> tuple[Holding | None, list[Holding]]:
         """Forget a message, but remember its handles; see `LeaseBook.disown`."""
-        holding = self.drop(receipt_handle)
+        holding, behind = self.drop(receipt_handle, now)
         for handle in holding.lease.handles if holding is not None else ():
             self._disowned.add(handle)
-        return holding
+        return holding, behind
 
-    def note_event(self, number: int, event: Event) -> None:
-        """Take in how the release of a message has ended, which may be over for its keeper."""
-        if event.kind not in (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING):
-            return
+    def waits_behind(self, receipt_handle: str) -> bool:
+        """Return whether a message must wait for another of its group."""
+        holding = self._by_handle.get(receipt_handle)
+        return holding is not None and self._order.waits_behind(holding.lease)
+
+    def note_event(self, number: int, event: Event, now: float) -> list[Holding]:
+        """Take in what has happened to a lease, which may be over for its keeper.
+
+        Return what to release.
+        """
+        if event.kind in (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING):
+            self._note_release(number, event)
+        holding = self._by_number.get(number)
+        if holding is None:
+            return []
+        self._order.note(event.kind, holding.lease)
+        return self._release_stopped(now)
+
+    def _note_release(self, number: int, event: Event) -> None:
         call = self._releases.pop(number, None)
         if call is not None and event.outcome is not Outcome.UNKNOWN:
             # Without an outcome it was never sent.
             at = -math.inf if event.outcome is None else event.at
             self._strays.note_answers(call, [Outcome.DONE], at)
 
-    def end(self, number: int, receives: int) -> None:
-        """Take in that the keeper is through with a message.
+    def end(self, number: int, receives: int, *, is_deleted: bool, now: float) -> list[Holding]:
+        """Take in that the keeper is through with a message; return what to release.
 
         Not where that speaks of an earlier receive: it came once more meanwhile.
+
+        Args:
+            is_deleted: Whether SQS has confirmed the delete of it.
         """
         holding = self._by_number.get(number)
         if holding is None or receives < holding.receives:
-            return
-        self._forget(holding)
+            return []
+        self._forget(holding, is_deleted=is_deleted)
         del self._by_number[number]
         self._ending -= holding.lease.state is not State.HELD
         if holding.lease.state is State.DONE:
             self._strays.forget(holding.lease.key)
         self._places.free(holding.place)
+        return self._release_stopped(now)
 
-    def to_resume(self) -> list[tuple[Holding, bool]]:
+    def to_resume(self, now: float) -> list[tuple[Holding, bool]]:
         """Return the holdings that a new keeper is to go on with, each as it is now.
 
         And whether a release of it may have been sent. What the worker has dropped, what has
@@ -197,7 +214,8 @@ class Holdings:
             is_ending = holding.lease.state is not State.HELD
             if not is_current or (is_ending and self._written.is_over(holding)):
                 self._releases.pop(holding.number, None)
-                self.end(holding.number, holding.receives)
+                is_deleted = self._written.is_deleted(holding)
+                self.end(holding.number, holding.receives, is_deleted=is_deleted, now=now)
         return [(each, self._resumed(each)) for each in self._by_number.values()]
 
     def _resumed(self, holding: Holding) -> bool:
@@ -222,11 +240,37 @@ class Holdings:
         self._by_key[lease.key] = self._by_number[holding.number] = holding
         return holding
 
+    def _release_stopped(self, now: float) -> list[Holding]:
+        """Release what waits behind messages that stop their groups; return it in that order."""
+        return [
+            self._release(holding, 0, now, cause)
+            for lease, cause in self._order.take_stopped()
+            if lease.state is State.HELD
+            and (holding := self._by_key.get(lease.key)) is not None
+            and holding.lease is lease
+        ]
+
+    def _release(self, holding: Holding, delay: float, now: float, cause: str) -> Holding:
+        lease = self._written.refresh(holding)
+        lease.release_delay = policy.cut_release_delay(lease, delay, now)
+        lease.cause = cause
+        self._want(holding, State.BACK, now)
+        # What comes of its group from now on, SQS has handed out after that.
+        self._order.end(lease, is_deleted=False)
+        entry = Entry(lease, lease.receipt_handle, Action.RELEASE, lease.release_delay)
+        call = Call(CallKind.CHANGE_VISIBILITY, lease.queue_url, (entry,), now)
+        self._strays.note_sent(call)
+        self._releases[holding.number] = call
+        if len(self._releases) > CAPACITY:
+            self._releases.popitem(last=False)
+        return holding
+
     def _want(self, holding: Holding, state: State, now: float) -> None:
         holding.lease.want(state, now, due=now)
         self._ending += 1
 
-    def _forget(self, holding: Holding) -> None:
+    def _forget(self, holding: Holding, *, is_deleted: bool = False) -> None:
+        self._order.end(holding.lease, is_deleted=is_deleted)
         if self._by_key.get(holding.lease.key) is holding:
             del self._by_key[holding.lease.key]
         for handle in holding.lease.handles:

@@ -90,6 +90,7 @@ def _terms(terms: LeaseTerms) -> Message:
         terms.max_lease,
         terms.extend,
         terms.extend_late,
+        terms.in_order,
     )
 
 

@@ -80,4 +80,4 @@ class NumberedLeases:
         # One that is over as it is resumed was never shown.
         self._leases.pop(number, None)
         self.pids.pop(number, None)
-        self._send(("over", number, self._receives.pop(number, 0)))
+        self._send(("over", number, self._receives.pop(number, 0), lease.is_deleted))

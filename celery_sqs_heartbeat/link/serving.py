@@ -28,6 +28,7 @@ NEEDED = frozenset(
         EventKind.LEASE_EXPIRED,
         EventKind.LEASE_LOST,
         EventKind.LEASE_CAPPED,
+        EventKind.LEASE_CAP_NEAR,
         EventKind.MESSAGE_RELEASED,
         EventKind.MESSAGE_LAPSING,
     }
@@ -165,5 +166,5 @@ class KeeperEnd:
         if lease is not None and act(lease.receipt_handle):
             return True
         # It is over: the worker must not wait for its end.
-        self._send(("over", number, receives))
+        self._send(("over", number, receives, False))
         return False

@@ -52,6 +52,10 @@ class WrittenLeases:
         """Return whether the keeper is through with a holding."""
         return bool(self._flags(holding) & Flag.OVER)
 
+    def is_deleted(self, holding: Holding) -> bool:
+        """Return whether SQS has confirmed the delete of a holding's message."""
+        return bool(self._flags(holding) & Flag.DELETED)
+
     def may_be_releasing(self, holding: Holding) -> bool:
         """Return whether a release of a holding may have been sent."""
         record = self._record(holding)

@@ -70,6 +70,20 @@ def _on_lost(value: Any) -> str | None:
     return None if value in known else f"must be one of {', '.join(map(repr, known))}"
 
 
+def _fifo(value: Any) -> str | None:
+    return None if value in ("strict", "parallel") else "must be 'strict' or 'parallel'"
+
+
+def _fifo_retry(value: Any) -> str | None:
+    return None if value in ("release", "send") else "must be 'release' or 'send'"
+
+
+def _count(value: Any) -> str | None:
+    if is_whole(value) and value >= 0:
+        return None
+    return "must be a whole number of messages, 0 or more"
+
+
 def _flag(value: Any) -> str | None:
     return None if isinstance(value, bool) else "must be True or False"
 
@@ -108,6 +122,7 @@ def _parse_fault(parse: Callable[[str], object], value: Any, way_out: str) -> st
 #: What can be set for the worker as a whole.
 WORKER_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "enabled": _flag,
+    "fifo_waiting": _count,
     "flush_timeout": _seconds,
     "interval": _positive,
     "journal": _journal,
@@ -125,11 +140,13 @@ GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "release_delay": _delay,
     "on_lost": _on_lost,
     "ack": _ack,
+    "fifo": _fifo,
+    "fifo_retry": _fifo_retry,
 }
 #: What can be set for one queue.
 QUEUE_CHECKS = {k: v for k, v in GLOBAL_CHECKS.items() if k not in WORKER_CHECKS}
 #: What can be set for one task.
-TASK_CHECKS = {k: v for k, v in QUEUE_CHECKS.items() if k != "ack"}
+TASK_CHECKS = {k: v for k, v in QUEUE_CHECKS.items() if k not in ("ack", "fifo")}
 
 
 def order_faults(scope: str, terms: LeaseTerms, interval: float | None) -> Iterator[str]:

@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.settings.checks import (
     load_faults,
     order_faults,
 )
-from celery_sqs_heartbeat.settings.rules import PREFIX, Rules, Settings
+from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_WAITING, PREFIX, Rules, Settings
 from celery_sqs_heartbeat.settings.suggesting import closest, resembles
 
 _SHORT_NAME = re.compile(r"\b(visibility_timeout|threshold|interval|max_lease)=")
@@ -49,6 +49,7 @@ def read_settings(
     queues = get(PREFIX + "queues")
     settings = Settings(
         enabled=values.pop("enabled", False),
+        fifo_waiting=values.pop("fifo_waiting", DEFAULT_FIFO_WAITING),
         flush_timeout=values.pop("flush_timeout", FLUSH_SECONDS),
         interval=values.pop("interval", None),
         journal=values.pop("journal", None),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import SHORTEST_TOKEN
-from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
+from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_WAITING, DEFAULT_INTERVAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,23 @@ REFERENCE: Mapping[str, Entry] = {
         "too)",
     ),
     "ack": Entry('`"batched"`', 'or `"inline"`: kombu\'s own blocking delete'),
+    "fifo": Entry(
+        '`"strict"`',
+        "on FIFO queues: one message of a group at a time, in order; a failure stops its group; or "
+        '`"parallel"`: all that are received run side by side. See [FIFO queues](howto/fifo.md)',
+    ),
+    "fifo_retry": Entry(
+        '`"release"`',
+        "what `self.retry()` does on a FIFO queue in strict order: its message comes back after "
+        'the countdown, before the rest of its group; or `"send"`: a new message, as in Celery',
+    ),
     "queues": Entry(
         "`{}`", "by queue name, a dict of any of those above but `enabled` and `interval`"
+    ),
+    "fifo_waiting": Entry(
+        f"`{DEFAULT_FIFO_WAITING}`",
+        "how many messages of FIFO queues a worker may hold that wait for another of their group; "
+        "near it, receives ask for fewer",
     ),
     "flush_timeout": Entry(
         f"`{FLUSH_SECONDS:g}`",

@@ -12,6 +12,7 @@ from celery_sqs_heartbeat.leases.lease import (
     DEFAULT_THRESHOLD_PART,
     LeaseTerms,
 )
+from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import load_faults, number_fault, order_faults
 
@@ -19,6 +20,9 @@ from celery_sqs_heartbeat.settings.checks import load_faults, number_fault, orde
 PREFIX = "sqs_heartbeat_"
 #: The longest sleep of the keeper where nothing else is said, in seconds.
 DEFAULT_INTERVAL = 1.0
+#: Messages that may wait behind others of their groups: of ten groups, the nine that one receive
+#: brings beside the first.
+DEFAULT_FIFO_WAITING = 90
 
 #: Seconds; one for each receive (the last repeats); or a function of the receive count.
 ReleaseDelay = float | Sequence[float] | Callable[[int], float]
@@ -41,6 +45,8 @@ class Rules:
     release_delay: ReleaseDelay | None = None
     on_lost: str | None = None
     ack: str | None = None
+    fifo: str | None = None
+    fifo_retry: str | None = None
     extend: bool | None = None
 
     def under(self, special: Rules | None) -> Rules:
@@ -107,6 +113,7 @@ class Settings:
     """All settings of one worker, valid as far as can be told without its queues.
 
     Attributes:
+        fifo_waiting: How many messages may wait behind others of their groups.
         flush_timeout: How long a worker that ends waits for its last confirmations, in seconds.
         journal: A folder, or an `s3://` prefix.
         session: A function that returns a boto3 session, as "module:function".
@@ -114,6 +121,7 @@ class Settings:
     """
 
     enabled: bool = False
+    fifo_waiting: int = DEFAULT_FIFO_WAITING
     flush_timeout: float = FLUSH_SECONDS
     interval: float | None = None
     journal: str | None = None
@@ -145,6 +153,20 @@ class Settings:
         scopes = (self.rules, *map(self.for_queue, self.queues))
         return min(DEFAULT_INTERVAL, *(scope.terms(30).threshold / 2 for scope in scopes))
 
+    def keeps_order(self, queue: str) -> bool:
+        """Return whether the messages of each group of a queue go one after the other."""
+        return is_fifo(queue) and self.for_queue(queue).fifo != "parallel"
+
+    def leases_on(self, queue: str, leases: int) -> int:
+        """Return how many messages of a queue a worker may hold that holds so many otherwise.
+
+        Those of a FIFO queue that wait for another of their group come on top.
+
+        Args:
+            leases: 0 for no bound.
+        """
+        return leases + self.fifo_waiting if leases and self.keeps_order(queue) else leases
+
     def faults_with(self, queue: str, own_timeout: int, leases: int) -> list[str]:
         """Return what is wrong on a queue whose own visibility timeout is known.
 
@@ -153,6 +175,7 @@ class Settings:
         """
         terms = self.for_queue(queue).terms(own_timeout)
         scope = f"queue {queue!r}"
+        leases = self.leases_on(queue, leases)
         faults = [*order_faults(scope, terms, self.interval), *load_faults(scope, terms, leases)]
         inherited = {fault.removeprefix(scope) for fault in faults}
         for task in self.tasks:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
+from celery_sqs_heartbeat.leases.message import FIFO_SUFFIX
+
 #: SQS API reference, CreateQueue, QueueName; the suffix of a FIFO queue counts towards the 80.
 LONGEST_NAME = 80
-#: How the names of FIFO queues end.
-FIFO_SUFFIX = ".fifo"
 _CHARACTERS = re.compile(r"[A-Za-z0-9_-]+")
 
 

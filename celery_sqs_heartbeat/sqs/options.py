@@ -11,7 +11,7 @@ from botocore.config import Config
 
 from celery_sqs_heartbeat.common.numeric import is_number, is_whole
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
-from celery_sqs_heartbeat.sqs.names import FIFO_SUFFIX
+from celery_sqs_heartbeat.leases.message import is_fifo
 
 #: The longest long poll, in seconds (SQS API reference, ReceiveMessage).
 MAX_WAIT = 20
@@ -71,7 +71,7 @@ def _predefined_faults(given: object) -> Iterator[str]:
         # Not the value: it may have keys in it.
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
             yield f"{where}[{queue!r}]: must be a dict with the queue's 'url', as https://..."
-        elif url.endswith(FIFO_SUFFIX) is not str(queue).endswith(FIFO_SUFFIX):
+        elif is_fifo(url) is not is_fifo(str(queue)):
             yield (
                 f"{where}[{queue!r}]: its name and its url must both end in .fifo, or neither: "
                 "kombu tells FIFO queues by it"

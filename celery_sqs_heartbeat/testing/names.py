@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.sqs.names import FIFO_SUFFIX, is_queue_name
+from celery_sqs_heartbeat.leases.message import FIFO_SUFFIX
+from celery_sqs_heartbeat.sqs.names import is_queue_name
 from celery_sqs_heartbeat.testing.errors import SqsError
 
 

@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.breakage import Breakage
+from celery_sqs_heartbeat.transport.groups import Groups
 from celery_sqs_heartbeat.transport.keeper_protocol import Keeper, Reaching
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
@@ -63,6 +64,7 @@ class Heartbeat:
         rules: What the settings say of each lease.
         settled: The messages whose channel has nothing left to do at SQS.
         unsettled: Gives up messages whose request has gone without settling them.
+        groups: The messages of FIFO queues that wait for another of their group.
     """
 
     keeper: Keeper
@@ -93,6 +95,7 @@ class Heartbeat:
     rules: LeaseRules = field(init=False)
     settled: Settled = field(init=False)
     unsettled: Unsettled = field(init=False)
+    groups: Groups = field(init=False)
 
     def __post_init__(self) -> None:
         self.terms = QueueTerms(self.settings, self.queues, self.leases)
@@ -107,6 +110,7 @@ class Heartbeat:
         self.rules = LeaseRules(settings=self.settings, names=self.leased.names)
         self.settled = Settled(keeper=self.keeper, rules=self.rules)
         self.unsettled = Unsettled(self.keeper)
+        self.groups = Groups(keeper=self.keeper, limit=self.settings.fifo_waiting)
 
 
 _bound: Heartbeat | None = None

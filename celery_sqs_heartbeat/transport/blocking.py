@@ -35,7 +35,7 @@ class BlockingPoller:
             Empty: It brought nothing.
         """
         url = self._kombu.url(queue)
-        poll = self._receives.new_poll(queue, url, count=0)
+        poll = self._receives.new_poll(queue, url, count=self._kombu.how_many())
         parameters = self._parameters(poll, url)
         try:
             # Where a role is to be assumed, that is done here.
@@ -55,7 +55,7 @@ class BlockingPoller:
         system, of_sender = self._kombu.wanted_attributes()
         parameters = {
             "QueueUrl": url,
-            "MaxNumberOfMessages": self._kombu.how_many(),
+            "MaxNumberOfMessages": poll.count,
             "WaitTimeSeconds": poll.waits,
             "MessageSystemAttributeNames": system,
         }

@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.transport.intake import Intake
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.kombu_options import with_reported, with_timeouts
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
+from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.poller import Poller
 from celery_sqs_heartbeat.transport.qos import QoS
 from celery_sqs_heartbeat.transport.receives import Receives
@@ -20,9 +21,6 @@ from celery_sqs_heartbeat.transport.room import Room
 from celery_sqs_heartbeat.transport.schedule import Schedule
 from celery_sqs_heartbeat.transport.settler import Settler
 from celery_sqs_heartbeat.transport.starting import Starting
-
-#: The most messages of one receive (SQS API reference, ReceiveMessage).
-MAX_RECEIVED = 10
 
 
 class Channel(SQS.Channel):
@@ -110,6 +108,10 @@ class Channel(SQS.Channel):
         """Return whether the keeper can take more messages."""
         return self._room.is_left()
 
+    def next_up(self) -> int:
+        """Return how many messages that are here already are delivered soon."""
+        return self._room.promised()
+
     def basic_qos(self, *args: Any, **kwargs: Any) -> None:
         """Change the prefetch count; there may be room for more now."""
         super().basic_qos(*args, **kwargs)
@@ -169,9 +171,9 @@ class Channel(SQS.Channel):
         """
         self._settler.reject(delivery_tag, requeue=requeue)
 
-    def release(self, delivery_tag: str, *, cause: str) -> None:
-        """Make a message visible again, and free its slot."""
-        self._settler.release(delivery_tag, cause=cause)
+    def release(self, delivery_tag: str, *, cause: str, delay: float = 0) -> None:
+        """Make a message visible again after `delay` seconds, and free its slot."""
+        self._settler.release(delivery_tag, cause=cause, delay=delay)
 
     def _restore(self, message: Any, *args: Any, **kwargs: Any) -> None:
         """Give back a message that its consumer leaves behind."""

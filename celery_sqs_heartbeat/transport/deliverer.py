@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.groups import tag_of
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
 from celery_sqs_heartbeat.transport.undeliverable import log_undeliverable
 
@@ -41,9 +42,9 @@ class Deliverer:
                     if isinstance(error, lost_errors):
                         raise
         finally:
+            # The last one comes first, as messages of a group are to go back.
             for payload in waiting:
-                tag = payload["properties"]["delivery_tag"]
-                heartbeat.keeper.release(tag, cause="not delivered")
+                heartbeat.keeper.release(tag_of(payload), cause="not delivered")
 
     def _give_up(self, payload: Payload, error: Exception, *, is_lost: bool) -> None:
         """Leave a message to SQS.
@@ -52,7 +53,7 @@ class Deliverer:
             is_lost: Whether the connection is, which is not the message's or the worker's fault.
         """
         heartbeat = self._heartbeat
-        tag = payload["properties"]["delivery_tag"]
+        tag = tag_of(payload)
         lease = heartbeat.keeper.find(tag)
         # Dropped, not released: its task may have been started before the error.
         heartbeat.keeper.drop(tag)

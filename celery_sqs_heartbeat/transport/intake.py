@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
@@ -11,6 +12,7 @@ from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.transport.answers import Message, log_unreadable, readable
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.deliverer import Deliverer
+from celery_sqs_heartbeat.transport.groups import tag_of
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
 from celery_sqs_heartbeat.transport.leaser import Leaser
 from celery_sqs_heartbeat.transport.poll import Poll
@@ -50,20 +52,34 @@ class Intake:
         self, poll: Poll, fresh: Sequence[Payload], deliver: Callable[[Payload], object]
     ) -> None:
         """Deliver what is leased now. It may take long: solo runs tasks in it."""
-        arriving = self._heartbeat.arriving
-        tags = [payload["properties"]["delivery_tag"] for payload in fresh]
-        arriving.update(tags)
+        with self._arriving(fresh), self._heartbeat.curl_working.opened():
+            ready = self._heartbeat.groups.hold_back(
+                self._leaser.keep_ours(poll, fresh),
+                queue=poll.queue,
+                deliver=lambda payload: self._deliver_later(payload, deliver),
+            )
+            self._deliverer.deliver_all(ready, deliver)
+
+    def _deliver_later(self, payload: Payload, deliver: Callable[[Payload], object]) -> None:
+        """Deliver a message that has waited for another of its group."""
+        with self._arriving([payload]):
+            self._deliverer.deliver_all([payload], deliver)
+
+    @contextmanager
+    def _arriving(self, payloads: Sequence[Payload]) -> Iterator[None]:
+        tags = [tag_of(payload) for payload in payloads]
+        self._heartbeat.arriving.update(tags)
         try:
-            with self._heartbeat.curl_working.opened():
-                self._deliverer.deliver_all(self._leaser.keep_ours(poll, fresh), deliver)
+            yield
         finally:
-            arriving.difference_update(tags)
+            self._heartbeat.arriving.difference_update(tags)
 
     def _release(self, poll: Poll, messages: Sequence[Message]) -> None:
         """Release messages that come when nothing is to take them any more."""
-        for message in messages:
-            if self._leaser.lease(poll, message) is Receipt.NEW:
-                self._keeper.release(message["ReceiptHandle"], cause="not delivered")
+        new = [each for each in messages if self._leaser.lease(poll, each) is Receipt.NEW]
+        # The last one of a group first.
+        for message in reversed(new):
+            self._keeper.release(message["ReceiptHandle"], cause="not delivered")
         if messages:
             logger.info(
                 "sqs-heartbeat: released %s received after the consumer of %s ended",

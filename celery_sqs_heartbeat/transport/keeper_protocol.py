@@ -25,6 +25,9 @@ class Keeper(Leases, Protocol):
     def is_behind(self) -> bool:
         """Whether it is not there, or can't take more messages for now."""
 
+    def waits_behind(self, receipt_handle: str) -> bool:
+        """Return whether a message must wait for another of its group."""
+
     def receive(
         self,
         queue_url: str,

@@ -20,8 +20,18 @@ class LeaseRules:
         self._names = names
 
     def acks_inline(self, lease: Lease) -> bool:
-        """Return whether the messages of the lease's queue are acked kombu's way."""
+        """Return whether the messages of the lease's queue are acked kombu's way.
+
+        None that is kept in order: the next of its group waits for a delete that the keeper knows.
+        """
+        if lease.is_in_order:
+            return False
         return self._settings.for_queue(self._names[lease.queue_url]).ack == "inline"
+
+    def releases_retries(self, lease: Lease) -> bool:
+        """Return whether a retry of the lease's task is a release of its message."""
+        rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
+        return lease.is_in_order and rules.fifo_retry != "send"
 
     def on_lost(self, lease: Lease) -> str:
         """Return what becomes of a task whose lease was lost: warn, revoke or terminate."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.transport.answers import Message
 from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.cut_groups import CutGroups
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
 from celery_sqs_heartbeat.transport.far_etas import is_too_far
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
@@ -36,8 +38,13 @@ class Leaser:
         self._heartbeat = heartbeat
 
     def lease_all(self, poll: Poll, messages: Iterable[Message]) -> list[Payload]:
-        """Lease a whole batch before any of it is delivered; return what is new."""
-        fresh = []
+        """Lease a whole batch before any of it is delivered; return what is new.
+
+        What comes after a message of its group that is left to SQS is released: SQS is to hand it
+        out after that.
+        """
+        fresh: list[tuple[Message, Payload]] = []
+        cut = CutGroups()
         with self._heartbeat.keeper.gathering():
             for message in messages:
                 try:
@@ -48,11 +55,14 @@ class Leaser:
                 except Exception:
                     # kombu before 5.7 fails on a body that is not its own JSON.
                     log_undeliverable(poll.queue, message.get("MessageId"))
+                    cut.cut(message)
                     continue
                 if receipt is Receipt.NEW:
-                    if not self._is_put_off(message, headers):
-                        fresh.append(payload)
+                    if not cut.takes(message):
+                        fresh.append((message, payload))
                     continue
+                if receipt in _NOT_OURS:
+                    cut.cut(message)
                 logger.log(
                     logging.WARNING if receipt in _NOT_OURS else logging.INFO,
                     "sqs-heartbeat: message %s of %s, task %s[%s], is not started: %s",
@@ -62,7 +72,8 @@ class Leaser:
                     task_id,
                     _NOT_STARTED[receipt],
                 )
-        return fresh
+            cut.release(self._heartbeat.keeper)
+            return [payload for message, payload in fresh if not self._is_put_off(message, payload)]
 
     def keep_ours(self, poll: Poll, payloads: Iterable[Payload]) -> list[Payload]:
         """Return those of a batch that are surely ours for long enough. It may wait for SQS."""
@@ -93,13 +104,13 @@ class Leaser:
             task_id=task_id,
         )
 
-    def _is_put_off(self, message: Message, headers: Mapping[str, Any]) -> bool:
+    def _is_put_off(self, message: Message, payload: Payload) -> bool:
         """Release a message with an ETA beyond what its lease may last, until then.
 
         Not held until the lease ends: so no slot and no extensions are spent on it.
         """
         heartbeat = self._heartbeat
-        wait = seconds_until_eta(headers)
+        wait = seconds_until_eta(payload.get("headers") or {})
         if wait is None:
             return False
         lease = heartbeat.keeper.find(message["ReceiptHandle"])
@@ -123,6 +134,9 @@ class Leaser:
         keeper = self._heartbeat.keeper
         tag = payload["properties"]["delivery_tag"]
         lease = keeper.find(tag)
+        if lease is not None and lease.state is not State.HELD:
+            # Released with one before it in its group.
+            return False
         if lease is None or since + lease.terms.threshold <= (poll.timeout or 0):
             return True
         if keeper.confirm(tag, max(1.0, lease.terms.threshold)):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+#: The most messages of one receive (SQS API reference, ReceiveMessage).
+MAX_RECEIVED = 10
 #: Added to what is left of a long poll for its answer to be sent, in seconds.
 _POLL_GRACE = 0.5
 #: How late an answer may be before its poll is given up, in seconds. SQS answers within

@@ -60,7 +60,7 @@ class Poller:
             return sending_for(connection, watcher, patience=poll.patience).receive_message(
                 self._kombu.name_at_sqs(queue),
                 url,
-                number_messages=count,
+                number_messages=poll.count,
                 visibility_timeout=poll.timeout,
                 wait_time_seconds=poll.waits,
                 callback=answered,

@@ -10,7 +10,17 @@ class QoS(SQS.QoS):
 
     def can_consume(self) -> bool:
         """Return whether another message may be received."""
-        return bool(super().can_consume() and self.channel.has_room())
+        has_slot = super().can_consume() and self.can_consume_max_estimate() != 0
+        return bool(has_slot and self.channel.has_room())
+
+    def can_consume_max_estimate(self) -> int | None:
+        """Return how many messages may be received; None without a limit.
+
+        Those that wait for another of their group are none of them, but the slots that the next
+        of these are about to take are.
+        """
+        free: int | None = super().can_consume_max_estimate()
+        return None if free is None else max(0, free - self.channel.next_up())
 
     def ack(self, delivery_tag: str) -> None:
         """Free the message's prefetch slot, and have queues that wait for one polled."""

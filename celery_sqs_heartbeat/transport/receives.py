@@ -6,9 +6,10 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
-from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED, Poll
 
 logger = get_logger(__name__)
 
@@ -26,7 +27,7 @@ class Receives:
 
         Args:
             url: That of the queue at this broker.
-            count: How many messages it asks for.
+            count: How many messages it asks for, where these have room.
         """
         heartbeat = self._heartbeat
         timeout = heartbeat.leased.asked_timeout(queue, url)
@@ -35,11 +36,15 @@ class Receives:
             url=heartbeat.leased.lease_url(url),
             sent_at=clock.now(),
             waits=heartbeat.terms.longest_wait(queue, timeout, self._kombu.wait_seconds),
-            count=count,
+            count=min(count, self._most_wanted(url)),
             timeout=timeout,
         )
         heartbeat.polled.asked(queue, poll.url)
         return poll
+
+    def _most_wanted(self, url: str) -> int:
+        """Return how many messages a receive may bring: of a FIFO queue most may have to wait."""
+        return self._heartbeat.groups.most_wanted if is_fifo(url) else MAX_RECEIVED
 
     def note_answer(self, poll: Poll, answer: Any) -> None:
         """Note how a poll was answered: with a list, kombu's for a 5xx, or no answer at all."""

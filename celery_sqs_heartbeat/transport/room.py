@@ -25,6 +25,10 @@ class Room:
         keeper = self._heartbeat.keeper
         return not (keeper.is_behind or self._is_backed_up() or self._is_full())
 
+    def promised(self) -> int:
+        """Return how many prefetch slots are for messages that are here and not delivered yet."""
+        return self._heartbeat.groups.next_up
+
     def _is_backed_up(self) -> bool:
         """Return whether more deletes and releases wait than is healthy; log a change."""
         ending = self._heartbeat.keeper.ending

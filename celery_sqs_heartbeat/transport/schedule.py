@@ -76,6 +76,7 @@ class Schedule:
         """Note that a consumer of the queue was cancelled: it may have been the last."""
         if not self._kombu.is_consumed(queue):
             self._heartbeat.polled.rest(queue)
+            self._heartbeat.groups.leave("consumer closed", queue)
 
     def _look_again_after(self) -> float:
         return float(self._kombu.polling_interval or _LOOK_AGAIN)

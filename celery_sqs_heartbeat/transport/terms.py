@@ -96,7 +96,9 @@ class QueueTerms:
         terms = self._terms.get(key)
         if terms is None:
             rules = self._settings.for_task(queue, task)
-            terms = rules.fitting_terms(timeout or DEFAULT_VISIBILITY_TIMEOUT, self._leases)
+            leases = self._settings.leases_on(queue, self._leases)
+            terms = rules.fitting_terms(timeout or DEFAULT_VISIBILITY_TIMEOUT, leases)
+            terms = replace(terms, in_order=self._settings.keeps_order(queue))
             if self.can_stop_tasks and rules.on_lost == "terminate":
                 terms = replace(terms, extend_late=False)
             self._terms[key] = terms

@@ -52,6 +52,7 @@ def end_polls(heartbeat: Heartbeat) -> LastPolls:
 
 def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     """Release every message whose task the pool has not started and will not start."""
+    heartbeat.groups.leave("shutdown")
     _release_arriving(heartbeat)
     # Kept until they are released: of a cancelled batch nothing else may refer to them.
     requests = list(heartbeat.requests.values())
@@ -83,6 +84,7 @@ def _release_arriving(heartbeat: Heartbeat) -> None:
 
 def release_all(heartbeat: Heartbeat) -> None:
     """Release every message that is held still: their tasks were stopped with the pool."""
+    heartbeat.groups.leave("shutdown")
     _release(list(heartbeat.requests.values()), "not finished")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -37,7 +37,7 @@ from celery_sqs_heartbeat.worker.handlers import (
     put_off_signals,
     release_before_soft_shutdown,
 )
-from celery_sqs_heartbeat.worker.jobs import run_beside
+from celery_sqs_heartbeat.worker.jobs import JobThread, run_beside
 from celery_sqs_heartbeat.worker.losses import Losses
 from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
 from celery_sqs_heartbeat.worker.reached_queues import ReachedQueues
@@ -74,6 +74,7 @@ class WorkerHeartbeat:
         self._heartbeat = _new_heartbeat(settings, leases, self._keeper)
         self._otel = new_otel(self._heartbeat) if settings.otel else None
         self._losses.attach(self._heartbeat)
+        self._keeper.on_turn = self._heartbeat.groups.wake
         bind(self._heartbeat)
         use_leased_requests(parent.app)
 
@@ -97,7 +98,8 @@ class WorkerHeartbeat:
         if self._otel is not None:
             journal = self._linked.journal_stats if self._heartbeat.settings.journal else None
             self._otel.watch(self._linked, journal, self._heartbeat.polled)
-        self._linked.start(parent, self._heartbeat.polled)
+        self._heartbeat.groups.call_soon = _caller(parent)
+        self._linked.start(parent, self._heartbeat.polled, look=self._heartbeat.groups.look)
         self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
         unsettled = self._heartbeat.unsettled
         unsettled.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
@@ -145,6 +147,16 @@ class WorkerHeartbeat:
         self._losses.close()
         bind(None)
         unshare_table()
+
+
+def _caller(parent: Any) -> Callable[[Callable[[], object]], object]:
+    """Return what calls a function where a worker's messages are delivered.
+
+    Without an event loop a call would wait for the end of a long poll: so on a greenlet of its own.
+    """
+    if parent.hub is None:
+        return JobThread("sqs-heartbeat-groups").submit
+    return lambda call: parent.consumer.call_soon(call)
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from celery import Celery
 from celery.bin.base import CeleryOption
 
 from celery_sqs_heartbeat.worker.children import end_pools_with_workers
+from celery_sqs_heartbeat.worker.retrying import release_retries
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 
 #: A module constant because Celery keeps options in a set, by identity.
@@ -28,4 +29,5 @@ def install(app: Celery) -> Celery:
     app.user_options["worker"].add(HEARTBEAT_SQS)
     app.steps["worker"].add(SqsHeartbeatStep)
     end_pools_with_workers()
+    release_retries()
     return app

@@ -13,6 +13,7 @@ from weakref import ref
 from billiard.einfo import ExceptionWithTraceback
 from celery import Celery
 from celery.exceptions import Reject
+from kombu.utils.encoding import safe_repr, safe_str
 from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.common.escaping import get_logger
@@ -20,6 +21,7 @@ from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import will_run
+from celery_sqs_heartbeat.worker.retrying import ReleasedRetry, mark_request
 from celery_sqs_heartbeat.worker.starts import guarded
 from celery_sqs_heartbeat.worker.strategies import gathers_requests, has_own_strategy
 from celery_sqs_heartbeat.worker.unleased import report_unleased
@@ -71,6 +73,9 @@ class LeasedRequest(Request):
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.requests[self._lease.key] = self
             self._watch = self._heartbeat.unsettled.watch(self, self._lease, message)
+            # With an early ack there will be no message to release.
+            if self.task.acks_late and self._heartbeat.rules.releases_retries(self._lease):
+                mark_request(self, self._lease)
         elif self._heartbeat is not None:
             report_unleased(self._heartbeat, message, self)
 
@@ -108,8 +113,10 @@ class LeasedRequest(Request):
         if not self.is_held():
             return "its message was released"
         keeper, on_lost = heartbeat.keeper, self.on_lost()
-        # One that has only expired starts with "warn": the lease may still be saved.
-        may_start = not keeper.is_lost(self._tag) if on_lost == "warn" else keeper.owns(self._tag)
+        # One that has only expired starts with "warn": the lease may still be saved. Not where
+        # others of its group may go before it by now.
+        may_be_saved = on_lost == "warn" and not lease.is_in_order
+        may_start = not keeper.is_lost(self._tag) if may_be_saved else keeper.owns(self._tag)
         if may_start:
             return ""
         keeper.disown(self._tag)
@@ -117,6 +124,8 @@ class LeasedRequest(Request):
         self.message.channel.qos.ack(self._tag)
         # The keeper may not have noted yet what the clock says.
         standing = Standing.EXPIRED if lease.standing is Standing.OURS else lease.standing
+        if lease.is_in_order:
+            return f"its lease is {standing.value}, and SQS hands out its group anew"
         return f"its lease is {standing.value}, and sqs_heartbeat_on_lost is {on_lost!r}"
 
     def is_held(self) -> bool:
@@ -282,6 +291,20 @@ class LeasedRequest(Request):
             if not soft:
                 self.reject_if_unsettled(requeue=True)
             raise
+
+    def on_retry(self, exc_info: Any) -> Any:
+        """Handle a retry as Celery does, or release the message for it."""
+        error = error_of(exc_info)
+        if not isinstance(error, ReleasedRetry):
+            return super().on_retry(exc_info)
+        self.message.channel.release(self._tag, cause="retried", delay=error.delay())
+        self.acknowledged = True
+        self.send_event(
+            "task-retried",
+            exception=safe_repr(error.exc),
+            traceback=safe_str(exc_info.traceback),
+        )
+        return None
 
     def reject_if_unsettled(self, *, requeue: bool) -> None:
         """Reject the message, unless Celery had settled it before its error.

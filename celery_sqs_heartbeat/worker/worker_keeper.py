@@ -49,7 +49,7 @@ class WorkerKeeper:
         self, settings: Settings, leases: int, *, name: str, on_event: Callable[[Event], None]
     ) -> None:
         self._settings = settings
-        table = share_table(leases)
+        table = share_table(leases + settings.fifo_waiting if leases else 0)
         self.keeper = LinkedKeeper(Holdings(table))
         self._attendant = Attendant(
             self.keeper,
@@ -72,6 +72,7 @@ class WorkerKeeper:
             every_second=self._report,
         )
         self._worker: Any = None
+        self._look: Callable[[], object] = lambda: None
         self._polled: PolledQueues | None = None
         self._pool: list[int] = []
         self._is_asked, self._asked_at = False, 0.0
@@ -81,9 +82,13 @@ class WorkerKeeper:
         """Start the keeper's process, which gets ready while the pool does."""
         self._attendant.begin()
 
-    def start(self, worker: Any, polled: PolledQueues) -> None:
-        """Listen to the keeper, and let it know the worker, whose pool runs by now."""
-        self._worker, self._polled = worker, polled
+    def start(self, worker: Any, polled: PolledQueues, look: Callable[[], object]) -> None:
+        """Listen to the keeper, and let it know the worker, whose pool runs by now.
+
+        Args:
+            look: Is called about once a second.
+        """
+        self._worker, self._polled, self._look = worker, polled, look
         self.keeper.order("worker", asdict(describe_worker(worker, self._settings)))
         self._report()
         self._attendant.start()
@@ -121,6 +126,7 @@ class WorkerKeeper:
         if self._polled is not None:
             self.keeper.say(*polled_message(self._polled, self.keeper.now()))
         self._ask_loop()
+        self._look()
         pool = _processes(self._worker.pool)
         if pool != self._pool:
             self._pool = pool

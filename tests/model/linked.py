@@ -122,8 +122,13 @@ class Elsewhere:
 class Linked:
     """A worker with its keeper, which may be replaced."""
 
-    def __init__(self, jitter: float, note: Callable[[Call], None] = lambda call: None) -> None:
-        self.clock = FakeClock(1000.0)
+    def __init__(
+        self,
+        jitter: float,
+        note: Callable[[Call], None] = lambda call: None,
+        clock: FakeClock | None = None,
+    ) -> None:
+        self.clock = clock or FakeClock(1000.0)
         self.table = Table(mmap(-1, Table.size_for(PLACES)))
         self.holdings = Holdings(self.table)
         self.worker = LinkedKeeper(self.holdings, clock=self.clock)
@@ -147,8 +152,8 @@ class Linked:
         while said and most > 0:
             most -= 1
             match said.popleft():
-                case ["over", int(number), int(receives)]:
-                    self.worker.end(number, receives)
+                case ["over", int(number), int(receives), bool(is_deleted)]:
+                    self.worker.end(number, receives, is_deleted=is_deleted)
                 case ["event", int(number), list(values)]:
                     self.worker.note_event(number, read_event(values))
                 case other:

@@ -53,7 +53,7 @@ class Wishing(Receiving):
     def drop(self, pick: int) -> None:
         held = self.world.owner(self._handle(pick))
         self.reported.take(self.book.take_events())
-        assert self.book.drop(self._handle(pick)) is (held is not None)
+        assert self.book.drop(self._handle(pick), self.now) is (held is not None)
         if held is not None:
             self.world.forget(held.key)
             self.reported.drop(held.key)
@@ -62,7 +62,7 @@ class Wishing(Receiving):
     def name_a_handle_that_nobody_has(self) -> None:
         assert not self.book.done("nobody", self.now)
         assert not self.book.release("nobody", 0, self.now)
-        assert not self.book.drop("nobody")
+        assert not self.book.drop("nobody", self.now)
 
     def _handle(self, pick: int) -> str:
         """Return one of the handles that ever were, the newest first."""

@@ -153,8 +153,8 @@ class Apart:
     def _take(self, messages: list[list[Any]]) -> None:
         for message in messages:
             match message:
-                case ["over", number, receives]:
-                    self.keeper.end(number, receives)
+                case ["over", number, receives, is_deleted]:
+                    self.keeper.end(number, receives, is_deleted=is_deleted)
                 case ["event", number, values]:
                     self.keeper.note_event(number, read_event(values))
                 case _:

@@ -291,7 +291,7 @@ def test_a_keeper_in_a_process_of_its_own_that_is_broken_is_found_out(
     if broken == "releasing":
         monkeypatch.setattr(Record, "of", _without_releasing)
     elif broken == "resume":
-        monkeypatch.setattr(Holdings, "to_resume", lambda self: [])
+        monkeypatch.setattr(Holdings, "to_resume", lambda self, now: [])
     elif broken == "outlive":
         monkeypatch.setattr(KeeperProcess, "outlive", lambda self, last_words: None)
     else:

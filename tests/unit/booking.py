@@ -30,6 +30,8 @@ class Booking:
         count: int = 1,
         hidden_for: int | None = None,
         poll: float = 0.0,
+        group: str | None = None,
+        number: int | None = None,
     ) -> Receipt:
         receive = Receive(
             queue_url=queue,
@@ -40,6 +42,8 @@ class Booking:
             sent_at=self.now - poll,
             arrived_at=self.now,
             task="work",
+            group=group,
+            sequence_number=None if number is None else str(number),
         )
         return self.book.receive(receive, terms=terms)
 

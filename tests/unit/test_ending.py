@@ -268,8 +268,8 @@ def test_a_message_released_and_received_again_here_is_a_new_lease(booking: Book
 
 def test_a_dropped_lease_leaves_nothing_behind(booking: Booking) -> None:
     booking.receive("a")
-    assert booking.book.drop("a")
-    assert not booking.book.drop("a")
+    assert booking.book.drop("a", booking.now)
+    assert not booking.book.drop("a", booking.now)
     assert len(booking.book) == 0
     assert booking.book.next_due(booking.now) == NEVER
 
@@ -290,7 +290,7 @@ def test_without_permission_a_release_lapses_and_deletes_go_on(booking: Booking)
 
 @pytest.mark.parametrize("act", ["done", "release", "drop"])
 def test_an_unknown_handle_is_refused_quietly(booking: Booking, act: str) -> None:
-    arguments = {"done": (0.0,), "release": (0, 0.0), "drop": ()}[act]
+    arguments = {"done": (0.0,), "release": (0, 0.0), "drop": (0.0,)}[act]
     assert getattr(booking.book, act)("nobody", *arguments) is False
 
 
@@ -341,7 +341,7 @@ def test_a_delay_that_is_no_number_changes_nothing(booking: Booking) -> None:
 def test_a_message_that_was_given_up_is_asked_nothing_of_sqs_again(booking: Booking) -> None:
     booking.receive("a", handle="a1")
     booking.receive("a", handle="a2")
-    assert booking.book.disown("a1")
+    assert booking.book.disown("a1", booking.now)
     assert booking.book.is_disowned("a1")
     assert booking.book.is_disowned("a2")
     assert not booking.book.done("a1", booking.now)
@@ -353,7 +353,7 @@ def test_a_message_that_was_given_up_is_asked_nothing_of_sqs_again(booking: Book
 
 def test_a_message_that_was_given_up_and_comes_again_is_run_again(booking: Booking) -> None:
     booking.receive("a", handle="a1")
-    booking.book.disown("a1")
+    booking.book.disown("a1", booking.now)
     booking.now += 40
     assert booking.receive("a", handle="a2", count=2) is Receipt.NEW
     assert not booking.book.is_disowned("a2")

@@ -251,7 +251,7 @@ def test_calls_that_hang_now_and_then_do_not_hold_up_the_others(booking: Booking
         assert hanging not in calls
         for call in calls:
             booking.settle(call, Outcome.DONE)
-        booking.book.drop(f"m{number}")
+        booking.book.drop(f"m{number}", booking.now)
         assert booking.now < 1_000 + 422 * (number + 1)
 
 

@@ -77,14 +77,14 @@ def test_a_release_that_was_not_sent_is_to_be_sent() -> None:
     worker = Worker()
     holding = worker.released()
     worker.board.show(kept("h", State.BACK))
-    assert worker.holdings.to_resume() == [(holding, False)]
+    assert worker.holdings.to_resume(0.0) == [(holding, False)]
 
 
 def test_a_release_that_was_planned_may_have_been_sent() -> None:
     worker = Worker()
     holding = worker.released()
     worker.board.show(kept("h", State.BACK, Action.RELEASE))
-    assert worker.holdings.to_resume() == [(holding, True)]
+    assert worker.holdings.to_resume(0.0) == [(holding, True)]
 
 
 def test_a_release_that_was_answered_is_over_though_the_worker_has_not_heard_of_it() -> None:
@@ -92,7 +92,7 @@ def test_a_release_that_was_answered_is_over_though_the_worker_has_not_heard_of_
     worker.released()
     worker.board.show(kept("h", State.BACK, Action.RELEASE))
     worker.board.remove(kept("h", State.BACK))
-    assert worker.holdings.to_resume() == []
+    assert worker.holdings.to_resume(0.0) == []
     assert worker.holdings.ending == 0
 
 
@@ -101,14 +101,14 @@ def test_a_release_of_which_only_half_a_record_was_written_may_have_been_sent() 
     holding = worker.released()
     at = worker.memory.find(key_of("h"))
     worker.memory[at + 20] ^= 1
-    assert worker.holdings.to_resume() == [(holding, True)]
+    assert worker.holdings.to_resume(0.0) == [(holding, True)]
 
 
 def test_a_lease_that_the_worker_knows_to_be_uncertain_is_not_certain_again() -> None:
     worker = Worker()
     holding = worker.hold()
     assert worker.receive("late", sent_at=NOW + 1, at=NOW + 40) is Receipt.LAPSED
-    assert worker.holdings.to_resume() == [(holding, False)]
+    assert worker.holdings.to_resume(0.0) == [(holding, False)]
     assert not holding.lease.certain
 
 
@@ -118,7 +118,7 @@ def test_a_new_keeper_knows_how_long_the_last_extension_hides_a_message() -> Non
     lease = kept("h")
     lease.hidden_until = NOW + 55.5
     worker.board.show(lease)
-    assert worker.holdings.to_resume() == [(holding, False)]
+    assert worker.holdings.to_resume(0.0) == [(holding, False)]
     assert holding.lease.hidden_until == NOW + 55.5
 
 

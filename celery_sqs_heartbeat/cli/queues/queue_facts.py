@@ -6,6 +6,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from celery_sqs_heartbeat.leases.message import is_fifo
+
 
 class Tried(enum.Enum):
     """What became of a call to SQS."""
@@ -72,7 +74,7 @@ class QueueFacts:
     @property
     def is_fifo(self) -> bool:
         """Whether it keeps the order of its message groups."""
-        return (self.url or self.name).endswith(".fifo")
+        return is_fifo(self.url or self.name)
 
     def number(self, attribute: str) -> int | None:
         """Return a number among its attributes, or None where it has none."""

@@ -177,7 +177,7 @@ def test_what_a_keeper_says_is_taken_in(
         messages.event(1, LOST),
         ("log", {**line, "error": None}),
         ("stats", {"health": 1}),
-        ("over", 1, 1),
+        ("over", 1, 1, True),
     )
     wait_until(lambda: not len(attended.keeper))
     assert attended.events == [LOST]
@@ -207,7 +207,7 @@ def test_a_handler_that_fails_costs_nothing_else(
     attended.receive("m")
     bad = messages.event(1, LOST)
     bad[2][list(Event.__slots__).index("cause")] = "bad handler"
-    attended.child.say(bad, ("log", {}), ("over", 1, 1))
+    attended.child.say(bad, ("log", {}), ("over", 1, 1, True))
     wait_until(lambda: not len(attended.keeper))
     assert len(attended.children) == 1
     assert caplog.text.count("a handler of what the keeper says failed") == 2
@@ -236,7 +236,7 @@ def test_what_a_keeper_said_before_its_death_counts(attended: Attended) -> None:
     attended.receive("m")
     attended.keeper.done("m")
     wait_until(lambda: attended.child.has_heard("done"))
-    attended.child.say(("over", 1, 1))
+    attended.child.say(("over", 1, 1, True))
     attended.child.die("signal SIGKILL")
     child = attended.wait_for_child(2)
     wait_until(lambda: child.has_heard("hello"))
@@ -368,7 +368,7 @@ def test_a_keeper_that_ends_well_is_the_last(attended: Attended) -> None:
     attended.receive("m")
     attended.keeper.done("m")
     wait_until(lambda: attended.child.has_heard("done"))
-    attended.child.say(("over", 1, 1), ("log", {}))
+    attended.child.say(("over", 1, 1, True), ("log", {}))
     attended.child.die("exit status 0")
     attended.attendant.stop(5.0)
     assert attended.keeper.ending == 0
@@ -387,7 +387,7 @@ def test_a_stop_is_handed_on_when_the_keeper_dies_meanwhile(attended: Attended) 
         first.die("signal SIGKILL")
         second = attended.wait_for_child(2)
         wait_until(lambda: second.has_heard("stop") and second.has_heard("resume"))
-        second.say(("over", 1, 1))
+        second.say(("over", 1, 1, True))
         second.die("exit status 0")
 
     thread = threading.Thread(target=obey)

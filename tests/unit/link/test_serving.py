@@ -119,7 +119,7 @@ def test_what_is_done_is_deleted_and_over_when_sqs_has_confirmed_it(served: Serv
     assert served.overs() == []
     served.clock.advance(1.0)
     assert served.step() == [("delete", "m")]
-    assert served.overs() == [["over", 1, 1]]
+    assert served.overs() == [["over", 1, 1, True]]
     assert len(served.elsewhere.keeper) == 0
 
 
@@ -128,7 +128,7 @@ def test_what_is_released_is_over_and_its_worker_learns_how_it_ended(served: Ser
     served.take("release", 1, 1, 7, "failed")
     assert served.step() == [("release", "m")]
     over, event = served.said()
-    assert over == ["over", 1, 1]
+    assert over == ["over", 1, 1, False]
     assert event[:2] == ["event", 1]
     happened = messages.read_event(event[2])
     assert happened.kind is EventKind.MESSAGE_RELEASED
@@ -139,7 +139,7 @@ def test_what_is_released_is_over_and_its_worker_learns_how_it_ended(served: Ser
 def test_what_is_dropped_is_over_at_once(served: Served) -> None:
     served.receive()
     served.take("drop", 1, 1)
-    assert served.overs() == [["over", 1, 1]]
+    assert served.overs() == [["over", 1, 1, False]]
     served.clock.advance(25.0)
     assert served.step() == []
 
@@ -150,7 +150,7 @@ def test_what_is_dropped_is_over_at_once(served: Served) -> None:
 )
 def test_an_unknown_number_is_over(served: Served, message: tuple[Any, ...]) -> None:
     served.take(*message)
-    assert served.said() == [["over", 9, 3]]
+    assert served.said() == [["over", 9, 3, False]]
 
 
 def test_a_redelivery_goes_on_under_its_number(served: Served) -> None:
@@ -160,7 +160,7 @@ def test_a_redelivery_goes_on_under_its_number(served: Served) -> None:
     served.take("done", 1, 2)
     served.clock.advance(1.0)
     assert served.step() == [("delete", "m2")]
-    assert served.overs() == [["over", 1, 2]]
+    assert served.overs() == [["over", 1, 2, True]]
 
 
 def test_an_end_that_was_not_heard_does_not_end_the_redelivery(served: Served) -> None:
@@ -170,10 +170,10 @@ def test_an_end_that_was_not_heard_does_not_end_the_redelivery(served: Served) -
     served.clock.advance(1.0)
     served.step()
     served.receive(handle="m2", receives=2, receipt=Receipt.FINISHED)
-    assert served.overs() == [["over", 1, 1]]
+    assert served.overs() == [["over", 1, 1, True]]
     served.clock.advance(1.0)
     assert served.step() == [("delete", "m2")]
-    assert served.overs() == [["over", 1, 2]]
+    assert served.overs() == [["over", 1, 2, True]]
 
 
 def test_a_second_ack_that_crosses_the_end_speaks_of_its_own_receive(served: Served) -> None:
@@ -182,14 +182,14 @@ def test_a_second_ack_that_crosses_the_end_speaks_of_its_own_receive(served: Ser
     served.clock.advance(1.0)
     served.step()
     served.take("done", 1, 1)
-    assert served.overs() == [["over", 1, 1]] * 2
+    assert served.overs() == [["over", 1, 1, True], ["over", 1, 1, False]]
 
 
 def test_what_comes_back_after_its_release_ends_the_lease_before_it(served: Served) -> None:
     served.receive()
     served.take("release", 1, 1, 0, "failed")
     served.receive(2, handle="m2")
-    assert served.overs() == [["over", 1, 1]]
+    assert served.overs() == [["over", 1, 1, False]]
     assert served.lease.receipt_handle == "m2"
 
 
@@ -200,11 +200,11 @@ def test_an_ack_after_a_release_leaves_no_number_behind(served: Served) -> None:
     served.take("done", 1, 1)
     assert served.lease.state is State.DONE
     served.receive(2, handle="m2", receipt=Receipt.FINISHED, place=4)
-    assert served.overs() == [["over", 1, 1]]
+    assert served.overs() == [["over", 1, 1, False]]
     assert served.table.find(key_of("m2")) is not None or served.lease.handles == ["m2"]
     served.clock.advance(1.0)
     assert served.step() == [("delete", "m2")]
-    assert served.overs() == [["over", 2, 1]]
+    assert served.overs() == [["over", 2, 1, True]]
 
 
 def test_a_lease_is_known_by_its_number_however_many_come_after_it(
@@ -219,7 +219,7 @@ def test_a_lease_is_known_by_its_number_however_many_come_after_it(
     served.take("done", 1, 1)
     served.clock.advance(1.0)
     assert served.step() == [("delete", "long")]
-    assert served.overs() == [["over", 1, 1]]
+    assert served.overs() == [["over", 1, 1, True]]
 
 
 def test_what_its_worker_knows_to_be_uncertain_is_not_released(served: Served) -> None:
@@ -227,7 +227,7 @@ def test_what_its_worker_knows_to_be_uncertain_is_not_released(served: Served) -
     assert not served.lease.certain
     served.take("release", 1, 1, 0, "failed")
     assert served.step() == []
-    assert ["over", 1, 1] in served.said()
+    assert ["over", 1, 1, False] in served.said()
 
 
 def test_a_receive_that_was_held_up_makes_the_lease_uncertain(served: Served) -> None:
@@ -254,7 +254,7 @@ def test_a_lease_is_resumed_as_it_was(served: Served, state: State) -> None:
     served.resume(lease)
     expected = {State.HELD: [], State.DONE: [("delete", "m")], State.BACK: [("release", "m")]}
     assert served.step() == expected[state]
-    assert served.overs() == ([] if state is State.HELD else [["over", 1, 1]])
+    assert served.overs() == ([] if state is State.HELD else [["over", 1, 1, state is State.DONE]])
 
 
 def test_a_release_that_may_have_been_sent_is_over_and_not_repeated(served: Served) -> None:
@@ -263,7 +263,7 @@ def test_a_release_that_may_have_been_sent_is_over_and_not_repeated(served: Serv
     served.resume(lease, was_releasing=True)
     assert served.step() == []
     said = served.said()
-    assert ["over", 1, 1] in said
+    assert ["over", 1, 1, False] in said
     kinds = [messages.read_event(each[2]).kind for each in said if each[0] == "event"]
     assert kinds == [EventKind.MESSAGE_LAPSING]
 
@@ -272,7 +272,7 @@ def test_a_release_that_comes_too_late_is_over_as_it_is_resumed(served: Served) 
     lease = lease_of("m", expires_at=served.clock() - 1.0)
     lease.state = State.BACK
     served.resume(lease)
-    assert served.overs() == [["over", 1, 1]]
+    assert served.overs() == [["over", 1, 1, False]]
 
 
 def test_the_table_says_what_is_on_its_way_and_what_is_over(served: Served) -> None:

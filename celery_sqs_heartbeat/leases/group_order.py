@@ -1,0 +1,97 @@
+"""The order of each message group of a FIFO queue, and what stops it."""
+
+from __future__ import annotations
+
+from bisect import insort
+
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import Lease
+
+#: Why a message is released that waited behind another of its group.
+GROUP_STOPPED = "group stopped"
+#: Why one is that has waited until its lease is near its end.
+WAITED_LONG = "waited long"
+
+#: After these a message may be someone else's at any moment.
+_LOSSES = frozenset({EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED})
+
+
+class GroupOrder:
+    """The leases of each message group, in the order in which SQS hands out their messages.
+
+    A message that does not end with a confirmed delete stops its group: those behind it are to be
+    released, the last one first, as SQS is to hand it out before them. A lease that may be someone
+    else's has no place any more: SQS decides what comes next.
+
+    Only leases that are kept in order have a place, see `Lease.is_in_order`. Of one group there are
+    ten at most: SQS returns no more of it while one of its messages is hidden. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._groups: dict[tuple[str, str | None], list[Lease]] = {}
+        self._stopped: list[tuple[Lease, str]] = []
+
+    def add(self, lease: Lease) -> None:
+        """Give a lease its place; nothing where it has one, or is not kept in order."""
+        if lease.is_in_order:
+            group = self._groups.setdefault(_key(lease), [])
+            if lease not in group:
+                insort(group, lease, key=_position)
+
+    def first(self, lease: Lease) -> Lease | None:
+        """Return the first lease of a lease's group, or None."""
+        group = self._groups.get(_key(lease))
+        return group[0] if group else None
+
+    def waits_behind(self, lease: Lease) -> bool:
+        """Return whether another of its group comes before a lease."""
+        first = self.first(lease) if lease.is_in_order else None
+        return first is not None and _position(first) < _position(lease)
+
+    def behind(self, lease: Lease) -> list[Lease]:
+        """Return those of its group that come after a lease, the last one first.
+
+        None of them where it has no place itself.
+        """
+        group = self._groups.get(_key(lease), [])
+        return group[: group.index(lease) : -1] if lease in group else []
+
+    def stop_behind(self, lease: Lease) -> None:
+        """Have those behind a lease released."""
+        self._stopped += [(each, GROUP_STOPPED) for each in self.behind(lease)]
+
+    def end(self, lease: Lease, *, is_deleted: bool) -> None:
+        """Take a lease out that has ended.
+
+        Args:
+            is_deleted: Whether SQS has confirmed the delete of its message.
+        """
+        if not is_deleted:
+            self.stop_behind(lease)
+        group = self._groups.get(_key(lease), [])
+        if lease in group:
+            group.remove(lease)
+            if not group:
+                del self._groups[_key(lease)]
+
+    def note(self, kind: EventKind, lease: Lease) -> None:
+        """Take in what has happened to a lease."""
+        if kind in _LOSSES:
+            self.end(lease, is_deleted=False)
+        elif kind is EventKind.LEASE_CAP_NEAR and self.waits_behind(lease):
+            # It would start with too little left. What is received again has all its time.
+            self.stop_behind(lease)
+            self._stopped.append((lease, WAITED_LONG))
+
+    def take_stopped(self) -> list[tuple[Lease, str]]:
+        """Return the leases to release, in this order, each with the cause."""
+        stopped, self._stopped = self._stopped, []
+        return stopped
+
+
+def _key(lease: Lease) -> tuple[str, str | None]:
+    return (lease.queue_url, lease.group)
+
+
+def _position(lease: Lease) -> int:
+    return int(lease.sequence_number or 0)

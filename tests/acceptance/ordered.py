@@ -1,0 +1,186 @@
+"""An app whose tasks are numbered steps of groups on a FIFO queue, written down as they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+
+from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat.testing import SimulatedServer
+from tests.acceptance.scene import StartWorker
+from tests.support.waiting import wait_until
+from tests.support.workers import ProcessWorker
+
+MODULE = __name__
+
+app = install(Celery("ordered", broker=os.environ.get("CELERY_BROKER_URL")))
+app.conf.update(
+    task_acks_late=True,
+    task_acks_on_failure_or_timeout=False,
+    task_reject_on_worker_lost=True,
+    task_ignore_result=True,
+    worker_prefetch_multiplier=4,
+    worker_cancel_long_running_tasks_on_connection_loss=False,
+    broker_connection_retry_on_startup=True,
+    broker_transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
+)
+app.conf.update(json.loads(os.environ.get("ORDERED_CONF", "{}")))
+
+
+class FailedOnce(Exception):
+    """What a step raises that is to fail the first time."""
+
+
+@app.task(bind=True)
+def step(self: Any, group: str, number: int, seconds: float, first: str = "") -> None:
+    """Take a step.
+
+    Args:
+        seconds: How long it takes.
+        first: What it does the first time: "fail", "retry" or nothing.
+    """
+    _note(group, number, "start")
+    time.sleep(seconds)
+    if first and _is_first(group, number):
+        _note(group, number, first)
+        if first == "retry":
+            raise self.retry(countdown=1)
+        raise FailedOnce(f"{group} {number}")
+    if self.request.retries:
+        _note(group, number, f"retries-{self.request.retries}")
+    _note(group, number, "end")
+
+
+def _note(group: str, number: int, what: str) -> None:
+    line = f"{group} {number} {what} {os.environ['ORDERED_NAME']}\n"
+    with open(os.environ["ORDERED_LEDGER"], "a") as ledger:
+        ledger.write(line)
+
+
+def _is_first(group: str, number: int) -> bool:
+    try:
+        Path(f"{os.environ['ORDERED_LEDGER']}.{group}.{number}").touch(exist_ok=False)
+    except FileExistsError:
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line of the ledger."""
+
+    group: str
+    number: int
+    what: str
+    worker: str
+
+
+@dataclass
+class Orders:
+    """A FIFO queue, its workers and what they have written down."""
+
+    server: SimulatedServer
+    start: StartWorker
+    ledger: Path
+    attributes: Mapping[str, str]
+    queue: str = "orders.fifo"
+
+    def __post_init__(self) -> None:
+        self.ledger.touch()
+        self.client = self.server.client()
+        created = self.client.create_queue(
+            QueueName=self.queue, Attributes={"FifoQueue": "true", **self.attributes}
+        )
+        self.url = created["QueueUrl"]
+        self._sender = Celery("sender", broker=self.server.broker_url)
+        self._sender.conf.broker_transport_options = {"is_secure": False}
+
+    def send(self, group: str, number: int, seconds: float = 0.02, **options: Any) -> None:
+        """Send a step."""
+        self._sender.send_task(
+            f"{MODULE}.step",
+            (group, number, seconds),
+            options,
+            queue=self.queue,
+            MessageGroupId=group,
+        )
+
+    def worker(self, name: str, *args: str, **conf: Any) -> ProcessWorker:
+        """Start a worker, and wait until it is ready."""
+        worker = self.start(
+            MODULE,
+            ["-Q", self.queue, "--heartbeat-sqs", *args],
+            env={
+                "CELERY_BROKER_URL": self.server.broker_url,
+                "ORDERED_LEDGER": str(self.ledger),
+                "ORDERED_NAME": name,
+                "ORDERED_CONF": json.dumps({"task_default_queue": self.queue, **conf}),
+            },
+        )
+        worker.wait_for_log("ready.")
+        return worker
+
+    def lines(self) -> list[Line]:
+        """Return what is in the ledger."""
+        *lines, _ = self.ledger.read_text().split("\n")
+        parts = (line.split(" ") for line in lines)
+        return [Line(group, int(number), what, worker) for group, number, what, worker in parts]
+
+    def ends(self) -> dict[str, list[int]]:
+        """Return the steps that have succeeded, by group, in their order."""
+        ends: dict[str, list[int]] = {}
+        for line in self.lines():
+            if line.what == "end":
+                ends.setdefault(line.group, []).append(line.number)
+        return ends
+
+    def wait_for_ends(self, count: int, timeout: float = 60.0) -> None:
+        """Return once so many different steps have succeeded."""
+        wait_until(
+            lambda: sum(len(set(ends)) for ends in self.ends().values()) >= count,
+            timeout,
+            lambda: f"{self.ends()}",
+        )
+
+    def wait_for_lines(self, count: int) -> None:
+        """Return once there are so many lines in the ledger."""
+        wait_until(lambda: len(self.lines()) >= count)
+
+    def wait_until_empty(self, timeout: float = 60.0) -> None:
+        """Return once nothing is left in the queue."""
+        names = ["ApproximateNumberOfMessages", "ApproximateNumberOfMessagesNotVisible"]
+
+        def is_empty() -> bool:
+            counts = self.client.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)
+            return all(counts["Attributes"][name] == "0" for name in names)
+
+        wait_until(is_empty, timeout)
+
+
+def overlaps(lines: Iterable[Line]) -> list[str]:
+    """Return how steps of a group ran in another order than that of their numbers, or side by side.
+
+    A step may run again. But none may begin before all before it have ended well.
+    """
+    done: dict[str, int] = {}
+    faults = []
+    for line in lines:
+        if line.what == "start" and line.number > done.get(line.group, -1) + 1:
+            faults.append(
+                f"{line.group} {line.number} began when {done.get(line.group, -1)} was done"
+            )
+        if line.what == "end":
+            done[line.group] = max(done.get(line.group, -1), line.number)
+    return faults
+
+
+def steps(groups: Sequence[str], each: int) -> list[tuple[str, int]]:
+    """Return the steps of groups, in the order in which to send them."""
+    return [(group, number) for number in range(each) for group in groups]

@@ -1,0 +1,110 @@
+"""Message groups of a FIFO queue, on real workers that run several tasks at a time."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from celery_sqs_heartbeat.testing import SimulatedServer
+from tests.acceptance.ordered import Orders, overlaps, steps
+from tests.acceptance.scene import StartWorker
+
+GROUPS = ("a", "b", "c", "d", "e")
+EACH = 8
+#: Longer than any patience: a message comes back only when it is released.
+LONG = {"VisibilityTimeout": "600"}
+
+
+@pytest.fixture
+def new_orders(start_worker: StartWorker, tmp_path: Path) -> Iterator[Callable[..., Orders]]:
+    with SimulatedServer() as server:
+        yield lambda attributes=LONG: Orders(
+            server=server,
+            start=start_worker,
+            ledger=tmp_path / "ordered.ledger",
+            attributes=attributes,
+        )
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "gevent", "eventlet", "solo"])
+def test_each_group_runs_in_order_on_two_workers_of_four_tasks_at_a_time(
+    new_orders: Callable[..., Orders], pool: str
+) -> None:
+    orders = new_orders()
+    for group, number in steps(GROUPS, EACH):
+        orders.send(group, number)
+    for name in ("w1", "w2"):
+        orders.worker(name, "--pool", pool, "--concurrency", "4")
+    orders.wait_for_ends(len(GROUPS) * EACH)
+    assert overlaps(orders.lines()) == []
+    assert orders.ends() == {group: list(range(EACH)) for group in GROUPS}
+    orders.wait_until_empty()
+
+
+def test_in_parallel_messages_of_a_group_run_side_by_side(
+    new_orders: Callable[..., Orders],
+) -> None:
+    orders = new_orders()
+    for number in range(4):
+        orders.send("a", number, 1.0)
+    orders.worker("w1", "--concurrency", "4", sqs_heartbeat_fifo="parallel")
+    orders.wait_for_ends(4)
+    assert overlaps(orders.lines()) != []
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_failure_stops_its_group_until_its_message_has_come_again(
+    new_orders: Callable[..., Orders], pool: str
+) -> None:
+    orders = new_orders()
+    for group, number in steps(GROUPS, EACH):
+        orders.send(group, number, first="fail" if number in (0, 3) else "")
+    for name in ("w1", "w2"):
+        orders.worker(name, "--pool", pool, "--concurrency", "4")
+    orders.wait_for_ends(len(GROUPS) * EACH)
+    assert overlaps(orders.lines()) == []
+    assert orders.ends() == {group: list(range(EACH)) for group in GROUPS}
+    orders.wait_until_empty()
+
+
+def test_a_worker_that_ends_gives_back_the_messages_that_wait(
+    new_orders: Callable[..., Orders],
+) -> None:
+    orders = new_orders()
+    for number in range(EACH):
+        orders.send("a", number, 1.0 if number == 0 else 0.02)
+    first = orders.worker("w1", "--concurrency", "4")
+    orders.wait_for_lines(1)
+    os.kill(first.pid, signal.SIGTERM)
+    orders.worker("w2", "--concurrency", "4")
+    assert first.wait_for_exit() == 0
+    orders.wait_for_ends(EACH)
+    assert overlaps(orders.lines()) == []
+    assert [line.worker for line in orders.lines() if line.what == "end"] == ["w1", *["w2"] * 7]
+    orders.wait_until_empty()
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_a_retry_comes_before_the_rest_of_its_group(
+    new_orders: Callable[..., Orders], pool: str
+) -> None:
+    orders = new_orders()
+    for number in range(4):
+        orders.send("a", number, first="retry" if number == 1 else "")
+    for name in ("w1", "w2"):
+        orders.worker(name, "--pool", pool, "--concurrency", "4")
+    orders.wait_for_ends(4)
+    assert overlaps(orders.lines()) == []
+    assert orders.ends() == {"a": [0, 1, 2, 3]}
+    assert [line.what for line in orders.lines() if line.number == 1] == [
+        "start",
+        "retry",
+        "start",
+        "retries-1",
+        "end",
+    ]
+    orders.wait_until_empty()

@@ -1,0 +1,208 @@
+"""Workers on one FIFO queue: what they hold, hand on, run and lose, on a clock of the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
+from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms, State
+from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
+from celery_sqs_heartbeat.testing.errors import SqsError
+from celery_sqs_heartbeat.testing.message import SimulatedMessage
+from celery_sqs_heartbeat.testing.options import QueueOptions
+from celery_sqs_heartbeat.transport.cut_groups import CutGroups
+from celery_sqs_heartbeat.transport.groups import Groups, tag_of
+from tests.model.linked import Elsewhere, Linked
+
+TIMEOUT = 30
+TERMS = replace(LeaseTerms.of(TIMEOUT), in_order=True)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A message's place: the number counts the messages of its group."""
+
+    group: str
+    number: int
+
+
+class FifoQueue:
+    """A simulated FIFO queue, and what is true of its messages."""
+
+    def __init__(self, clock: FakeClock, max_receive_count: int | None = None) -> None:
+        self.clock = clock
+        self.sqs = SimulatedSqs(clock)
+        dead = self.sqs.new_queue("dead.fifo")
+        self.queue = self.sqs.new_queue(
+            "orders.fifo",
+            QueueOptions(
+                visibility_timeout=TIMEOUT,
+                max_receive_count=max_receive_count,
+                dead_letters=dead if max_receive_count else None,
+            ),
+        )
+        self.dead = dead
+        self.steps: dict[str, Step] = {}
+        self.succeeded: list[Step] = []
+
+    def send(self, group: str) -> None:
+        number = sum(step.group == group for step in self.steps.values())
+        answer = self.sqs.send_message(
+            QueueUrl=self.queue.url,
+            MessageBody="{}",
+            MessageGroupId=group,
+            MessageDeduplicationId=f"{group}-{number}",
+        )
+        self.steps[answer["MessageId"]] = Step(group, number)
+
+    def receive(self, count: int) -> list[dict[str, Any]]:
+        answer = self.sqs.receive_message(
+            QueueUrl=self.queue.url,
+            MaxNumberOfMessages=count,
+            VisibilityTimeout=TIMEOUT,
+            MessageSystemAttributeNames=["All"],
+        )
+        return list(answer.get("Messages", []))
+
+    def message(self, message_id: str) -> SimulatedMessage | None:
+        """Return a message that is in the queue still; a dead letter is not."""
+        return self.queue.messages.get(message_id)
+
+    def ahead(self, message_id: str) -> list[Step]:
+        """Return the steps before a message's own that are in the queue still."""
+        own = self.steps[message_id]
+        left = [self.steps[each] for each in self.queue.messages]
+        return [each for each in left if each.group == own.group and each.number < own.number]
+
+    def do(self, entry: Entry) -> Outcome:
+        """Do what an entry of a call asks for."""
+        now = self.clock()
+        try:
+            if entry.action is Action.DELETE:
+                self.queue.delete(entry.receipt_handle, now)
+            else:
+                self.queue.change_visibility(entry.receipt_handle, entry.timeout, now)
+        except SqsError:
+            return Outcome.LOST
+        return Outcome.DONE
+
+
+class Side(Linked):
+    """A worker with its keeper, and the tasks that it was given.
+
+    Args:
+        check: Is given the id of a message whose task begins.
+    """
+
+    def __init__(self, queue: FifoQueue, check: Callable[[str], None], waiting: int) -> None:
+        super().__init__(jitter=1.0, clock=queue.clock)
+        self._queue = queue
+        self._check = check
+        self.groups = Groups(keeper=self.worker, limit=waiting)
+        #: By receipt handle, the id of each message: of those that Celery has, and that run.
+        self.reserved: dict[str, str] = {}
+        self.running: dict[str, str] = {}
+        #: Keepers whose worker has died.
+        self.orphans: list[Elsewhere] = []
+
+    def poll(self, count: int, *, held_up: float = 0.0) -> int:
+        """Receive; return how many messages that brought.
+
+        Args:
+            held_up: How long the answer is on its way, in seconds.
+        """
+        sent_at = self.clock()
+        messages = self._queue.receive(min(count, self.groups.most_wanted))
+        self.clock.advance(held_up)
+        fresh, cut = [], CutGroups()
+        for message in messages:
+            receipt = self.worker.receive(
+                self._queue.queue.url, message, terms=TERMS, hidden_for=TIMEOUT, sent_at=sent_at
+            )
+            if receipt is Receipt.NEW:
+                if not cut.takes(message):
+                    fresh.append(_payload(message))
+            elif receipt in (Receipt.LAPSED, Receipt.RELEASED):
+                cut.cut(message)
+        cut.release(self.worker)
+        for payload in self.groups.hold_back(fresh, queue="orders.fifo", deliver=self._reserve):
+            self._reserve(payload)
+        return len(messages)
+
+    def _reserve(self, payload: dict[str, Any]) -> None:
+        tag = tag_of(payload)
+        self.reserved[tag] = payload["id"]
+
+    def start_task(self) -> None:
+        """Begin the task that was given first, unless its message is not ours any more."""
+        tag = next(iter(self.reserved))
+        message_id = self.reserved.pop(tag)
+        lease = self.worker.find(tag)
+        if lease is None or lease.state is not State.HELD:
+            return
+        if not self.worker.owns(tag):
+            self.worker.disown(tag)
+            return
+        self._check(message_id)
+        self.running[tag] = message_id
+
+    def succeed(self) -> None:
+        """End the oldest task well."""
+        tag = next(iter(self.running))
+        self._queue.succeeded.append(self._queue.steps[self.running.pop(tag)])
+        self.worker.done(tag)
+
+    def fail(self, delay: float) -> None:
+        """Have the oldest task fail."""
+        tag = next(iter(self.running))
+        del self.running[tag]
+        self.worker.release(tag, delay, "failed")
+
+    def reconnect(self) -> None:
+        """Lose the connection: what runs goes on."""
+        self.groups.leave("consumer closed")
+        for tag in list(self.reserved):
+            del self.reserved[tag]
+            self.worker.release(tag, 0, "consumer closed")
+
+    def turn(self) -> None:
+        """Have the event loop turn."""
+        self.groups.look()
+
+    def crash(self) -> Elsewhere:
+        """Die: the keeper releases what it knows to be held, and everything else is gone."""
+        orphan = self.elsewhere
+        orphan.take()
+        held = [each for each in orphan.keeper.leases() if each.state is State.HELD]
+        for lease in held:
+            orphan.keeper.release(lease.receipt_handle, 0, "worker died")
+        return orphan
+
+    def answer(self, elsewhere: Elsewhere, index: int, how: str) -> None:
+        """Have SQS answer a call, or not.
+
+        Args:
+            how: "done"; "failed": nothing was done; "lost": it was done, and the answer is lost;
+                "late": it is done after its answer was given up; "never".
+        """
+        call, settle = elsewhere.calls.out.pop(index)
+        outcomes = [Outcome.FAILED] * len(call.entries)
+        if how in ("done", "lost"):
+            outcomes = [self._queue.do(entry) for entry in call.entries]
+        if how in ("lost", "late", "never"):
+            outcomes = [Outcome.UNKNOWN] * len(call.entries)
+        settle(outcomes)
+        if how == "late":
+            self.late.append(call)
+
+    late: list[Call]
+
+
+def _payload(message: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "properties": {"delivery_tag": message["ReceiptHandle"]},
+        "id": message["MessageId"],
+    }

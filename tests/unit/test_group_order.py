@@ -1,0 +1,221 @@
+"""The order of message groups in a book: what waits, what stops, and what is released when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, WAITED_LONG
+from celery_sqs_heartbeat.leases.lease import State
+from tests.unit.booking import TERMS, Booking, summary
+
+IN_ORDER = replace(TERMS, in_order=True)
+
+
+@pytest.fixture
+def booking() -> Booking:
+    return Booking()
+
+
+def receive(booking: Booking, *names: str, group: str = "g", count: int = 1) -> None:
+    """Receive messages whose names end with their numbers."""
+    for name in names:
+        booking.receive(
+            name,
+            handle=f"{name}-{count}",
+            terms=IN_ORDER,
+            count=count,
+            group=group,
+            number=int(name[1:]),
+        )
+
+
+def asked(call: Call) -> list[str]:
+    return [f"{action} {handle}" for handle, action, _ in summary(call)]
+
+
+def waiting(booking: Booking, *handles: str) -> list[bool]:
+    return [booking.book.waits_behind(handle) for handle in handles]
+
+
+def test_only_the_first_of_a_group_does_not_wait(booking: Booking) -> None:
+    receive(booking, "m1", "m2", "m3")
+    receive(booking, "n7", group="h")
+    assert waiting(booking, "m1-1", "m2-1", "m3-1", "n7-1") == [False, True, True, False]
+
+
+def test_the_order_is_that_of_the_numbers_whatever_came_first(booking: Booking) -> None:
+    receive(booking, "m10", "m9")
+    assert waiting(booking, "m9-1", "m10-1") == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("terms", "number"), [(TERMS, 1), (IN_ORDER, None)], ids=["parallel", "a standard queue"]
+)
+def test_nothing_waits_that_is_not_kept_in_order(
+    booking: Booking, terms: object, number: int | None
+) -> None:
+    for name in ("a", "b"):
+        booking.receive(name, terms=terms, group="g", number=number)  # type: ignore[arg-type]
+    booking.book.release("a", 0, booking.now)
+    assert waiting(booking, "a", "b") == [False, False]
+    assert booking.lease("b").state is State.HELD
+
+
+def test_the_next_waits_until_sqs_has_confirmed_the_delete(booking: Booking) -> None:
+    receive(booking, "m1", "m2")
+    booking.book.done("m1-1", booking.now)
+    call = booking.one_call()
+    assert asked(call) == ["delete m1-1"]
+    assert waiting(booking, "m2-1") == [True]
+    booking.settle(call, Outcome.FAILED)
+    assert waiting(booking, "m2-1") == [True]
+    booking.now += 1.0
+    booking.settle(booking.one_call(), Outcome.DONE)
+    assert waiting(booking, "m2-1") == [False]
+    assert booking.lease("m2-1").state is State.HELD
+
+
+def test_a_delete_in_order_does_not_wait_for_others(booking: Booking) -> None:
+    receive(booking, "m1")
+    booking.receive("x")
+    booking.book.done("x", booking.now)
+    assert booking.plan() == []
+    booking.book.done("m1-1", booking.now)
+    assert asked(booking.one_call())[0] == "delete m1-1"
+
+
+def test_a_release_takes_along_what_is_behind_and_comes_last(booking: Booking) -> None:
+    receive(booking, "m1", "m2", "m3", "m4")
+    booking.book.release("m1-1", 90, booking.now, "failed")
+    first = booking.one_call()
+    assert asked(first) == ["release m4-1", "release m3-1", "release m2-1"]
+    assert booking.plan() == []
+    booking.settle(first, Outcome.DONE)
+    last = booking.one_call()
+    assert summary(last) == [("m1-1", "release", 90)]
+    booking.settle(last, Outcome.DONE)
+    released = [e for e in booking.events if e.kind is EventKind.MESSAGE_RELEASED]
+    assert [event.cause for event in released] == [*[GROUP_STOPPED] * 3, "failed"]
+    assert len(booking.book) == 0
+
+
+def test_the_first_waits_for_a_release_that_is_tried_again(booking: Booking) -> None:
+    receive(booking, "m1", "m2", "m3")
+    booking.book.release("m1-1", 0, booking.now, "failed")
+    booking.settle(booking.one_call(), Outcome.DONE, Outcome.THROTTLED)
+    booking.now += 1.0
+    again = booking.one_call()
+    assert asked(again) == ["release m2-1"]
+    booking.settle(again, Outcome.DONE)
+    assert asked(booking.one_call()) == ["release m1-1"]
+
+
+def test_the_first_does_not_wait_for_one_whose_fate_is_unknown(booking: Booking) -> None:
+    receive(booking, "m1", "m2")
+    booking.book.release("m1-1", 0, booking.now, "failed")
+    booking.settle(booking.one_call(), Outcome.UNKNOWN)
+    assert asked(booking.one_call()) == ["release m1-1"]
+
+
+def test_the_first_lapses_where_the_others_take_too_long(booking: Booking) -> None:
+    receive(booking, "m1", "m2")
+    booking.book.release("m1-1", 0, booking.now, "failed")
+    call = booking.one_call()
+    booking.now += 31.0
+    booking.plan()
+    assert booking.book.get("m1-1") is None
+    assert EventKind.MESSAGE_LAPSING in booking.kinds()
+    booking.settle(call, Outcome.DONE)
+    assert len(booking.book) == 0
+
+
+def test_one_in_the_middle_leaves_those_before_it_alone(booking: Booking) -> None:
+    receive(booking, "m1", "m2", "m3")
+    booking.book.release("m2-1", 0, booking.now, "no room to wait")
+    # While the first is hidden, SQS hands out none of the others: they may go together.
+    assert asked(booking.one_call()) == ["release m3-1", "release m2-1"]
+    assert booking.lease("m1-1").state is State.HELD
+
+
+@pytest.mark.parametrize("act", ["drop", "disown"])
+def test_what_is_given_up_stops_its_group(booking: Booking, act: str) -> None:
+    receive(booking, "m1", "m2", "m3")
+    assert getattr(booking.book, act)("m1-1", booking.now)
+    first = booking.one_call()
+    assert asked(first) == ["release m3-1"]
+    booking.settle(first, Outcome.DONE)
+    assert asked(booking.one_call()) == ["release m2-1"]
+
+
+def test_a_lost_lease_stops_its_group_while_its_task_goes_on(booking: Booking) -> None:
+    receive(booking, "m1", "m2", "m3")
+    booking.now += 20.0
+    call = booking.one_call()
+    assert asked(call) == ["extend m1-1", "extend m2-1", "extend m3-1"]
+    booking.settle(call, Outcome.LOST, Outcome.DONE, Outcome.DONE)
+    assert booking.lease("m1-1").state is State.HELD
+    assert [booking.lease(each).state for each in ("m2-1", "m3-1")] == [State.BACK] * 2
+
+
+def test_a_lease_that_expires_stops_its_group(booking: Booking) -> None:
+    receive(booking, "m1")
+    booking.now += 20.0
+    booking.settle(booking.one_call(), Outcome.UNKNOWN)
+    booking.now += 5.0
+    receive(booking, "m2")
+    booking.now += 6.0
+    booking.plan()
+    assert EventKind.LEASE_EXPIRED in booking.kinds()
+    assert booking.lease("m2-1").state is State.BACK
+
+
+def test_what_comes_after_a_lost_one_does_not_wait_for_it(booking: Booking) -> None:
+    receive(booking, "m1")
+    booking.now += 20.0
+    booking.settle(booking.one_call(), Outcome.LOST)
+    receive(booking, "m2")
+    assert waiting(booking, "m2-1") == [False]
+
+
+def test_one_that_comes_again_has_its_place_again(booking: Booking) -> None:
+    receive(booking, "m1", "m2")
+    booking.book.release("m1-1", 0, booking.now, "failed")
+    for _ in range(2):
+        booking.settle(booking.one_call(), Outcome.DONE)
+    receive(booking, "m1", "m2", count=2)
+    assert waiting(booking, "m1-2", "m2-2") == [False, True]
+
+
+def test_a_delete_that_can_never_succeed_stops_its_group(booking: Booking) -> None:
+    receive(booking, "m1", "m2")
+    booking.book.done("m1-1", booking.now)
+    booking.settle(booking.one_call(), Outcome.LOST)
+    assert asked(booking.one_call()) == ["release m2-1"]
+
+
+def test_a_group_is_extended_in_one_call(booking: Booking) -> None:
+    receive(booking, *(f"m{n}" for n in range(1, 11)))
+    booking.now += 20.0
+    call = booking.one_call()
+    assert call.kind is CallKind.CHANGE_VISIBILITY
+    assert len(call.entries) == 10
+
+
+def test_one_that_has_waited_until_its_lease_is_near_its_end_is_released(booking: Booking) -> None:
+    terms = replace(IN_ORDER, max_lease=100.0)
+    for number in (1, 2, 3):
+        booking.receive(f"m{number}", terms=terms, group="g", number=number)
+    seen: list[str] = []
+    while booking.now < 1095.0 and not seen:
+        booking.now = max(booking.now + 1.0, booking.book.next_due(booking.now))
+        for call in booking.plan():
+            seen += [each for each in asked(call) if each.startswith("release")]
+            booking.settle(call, Outcome.DONE)
+    assert sorted(seen) == ["release m2", "release m3"]
+    causes = {e.message_id: e.cause for e in booking.events if e.kind.value == "message-released"}
+    assert causes == {"m2": WAITED_LONG, "m3": GROUP_STOPPED}
+    assert booking.lease("m1").state is State.HELD

@@ -1,0 +1,186 @@
+"""Messages that wait for another of their group, in front of Celery."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, WAITED_LONG
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
+from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
+from celery_sqs_heartbeat.transport.groups import NO_ROOM, Groups
+from celery_sqs_heartbeat.transport.kombu_channel import Payload
+
+URL = "https://sqs/1/orders.fifo"
+QUEUE = "orders.fifo"
+TERMS = replace(LeaseTerms.of(30), in_order=True)
+
+
+class Scene:
+    """A keeper, the messages that wait, and those that were delivered."""
+
+    def __init__(self, limit: int = 90) -> None:
+        self.clock = FakeClock(1000.0)
+        self.keeper = ThreadKeeper(SimulatedSqs(self.clock), clock=self.clock)
+        self.groups = Groups(keeper=self.keeper, limit=limit)
+        self.delivered: list[str] = []
+
+    def receive(self, *names: str, group: str = "g", terms: LeaseTerms = TERMS) -> None:
+        """Receive messages whose names end with their numbers, in one answer."""
+        for name in names:
+            attributes = {"MessageGroupId": group, "SequenceNumber": name[1:]}
+            message = {"MessageId": name, "ReceiptHandle": name, "Attributes": attributes}
+            self.keeper.receive(URL, message, terms=terms)
+        payloads = [payload(name) for name in names]
+        for each in self.groups.hold_back(payloads, queue=QUEUE, deliver=self._deliver):
+            self._deliver(each)
+
+    def _deliver(self, each: Payload) -> None:
+        self.delivered.append(each["properties"]["delivery_tag"])
+
+    def lease(self, name: str) -> Lease:
+        lease = self.keeper.find(name)
+        assert lease is not None
+        return lease
+
+    def confirm_delete(self, name: str) -> None:
+        lease = self.lease(name)
+        lease.is_deleted = True
+        self.keeper.drop(name)
+
+    def causes(self) -> dict[str, str]:
+        """Return why each message is being released."""
+        leases = self.keeper.leases()
+        return {each.message_id: each.cause for each in leases if each.state is State.BACK}
+
+
+def payload(name: str) -> Payload:
+    return {"properties": {"delivery_tag": name}}
+
+
+def test_the_first_of_each_group_is_delivered_and_the_others_wait() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2", "m3")
+    scene.receive("n1", "n2", group="h")
+    assert scene.delivered == ["m1", "n1"]
+    assert len(scene.groups) == 3
+
+
+def test_the_next_is_delivered_once_the_delete_is_confirmed() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2", "m3")
+    scene.keeper.done("m1")
+    scene.groups.look()
+    assert scene.delivered == ["m1"]
+    scene.confirm_delete("m1")
+    scene.groups.look()
+    assert scene.delivered == ["m1", "m2"]
+    scene.groups.look()
+    assert scene.delivered == ["m1", "m2"]
+
+
+def test_what_has_no_place_in_a_group_does_not_wait() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2", terms=LeaseTerms.of(30))
+    assert scene.delivered == ["m1", "m2"]
+
+
+def test_what_goes_back_with_the_first_is_not_delivered() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2")
+    scene.keeper.release("m1", cause="failed")
+    scene.groups.look()
+    assert scene.delivered == ["m1"]
+    assert len(scene.groups) == 0
+    assert scene.causes() == {"m1": "failed", "m2": GROUP_STOPPED}
+
+
+def test_what_finds_no_room_is_released_with_all_behind_it() -> None:
+    scene = Scene(limit=1)
+    scene.receive("m1", "m2", "m3", "m4")
+    assert len(scene.groups) == 1
+    assert scene.causes() == {"m3": NO_ROOM, "m4": GROUP_STOPPED}
+
+
+@pytest.mark.parametrize(("limit", "wait", "wanted"), [(0, 0, 1), (3, 0, 4), (3, 2, 2), (3, 3, 1)])
+def test_a_receive_may_bring_what_has_room_and_one_to_deliver(
+    limit: int, wait: int, wanted: int
+) -> None:
+    scene = Scene(limit)
+    scene.receive(*(f"m{number}" for number in range(1, wait + 2)))
+    assert scene.groups.most_wanted == wanted
+
+
+def test_a_slot_is_kept_for_the_next_of_a_group() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2")
+    assert scene.groups.next_up == 0
+    scene.keeper.done("m1")
+    assert scene.groups.next_up == 1
+    scene.confirm_delete("m1")
+    scene.groups.look()
+    assert scene.groups.next_up == 0
+
+
+def test_one_whose_lease_has_run_out_goes_back_to_sqs() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2")
+    scene.clock.advance(31)
+    scene.confirm_delete("m1")
+    scene.groups.look()
+    assert scene.delivered == ["m1"]
+    assert len(scene.groups) == 0
+    assert scene.keeper.find("m2") is None
+
+
+def test_one_that_was_saved_after_its_expiry_goes_back_to_sqs() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2")
+    scene.lease("m2").certain = False
+    scene.confirm_delete("m1")
+    scene.groups.look()
+    assert scene.delivered == ["m1"]
+    assert scene.keeper.find("m2") is None
+
+
+def test_one_that_has_waited_for_half_of_its_time_is_received_anew() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2", terms=replace(TERMS, max_lease=50.0))
+    scene.clock.advance(26)
+    scene.confirm_delete("m1")
+    scene.groups.look()
+    assert scene.delivered == ["m1"]
+    assert scene.causes() == {"m2": WAITED_LONG}
+
+
+def test_a_queue_is_left_last_message_first_and_the_others_are_not() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2", "m3")
+    scene.groups.leave("consumer closed", "other.fifo")
+    assert len(scene.groups) == 2
+    scene.groups.leave("consumer closed", QUEUE)
+    assert len(scene.groups) == 0
+    assert scene.causes() == {"m2": "consumer closed", "m3": "consumer closed"}
+    assert scene.lease("m1").state is State.HELD
+
+
+def test_a_call_that_was_lost_is_made_again_by_the_next_look() -> None:
+    scene = Scene()
+    scene.receive("m1", "m2")
+    scene.confirm_delete("m1")
+    scene.groups.call_soon = lambda call: None
+    scene.groups.wake()
+    scene.groups.call_soon = lambda call: call()
+    scene.groups.wake()
+    assert scene.delivered == ["m1"]
+    scene.groups.look()
+    assert scene.delivered == ["m1", "m2"]
+
+
+def test_nothing_is_called_while_nothing_waits() -> None:
+    scene = Scene()
+    scene.receive("m1")
+    scene.groups.call_soon = lambda call: pytest.fail("called for nothing")
+    scene.groups.look()
