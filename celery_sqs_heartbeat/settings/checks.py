@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.common.numeric import is_number, is_whole
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.leases.policy import implied_calls_per_second
 from celery_sqs_heartbeat.settings.address import parse_address
@@ -78,6 +79,12 @@ def _fifo_retry(value: Any) -> str | None:
     return None if value in ("release", "send") else "must be 'release' or 'send'"
 
 
+def _batch(value: Any) -> str | None:
+    if is_whole(value) and 1 <= value <= MAX_BATCH_ENTRIES:
+        return None
+    return f"must be a whole number of messages, 1 to {MAX_BATCH_ENTRIES}"
+
+
 def _count(value: Any) -> str | None:
     if is_whole(value) and value >= 0:
         return None
@@ -141,12 +148,13 @@ GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "on_lost": _on_lost,
     "ack": _ack,
     "fifo": _fifo,
+    "fifo_batch": _batch,
     "fifo_retry": _fifo_retry,
 }
 #: What can be set for one queue.
 QUEUE_CHECKS = {k: v for k, v in GLOBAL_CHECKS.items() if k not in WORKER_CHECKS}
 #: What can be set for one task.
-TASK_CHECKS = {k: v for k, v in QUEUE_CHECKS.items() if k not in ("ack", "fifo")}
+TASK_CHECKS = {k: v for k, v in QUEUE_CHECKS.items() if k not in ("ack", "fifo", "fifo_batch")}
 
 
 def order_faults(scope: str, terms: LeaseTerms, interval: float | None) -> Iterator[str]:

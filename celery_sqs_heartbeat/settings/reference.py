@@ -53,6 +53,11 @@ REFERENCE: Mapping[str, Entry] = {
         "on FIFO queues: one message of a group at a time, in order; a failure stops its group; or "
         '`"parallel"`: all that are received run side by side. See [FIFO queues](howto/fifo.md)',
     ),
+    "fifo_batch": Entry(
+        "`10`, or `1` on a queue with a redrive policy",
+        "how many messages one receive of a FIFO queue in strict order asks for. Each receive "
+        "counts towards `maxReceiveCount`, also for messages that wait behind one that fails",
+    ),
     "fifo_retry": Entry(
         '`"release"`',
         "what `self.retry()` does on a FIFO queue in strict order: its message comes back after "

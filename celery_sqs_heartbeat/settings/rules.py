@@ -46,6 +46,7 @@ class Rules:
     on_lost: str | None = None
     ack: str | None = None
     fifo: str | None = None
+    fifo_batch: int | None = None
     fifo_retry: str | None = None
     extend: bool | None = None
 

@@ -40,7 +40,7 @@ PLAIN = {
     *("dead_letters", "versions", "bell"),
     *("title", "why", "fix", "setting", "value", "kind", "type", "unit", "meaning", "help"),
     *("labels", "zeros", "buckets", "content_type", "default", "events"),
-    *("fifo", "fifo_retry"),
+    *("fifo", "fifo_batch", "fifo_retry"),
     *("journal", "status", "ack", "on_lost", "release_delay", "acks_on_failure"),
     *("wait_time", "polling_interval", "created_timeout"),
     # Of a journal's line: a delivery is a part of its handle's hash.
