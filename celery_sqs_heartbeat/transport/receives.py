@@ -45,8 +45,7 @@ class Receives:
         """Return how many messages a receive may bring.
 
         Of a queue that is kept in order all but one may have to wait, and go back unrun when that
-        one fails. Each receive counts: with a redrive policy they would go to the dead letters
-        after it.
+        one fails, see `Caution`. With a redrive policy they would go to the dead letters after it.
         """
         heartbeat = self._heartbeat
         if not heartbeat.settings.keeps_order(queue):
@@ -55,7 +54,8 @@ class Receives:
         has_no_redrive = attributes.is_known and attributes.max_receive_count is None
         batch = heartbeat.settings.for_queue(queue).fifo_batch
         if batch is None:
-            batch = MAX_RECEIVED if has_no_redrive else 1
+            is_safe = has_no_redrive and not heartbeat.caution.is_due(url)
+            batch = MAX_RECEIVED if is_safe else 1
         return min(batch, heartbeat.groups.most_wanted)
 
     def note_answer(self, poll: Poll, answer: Any) -> None:

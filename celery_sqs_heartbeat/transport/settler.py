@@ -60,6 +60,8 @@ class Settler:
                 lease, rules=heartbeat.rules, queues=heartbeat.queues, once=heartbeat.once
             )
         if delay is not None:
+            if lease.is_in_order:
+                heartbeat.caution.note(lease.queue_url)
             cause = "failed" if requeue else "backoff policy"
             delay = max(delay, self._dead_poll_left(lease))
             heartbeat.keeper.release(delivery_tag, delay, cause)

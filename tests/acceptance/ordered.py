@@ -8,12 +8,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from celery import Celery
 
 from celery_sqs_heartbeat import install
-from celery_sqs_heartbeat.testing import SimulatedServer
+from tests.acceptance.losing import LosesConnection
 from tests.acceptance.scene import StartWorker
 from tests.support.waiting import wait_until
 from tests.support.workers import ProcessWorker
@@ -32,6 +32,9 @@ app.conf.update(
     broker_transport_options={"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1},
 )
 app.conf.update(json.loads(os.environ.get("ORDERED_CONF", "{}")))
+
+if "PROJ_BREAK" in os.environ:
+    app.steps["consumer"].add(LosesConnection)
 
 
 class FailedOnce(Exception):
@@ -59,7 +62,8 @@ def step(self: Any, group: str, number: int, seconds: float, first: str = "") ->
 
 
 def _note(group: str, number: int, what: str) -> None:
-    line = f"{group} {number} {what} {os.environ['ORDERED_NAME']}\n"
+    name, at = os.environ["ORDERED_NAME"], time.monotonic()
+    line = f"{group} {number} {what} {name} {at}\n"
     with open(os.environ["ORDERED_LEDGER"], "a") as ledger:
         ledger.write(line)
 
@@ -74,19 +78,31 @@ def _is_first(group: str, number: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of the ledger."""
+    """One line of the ledger. `at` in monotonic seconds."""
 
     group: str
     number: int
     what: str
     worker: str
+    at: float
+
+
+class Server(Protocol):
+    """An SQS server."""
+
+    @property
+    def broker_url(self) -> str:
+        """Its URL, for Celery."""
+
+    def client(self) -> Any:
+        """Return a boto3 client of it."""
 
 
 @dataclass
 class Orders:
     """A FIFO queue, its workers and what they have written down."""
 
-    server: SimulatedServer
+    server: Server
     start: StartWorker
     ledger: Path
     attributes: Mapping[str, str]
@@ -99,8 +115,14 @@ class Orders:
             QueueName=self.queue, Attributes={"FifoQueue": "true", **self.attributes}
         )
         self.url = created["QueueUrl"]
+        self.options = {
+            "region": "us-east-1",
+            "is_secure": False,
+            "wait_time_seconds": 1,
+            "predefined_queues": {self.queue: {"url": self.url}},
+        }
         self._sender = Celery("sender", broker=self.server.broker_url)
-        self._sender.conf.broker_transport_options = {"is_secure": False}
+        self._sender.conf.broker_transport_options = self.options
 
     def send(self, group: str, number: int, seconds: float = 0.02, **options: Any) -> None:
         """Send a step."""
@@ -121,17 +143,31 @@ class Orders:
                 "CELERY_BROKER_URL": self.server.broker_url,
                 "ORDERED_LEDGER": str(self.ledger),
                 "ORDERED_NAME": name,
-                "ORDERED_CONF": json.dumps({"task_default_queue": self.queue, **conf}),
+                "ORDERED_CONF": json.dumps(
+                    {
+                        "task_default_queue": self.queue,
+                        "broker_transport_options": self.options,
+                        **conf,
+                    }
+                ),
+                "PROJ_BREAK": str(self.breaks(name)),
             },
         )
         worker.wait_for_log("ready.")
         return worker
 
+    def breaks(self, name: str) -> Path:
+        """Return the file that has a worker lose its connection when it is there."""
+        return self.ledger.with_name(f"{name}.break")
+
     def lines(self) -> list[Line]:
         """Return what is in the ledger."""
         *lines, _ = self.ledger.read_text().split("\n")
         parts = (line.split(" ") for line in lines)
-        return [Line(group, int(number), what, worker) for group, number, what, worker in parts]
+        return [
+            Line(group, int(number), what, worker, float(at))
+            for group, number, what, worker, at in parts
+        ]
 
     def ends(self) -> dict[str, list[int]]:
         """Return the steps that have succeeded, by group, in their order."""
