@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import islice
 
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 
@@ -25,20 +25,25 @@ def available_of_standard(
 
 
 def available_of_fifo(
-    messages: Iterable[SimulatedMessage], now: float
+    messages: Iterable[SimulatedMessage], now: float, *, scanned: int
 ) -> Iterator[SimulatedMessage]:
     """Return the visible messages that none of their group is in the way of.
 
     Group by group: a receive fills up from one first (SQS Developer Guide, "FIFO delivery logic").
+    The groups come in the order in which their first messages were sent or became visible again: a
+    group that was released stands behind those that waited meanwhile (LocalStack's
+    tests of FIFO groups, whose answers AWS gave).
+
+    Args:
+        scanned: How many of the messages are looked through.
     """
     groups: dict[str | None, list[SimulatedMessage]] = {}
-    for message in messages:
+    for message in islice(messages, scanned):
         groups.setdefault(message.group_id, []).append(message)
-    blocked: set[str | None] = set()
-    for message in chain.from_iterable(groups.values()):
-        if message.visible_at > now:
-            # In flight or delayed: what comes behind it in its group waits, and what comes before
-            # it does not (LocalStack's test_fifo_group_visibility_extends_...).
-            blocked.add(message.group_id)
-        elif message.group_id not in blocked:
+    for group in sorted(groups.values(), key=lambda group: group[0].visible_at):
+        for message in group:
+            if message.visible_at > now:
+                # In flight or delayed: what comes behind it in its group waits, and what comes
+                # before it does not (LocalStack's test_fifo_group_visibility_extends_...).
+                break
             yield message

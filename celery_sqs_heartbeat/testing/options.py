@@ -11,6 +11,9 @@ from celery_sqs_heartbeat.testing.message import SimulatedMessage
 
 #: Messages in flight of one queue (SQS Developer Guide, "Amazon SQS message quotas").
 IN_FLIGHT_LIMIT = 120_000
+#: How many messages a FIFO queue looks through for groups that are available (SQS Developer Guide,
+#: "Avoid large message backlogs with the same message group ID").
+SCANNED_MESSAGES = 120_000
 
 
 class DeadLetterQueue(Protocol):
@@ -20,7 +23,7 @@ class DeadLetterQueue(Protocol):
     def name(self) -> str:
         """Its name."""
 
-    def add(self, message: SimulatedMessage) -> object:
+    def add(self, message: SimulatedMessage, now: float) -> object:
         """Take a message in."""
 
 
@@ -37,6 +40,8 @@ class QueueOptions:
         wait: For how long a receive waits that does not say.
         kept: Further attributes, which have no effect.
         max_receive_count: After so many receives a message goes to `dead_letters`.
+        scanned_messages: So many of a FIFO queue's messages are looked through for groups that
+            are available: what was sent later waits, whatever its group (G).
         late_extension: Whether an expired handle that nobody else has superseded can
             still hide its message. AWS answered 200 and changed nothing (L); its guide
             does not promise that, so both are worth a test.
@@ -56,6 +61,7 @@ class QueueOptions:
     max_receive_count: int | None = None
     dead_letters: DeadLetterQueue | None = None
     in_flight_limit: int = IN_FLIGHT_LIMIT
+    scanned_messages: int = SCANNED_MESSAGES
     late_extension: bool = False
     content_based_deduplication: bool = False
     deduplicates_by_group: bool = False

@@ -22,6 +22,7 @@ from celery_sqs_heartbeat.testing.delivery import available_of_fifo, available_o
 from celery_sqs_heartbeat.testing.handles import Handles
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.options import QueueOptions
+from celery_sqs_heartbeat.testing.sequence import SequenceNumbers
 
 __all__ = ["QueueOptions", "SimulatedQueue"]
 
@@ -53,7 +54,7 @@ class SimulatedQueue:
         self._on_delete = on_delete
         self._handles = Handles(generator, is_fifo=self.is_fifo)
         self._deduplication = Deduplication()
-        self._sequence = 0
+        self._sequence = SequenceNumbers()
         # No message is older: spares a look at each of them.
         self._oldest = math.inf
 
@@ -74,14 +75,14 @@ class SimulatedQueue:
             first = self._deduplication.first(message, deduplication_id, now, by_group=by_group)
             if first is not message:
                 return first
-        self._sequence += 1
-        message.sequence_number = self._sequence
         message.deduplication_id = deduplication_id
-        self.add(message)
+        self.add(message, now)
         return message
 
-    def add(self, message: SimulatedMessage) -> None:
-        """Keep a message for what is left of its retention."""
+    def add(self, message: SimulatedMessage, now: float) -> None:
+        """Keep a message for what is left of its retention, behind those that are there."""
+        if self.is_fifo:
+            message.sequence_number = self._sequence.next(now)
         self.messages[message.message_id] = message
         self._oldest = min(self._oldest, message.retained_from)
 
@@ -104,13 +105,14 @@ class SimulatedQueue:
         """Return up to `count` visible messages, hidden from now on.
 
         Raises:
-            SqsError: OverLimit, on a short poll; a long poll returns nothing then (A).
+            SqsError: OverLimit, on a short poll of a standard queue; a long poll returns nothing
+                then (A), nor does any poll of a FIFO queue (G).
         """
         self.expire(now)
         hidden_for = self.options.visibility_timeout if timeout is None else timeout
         room = self.options.in_flight_limit - self.in_flight(now)
         if room <= 0:
-            if is_long_poll:
+            if is_long_poll or self.is_fifo:
                 return []
             raise errors.over_limit()
         received: list[SimulatedMessage] = []
@@ -183,7 +185,7 @@ class SimulatedQueue:
     def _available(self, now: float) -> Iterable[SimulatedMessage]:
         messages = self.messages.values()
         if self.is_fifo:
-            return available_of_fifo(messages, now)
+            return available_of_fifo(messages, now, scanned=self.options.scanned_messages)
         return available_of_standard(
             messages,
             now,
@@ -199,10 +201,13 @@ class SimulatedQueue:
         if message.receive_count < options.max_receive_count:
             return False
         del self.messages[message.message_id]
-        # Only a FIFO queue counts the retention anew (G "Dead-letter queues").
-        since = now if self.is_fifo else message.kept_since
-        buried = replace(message, visible_at=now, handle="", kept_since=since)
-        options.dead_letters.add(buried)
+        buried = replace(message, visible_at=now, handle="")
+        if self.is_fifo:
+            # Only a FIFO queue counts the retention anew (G "Dead-letter queues"), and sees to it
+            # that its dead letters don't repeat each other (G "Dead-letter queue redrive").
+            buried.kept_since = now
+            buried.deduplication_id = message.message_id
+        options.dead_letters.add(buried, now)
         # Its handles are of this queue and mean nothing in the other.
         message.is_deleted = True
         return True
