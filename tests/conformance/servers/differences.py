@@ -119,6 +119,28 @@ KNOWN: dict[str, dict[str, Difference]] = {
         **moto("deletes the message"),
         **localstack("deletes the message while its new owner has it"),
     },
+    "test_a_fifo_batch_with_an_expired_handle_fails_that_entry_alone": {
+        **moto("deletes the message"),
+        **ministack("deletes the message"),
+    },
+    "test_an_equal_deduplication_id_sends_nothing_new": {
+        **moto("sends it again once the first is deleted"),
+    },
+    "test_a_fifo_change_by_an_expired_handle_changes_nothing": {
+        **moto("hides the message"),
+        **ministack("hides the message"),
+    },
+    "test_a_fifo_batch_that_extends_by_an_expired_handle_fails_that_entry_alone": {
+        **moto("hides the message"),
+        **ministack("hides the message"),
+        **localstack("answers success"),
+    },
+    "test_sequence_numbers_rise_within_a_group": {**moto("draws them by chance")},
+    "test_sequence_numbers_rise_from_group_to_group_and_have_20_digits": {
+        **moto("draws them by chance"),
+        **ministack("counts from 1, with leading zeros"),
+    },
+    # test_fifo_groups.py
     "test_a_receive_fills_up_from_one_group_first": {
         **moto("brings messages as they were sent"),
         **ministack("brings messages as they were sent"),
@@ -132,11 +154,37 @@ KNOWN: dict[str, dict[str, Difference]] = {
         **moto("waits for all of the group, before and behind"),
         **ministack("waits for all of the group, before and behind"),
     },
-    "test_a_fifo_batch_with_an_expired_handle_fails_that_entry_alone": {
-        **moto("deletes the message"),
-        **ministack("deletes the message"),
+    "test_what_is_released_behind_one_in_flight_waits": {
+        **localstack("brings it before the one in flight"),
     },
-    "test_an_equal_deduplication_id_sends_nothing_new": {
-        **moto("sends it again once the first is deleted"),
+    "test_what_was_never_received_waits_behind_one_in_flight": {
+        **localstack("brings it, once any of the group is released"),
+    },
+    "test_a_delayed_first_message_holds_its_released_group_back": {
+        **localstack("brings the others at once"),
+    },
+    "test_what_is_released_behind_one_in_flight_waits_after_a_delete_before_it": {
+        **localstack("brings the third before the second"),
+    },
+    "test_a_lease_of_one_group_holds_back_no_other": {
+        **localstack("keeps what is over hidden while what was received before it is not"),
+    },
+    "test_receives_take_one_group_after_the_other": {
+        **moto("brings messages as they were sent"),
+        **ministack("brings messages as they were sent"),
+    },
+    "test_a_released_group_comes_after_those_that_wait": {
+        **moto("waits for all of the group"),
+        **ministack("waits for all of the group"),
+    },
+    # test_dead_letters.py
+    "test_a_dead_letter_of_a_fifo_queue_has_the_highest_sequence_number": {
+        **moto("draws them by chance"),
+        **ministack("keeps the one of the queue that it comes from"),
+    },
+    "test_a_dead_letter_of_a_fifo_queue_has_its_id_for_deduplication": {
+        **moto("keeps the one that it was sent with"),
+        **ministack("keeps the one that it was sent with"),
+        **localstack("keeps the one that it was sent with"),
     },
 }

@@ -73,25 +73,20 @@ class Target:
         self, *, vt: int = 600, dead_letters_after: int | None = None, **attributes: str
     ) -> Queue:
         """Make a standard queue; its dead-letter queue is at `dead_letters`."""
-        attributes["VisibilityTimeout"] = str(vt)
-        if dead_letters_after is None:
-            return self._create("", attributes)
-        dead_letters = self._create("", {})
-        policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": dead_letters_after}
-        queue = self._create("", {**attributes, "RedrivePolicy": json.dumps(policy)})
-        queue.dead_letters = dead_letters
-        return queue
-
-    def fifo(self, *, vt: int = 600, content_based: bool = False) -> Queue:
-        """Make a FIFO queue."""
-        return self._create(
-            ".fifo",
-            {
-                "FifoQueue": "true",
-                "VisibilityTimeout": str(vt),
-                "ContentBasedDeduplication": str(content_based).lower(),
-            },
+        return self._with_dead_letters(
+            "", {**attributes, "VisibilityTimeout": str(vt)}, dead_letters_after
         )
+
+    def fifo(
+        self, *, vt: int = 600, content_based: bool = False, dead_letters_after: int | None = None
+    ) -> Queue:
+        """Make a FIFO queue; its dead-letter queue is at `dead_letters`."""
+        attributes = {
+            "FifoQueue": "true",
+            "VisibilityTimeout": str(vt),
+            "ContentBasedDeduplication": str(content_based).lower(),
+        }
+        return self._with_dead_letters(".fifo", attributes, dead_letters_after)
 
     def stop(self) -> None:
         """Delete the queues and end the server."""
@@ -104,6 +99,17 @@ class Target:
 
     def __repr__(self) -> str:
         return self.name
+
+    def _with_dead_letters(
+        self, suffix: str, attributes: dict[str, str], after: int | None
+    ) -> Queue:
+        if after is None:
+            return self._create(suffix, attributes)
+        dead_letters = self._create(suffix, {"FifoQueue": "true"} if suffix else {})
+        policy = {"deadLetterTargetArn": dead_letters.arn, "maxReceiveCount": after}
+        queue = self._create(suffix, {**attributes, "RedrivePolicy": json.dumps(policy)})
+        queue.dead_letters = dead_letters
+        return queue
 
     def _create(self, suffix: str, attributes: dict[str, str]) -> Queue:
         client = self._start().client(retries={"total_max_attempts": 2})

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from botocore.exceptions import ClientError
 
 from celery_sqs_heartbeat.testing import SimulatedServer
-from tests.conformance.servers.queue import EARLY, LONGEST_POLL, Queue, refusal
+from tests.conformance.servers.queue import EARLY, LONGEST_POLL, Queue, bodies, refusal
 from tests.support.waiting import wait_until
 
 HOUR = 3600
@@ -74,6 +74,32 @@ def test_too_many_messages_in_flight_leave_a_long_poll_empty(simulated: Simulate
     assert queue.look(WaitTimeSeconds=1) == []
 
 
+def test_too_many_messages_in_flight_leave_a_poll_of_a_fifo_queue_empty(
+    simulated: SimulatedServer,
+) -> None:
+    """G "Amazon SQS message quotas": a FIFO queue returns no error, however it is polled."""
+    queue = _fifo(simulated)
+    simulated.sqs.queue(queue.url).options.in_flight_limit = 2
+    queue.send_to_group("g", "a", "b", "c")
+    queue.send_to_group("h", "d")
+    assert len(queue.look(10)) == 2
+    assert queue.look() == []
+
+
+def test_a_long_backlog_of_one_group_hides_the_groups_behind_it(
+    simulated: SimulatedServer,
+) -> None:
+    """G "Avoid large message backlogs with the same message group ID": 120,000 at AWS."""
+    queue = _fifo(simulated)
+    simulated.sqs.queue(queue.url).options.scanned_messages = 3
+    queue.send_to_group("g", "g1", "g2", "g3")
+    queue.send_to_group("h", "h1")
+    handle = queue.take()
+    assert not queue.look()
+    queue.delete(handle)
+    assert bodies(queue.look()) == ["g2", "g3", "h1"]
+
+
 def test_a_delete_makes_room_for_a_pending_long_poll(simulated: SimulatedServer) -> None:
     """G "Amazon SQS message quotas": delete messages to avoid the limit."""
     queue = _full(simulated, vt=HOUR)
@@ -105,6 +131,12 @@ def _wait_for_poll(simulated: SimulatedServer) -> None:
 def _queue(simulated: SimulatedServer) -> Queue:
     client = simulated.client()
     return Queue(client, client.create_queue(QueueName="work")["QueueUrl"])
+
+
+def _fifo(simulated: SimulatedServer) -> Queue:
+    client = simulated.client()
+    created = client.create_queue(QueueName="work.fifo", Attributes={"FifoQueue": "true"})
+    return Queue(client, created["QueueUrl"])
 
 
 def _full(simulated: SimulatedServer, *, vt: int = 30) -> Queue:

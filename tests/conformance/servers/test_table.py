@@ -8,13 +8,21 @@ from tests.conformance.servers import (
     test_batches,
     test_dead_letters,
     test_fifo,
+    test_fifo_groups,
     test_handles,
     test_visibility,
 )
 from tests.conformance.servers.differences import KNOWN
 from tests.conformance.servers.target import AWS_PREFIX, targets
 
-MODULES = (test_batches, test_dead_letters, test_fifo, test_handles, test_visibility)
+MODULES = (
+    test_batches,
+    test_dead_letters,
+    test_fifo,
+    test_fifo_groups,
+    test_handles,
+    test_visibility,
+)
 BEHAVIOURS = {
     name: function
     for module in MODULES
