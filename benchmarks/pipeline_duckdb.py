@@ -28,6 +28,7 @@ from benchmarks.pipeline_sql import (
 )
 from benchmarks.pipeline_sql_attempts import ATTEMPTS
 from benchmarks.pipeline_sql_duplicates import DUPLICATES
+from benchmarks.pipeline_sql_group_stops import GROUP_STOPS
 from benchmarks.pipeline_sql_in_flight import IN_FLIGHT
 from benchmarks.pipeline_sql_survey import CRASHES, FLEET, HISTOGRAMS, LAST_DAY, LATENESSES
 from celery_sqs_heartbeat.pipeline import schema
@@ -48,6 +49,7 @@ QUERIES: Mapping[Table, str] = {
     schema.ATTEMPTS: ATTEMPTS,
     schema.DUPLICATES: DUPLICATES,
     schema.RECOVERIES: RECOVERIES,
+    schema.GROUP_STOPS: GROUP_STOPS,
     schema.DURATIONS: DURATIONS,
     schema.IN_FLIGHT: IN_FLIGHT,
     schema.CALLS: CALLS,

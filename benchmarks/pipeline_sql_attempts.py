@@ -14,7 +14,7 @@ MACROS = """
     CREATE MACRO end_codes() AS ['deleted', 'released', 'lapsed'];
     CREATE MACRO cause_codes() AS [
         'failed', 'backoff policy', 'cancelled', 'shutdown', 'consumer closed', 'not delivered',
-        'delete refused'
+        'delete refused', 'worker died', 'due later', 'group stopped'
     ];
     CREATE MACRO error_codes() AS [
         'done', 'lost', 'capped', 'throttled', 'failed', 'denied', 'no-queue', 'malformed',
@@ -41,6 +41,8 @@ deliveries AS (
         max(code_of(cause, received_codes())) FILTER (ev = 'message-received') AS received_code,
         max(sent) AS sent,
         max("first") AS "first",
+        max(grp) AS grp,
+        max(sn) AS sn,
         coalesce(
             min(ts) FILTER (ev = 'message-received'), min(ts - coalesce(held_us, 0))
         ) AS received,

@@ -22,6 +22,7 @@ TABLE_NAMES = frozenset(
         "duplicates",
         "durations",
         "events",
+        "group_stops",
         "in_flight",
         "recommendations",
         "recoveries",

@@ -127,6 +127,8 @@ ATTEMPTS = _table(
     wid string: the worker
     task string: name of the task
     task_id string: Celery's task id
+    grp string: the message's group; null without one, or from a journal older than that field
+    sn string: its sequence number in a FIFO queue, in digits; null as for `grp`
     rc int: SQS's count of the message's receives
     received_as string: `new`, `redelivered` or `finished`, as in the journal
     sent bigint: when the message was sent, by SQS's clock
@@ -207,6 +209,30 @@ RECOVERIES = _table(
 #: Ratio of two neighbouring bins of a histogram: its quantiles are within 1 %.
 RATIO = 1.02
 
+#: What became of a message that stopped its group. Dead letter: it was received as often as its
+#: queue allows, and not deleted. Unknown: the journals show neither, or not yet.
+OUTCOMES = ("succeeded", "dead letter", "unknown")
+
+GROUP_STOPS = _table(
+    "group_stops",
+    "each message of a FIFO queue that stopped its group: it came to nothing, and what is behind "
+    "it in the group waits",
+    "the stop",
+    """
+    queue string: name of the queue
+    grp string: the message's group
+    msg string: SQS message id
+    task string: name of the task
+    task_id string: Celery's task id
+    stopped_at bigint: when the first of its attempts failed; of an abandoned one, its last event
+    resumed_at bigint: when its delete was confirmed, or else another of its group came; or null
+    seconds double: between the two, in seconds; to the data's end where it still stands still
+    attempts int: how often the message was received, by SQS's count
+    waiting bigint: messages behind it that a worker gave back meanwhile, as their group was stopped
+    outcome string: one of OUTCOMES
+    """,
+)
+
 DURATIONS = _table(
     "durations",
     "run times and waits as additive log-histograms: bin b holds spans of RATIO**b to RATIO**(b+1)",
@@ -285,6 +311,7 @@ TABLES = {
         ATTEMPTS,
         DUPLICATES,
         RECOVERIES,
+        GROUP_STOPS,
         DURATIONS,
         IN_FLIGHT,
         CALLS,

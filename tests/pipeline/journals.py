@@ -30,10 +30,28 @@ class Worker:
     def write(self, ev: str, ts: int, **fields: Any) -> None:
         self.lines.append({"v": 1, "ts": ts, "ev": ev, "wid": self.wid, **fields})
 
-    def attempt(self, msg: str, rc: int, ts: int, seconds: float, end: str | None) -> None:
-        """Receive a message, run its task for so long and end it by that event; None: never."""
+    def attempt(
+        self,
+        msg: str,
+        rc: int,
+        ts: int,
+        seconds: float,
+        end: str | None,
+        *,
+        queue: str = "work",
+        cause: str | None = None,
+        vt: int | None = None,
+        **received: Any,
+    ) -> None:
+        """Receive a message, run its task for so long and end it by that event; None: never.
+
+        Args:
+            cause: Of the end.
+            vt: Of the end: a release's delay.
+            received: What else the line of the receive says.
+        """
         about = {
-            "queue": "work",
+            "queue": queue,
             "msg": msg,
             "dlv": f"{self.wid}{msg}{rc}",
             "rc": rc,
@@ -41,14 +59,15 @@ class Worker:
             "task_id": f"t-{msg}",
         }
         done = ts + round(seconds * SECOND)
-        cause = "new" if rc == 1 else "redelivered"
-        self.write("message-received", ts, **about, vt=60, cause=cause, sent=ts, first=ts)
+        was = {"cause": "new" if rc == 1 else "redelivered", "vt": 60, "sent": ts, "first": ts}
+        self.write("message-received", ts, **about, **was, **received)
         self.write("task-started", ts + 1000, **about)
         call = {"batch": 2, "lat_us": 9000}
         for at in range(ts + 30 * SECOND, done, 30 * SECOND):
             self.write("lease-extended", at, **about, vt=60, slack_us=30 * SECOND, **call)
         if end is not None:
-            self.write(end, done + 5000, **about, ended_us=5000, **call)
+            why = {name: it for name, it in (("cause", cause), ("vt", vt)) if it is not None}
+            self.write(end, done + 5000, **about, ended_us=5000, **call, **why)
 
     def segments(self) -> Iterator[tuple[str, list[dict[str, Any]]]]:
         """Yield each day's lines, numbered."""
@@ -88,7 +107,28 @@ def some_workers(seed: int, days: int = 3) -> list[Worker]:
             later = random_.choice([40 * SECOND, 1000 * SECOND, _DAY_US])
             if ts + later < DAY + days * _DAY_US:
                 other.attempt(msg, 2, ts + later, 20, "message-deleted")
-    return workers
+    return [*workers, grouped_worker(seed, days)]
+
+
+def grouped_worker(seed: int, days: int = 1, begin: int = DAY) -> Worker:
+    """Return a worker with a group of a FIFO queue: one message fails, one waits behind it.
+
+    Args:
+        days: It does so about the end of each of so many days.
+        begin: The first day's.
+    """
+    worker = Worker(f"w{seed}-fifo", begin + 3, versions={"celery-sqs-heartbeat": "1"})
+    for day in range(days):
+        ts = begin + (day + 1) * _DAY_US - 40 * SECOND
+        name, number = f"m{seed}-{day}", 100 + 10 * day
+        failing = {"queue": "orders.fifo", "grp": "A", "max_rc": 3, "sn": str(number)}
+        behind = {**failing, "sn": str(number + 1)}
+        released = {"end": "message-released", "vt": 5}
+        worker.attempt(f"{name}-1", 1, ts, 20, cause="failed", **released, **failing)
+        worker.attempt(f"{name}-2", 1, ts, 20, cause="group stopped", **released, **behind)
+        worker.attempt(f"{name}-1", 2, ts + 30 * SECOND, 20, "message-deleted", **failing)
+        worker.attempt(f"{name}-2", 2, ts + 60 * SECOND, 20, "message-deleted", **behind)
+    return worker
 
 
 def write_all(folder: Path, workers: list[Worker]) -> Path:

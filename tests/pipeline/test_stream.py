@@ -39,7 +39,7 @@ def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
 ) -> None:
     journal, tables = tmp_path / "journal", tmp_path / "tables"
     # The workers of the journal that was built, one after the other.
-    first, second = some_workers(1, days=1)
+    first, *others = some_workers(1, days=1)
     write_all(journal, [first])
     arguments = ["stream", "--journal", str(journal), "--warehouse", str(tables)]
     arguments += ["--checkpoint", str(tmp_path / "checkpoint")]
@@ -61,7 +61,7 @@ def test_killed_and_restarted_it_gives_the_tables_of_the_batch_job(
         process.wait()
     assert not [*(tmp_path / "checkpoint").glob("stream/commits/0")]
 
-    write_all(journal, [second])
+    write_all(journal, others)
     result = CliRunner().invoke(main, [*arguments, "--once"])
     assert result.exit_code == 0, result.output
 

@@ -13,12 +13,16 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.engine.sail.session import new_session
 from fleet.making import JOURNAL, make_fleet
+from tests.pipeline.builders import DAY, SECOND
 from tests.pipeline.cheap import JAVA, JAVA_VARIABLE
+from tests.pipeline.journals import grouped_worker, write_all
 from tests.pipeline.test_fleet import mangle
 from tests.sail.spark import MADE
 from tests.support.markdown import ROOT
 
 BySpark = Callable[[Path, Path, str], None]
+#: 2026-02-28 00:00:00 UTC, the day that the fleet begins on, in microseconds.
+FLEET_DAY = DAY - 14 * 86_400 * SECOND
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +65,8 @@ def by_spark(spark_python: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
 @pytest.fixture(scope="session")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A fleet's journal: every cause of duplicates, clocks that are wrong, lines there twice."""
+    """A fleet's journal: each cause of duplicates, wrong clocks, lines there twice; and groups."""
     folder = tmp_path_factory.mktemp("fleet")
     make_fleet(folder, workers=4, hours=1.4, seed=44)
-    return mangle(folder / JOURNAL, 1, tmp_path_factory.mktemp("mangled"))
+    mangled = mangle(folder / JOURNAL, 1, tmp_path_factory.mktemp("mangled"))
+    return write_all(mangled, [grouped_worker(44, begin=FLEET_DAY)])

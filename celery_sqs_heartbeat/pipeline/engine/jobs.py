@@ -11,6 +11,7 @@ over all of them gives: each run writes again every day that its part of the jou
 | attempts | F-1 to L+1 | events of F-2 to L+2 |
 | duplicates | F-1 to L+B | attempts and rejects of F-1-B to L+B, events of a day more |
 | recoveries | F-1-B to L+1 | attempts of F-2-B to L+1+B |
+| group_stops | F-1-B to L+1 | attempts of F-2-2B to L+1+B |
 | durations | F-1 to L+1 | attempts of the same days |
 | in_flight | F-1 to L+1 | attempts of F-2 to L+1 |
 | calls | F-1 to L+1 | events of the same days |
@@ -42,6 +43,7 @@ LOOKBACK_DAYS = 4
 _WRITES: Mapping[Table, Callable[[Days, int], Days]] = {
     schema.DUPLICATES: lambda run, back: run.grown(1, back),
     schema.RECOVERIES: lambda run, back: run.grown(1 + back, 1),
+    schema.GROUP_STOPS: lambda run, back: run.grown(1 + back, 1),
     schema.RECOMMENDATIONS: lambda run, back: Days.of(run.last),
 }
 

@@ -18,6 +18,7 @@ from celery_sqs_heartbeat.pipeline.tables.calls import calls_of
 from celery_sqs_heartbeat.pipeline.tables.deliveries import deliveries_of
 from celery_sqs_heartbeat.pipeline.tables.duplicates import duplicates_of
 from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
+from celery_sqs_heartbeat.pipeline.tables.group_stops import group_stops_of
 from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
 from celery_sqs_heartbeat.pipeline.tables.recoveries import recoveries_of
 from celery_sqs_heartbeat.pipeline.tables.workers import with_told, workers_of
@@ -75,6 +76,16 @@ def _recoveries(sources: Sources, days: Days) -> DataFrame:
     )
 
 
+def _group_stops(sources: Sources, days: Days) -> DataFrame:
+    back = sources.lookback
+    # Before them as far as that: a message's first stop is the one that counts.
+    return group_stops_of(
+        sources.read(schema.ATTEMPTS, days, 1 + back, back),
+        sources.workers(days, 1 + back, back),
+        sources.kept.keep,
+    )
+
+
 def _durations(sources: Sources, days: Days) -> DataFrame:
     return durations_of(sources.read(schema.ATTEMPTS, days))
 
@@ -105,6 +116,7 @@ MAKERS: Mapping[Table, Callable[[Sources, Days], DataFrame]] = {
     schema.ATTEMPTS: _attempts,
     schema.DUPLICATES: _duplicates,
     schema.RECOVERIES: _recoveries,
+    schema.GROUP_STOPS: _group_stops,
     schema.DURATIONS: _durations,
     schema.IN_FLIGHT: _in_flight,
     schema.CALLS: _calls,
@@ -116,6 +128,7 @@ NEEDS: Mapping[Table, tuple[Table, ...]] = {
     schema.ATTEMPTS: (schema.WORKERS,),
     schema.DUPLICATES: (schema.ATTEMPTS,),
     schema.RECOVERIES: (schema.ATTEMPTS,),
+    schema.GROUP_STOPS: (schema.ATTEMPTS,),
     schema.DURATIONS: (schema.ATTEMPTS,),
     schema.IN_FLIGHT: (schema.ATTEMPTS,),
     schema.CALLS: (schema.WORKERS,),

@@ -24,6 +24,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import ATTEMPTS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.deliveries import deliveries_of
+from celery_sqs_heartbeat.pipeline.tables.groups import with_groups
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
@@ -46,7 +47,7 @@ def attempts_of(
     Args:
         fold: Folds the events by `deliveries_of`.
     """
-    in_order = _in_order(fold(events))
+    in_order = _in_order(with_groups(fold(events), events))
     with_worker = in_order.join(F.broadcast(_heard_of(workers)), "wid", "left")
     return shape(_ended(with_worker), ATTEMPTS)
 

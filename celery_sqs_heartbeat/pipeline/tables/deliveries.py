@@ -18,6 +18,8 @@ from celery_sqs_heartbeat.leases.events import EventKind as Kind
 #: A later delivery of a message that still runs has a number of its own, and its events with it.
 KEY = ("queue", "msg", "dlv", "wid", "task", "task_id")
 
+#: Why a message is given back that waits behind one of its group that failed.
+GROUP_STOPPED = "group stopped"
 #: Why the package gives messages back. Any other cause is given as `other`.
 GIVEN_BACK = (
     "other",
@@ -28,6 +30,9 @@ GIVEN_BACK = (
     "consumer closed",
     "not delivered",
     "delete refused",
+    "worker died",
+    "due later",
+    GROUP_STOPPED,
 )
 RECEIVED_AS = ("new", "redelivered", "finished")
 ENDED_AS = ("deleted", "released", "lapsed")

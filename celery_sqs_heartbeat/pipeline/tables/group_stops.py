@@ -1,0 +1,102 @@
+"""Group stops: which message kept the rest of its group waiting, and for how long.
+
+SQS hands out no message of a FIFO queue while an earlier one of its group is hidden. So one that
+comes to nothing stops its group until it is deleted or SQS has moved it to the dead-letter queue.
+An attempt stops its group where the task failed or was cut off, and the message comes back. An
+orderly shutdown is no stop, nor is a message that never started and was handed back unharmed.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+
+from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS, PARTITION
+from celery_sqs_heartbeat.pipeline.tables.cause_rules import ENDED_RELEASES
+from celery_sqs_heartbeat.pipeline.tables.deliveries import GROUP_STOPPED
+from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, as_it_is
+from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
+from celery_sqs_heartbeat.pipeline.tables.recoveries import FRUITLESS
+from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
+from celery_sqs_heartbeat.pipeline.tables.standstills import with_next, with_waiting
+from celery_sqs_heartbeat.pipeline.tables.workers import data_end
+
+#: Why a worker hands back a message that has done nothing wrong.
+_ORDERLY = (GROUP_STOPPED, "due later", "shutdown", "consumer closed", "not delivered")
+_MICROSECONDS = 1_000_000
+
+
+def group_stops_of(attempts: DataFrame, workers: DataFrame, keep: Keep = as_it_is) -> DataFrame:
+    """Return a row for each message that stopped its group.
+
+    Args:
+        keep: Is given what is read more than once.
+    """
+    of_fifo = attempts.where(F.col("queue").endswith(".fifo")).withColumn("failed", _failed())
+    stopping = keys_of(of_fifo.where(_is_stop()), "msg")
+    stops = keep(_by_message(stopping.only(of_fifo)))
+    if stops.isEmpty():
+        return stops.sparkSession.createDataFrame([], GROUP_STOPS.ddl)
+    in_groups = keys_of(stops, "grp").only(of_fifo)
+    resumed = F.coalesce("deleted", "next_received")
+    with_end = with_next(stops, in_groups).withColumn("resumed_at", resumed)
+    known = with_waiting(with_end, in_groups.where(F.col("cause") == GROUP_STOPPED))
+    outcome = (
+        F.when(F.col("deleted").isNotNull(), "succeeded")
+        .when(F.col("is_dead"), "dead letter")
+        .otherwise("unknown")
+    )
+    # SQS moves a dead letter when it would hand it out again: the group may have nothing more.
+    until = F.coalesce("resumed_at", F.when(F.col("is_dead"), F.col("visible")), "data_end")
+    span = F.greatest(until - F.col("stopped_at"), F.lit(0))
+    return shape(
+        known.crossJoin(F.broadcast(data_end(workers)))
+        .withColumn("seconds", span / _MICROSECONDS)
+        .withColumn("outcome", outcome)
+        .withColumn(PARTITION, day_of(F.col("stopped_at"))),
+        GROUP_STOPS,
+    )
+
+
+def _failed() -> Column:
+    """Return when an attempt failed: its release was asked for, or it was heard of last."""
+    is_released = F.col("ended_as").isin("released", "lapsed")
+    ended = F.coalesce(F.when(is_released, F.col("finished")), "ended", "last_event")
+    return F.when(F.col("ended_as") == "abandoned", F.col("last_event")).otherwise(ended)
+
+
+def _is_stop() -> Column:
+    cause = F.coalesce("cause", F.lit(""))
+    has_failed = (
+        F.col("started").isNotNull()
+        | cause.isin(*ENDED_RELEASES)
+        # What can't be delivered is left to its timeout.
+        | (F.col("ended_as") == "lapsed")
+    )
+    return F.col("ended_as").isin(*FRUITLESS) & has_failed & ~cause.isin(*_ORDERLY)
+
+
+def _by_message(attempts: DataFrame) -> DataFrame:
+    """Return a row for each message: its first stop, its last attempt, and its delete."""
+    receives = Window.partitionBy("queue", "msg").orderBy("rc", "received", "dlv")
+    is_last = F.col("next_one").isNull() & F.col("ended_as").isin(*FRUITLESS)
+    is_dead = is_last & F.coalesce(F.col("rc") >= F.col("max_rc"), F.lit(False))
+    delay = us_of(F.when(F.col("ended_as") == "released", F.col("last_vt")).otherwise(F.lit(0)))
+    visible = F.coalesce("ended", "last_event") + F.coalesce(delay, F.lit(0))
+    return (
+        attempts.withColumn("next_one", F.lead("received").over(receives))
+        .groupBy("queue", "msg")
+        .agg(
+            *(F.max(name).alias(name) for name in ("grp", "task", "task_id")),
+            F.min(F.when(_is_stop(), F.col("received"))).alias("since"),
+            F.min(F.when(_is_stop(), F.col("failed"))).alias("stopped_at"),
+            F.max(F.when(F.col("ended_as") == "deleted", F.col("ended"))).alias("deleted"),
+            F.max(F.when(is_last, F.col("failed"))).alias("last_failed"),
+            F.max(F.when(is_dead, visible)).alias("visible"),
+            F.max(F.when(is_dead, 1).otherwise(0)).alias("dead"),
+            F.max("rc").alias("attempts"),
+        )
+        .withColumn("is_dead", F.col("dead") == 1)
+        # By the hash of its id, another message may be among them.
+        .where(F.col("grp").isNotNull() & F.col("stopped_at").isNotNull())
+    )

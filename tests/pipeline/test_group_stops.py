@@ -1,0 +1,253 @@
+"""Which message stopped its group, for how long, and what waited behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any
+
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS
+from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
+from celery_sqs_heartbeat.pipeline.tables.group_stops import group_stops_of
+from tests.pipeline.builders import (
+    DAY,
+    SECOND,
+    attempts_frame,
+    events_frame,
+    message,
+    workers_frame,
+)
+
+Attempt = dict[str, Any]
+#: By scenario, in the order of time.
+Stops = Mapping[str, Sequence[Row]]
+
+QUEUE = "orders.fifo"
+END = 1_000.0
+
+
+def at(seconds: float) -> int:
+    return DAY + round(seconds * SECOND)
+
+
+def attempt(begin: float, end: float, ended_as: str = "released", **values: Any) -> Attempt:
+    """Return an attempt of message `m1` of group `A`, whose task ran all the time."""
+    rc = values.get("rc", 1)
+    msg = values.get("msg", "m1")
+    return {
+        "queue": QUEUE,
+        "grp": "A",
+        "msg": msg,
+        "rc": rc,
+        "dlv": f"{msg}-{rc}",
+        "task_id": f"t-{msg}",
+        "received": at(begin),
+        "started": at(begin),
+        "finished": None if ended_as == "abandoned" else at(end),
+        "ended": None if ended_as in ("abandoned", "running") else at(end),
+        "last_event": at(end),
+        "ended_as": ended_as,
+        "cause": "failed" if ended_as == "released" else None,
+        "last_vt": 5,
+        **values,
+    }
+
+
+def waits(begin: float, end: float, msg: str, **values: Any) -> Attempt:
+    """Return an attempt that was given back because its group was stopped."""
+    return attempt(begin, end, msg=msg, cause="group stopped", started=None, **values)
+
+
+#: What an attempt came to, and whether it stops its group.
+STOPPING: list[tuple[str, Attempt, bool]] = [
+    ("failed", {"cause": "failed"}, True),
+    ("failed, before it started", {"cause": "failed", "started": None}, True),
+    ("given back by kombu's policy", {"cause": "backoff policy"}, True),
+    ("the delete was refused", {"cause": "delete refused"}, True),
+    ("cut off", {"cause": "cancelled"}, True),
+    ("a cause of the user's", {"cause": "other"}, True),
+    ("its worker died", {"cause": "worker died"}, True),
+    ("its worker died, and it waited", {"cause": "worker died", "started": None}, False),
+    ("left to its timeout", {"ended_as": "lapsed", "cause": None, "started": None}, True),
+    ("left to its timeout at the end", {"ended_as": "lapsed", "cause": "shutdown"}, False),
+    ("nothing is known of its end", {"ended_as": "abandoned", "cause": None}, True),
+    ("lost while it waited", {"ended_as": "lost", "cause": None, "started": None}, False),
+    ("lost", {"ended_as": "lost", "cause": None}, True),
+    ("capped", {"ended_as": "capped", "cause": None}, True),
+    ("waited behind another", {"cause": "group stopped", "started": None}, False),
+    ("not due yet", {"cause": "due later", "started": None}, False),
+    ("a cold shutdown", {"cause": "shutdown"}, False),
+    ("a connection lost", {"cause": "consumer closed", "started": None}, False),
+    ("not delivered", {"cause": "not delivered", "started": None}, False),
+    ("it still runs", {"ended_as": "running", "cause": None}, False),
+    ("deleted at once", {"ended_as": "deleted", "cause": None}, False),
+    ("no group", {"grp": None}, False),
+    ("a fair queue's group", {"queue": "tenants"}, False),
+]
+
+SCENARIOS: dict[str, list[Attempt]] = {
+    **{name: [attempt(10, 12, **values)] for name, values, _ in STOPPING},
+    "succeeds at last": [
+        attempt(10, 12),
+        attempt(17, 19, rc=2),
+        attempt(24, 30, "deleted", rc=3),
+        attempt(31, 32, "deleted", msg="m2"),
+    ],
+    "others wait": [
+        # For m1.
+        attempt(10, 12),
+        waits(10, 12, "m2"),
+        waits(10, 12, "m3"),
+        attempt(17, 19, rc=2),
+        waits(17, 19, "m2", rc=2),
+        attempt(24, 30, "deleted", rc=3),
+        # For m2, which came along with m3.
+        attempt(31, 33, msg="m2", rc=3),
+        waits(31, 33, "m3", rc=2),
+        attempt(40, 41, "deleted", msg="m2", rc=4),
+        attempt(42, 43, "deleted", msg="m3", rc=3),
+        # For none that is known.
+        waits(50, 51, "m5"),
+        waits(17, 19, "m6", grp="B"),
+        waits(17, 19, "m7", queue="other.fifo"),
+    ],
+    "an orderly end before": [
+        attempt(1, 2, cause="shutdown"),
+        attempt(10, 12, rc=2),
+        attempt(20, 21, "deleted", rc=3),
+    ],
+    "a dead letter": [
+        attempt(10, 12, max_rc=2),
+        waits(10, 12, "m2"),
+        attempt(17, 19, rc=2, max_rc=2),
+        attempt(24.5, 25, "deleted", msg="m2", rc=2),
+        attempt(26, 27, "deleted", msg="m3"),
+    ],
+    "a dead letter alone": [attempt(10, 12, max_rc=1)],
+    "not seen again": [attempt(10, 12, max_rc=3)],
+    "runs again": [attempt(10, 12, max_rc=3), attempt(17, 40, "running", rc=2)],
+    "gone": [
+        attempt(10, 12),
+        waits(10, 12, "m2"),
+        attempt(60, 61, "deleted", msg="m2", rc=2),
+        attempt(62, 63, "deleted", msg="m3"),
+        attempt(20, 21, "deleted", msg="m4", grp="B"),
+    ],
+    "a receive was not read": [attempt(10, 12, grp=None), attempt(17, 19, "deleted", rc=2)],
+}
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession) -> Stops:
+    """Return the stops of all scenarios, made at once."""
+    attempts = [
+        row | {"msg": f"{row['msg']}/{scenario}", "grp": row["grp"] and f"{row['grp']}/{scenario}"}
+        for scenario, rows in SCENARIOS.items()
+        for row in rows
+    ]
+    workers = workers_frame(spark, {"last_seen": at(END)})
+    rows = group_stops_of(attempts_frame(spark, *attempts), workers).collect()
+    stops: dict[str, list[Row]] = {scenario: [] for scenario in SCENARIOS}
+    for row in sorted(rows, key=lambda row: int(row.stopped_at)):
+        stops[row.msg.partition("/")[2]].append(row)
+    return stops
+
+
+def test_a_message_that_fails_stops_its_group_until_it_is_deleted(found: Stops) -> None:
+    (row,) = found["succeeds at last"]
+    assert row.asDict() == {
+        "queue": QUEUE,
+        "grp": "A/succeeds at last",
+        "msg": "m1/succeeds at last",
+        "task": "proj.add",
+        "task_id": "t-m1",
+        "stopped_at": at(12),
+        "resumed_at": at(30),
+        "seconds": 18.0,
+        "attempts": 3,
+        "waiting": 0,
+        "outcome": "succeeded",
+        "dt": date(2026, 3, 14),
+    }
+
+
+@pytest.mark.parametrize(("name", "is_stop"), [(name, it) for name, _, it in STOPPING])
+def test_a_failure_stops_a_group_and_an_orderly_end_does_not(
+    found: Stops, name: str, is_stop: bool
+) -> None:
+    assert len(found[name]) == is_stop
+
+
+def test_those_behind_it_count_once_each_and_for_the_stop_that_they_waited_in(
+    found: Stops,
+) -> None:
+    rows = [(row.msg[:2], row.waiting, row.seconds) for row in found["others wait"]]
+    assert rows == [("m1", 2, 18.0), ("m2", 1, 8.0)]
+
+
+def test_an_orderly_end_before_the_failure_does_not_begin_the_stop(found: Stops) -> None:
+    (row,) = found["an orderly end before"]
+    assert (row.stopped_at, row.attempts) == (at(12), 3)
+
+
+def test_a_dead_letter_lets_its_group_go_on_with_the_next_message(found: Stops) -> None:
+    (row,) = found["a dead letter"]
+    assert (row.outcome, row.resumed_at, row.seconds) == ("dead letter", at(24.5), 12.5)
+    assert (row.attempts, row.waiting) == (2, 1)
+
+
+def test_a_dead_letter_with_nothing_behind_it_stops_nothing_once_it_is_gone(found: Stops) -> None:
+    """SQS moves it when its delay is over and the queue is asked again."""
+    (row,) = found["a dead letter alone"]
+    assert (row.outcome, row.resumed_at, row.seconds) == ("dead letter", None, 5.0)
+
+
+@pytest.mark.parametrize("scenario", ["not seen again", "runs again"])
+def test_one_that_was_not_dealt_with_stops_its_group_until_the_data_s_end(
+    found: Stops, scenario: str
+) -> None:
+    (row,) = found[scenario]
+    assert (row.outcome, row.resumed_at, row.seconds) == ("unknown", None, END - 12)
+
+
+def test_a_later_message_of_the_group_shows_that_the_one_before_is_gone(found: Stops) -> None:
+    """It was deleted by a worker without a journal, say. One that came with it shows nothing."""
+    (row,) = found["gone"]
+    assert (row.outcome, row.resumed_at, row.seconds) == ("unknown", at(60), 48.0)
+
+
+def test_a_receive_that_was_not_read_is_in_the_group_that_another_one_tells(found: Stops) -> None:
+    (row,) = found["a receive was not read"]
+    assert (row.grp[:1], row.stopped_at) == ("A", at(12))
+
+
+def test_no_stop_is_an_empty_table(spark: SparkSession) -> None:
+    workers = workers_frame(spark, {"last_seen": at(END)})
+    frame = group_stops_of(attempts_frame(spark, attempt(1, 2, "deleted")), workers)
+    assert tuple(frame.columns) == GROUP_STOPS.names
+    assert frame.collect() == []
+
+
+def test_a_stop_is_found_in_what_a_worker_writes(spark: SparkSession) -> None:
+    first = {"queue": QUEUE, "msg": "m1", "dlv": "d1"}
+    behind = {"queue": QUEUE, "msg": "m2", "dlv": "d2", "task_id": "t2"}
+    again = {**first, "dlv": "d3", "rc": 2}
+    group = {"grp": "A", "cause": "new", "vt": 30, "max_rc": 3}
+    told = [
+        message("message-received", 10, **first, **group, sn="101"),
+        message("message-received", 10, **behind, **group, sn="102"),
+        message("task-started", 10.5, **first),
+        message("message-released", 12.1, **first, cause="failed", ended_us=SECOND // 10, vt=3),
+        message("message-released", 12.2, **behind, cause="group stopped", ended_us=SECOND // 10),
+        message("message-received", 15, **again, **group, sn="101"),
+        message("task-started", 15, **again),
+        message("message-deleted", 16, **again, ended_us=0),
+    ]
+    workers = workers_frame(spark, {"last_seen": at(END)})
+    attempts = attempts_of(events_frame(spark, *told), workers)
+    (row,) = group_stops_of(attempts, workers).collect()
+    assert (row.msg, row.grp, row.waiting, row.outcome) == ("m1", "A", 1, "succeeded")
+    assert (row.stopped_at, row.resumed_at, row.seconds) == (at(12), at(16), 4.0)
