@@ -79,6 +79,14 @@ def _rows(task: str) -> dict[str, list[dict[str, Any]]]:
         "is_dead_letter": False,
         "promised_us": 30 * SECOND,
     }
+    stop = {
+        "queue": "orders.fifo",
+        "grp": f"A-{task}",
+        "stopped_at": DAY,
+        "attempts": 3,
+        "waiting": 1,
+        "outcome": "succeeded",
+    }
     candidate = {
         "task": None,
         "interval": 10.0,
@@ -129,11 +137,25 @@ def _rows(task: str) -> dict[str, list[dict[str, Any]]]:
             {**failed, "ended_as": "released", "is_dead_letter": True},
             {
                 **failed,
+                "msg": "m-behind",
+                "ended_as": "released",
+                "cause": "group stopped",
+                "recovery_us": 900 * SECOND,
+                "excess_us": 900 * SECOND,
+            },
+            {
+                **failed,
                 "ended_as": "lost",
                 "is_censored": True,
                 "recovery_us": 7 * SECOND,
                 "excess_us": -23 * SECOND,
             },
+        ],
+        "group_stops": [
+            {**stop, "msg": "m7", "seconds": 90.0, "resumed_at": DAY + 90 * SECOND},
+            {**stop, "msg": "m8", "seconds": 600.0, "outcome": "dead letter", "waiting": 2},
+            {**stop, "msg": "m9", "seconds": 30.0, "outcome": "unknown"},
+            {**stop, "msg": "m6", "grp": f"B-{task}", "seconds": 40.0, "resumed_at": DAY},
         ],
         "durations": [
             {

@@ -94,6 +94,10 @@ def first_line(page: str) -> str:
         "5 executions are duplicates: they began although the one before had not failed.",
         "At most 70 at once, in the 3 min that began at 2026-03-14 02:03 UTC: 0.06% of SQS's quota",
         "2.2 for each of 32 slots",
+        "orders.fifo A-shop.pay m8 shop.pay 3 4 1 10 min 12 min",
+        "orders.fifo A-shop.pay shop.pay m9 unknown 3 1 30 s and more",
+        "orders.fifo A-shop.pay shop.pay m8 dead letter 3 2 10 min",
+        "4 stops one by one",
         "179,001 calls cost $0.072",
         "9,001 40,000 4.44",
         "Change to visibility timeout 60 s and threshold 20 s",
@@ -140,6 +144,7 @@ def test_empty_tables_give_a_page_that_says_so(spark: SparkSession) -> None:
         "No task was run",
         "No message was in flight",
         "No call to SQS",
+        "No message of a FIFO queue was received",
         "too little in these days",
         "There are no lines",
     ):
@@ -292,6 +297,36 @@ def test_slots_are_drawn_day_by_day_and_told_of_the_peak(spark: SparkSession) ->
     limit = page[page.index("line limit") :]
     heights = set(re.findall(r"[ML][\d.]+ ([\d.]+)", limit[: limit.index("<title>")]))
     assert len(heights) == 2
+
+
+def test_a_message_that_waited_for_its_group_is_no_slow_recovery(page: str) -> None:
+    said = words(section(page, "recoveries"))
+    assert "m2" in said
+    assert "m-behind" not in said
+
+
+def test_groups_that_are_not_shown_are_counted(spark: SparkSession) -> None:
+    found = replace(findings(spark), stop_sums={"groups": 1_002, "stops": 5_000})
+    said = words(section(render(found), "groups"))
+    assert "1,000 groups of 1,002 left out, with less." in said
+    assert "The longest 4 of 5,000 stops" in said
+    assert "left out" not in words(section(render(findings(spark)), "groups"))
+
+
+@pytest.mark.parametrize(
+    ("receives", "known", "said"),
+    [
+        (0, 0, "No message of a FIFO queue was received: no group can have stood still."),
+        (9, 9, "No failure stopped a group, in 9 receives of FIFO queues."),
+        (9, 1, "in 1 receive of FIFO queues. 8 more do not tell their group: workers of older"),
+    ],
+)
+def test_where_no_group_stood_still_it_says_what_that_is_based_on(
+    spark: SparkSession, receives: int, known: int, said: str
+) -> None:
+    grouped = {"receives": receives, "with_group": known}
+    found = replace(findings(spark), stopped_groups=[], group_stops=[], grouped=grouped)
+    assert said in words(section(render(found), "groups"))
 
 
 @pytest.mark.parametrize("ticks", TICKS)

@@ -11,10 +11,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline import schema
-from celery_sqs_heartbeat.pipeline.report import queries, run_queries, timeline
+from celery_sqs_heartbeat.pipeline.report import group_queries, queries, run_queries, timeline
 from celery_sqs_heartbeat.pipeline.report.queries import PARTS, SHOWN, Rows
 from celery_sqs_heartbeat.pipeline.schema import Table
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
+from celery_sqs_heartbeat.pipeline.tables.deliveries import GROUP_STOPPED
 from celery_sqs_heartbeat.pipeline.tables.quantiles import quantiles_of, tails_of
 
 
@@ -30,6 +31,10 @@ class Findings:
     duplicates: Rows
     recoveries: Rows
     slowest: Rows
+    grouped: Mapping[str, Any]
+    stop_sums: Mapping[str, Any]
+    stopped_groups: Rows
+    group_stops: Rows
     tasks: Rows
     bins: Rows
     quantiles: Rows
@@ -62,7 +67,9 @@ def collect(
     days, workers = queries.days(seen), _one(queries.worker_sums(seen, first))
     duplicates = table(schema.DUPLICATES)
     causes = _rows(queries.causes(duplicates))
-    recoveries = table(schema.RECOVERIES)
+    # What waited behind another message was promised nothing: it comes back when its group goes on.
+    recoveries = table(schema.RECOVERIES).where(~F.col("cause").eqNullSafe(GROUP_STOPPED))
+    stops = table(schema.GROUP_STOPS)
     durations = table(schema.DURATIONS)
     tasks = _rows(run_queries.tasks(durations))
     shown = run_queries.of(durations, tasks)
@@ -75,6 +82,10 @@ def collect(
         duplicates=_top(duplicates, F.desc("overlap_us"), "second_started", "second_rc"),
         recoveries=_rows(queries.recovery_sums(recoveries)),
         slowest=_top(recoveries, F.desc_nulls_last("excess_us"), "failed", "rc"),
+        grouped=_one(group_queries.grouped(attempts)),
+        stop_sums=_one(group_queries.stop_sums(stops)),
+        stopped_groups=_rows(group_queries.stopped_groups(stops)),
+        group_stops=_top(stops, F.desc("seconds"), "stopped_at", "grp"),
         tasks=tasks,
         bins=_rows(run_queries.bins(shown)),
         quantiles=_rows(quantiles_of(shown, parts=PARTS)),

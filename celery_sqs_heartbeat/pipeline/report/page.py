@@ -21,12 +21,14 @@ from celery_sqs_heartbeat.pipeline.report.sections.overview import overview
 from celery_sqs_heartbeat.pipeline.report.sections.recovery_times import recovery_times
 from celery_sqs_heartbeat.pipeline.report.sections.run_times import run_times
 from celery_sqs_heartbeat.pipeline.report.sections.settings_advice import settings_advice
+from celery_sqs_heartbeat.pipeline.report.sections.stopped_groups import stopped_groups
 
 #: Each section's anchor, title and content. Its template has the name of what makes the content.
 _SECTIONS: tuple[tuple[str, str, Callable[[Findings], object]], ...] = (
     ("overview", "What happened", overview),
     ("duplicates", "Duplicates", duplicate_pairs),
     ("recoveries", "Recovery", recovery_times),
+    ("groups", "Groups that stood still", stopped_groups),
     ("durations", "Durations", run_times),
     ("in-flight", "In flight", in_flight_curves),
     ("costs", "Calls and their price", call_costs),
