@@ -54,6 +54,7 @@ stops AS (
         WHERE of_fifo.queue = by_message.queue
             AND of_fifo.grp = by_message.grp
             AND of_fifo.received > by_message.last_failed
+            AND of_fifo.cause IS DISTINCT FROM 'group stopped'
     )) AS resumed_at
     FROM by_message
 ),

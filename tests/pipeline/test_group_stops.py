@@ -132,6 +132,7 @@ SCENARIOS: dict[str, list[Attempt]] = {
     "gone": [
         attempt(10, 12),
         waits(10, 12, "m2"),
+        waits(13, 14, "m5"),
         attempt(60, 61, "deleted", msg="m2", rc=2),
         attempt(62, 63, "deleted", msg="m3"),
         attempt(20, 21, "deleted", msg="m4", grp="B"),

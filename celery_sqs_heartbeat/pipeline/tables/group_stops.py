@@ -40,7 +40,7 @@ def group_stops_of(attempts: DataFrame, workers: DataFrame, keep: Keep = as_it_i
     in_groups = keys_of(stops, "grp").only(of_fifo)
     resumed = F.coalesce("deleted", "next_received")
     with_end = with_next(stops, in_groups).withColumn("resumed_at", resumed)
-    known = with_waiting(with_end, in_groups.where(F.col("cause") == GROUP_STOPPED))
+    known = with_waiting(with_end, in_groups)
     outcome = (
         F.when(F.col("deleted").isNotNull(), "succeeded")
         .when(F.col("is_dead"), "dead letter")

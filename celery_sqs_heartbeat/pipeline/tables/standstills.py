@@ -9,6 +9,8 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.pipeline.tables.deliveries import GROUP_STOPPED
+
 _GROUP = ("queue", "grp")
 _MESSAGE = ["queue", "msg"]
 
@@ -25,18 +27,21 @@ def with_next(stops: DataFrame, attempts: DataFrame) -> DataFrame:
     ends = stops.where(F.col("last_failed").isNotNull())
     asking = ends.select(*_GROUP, "msg", F.col("last_failed").alias("at"))
     received = F.col("received")
-    offered = attempts.select(*_GROUP, received.alias("at"), received.alias("next_received"))
+    # One that came along in the same poll was sent away again, and shows nothing.
+    others = attempts.where(~F.col("cause").eqNullSafe(GROUP_STOPPED))
+    offered = others.select(*_GROUP, received.alias("at"), received.alias("next_received"))
     # Backwards: what is nearest before it in this order is the first after it.
     found = _nearest(asking, offered, "next_received", F.desc("at"), F.desc("asks"))
     return stops.join(found.select(*_MESSAGE, "next_received"), _MESSAGE, "left")
 
 
-def with_waiting(stops: DataFrame, released: DataFrame) -> DataFrame:
+def with_waiting(stops: DataFrame, attempts: DataFrame) -> DataFrame:
     """Add `waiting`: how many messages were given back between `since` and `resumed_at`.
 
     Args:
-        released: Attempts that were given back as their group was stopped, `failed` at a time.
+        attempts: Of the stopped groups, at least.
     """
+    released = attempts.where(F.col("cause") == GROUP_STOPPED)
     asking = released.select(*_GROUP, F.col("msg").alias("other"), F.col("failed").alias("at"))
     offered = stops.select(*_GROUP, "msg", F.col("since").alias("at"))
     found = _nearest(asking, offered, "msg", F.asc("at"), F.asc("asks"))
