@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import import_module
 
 import boto3
 
+from celery_sqs_heartbeat.common.importing import NotImportable, import_named
 from celery_sqs_heartbeat.errors import ConfigurationError
 
 SETTING = "sqs_heartbeat_session"
@@ -25,16 +25,10 @@ def find_session_function(path: str, setting: str = SETTING) -> NewSession:
     Raises:
         ConfigurationError: There is none.
     """
-    module, _, name = path.partition(":")
     try:
-        function = getattr(import_module(module), name)
-    except Exception as error:
-        raise ConfigurationError(
-            [
-                f"{setting}={path!r}: can't be imported ({error}): name a function of a module "
-                "that the worker finds"
-            ]
-        ) from error
+        function = import_named(path)
+    except NotImportable as error:
+        raise ConfigurationError([f"{setting}={path!r}: {error}"]) from error
     if not callable(function):
         raise ConfigurationError(
             [f"{setting}={path!r}: is not a function: name one that returns a boto3.Session"]

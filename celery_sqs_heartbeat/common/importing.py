@@ -1,0 +1,33 @@
+"""Finds what users name by a path, as `proj.aws:new_session`."""
+
+from __future__ import annotations
+
+import re
+from importlib import import_module
+from typing import Any
+
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
+
+
+class NotImportable(ValueError):
+    """Nothing can be imported by that path; the message says why, and what to do."""
+
+
+def is_path(value: object) -> bool:
+    """Return whether a value is a path of the form `module:name`."""
+    return isinstance(value, str) and _PATH.fullmatch(value) is not None
+
+
+def import_named(path: str) -> Any:
+    """Return what a `module:name` names.
+
+    Raises:
+        NotImportable: The module can't be imported, or has no such name.
+    """
+    module, _, name = path.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except Exception as error:
+        raise NotImportable(
+            f"can't be imported ({error}): name a function of a module that the worker finds"
+        ) from error
