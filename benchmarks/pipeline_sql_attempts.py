@@ -14,7 +14,8 @@ MACROS = """
     CREATE MACRO end_codes() AS ['deleted', 'released', 'lapsed'];
     CREATE MACRO cause_codes() AS [
         'failed', 'backoff policy', 'cancelled', 'shutdown', 'consumer closed', 'not delivered',
-        'delete refused', 'worker died', 'due later', 'group stopped'
+        'delete refused', 'worker died', 'due later', 'group stopped', 'asked by task',
+        'retried', 'no room to wait', 'waited long'
     ];
     CREATE MACRO error_codes() AS [
         'done', 'lost', 'capped', 'throttled', 'failed', 'denied', 'no-queue', 'malformed',

@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US, Rule, secon
 #: Why a message is back though its task has ended well.
 DELETE_REFUSED = "delete refused"
 #: Releases that mean that the task has ended. Under any other, what had started goes on.
-ENDED_RELEASES = ("failed", "backoff policy", DELETE_REFUSED)
+ENDED_RELEASES = ("failed", "backoff policy", DELETE_REFUSED, "asked by task", "retried")
 
 
 def rules() -> tuple[Rule, ...]:

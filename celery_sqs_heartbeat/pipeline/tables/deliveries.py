@@ -33,6 +33,10 @@ GIVEN_BACK = (
     "worker died",
     "due later",
     GROUP_STOPPED,
+    "asked by task",
+    "retried",
+    "no room to wait",
+    "waited long",
 )
 RECEIVED_AS = ("new", "redelivered", "finished")
 ENDED_AS = ("deleted", "released", "lapsed")
