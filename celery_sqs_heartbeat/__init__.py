@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.consumer.lease_keeper import LeaseKeeper
     from celery_sqs_heartbeat.current.current_lease import current_lease
+    from celery_sqs_heartbeat.current.release_message import ReleaseMessage
     from celery_sqs_heartbeat.errors import (
         AlreadyHeld,
         ConfigurationError,
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
         SqsHeartbeatError,
     )
     from celery_sqs_heartbeat.leases.lease import LeaseTerms
+    from celery_sqs_heartbeat.settings.failure import QueueInfo
     from celery_sqs_heartbeat.sqs.adapter import BotoSqs
     from celery_sqs_heartbeat.sqs.clients import short_config
     from celery_sqs_heartbeat.worker.install import install
@@ -28,6 +30,8 @@ __all__ = [
     "LeaseLost",
     "LeaseTerms",
     "NoLease",
+    "QueueInfo",
+    "ReleaseMessage",
     "SqsHeartbeatError",
     "current_lease",
     "install",
@@ -45,6 +49,8 @@ _HOME = {
     "LeaseLost": "errors",
     "LeaseTerms": "leases.lease",
     "NoLease": "errors",
+    "QueueInfo": "settings.failure",
+    "ReleaseMessage": "current.release_message",
     "SqsHeartbeatError": "errors",
     "current_lease": "current.current_lease",
     "install": "worker.install",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from celery_sqs_heartbeat.common.clock import now
-from celery_sqs_heartbeat.common.numeric import is_number
+from celery_sqs_heartbeat.current.asked_delays import read_delay, write_delay
 from celery_sqs_heartbeat.current.claim import current_message
+from celery_sqs_heartbeat.current.given_seconds import check_seconds
 from celery_sqs_heartbeat.current.record import Mark, Record, key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
 from celery_sqs_heartbeat.errors import LeaseLost, NoLease
@@ -109,13 +109,36 @@ class CurrentLease:
             TypeError: `min_remaining` is not a number.
             ValueError: It is negative or not finite.
         """
-        _check(min_remaining)
+        check_seconds("min_remaining", min_remaining)
         message, record = _read()
         left = _left(record)
         if left < min_remaining or left <= 0:
             message_id = str(message["MessageId"])
             reason = _why(record, left, min_remaining)
             raise LeaseLost(f"message {message_id}: {reason}", message_id, left)
+
+    @property
+    def release_delay(self) -> float | None:
+        """Seconds after which the message comes back if the task fails from now on.
+
+        None where the task has set none: then the setting `sqs_heartbeat_release_delay` says it.
+        It counts however the task fails, also when its process is killed. It is cut to what SQS
+        accepts, and on the last receive before the dead-letter queue does not count.
+
+        Raises:
+            NoLease: There is no lease.
+            TypeError: What is set is not a number, nor None.
+            ValueError: It is negative or not finite.
+        """
+        message, _ = _read()
+        return read_delay(shared_table(), message["ReceiptHandle"])
+
+    @release_delay.setter
+    def release_delay(self, value: float | None) -> None:
+        if value is not None:
+            check_seconds("release_delay", value)
+        message, _ = _read()
+        write_delay(shared_table(), message["ReceiptHandle"], value)
 
     def __repr__(self) -> str:
         try:
@@ -138,13 +161,6 @@ def _read() -> tuple[Mapping[str, Any], Record]:
 
 def _left(record: Record) -> float:
     return 0.0 if record.mark in _NOT_OURS else max(0.0, record.expires_at - now())
-
-
-def _check(min_remaining: float) -> None:
-    if not is_number(min_remaining):
-        raise TypeError(f"min_remaining is {min_remaining!r}: give it as seconds")
-    if min_remaining < 0 or not math.isfinite(min_remaining):
-        raise ValueError(f"min_remaining is {min_remaining!r}: give it as seconds, 0 or more")
 
 
 def _why(record: Record, left: float, min_remaining: float) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import os
-from mmap import ACCESS_READ, mmap
+from mmap import mmap
 
 from celery_sqs_heartbeat.current.sharedfile import SharedFile
 from celery_sqs_heartbeat.current.table import Table
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.errors import NoLease, SqsHeartbeatError
 
 #: Names the path of the table to pool processes that are not forked.
 VARIABLE = "CELERY_SQS_HEARTBEAT_TABLE"
-#: A table of 1 MB, of which the system gives what is written to. Tasks with an ETA are
+#: A table of 1.5 MB, of which the system gives what is written to. Tasks with an ETA are
 #: held without bound.
 LEAST_PLACES = 16_384
 #: With a quarter of its places taken a table has one for every lease, see `table.REACH`.
@@ -98,8 +98,8 @@ def shared_table() -> Table:
         if path is None:
             raise NoLease("the worker runs without --heartbeat-sqs")
         try:
-            with open(path, "rb") as file:
-                _table = Table(mmap(file.fileno(), 0, access=ACCESS_READ))
+            with open(path, "r+b") as file:
+                _table = Table(mmap(file.fileno(), 0))
         except (OSError, ValueError) as error:
             raise NoLease(f"the worker's table of leases can't be read: {error}") from None
     return _table

@@ -1,4 +1,7 @@
-"""The layout of a table of leases in shared memory: one process writes, many read."""
+"""The layout of a table of leases in shared memory: one process writes, many read.
+
+Behind the records is a slot for each, which the task of that lease writes.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,9 @@ _HEADER_BYTES = RECORD_BYTES
 _TICK = struct.Struct("<8xd")
 _SEQUENCE = struct.Struct("<16xQ")
 _ROW_BYTES = REACH * RECORD_BYTES
+#: Behind the records each place has so much for the task that runs with its lease, see
+#: `asked_delays`.
+SLOT_BYTES = 32
 
 _GIVEN_BACK, _UNKNOWN = Record(Mark.GIVEN_BACK), Record(Mark.UNKNOWN)
 
@@ -33,21 +39,22 @@ class Table:
 
     def __init__(self, memory: mmap) -> None:
         self._memory = memory
-        self.places = (len(memory) - _HEADER_BYTES) // RECORD_BYTES
+        self.places = (len(memory) - _HEADER_BYTES) // (RECORD_BYTES + SLOT_BYTES)
+        self._slots_at = _HEADER_BYTES + self.places * RECORD_BYTES
         # Rows overlap: one begins at every place but the last ones.
         self._rows = self.places - REACH + 1
 
     @staticmethod
     def size_for(places: int) -> int:
         """Return the bytes that a table with so many places takes, `REACH` at least."""
-        return _HEADER_BYTES + places * RECORD_BYTES
+        return _HEADER_BYTES + places * (RECORD_BYTES + SLOT_BYTES)
 
     def row(self, key: bytes) -> int:
         """Return the first of the places that a key's record may have."""
         return int.from_bytes(key[:8], "little") % self._rows
 
     def place_of(self, key: bytes) -> int | None:
-        """Return where the key's record is; for the writer, who is never interrupted."""
+        """Return where the key's record is: for whom it stays there, as its writer or its task."""
         row = self.row(key)
         at = _HEADER_BYTES + row * RECORD_BYTES
         found = self._memory[at : at + _ROW_BYTES].find(key)
@@ -62,6 +69,16 @@ class Table:
         """Return what is written at a place, as it is: maybe half of a change."""
         at = _HEADER_BYTES + place * RECORD_BYTES
         return self._memory[at : at + RECORD_BYTES]
+
+    def slot(self, place: int) -> bytes:
+        """Return what a task has written at a place, maybe that of a lease before."""
+        at = self._slots_at + place * SLOT_BYTES
+        return self._memory[at : at + SLOT_BYTES]
+
+    def write_slot(self, place: int, written: bytes) -> None:
+        """Write what the task of the lease at a place has to say."""
+        at = self._slots_at + place * SLOT_BYTES
+        self._memory[at : at + SLOT_BYTES] = written
 
     @property
     def is_short(self) -> bool:

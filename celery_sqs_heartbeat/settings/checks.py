@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from celery_sqs_heartbeat.common.numeric import is_number, is_whole
+from celery_sqs_heartbeat.common.importing import is_path
+from celery_sqs_heartbeat.common.numeric import is_whole
 from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.policy import implied_calls_per_second
 from celery_sqs_heartbeat.settings.address import parse_address
-from celery_sqs_heartbeat.settings.delay import call_fault
+from celery_sqs_heartbeat.settings.number_check import number_fault
+from celery_sqs_heartbeat.settings.release_delay import release_delay_fault
 from celery_sqs_heartbeat.settings.target import parse_target
 
 #: Batches a second that extend the leases of one queue without strain: four calls in
@@ -19,21 +20,8 @@ from celery_sqs_heartbeat.settings.target import parse_target
 CALLS_PER_SECOND = 40.0
 #: Fewer characters can be guessed by trying.
 SHORTEST_TOKEN = 16
-#: The path of a function, as `proj.aws:new_session`.
-_FUNCTION = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 #: Settings whose values are shown to nobody.
 SECRETS = frozenset({"status_token"})
-
-
-def number_fault(value: Any, *, above: float | None = None, low: float = 0) -> str | None:
-    """Check a number of seconds up to SQS's 12 hours."""
-    if not is_number(value):
-        return f"must be a number of seconds, not {type(value).__name__}"
-    if above is not None and not above < value <= MAX_VISIBILITY_SECONDS:
-        return f"must be above {above:g} and at most {MAX_VISIBILITY_SECONDS} seconds"
-    if above is None and not low <= value <= MAX_VISIBILITY_SECONDS:
-        return f"must be {low:g} to {MAX_VISIBILITY_SECONDS} seconds"
-    return None
 
 
 def _positive(value: Any) -> str | None:
@@ -47,18 +35,6 @@ def _whole(value: Any) -> str | None:
 
 
 def _seconds(value: Any) -> str | None:
-    return number_fault(value)
-
-
-def _delay(value: Any) -> str | None:
-    if callable(value):
-        return call_fault(value)
-    if isinstance(value, Sequence) and not isinstance(value, (str, bytes)):
-        if not value:
-            return "must have at least one delay: the first receive's"
-        return next((fault for item in value if (fault := number_fault(item))), None)
-    if not is_number(value):
-        return "must be seconds, a list of seconds by receive count, or a function of that count"
     return number_fault(value)
 
 
@@ -109,7 +85,7 @@ def token_fault(value: Any) -> str | None:
 
 def _session(value: Any) -> str | None:
     way_out = "must be 'module:function', as 'proj.aws:new_session'"
-    return None if isinstance(value, str) and _FUNCTION.fullmatch(value) else way_out
+    return None if is_path(value) else way_out
 
 
 def _address(value: Any) -> str | None:
@@ -144,7 +120,7 @@ GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "visibility_timeout": _whole,
     "threshold": _positive,
     "max_lease": _positive,
-    "release_delay": _delay,
+    "release_delay": release_delay_fault,
     "on_lost": _on_lost,
     "ack": _ack,
     "fifo": _fifo,

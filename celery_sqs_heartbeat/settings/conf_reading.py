@@ -17,10 +17,14 @@ from celery_sqs_heartbeat.settings.checks import (
     load_faults,
     order_faults,
 )
+from celery_sqs_heartbeat.settings.release_delay import read_release_delay
 from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_WAITING, PREFIX, Rules, Settings
 from celery_sqs_heartbeat.settings.suggesting import closest, resembles
 
 _SHORT_NAME = re.compile(r"\b(visibility_timeout|threshold|interval|max_lease)=")
+
+#: What makes of a value that passed its check what is used.
+_READ: Mapping[str, Callable[[Any], Any]] = {"release_delay": read_release_delay}
 
 Checks = Mapping[str, Callable[[Any], "str | None"]]
 
@@ -105,8 +109,12 @@ def _checked(
             shown = "..." if name in SECRETS else repr(value)
             faults.append(f"{label(name)}={shown}: {fault}")
         else:
-            values[name] = value
+            values[name] = _READ.get(name, _as_is)(value)
     return values
+
+
+def _as_is(value: Any) -> Any:
+    return value
 
 
 def _item_of(where: str) -> Callable[[str], str]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
 
-from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.lease import (
     DEFAULT_MAX_LEASE_SECONDS,
     DEFAULT_THRESHOLD_PART,
@@ -14,7 +12,10 @@ from celery_sqs_heartbeat.leases.lease import (
 )
 from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.settings.checks import load_faults, number_fault, order_faults
+from celery_sqs_heartbeat.settings.checks import load_faults, order_faults
+from celery_sqs_heartbeat.settings.failure import Failure
+from celery_sqs_heartbeat.settings.release_delay import ReleaseDelay, choose_delay
+from celery_sqs_heartbeat.settings.release_policies import Verdict
 
 #: Common beginning of every setting's name.
 PREFIX = "sqs_heartbeat_"
@@ -23,13 +24,6 @@ DEFAULT_INTERVAL = 1.0
 #: Messages that may wait behind others of their groups: of ten groups, the nine that one receive
 #: brings beside the first.
 DEFAULT_FIFO_WAITING = 90
-
-#: Seconds; one for each receive (the last repeats); or a function of the receive count.
-ReleaseDelay = float | Sequence[float] | Callable[[int], float]
-
-
-class UnusableDelay(SqsHeartbeatError, ValueError):
-    """What the function set as `release_delay` returned is no visibility timeout."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,23 +84,14 @@ class Rules:
         terms = terms.with_room()
         return replace(terms, max_lease=max(terms.max_lease, terms.visibility_timeout))
 
-    def delay_after(self, receive_count: int) -> float:
-        """Return the release delay after a failure, in seconds.
+    def delay_after(self, failure: Failure) -> float | Verdict:
+        """Return the release delay after a failure, in seconds, or what else is to be done.
 
         Raises:
-            UnusableDelay: The configured function returned no visibility timeout.
+            UnusableDelay: The configured function returned no seconds.
             Exception: Whatever the configured function raised.
         """
-        delay: Any = self.release_delay or 0
-        if callable(delay):
-            delay = delay(receive_count)
-        elif isinstance(delay, Sequence):
-            delay = delay[min(max(receive_count, 1), len(delay)) - 1]
-        if fault := number_fault(delay):
-            raise UnusableDelay(
-                f"{PREFIX}release_delay({receive_count}) returned {delay!r}: {fault}"
-            )
-        return float(delay)
+        return choose_delay(self.release_delay, failure)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,6 +21,7 @@ from celery_sqs_heartbeat.transport.room import Room
 from celery_sqs_heartbeat.transport.schedule import Schedule
 from celery_sqs_heartbeat.transport.settler import Settler
 from celery_sqs_heartbeat.transport.starting import Starting
+from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 
 
 class Channel(SQS.Channel):
@@ -163,13 +164,13 @@ class Channel(SQS.Channel):
         else:
             super().basic_reject(delivery_tag, requeue=requeue)
 
-    def reject(self, delivery_tag: str, *, requeue: bool) -> None:
+    def reject(self, delivery_tag: str, *, requeue: bool, failure: TaskFailure = UNKNOWN) -> None:
         """Release a message that is to be run again; settle another as kombu does.
 
         May be called from any thread, and on a channel that is closed: its prefetch slot is
         freed by `basic_reject`.
         """
-        self._settler.reject(delivery_tag, requeue=requeue)
+        self._settler.reject(delivery_tag, requeue=requeue, failure=failure)
 
     def release(self, delivery_tag: str, *, cause: str, delay: float = 0) -> None:
         """Make a message visible again after `delay` seconds, and free its slot."""

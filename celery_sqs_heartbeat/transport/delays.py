@@ -3,43 +3,128 @@
 from __future__ import annotations
 
 import logging
+import time
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.current.asked_delays import asked_delay
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import poison_delay
-from celery_sqs_heartbeat.settings.rules import UnusableDelay
+from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
+from celery_sqs_heartbeat.settings.release_delay import UnusableDelay
+from celery_sqs_heartbeat.settings.release_policies import Verdict
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.once import Once
+from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 
 logger = get_logger(__name__)
 
 
-def failure_delay(lease: Lease, *, rules: LeaseRules, queues: QueueDirectory, once: Once) -> float:
-    """Return the release delay after the lease's task failed, in seconds."""
-    try:
-        delay = rules.release_delay(lease)
-    except Exception as error:
-        logger.log(
-            logging.ERROR,
-            "sqs-heartbeat: sqs_heartbeat_release_delay failed for message %s of task %s; "
-            "it is released without a delay: %s",
-            lease.message_id,
-            lease.task,
-            error,
-            # Only an error of the user's own function needs its place in the code.
-            exc_info=not isinstance(error, UnusableDelay),
-        )
-        delay = 0.0
-    attributes = queues.get(lease.queue_url)
-    if delay or attributes.max_receive_count is not None:
+class Delays:
+    """Finds the release delay after a failure.
+
+    The last receive before the dead-letter queue comes first: the message is released at once, so
+    that it moves. Then what the task itself asked for, kombu's backoff policy, the setting.
+    """
+
+    def __init__(self, *, rules: LeaseRules, queues: QueueDirectory, once: Once) -> None:
+        self._rules = rules
+        self._queues = queues
+        self._once = once
+
+    def after(
+        self,
+        lease: Lease,
+        handle: str,
+        *,
+        ended: TaskFailure = UNKNOWN,
+        backoff: float | None = None,
+    ) -> float | None:
+        """Return the delay in seconds, or None to let the lease expire.
+
+        Args:
+            handle: The receipt handle that the task knows its message by.
+            backoff: What kombu's own backoff policy says.
+        """
+        failure = self._failure(lease, ended)
+        delay = self._choose(lease, failure, (ended.delay, asked_delay(handle), backoff))
+        if ended.is_wanted:
+            logger.info(
+                "sqs-heartbeat: task %s[%s] %s",
+                lease.task,
+                lease.task_id,
+                _said(delay, is_last=failure.is_last_receive),
+            )
         return delay
-    if attributes.is_known and once.first_time(f"no dead-letter queue {lease.queue_url}"):
-        logger.warning(
-            "sqs-heartbeat: queue %s has no dead-letter queue: a message that always fails "
-            "comes back for ever, each time later, up to its visibility timeout; give the "
-            "queue a redrive policy",
-            lease.queue_url,
+
+    def _choose(
+        self, lease: Lease, failure: Failure, asked: tuple[float | None, ...]
+    ) -> float | None:
+        if failure.is_last_receive:
+            return 0.0
+        for delay in asked:
+            if delay is not None:
+                return delay
+        chosen = self._configured(lease, failure)
+        if chosen is Verdict.KEEP:
+            return None
+        return self._usual(lease, failure) if chosen is Verdict.USUAL else chosen
+
+    def _configured(self, lease: Lease, failure: Failure) -> float | Verdict:
+        try:
+            return self._rules.release_delay(lease, failure)
+        except Exception as error:
+            logger.log(
+                logging.ERROR,
+                "sqs-heartbeat: sqs_heartbeat_release_delay failed for message %s of task %s; "
+                "it is released without a delay: %s",
+                lease.message_id,
+                lease.task,
+                error,
+                # Only an error of the user's own function needs its place in the code.
+                exc_info=not isinstance(error, UnusableDelay),
+            )
+            return Verdict.USUAL
+
+    def _usual(self, lease: Lease, failure: Failure) -> float:
+        """Return the delay where nothing is set, in seconds."""
+        if failure.queue.max_receive_count is not None:
+            return 0.0
+        url = failure.queue.url
+        if failure.queue.is_known and self._once.first_time(f"no dead-letter queue {url}"):
+            logger.warning(
+                "sqs-heartbeat: queue %s has no dead-letter queue: a message that always fails "
+                "comes back for ever, each time later, up to its visibility timeout; give the "
+                "queue a redrive policy",
+                url,
+            )
+        timeout = lease.terms.visibility_timeout
+        return float(poison_delay(lease.receive_count, visibility_timeout=timeout))
+
+    def _failure(self, lease: Lease, ended: TaskFailure) -> Failure:
+        attributes = self._queues.get(lease.queue_url)
+        sent = lease.sent_time
+        return Failure(
+            queue=QueueInfo(
+                name=self._rules.queue_name(lease),
+                url=lease.queue_url,
+                visibility_timeout=lease.terms.visibility_timeout,
+                max_receive_count=attributes.max_receive_count,
+                is_known=attributes.is_known,
+            ),
+            receive_count=max(lease.receive_count, 1),
+            exception=ended.exception,
+            # By this machine's clock against SQS's: it may be ahead of SQS.
+            message_age=None if sent is None else max(0.0, time.time() - sent),
         )
-    timeout = lease.terms.visibility_timeout
-    return poison_delay(lease.receive_count, visibility_timeout=timeout)
+
+
+def _said(delay: float | None, *, is_last: bool) -> str:
+    if is_last:
+        return (
+            "released its message at once: that was its last receive, and SQS moves it to the "
+            "dead-letter queue"
+        )
+    if delay is None:
+        return "leaves its message to come back when its visibility timeout ends"
+    return f"released its message for {delay:g} s" if delay else "released its message at once"

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.settings.failure import Failure
+from celery_sqs_heartbeat.settings.release_policies import Verdict
 
 
 class LeaseRules:
@@ -38,11 +40,14 @@ class LeaseRules:
         rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
         return rules.on_lost or "warn"
 
-    def release_delay(self, lease: Lease) -> float:
+    def queue_name(self, lease: Lease) -> str:
+        """Return the name that Celery knows the lease's queue by."""
+        return self._names[lease.queue_url]
+
+    def release_delay(self, lease: Lease, failure: Failure) -> float | Verdict:
         """Return the configured release delay after the lease's task failed, in seconds.
 
         Raises:
             Exception: Whatever a configured function raised.
         """
-        rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
-        return rules.delay_after(lease.receive_count)
+        return self._settings.for_task(failure.queue.name, lease.task).delay_after(failure)

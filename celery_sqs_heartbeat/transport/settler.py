@@ -5,9 +5,10 @@ from __future__ import annotations
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.delays import failure_delay
+from celery_sqs_heartbeat.transport.delays import Delays
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
+from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 
 
 class Settler:
@@ -20,6 +21,7 @@ class Settler:
         self._kombu = kombu
         self._heartbeat = heartbeat
         self._open = open_polls
+        self._delays = Delays(rules=heartbeat.rules, queues=heartbeat.queues, once=heartbeat.once)
 
     def ack(self, delivery_tag: str) -> bool:
         """Have the message deleted, in a batch, until SQS confirms it."""
@@ -45,7 +47,7 @@ class Settler:
         self._heartbeat.settled.forget(delivery_tag)
         return True
 
-    def reject(self, delivery_tag: str, *, requeue: bool) -> None:
+    def reject(self, delivery_tag: str, *, requeue: bool, failure: TaskFailure = UNKNOWN) -> None:
         """Release a message that is to be run again; settle another as kombu does.
 
         From any thread, and on a channel that is closed. Its prefetch slot is not freed.
@@ -55,17 +57,15 @@ class Settler:
         if lease is None or heartbeat.settled.has(delivery_tag):
             return
         delay = self._kombu.backoff_delay(delivery_tag, lease.task, lease.receive_count)
-        if delay is None and requeue:
-            delay = failure_delay(
-                lease, rules=heartbeat.rules, queues=heartbeat.queues, once=heartbeat.once
-            )
+        if requeue:
+            delay = self._delays.after(lease, delivery_tag, ended=failure, backoff=delay)
+        if lease.is_in_order and (requeue or delay is not None):
+            heartbeat.caution.note(lease.queue_url)
         if delay is not None:
-            if lease.is_in_order:
-                heartbeat.caution.note(lease.queue_url)
-            cause = "failed" if requeue else "backoff policy"
+            cause = failure.cause if requeue else "backoff policy"
             delay = max(delay, self._dead_poll_left(lease))
             heartbeat.keeper.release(delivery_tag, delay, cause)
-        elif self._kombu_would_delete(delivery_tag, lease):
+        elif not requeue and self._kombu_would_delete(delivery_tag, lease):
             heartbeat.keeper.done(delivery_tag)
         else:
             heartbeat.keeper.drop(delivery_tag)

@@ -6,6 +6,7 @@ from celery import Celery
 from celery.bin.base import CeleryOption
 
 from celery_sqs_heartbeat.worker.children import end_pools_with_workers
+from celery_sqs_heartbeat.worker.release_log import log_releases
 from celery_sqs_heartbeat.worker.retrying import release_retries
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 
@@ -29,5 +30,6 @@ def install(app: Celery) -> Celery:
     app.user_options["worker"].add(HEARTBEAT_SQS)
     app.steps["worker"].add(SqsHeartbeatStep)
     end_pools_with_workers()
+    log_releases()
     release_retries()
     return app

@@ -12,13 +12,15 @@ from weakref import ref
 
 from billiard.einfo import ExceptionWithTraceback
 from celery import Celery
-from celery.exceptions import Reject
+from celery.exceptions import Reject, TimeLimitExceeded
 from kombu.utils.encoding import safe_repr, safe_str
 from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.current.release_message import ReleaseMessage
 from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
+from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 from celery_sqs_heartbeat.transport.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import will_run
 from celery_sqs_heartbeat.worker.retrying import ReleasedRetry, mark_request
@@ -40,6 +42,18 @@ def error_of(exc_info: Any) -> Any:
     return error.exc if isinstance(error, ExceptionWithTraceback) else error
 
 
+def task_failure_of(exc_info: Any) -> TaskFailure:
+    """Return what the delay of the message's release may go by."""
+    error = error_of(exc_info)
+    # The error itself may be a stand-in for one that could not be pickled.
+    kind = getattr(exc_info, "type", None)
+    return TaskFailure(
+        exception=kind if isinstance(kind, type) else type(error),
+        is_wanted=isinstance(error, ReleaseMessage),
+        delay=error.delay if isinstance(error, ReleaseMessage) else None,
+    )
+
+
 _STARTED = "given to the pool"
 
 
@@ -55,6 +69,7 @@ class LeasedRequest(Request):
     #: Celery could not say that its task is revoked: its result backend is down, maybe.
     failed_before_pool = False
     _has_failed = False
+    _failure = UNKNOWN
     _has_begun = False
     _is_cancelled = False
     _job: ref[Any] | None = None
@@ -220,7 +235,8 @@ class LeasedRequest(Request):
         rejected on purpose.
         """
         if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
-            self.message.channel.reject(self._tag, requeue=requeue or self._has_failed)
+            requeued = requeue or self._has_failed
+            self.message.channel.reject(self._tag, requeue=requeued, failure=self._failure)
             # Also where the lease is gone: kombu would delete a message that is to come back.
             self._heartbeat.settled.note(self._tag)
         super().reject(requeue=requeue)
@@ -285,6 +301,8 @@ class LeasedRequest(Request):
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
         """Handle a time limit as Celery does."""
+        if not soft:
+            self._failure = TaskFailure(exception=TimeLimitExceeded)
         try:
             super().on_timeout(soft, timeout)
         except Exception:
@@ -326,6 +344,7 @@ class LeasedRequest(Request):
             return None
         error = error_of(exc_info)
         self._has_failed = not isinstance(error, Reject)
+        self._failure = task_failure_of(exc_info)
         try:
             return super().on_failure(exc_info, *args, **kwargs)
         except Exception:

@@ -12,6 +12,8 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, LeaseTerms
 from celery_sqs_heartbeat.settings import PREFIX, Rules, Settings, read_settings
 from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
+from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
+from celery_sqs_heartbeat.settings.release_policies import Verdict
 from tests.fuzz.shapes import FUZZ, json_values, optional
 
 numbers = (
@@ -20,7 +22,18 @@ numbers = (
     | st.floats(0.1, 100)
     | st.floats()
 )
-delays = numbers | st.lists(numbers, max_size=3) | st.just(lambda count: count)
+FAILURE = Failure(queue=QueueInfo(name="q", url="q", visibility_timeout=30), receive_count=1)
+texts = st.sampled_from(
+    ("keep", "immediate", "fixed(30)", "linear(10, max=600)", "exponential(base=2, max=900)")
+) | st.from_regex(r"(fixed|linear|exponential|keep|json:dumps|x:y)(\([a-z0-9=., ]*\))?")
+delays = (
+    numbers
+    | st.lists(numbers, max_size=3)
+    | st.just(lambda count: count)
+    | st.just(lambda **known: None)
+    | texts
+    | st.text(max_size=9)
+)
 odd: st.SearchStrategy[Any] = json_values | st.binary(max_size=3) | st.sets(st.integers())
 rules = {
     "visibility_timeout": numbers,
@@ -86,7 +99,8 @@ def test_settings_of_any_value(values: dict[str, Any], tasks: dict[str, Any], le
         if scope.visibility_timeout is not None:
             check(scope.terms(scope.visibility_timeout), settings.interval)
         if not callable(scope.release_delay):
-            assert 0 <= scope.delay_after(1) <= MAX_VISIBILITY_SECONDS
+            delay = scope.delay_after(FAILURE)
+            assert isinstance(delay, Verdict) or 0 <= delay <= MAX_VISIBILITY_SECONDS
 
 
 @FUZZ

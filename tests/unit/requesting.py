@@ -11,6 +11,7 @@ import pytest
 from celery_sqs_heartbeat import LeaseKeeper
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.testing import FakeClock
+from celery_sqs_heartbeat.transport.task_failure import TaskFailure
 from celery_sqs_heartbeat.transport.unsettled import Unsettled
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
@@ -52,6 +53,7 @@ class Desk:
     Attributes:
         freed: Tags whose prefetch slots were freed.
         rejected: Tags that were rejected, with what is then wanted.
+        failures: How their tasks failed, in the same order.
     """
 
     on_lost_setting: str = "warn"
@@ -59,6 +61,7 @@ class Desk:
     requests: dict[Any, Any] = field(default_factory=dict)
     freed: list[str] = field(default_factory=list)
     rejected: list[tuple[str, bool]] = field(default_factory=list)
+    failures: list[TaskFailure] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.keeper = LeaseKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
@@ -83,8 +86,9 @@ class Desk:
         assert lease is not None
         return lease
 
-    def reject(self, tag: str, *, requeue: bool) -> None:
+    def reject(self, tag: str, *, requeue: bool, failure: TaskFailure) -> None:
         self.rejected.append((tag, requeue))
+        self.failures.append(failure)
 
 
 @pytest.fixture

@@ -1,8 +1,9 @@
-"""What is logged of a function for the release delay that fails."""
+"""What counts for the release delay after a failure, and what is logged."""
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,10 +12,35 @@ import pytest
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.delays import failure_delay
+from celery_sqs_heartbeat.transport import delays
+from celery_sqs_heartbeat.transport.delays import Delays
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.once import Once
+from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 from tests.support.leases import lease_of
+
+REDRIVE = QueueAttributes(30, max_receive_count=5)
+NO_REDRIVE = QueueAttributes(30)
+
+
+def after(
+    setting: Any,
+    *,
+    receive_count: int = 1,
+    queue: QueueAttributes = REDRIVE,
+    ended: TaskFailure = UNKNOWN,
+    backoff: float | None = None,
+) -> float | None:
+    lease = lease_of("h")
+    lease.receive_count, lease.sent_time = receive_count, time.time() - 60
+    lease.task, lease.task_id = "work", "id"
+    settings = read_settings({"sqs_heartbeat_release_delay": setting}.get)
+    found = Delays(
+        rules=LeaseRules(settings=settings, names={lease.queue_url: "q"}),
+        queues=QueueDirectory(lambda url: queue, lambda job: job()),
+        once=Once(),
+    )
+    return found.after(lease, "h", ended=ended, backoff=backoff)
 
 
 def _fail(receive_count: int) -> float:
@@ -26,27 +52,120 @@ def _fail(receive_count: int) -> float:
     [
         (lambda receive_count: "soon", "release_delay(1) returned 'soon': must be a number", False),
         (lambda receive_count: -1, "release_delay(1) returned -1: must be 0 to 43200", False),
+        (lambda **known: "soon", "release_delay returned 'soon': must be a number", False),
         (_fail, "'tenant'", True),
     ],
 )
 def test_only_an_error_of_the_function_itself_is_logged_with_a_traceback(
     caplog: pytest.LogCaptureFixture,
-    function: Callable[[int], Any],
+    function: Callable[..., Any],
     said: str,
     has_traceback: bool,
 ) -> None:
-    settings = read_settings({"sqs_heartbeat_release_delay": function}.get)
-    lease = lease_of("h")
-    delay = failure_delay(
-        lease,
-        rules=LeaseRules(settings=settings, names={lease.queue_url: "q"}),
-        queues=QueueDirectory(
-            lambda url: QueueAttributes(30, max_receive_count=5), lambda job: job()
-        ),
-        once=Once(),
-    )
-    assert delay == 0
+    assert after(function) == 0
     (record,) = caplog.records
     assert record.levelno == logging.ERROR
     assert said in record.getMessage()
     assert bool(record.exc_info) is has_traceback
+
+
+@pytest.mark.parametrize(
+    ("raised", "asked", "backoff", "setting", "expected"),
+    [
+        (1, 2, 3, "fixed(4)", 1),
+        (None, 2, 3, "fixed(4)", 2),
+        (None, None, 3, "fixed(4)", 3),
+        (None, None, None, "fixed(4)", 4),
+        (None, None, None, None, 0),
+        (0, 2, 3, "fixed(4)", 0),
+        (None, 0, 3, "fixed(4)", 0),
+        (None, None, 0, "fixed(4)", 0),
+        (None, None, None, "keep", None),
+        (1, None, None, "keep", 1),
+        (None, 2, None, "keep", 2),
+    ],
+)
+def test_what_the_task_says_goes_over_kombus_policy_and_that_over_the_setting(
+    monkeypatch: pytest.MonkeyPatch,
+    raised: float | None,
+    asked: float | None,
+    backoff: float | None,
+    setting: Any,
+    expected: float | None,
+) -> None:
+    monkeypatch.setattr(delays, "asked_delay", lambda handle: asked)
+    ended = TaskFailure(is_wanted=raised is not None, delay=raised)
+    assert after(setting, ended=ended, backoff=backoff) == expected
+    # On the last receive it goes at once to the dead-letter queue, whatever anyone says.
+    assert after(setting, ended=ended, backoff=backoff, receive_count=5) == 0
+    assert after(setting, ended=ended, backoff=backoff, receive_count=6) == 0
+
+
+@pytest.mark.parametrize(
+    ("setting", "queue", "expected"),
+    [
+        (None, NO_REDRIVE, [1, 4, 30]),
+        (0, NO_REDRIVE, [1, 4, 30]),
+        ([0], NO_REDRIVE, [1, 4, 30]),
+        (lambda count: 0, NO_REDRIVE, [1, 4, 30]),
+        ("immediate", NO_REDRIVE, [0, 0, 0]),
+        ("fixed(0)", NO_REDRIVE, [0, 0, 0]),
+        (lambda **known: 0, NO_REDRIVE, [0, 0, 0]),
+        ("keep", NO_REDRIVE, [None, None, None]),
+        (7, NO_REDRIVE, [7, 7, 7]),
+        (None, QueueAttributes(30, max_receive_count=99), [0, 0, 0]),
+        (None, QueueAttributes(is_known=False), [1, 4, 30]),
+    ],
+)
+def test_without_a_dead_letter_queue_only_what_is_set_by_name_is_at_once(
+    setting: Any, queue: QueueAttributes, expected: list[float | None]
+) -> None:
+    assert [after(setting, receive_count=count, queue=queue) for count in (1, 3, 9)] == expected
+
+
+def test_a_function_is_told_all_that_is_known() -> None:
+    seen: list[dict[str, Any]] = []
+    after(
+        lambda **known: seen.append(known),
+        receive_count=3,
+        ended=TaskFailure(exception=ConnectionError),
+    )
+    (known,) = seen
+    assert known["exception"] is ConnectionError
+    assert known["receive_count"] == 3
+    assert known["message_age"] == pytest.approx(60, abs=20)
+    queue = known["queue"]
+    assert (queue.name, queue.url) == ("q", "https://q")
+    assert (queue.visibility_timeout, queue.max_receive_count, queue.is_known) == (30, 5, True)
+
+
+@pytest.mark.parametrize(
+    ("delay", "setting", "receive_count", "said"),
+    [
+        (90, None, 1, "task work[id] released its message for 90 s"),
+        (0, None, 1, "task work[id] released its message at once"),
+        (None, "fixed(7)", 1, "task work[id] released its message for 7 s"),
+        (None, "keep", 1, "task work[id] leaves its message to come back when its visibility"),
+        (90, None, 5, "released its message at once: that was its last receive, and SQS moves it"),
+    ],
+)
+def test_a_message_that_its_task_released_is_one_line_of_the_log(
+    caplog: pytest.LogCaptureFixture,
+    delay: float | None,
+    setting: Any,
+    receive_count: int,
+    said: str,
+) -> None:
+    caplog.set_level(logging.INFO)
+    after(setting, receive_count=receive_count, ended=TaskFailure(is_wanted=True, delay=delay))
+    (record,) = caplog.records
+    assert record.levelno == logging.INFO
+    assert record.getMessage().startswith("sqs-heartbeat: ")
+    assert said in record.getMessage()
+    assert record.exc_info is None
+
+
+def test_a_failure_is_no_line_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    after("fixed(7)", ended=TaskFailure(exception=KeyError))
+    assert caplog.records == []

@@ -78,7 +78,11 @@ NEEDS: tuple[Need, ...] = (
     *used("billiard.einfo", ("ExceptionWithTraceback", "has a task's own exception")),
     *used("billiard.exceptions", ("WorkerLostError", "reports a task that ended the pool's way")),
     *used("billiard.einfo:ExceptionWithTraceback", ("exc", "the exception")),
-    *used("billiard.einfo:ExceptionInfo", ("exception", "the exception")),
+    *used(
+        "billiard.einfo:ExceptionInfo",
+        ("exception", "the exception"),
+        ("type", "its type, also where it could not be pickled"),
+    ),
     *used("celery", ("Celery", "the app"), ("VERSION", "the version"), ("signals", "the end")),
     *used("celery", ("bootsteps", "what the step derives from")),
     *used(
@@ -112,7 +116,9 @@ NEEDS: tuple[Need, ...] = (
     *used("celery.exceptions", ("ImproperlyConfigured", "ends a worker that is set up wrongly")),
     *used(
         "celery.exceptions",
+        ("Ignore", "lets ReleaseMessage pass autoretry_for"),
         ("Reject", "what a task rejects its message by"),
+        ("TimeLimitExceeded", "tells a release policy why a task failed"),
         ("TaskRevokedError", "has Celery free the slot of a task that can't be run"),
         ("WorkerShutdown", "ends the worker, not a task"),
         ("WorkerTerminate", "ends the worker, not a task"),

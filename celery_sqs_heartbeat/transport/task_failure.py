@@ -1,0 +1,29 @@
+"""What a request knows of its task's failure, for the delay of its message's release."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TaskFailure:
+    """How a task failed, or that it asked for its message to be released.
+
+    Attributes:
+        exception: What it raised; None where that is not known.
+        is_wanted: Whether it raised `ReleaseMessage`, which is no failure.
+        delay: The delay that it gave with that, in seconds; None where it gave none.
+    """
+
+    exception: type[BaseException] | None = None
+    is_wanted: bool = False
+    delay: float | None = None
+
+    @property
+    def cause(self) -> str:
+        """Why the message is released, in a word or two."""
+        return "asked by task" if self.is_wanted else "failed"
+
+
+#: A failure of which nothing is known.
+UNKNOWN = TaskFailure()

@@ -1,0 +1,44 @@
+"""Keeps `ReleaseMessage` from being logged as an error, with a traceback, as every `Reject` is.
+
+Where the worker has a lease on the message, it logs for how long it was released (`transport`). In
+other processes, and other workers, one line says why the delay has no effect.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from celery_sqs_heartbeat.current.claim import current_message
+from celery_sqs_heartbeat.current.release_message import ReleaseMessage
+from celery_sqs_heartbeat.current.sharing import shared_table
+from celery_sqs_heartbeat.errors import NoLease
+
+#: What logs how tasks end.
+_TRACE = "celery.app.trace"
+
+
+def log_releases() -> None:
+    """Log tasks that release their messages in one line, in this process and those it forks."""
+    logger = logging.getLogger(_TRACE)
+
+    if _without_traceback not in logger.filters:
+        logger.addFilter(_without_traceback)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Return whether a record is to be logged, after taking the traceback of a release from it."""
+    error = record.exc_info[1] if record.exc_info else None
+    if not isinstance(error, ReleaseMessage):
+        return True
+    try:
+        current_message()
+        shared_table()
+    except NoLease as none:
+        record.exc_info, record.exc_text = None, None
+        why = str(none.args[0]).replace("%", "%%")
+        record.msg = (
+            "sqs-heartbeat: task %(name)s[%(id)s] raised ReleaseMessage, whose delay has no "
+            f"effect here: {why}"
+        )
+        return True
+    return False

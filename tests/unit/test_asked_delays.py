@@ -1,0 +1,136 @@
+"""The delay that a task asks for reaches its worker, from whatever process it runs in."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import NoLease, current_lease
+from celery_sqs_heartbeat.current.asked_delays import asked_delay, read_delay, write_delay
+from celery_sqs_heartbeat.current.record import key_of
+from celery_sqs_heartbeat.current.sharing import shared_table, unshare_table
+from celery_sqs_heartbeat.current.table import SLOT_BYTES
+from tests.support.leases import lease_of
+from tests.support.workers import ROOT
+from tests.unit.asking import Worker, why_not
+
+
+def ask(worker: Worker, delay: Any) -> None:
+    def run() -> None:
+        current_lease.release_delay = delay
+
+    worker.run(run)
+
+
+def test_a_task_reads_what_it_has_set_and_so_does_its_worker(worker: Worker) -> None:
+    assert worker.run(lambda: current_lease.release_delay) is None
+    assert asked_delay("a") is None
+    for delay in (90, 0.5, 0, 10**6):
+        ask(worker, delay)
+        assert worker.run(lambda: current_lease.release_delay) == delay
+        assert asked_delay("a") == delay
+    ask(worker, None)
+    assert worker.run(lambda: current_lease.release_delay) is None
+    assert asked_delay("a") is None
+
+
+def test_changes_of_the_lease_do_not_touch_it(worker: Worker) -> None:
+    ask(worker, 90)
+    worker.change(expires_at=5_000)
+    assert asked_delay("a") == 90
+    assert worker.run(lambda: current_lease.remaining()) > 20
+
+
+@pytest.mark.parametrize(
+    ("delay", "error"),
+    [
+        ("90", TypeError),
+        (True, TypeError),
+        (b"", TypeError),
+        (-1, ValueError),
+        (float("inf"), ValueError),
+        (float("nan"), ValueError),
+    ],
+)
+def test_a_bad_delay_is_refused_where_it_is_set(
+    worker: Worker, delay: Any, error: type[Exception]
+) -> None:
+    ask(worker, 90)
+    with pytest.raises(error, match=r"release_delay is .*: give it as seconds"):
+        ask(worker, delay)
+    assert asked_delay("a") == 90
+
+
+def test_without_a_lease_there_is_nothing_to_set(worker: Worker) -> None:
+    def set_it() -> None:
+        current_lease.release_delay = 90
+
+    assert "no worker runs a task here" in why_not(set_it)
+    assert "no worker runs a task here" in why_not(lambda: current_lease.release_delay)
+    with pytest.raises(NoLease, match="acks_late=False"):
+        worker.run(set_it, acks_late=False)
+    unshare_table()
+    assert asked_delay("a") is None
+
+
+def test_a_message_does_not_inherit_the_delay_of_the_one_that_had_its_place(
+    worker: Worker,
+) -> None:
+    ask(worker, 90)
+    table = shared_table()
+    place = table.place_of(key_of("a"))
+    assert place is not None
+    record = table.read(key_of("a"))
+    table.write(place, key_of("b"), record)
+    assert read_delay(table, "b") is None
+    # Nor is anything written for one that has no place any more.
+    write_delay(table, "a", 5)
+    assert read_delay(table, "b") is None
+
+
+@pytest.mark.parametrize("at", range(SLOT_BYTES))
+def test_half_of_what_a_killed_task_wrote_counts_for_nothing(worker: Worker, at: int) -> None:
+    ask(worker, 90)
+    table = shared_table()
+    place = table.place_of(key_of("a"))
+    assert place is not None
+    before = table.slot(place)
+    ask(worker, 1e300)
+    torn = table.slot(place)[:at] + before[at:]
+    table.write_slot(place, torn)
+    assert asked_delay("a") in (90, None)
+
+
+SET = """
+import os, sys
+from celery_sqs_heartbeat import current_lease
+from tests.support.tasks import run_in_task, sqs_message
+
+def ask():
+    current_lease.release_delay = float(sys.argv[1])
+    os.kill(os.getpid(), 9)
+
+run_in_task(ask, sqs_message("a"))
+"""
+
+
+def test_a_process_that_is_not_forked_and_is_killed_then_has_said_it(worker: Worker) -> None:
+    # Nothing else of the table is touched.
+    before = shared_table().read(key_of("a"))
+    done = subprocess.run([sys.executable, "-c", SET, "90"], cwd=ROOT, check=False)
+    assert done.returncode == -9
+    assert asked_delay("a") == 90
+    assert shared_table().read(key_of("a")) == before
+
+
+def test_leases_side_by_side_have_a_delay_each(worker: Worker, at: Callable[[float], None]) -> None:
+    handles = [f"h{number}" for number in range(200)]
+    for handle in handles:
+        worker.board.show(lease_of(handle))
+    for number, handle in enumerate(handles):
+        write_delay(shared_table(), handle, number)
+    assert [asked_delay(handle) for handle in handles] == list(range(200))
