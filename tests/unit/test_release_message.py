@@ -50,6 +50,9 @@ def info_of(error: Exception) -> ExceptionInfo:
         raise error
     except type(error):
         return ExceptionInfo()
+    finally:
+        # It would keep all that its test has made.
+        error.__traceback__ = None
 
 
 @pytest.mark.parametrize(
