@@ -10,11 +10,17 @@ from celery_sqs_heartbeat.settings import Settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFacts:
-    """How one task is delivered."""
+    """How one task is delivered.
+
+    Attributes:
+        retries: How often it may be retried, where it says that it is: by `autoretry_for`, or a
+            `max_retries` of its own. None without a limit, 0 where it says nothing.
+    """
 
     name: str
     acks_late: bool = True
     time_limit: float | None = None
+    retries: int | None = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from importlib.util import find_spec
 from typing import Any
+
+from celery.app.task import Task
 
 from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
 from celery_sqs_heartbeat.cli.app.broker_reader import read_broker
@@ -104,7 +107,24 @@ def _settings(app: Any, leases: int) -> tuple[Settings, tuple[str, ...]]:
 
 def _tasks(app: Any) -> list[TaskFacts]:
     return [
-        TaskFacts(name=name, acks_late=bool(task.acks_late), time_limit=task.time_limit)
+        TaskFacts(
+            name=name,
+            acks_late=bool(task.acks_late),
+            time_limit=task.time_limit,
+            retries=_retries(task),
+        )
         for name, task in sorted(app.tasks.items())
         if not name.startswith("celery.")
     ]
+
+
+def _retries(task: Any) -> int | None:
+    """Return how often a task may be retried, as `TaskFacts` has it."""
+    options: dict[str, Any] = getattr(task, "retry_kwargs", None) or {}
+    most = options.get("max_retries", task.max_retries)
+    # Every task has Celery's default, whether it retries or not.
+    own = itertools.takewhile(lambda each: each is not Task, type(task).__mro__)
+    says_so = getattr(task, "autoretry_for", ()) or any("max_retries" in vars(each) for each in own)
+    if not says_so:
+        return 0
+    return max(0, int(most)) if isinstance(most, int) else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from celery import Celery
+from celery import Celery, Task
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat import install
@@ -79,6 +79,34 @@ def test_what_the_configuration_says(conf: dict[str, Any], expected: dict[str, A
     for name, value in expected.items():
         told = len(facts.faults) if name == "faults_count" else getattr(facts, name)
         assert told == value, name
+
+
+class _Retrying(Task):  # type: ignore[type-arg]
+    max_retries = 7
+
+
+@pytest.mark.parametrize(
+    ("options", "retries"),
+    [
+        ({}, 0),
+        ({"max_retries": 5}, 5),
+        ({"max_retries": None}, None),
+        ({"autoretry_for": (OSError,)}, 3),
+        ({"autoretry_for": (OSError,), "max_retries": 8}, 8),
+        ({"autoretry_for": (OSError,), "retry_kwargs": {"max_retries": 9}}, 9),
+        ({"autoretry_for": (OSError,), "retry_kwargs": {"max_retries": None}}, None),
+        ({"base": _Retrying}, 7),
+    ],
+)
+def test_how_often_a_task_says_that_it_retries(
+    options: dict[str, Any], retries: int | None
+) -> None:
+    app = app_with()
+
+    @app.task(name="a", shared=False, **options)
+    def work() -> None: ...
+
+    assert [task.retries for task in read_app(app).tasks] == [retries]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from celery_sqs_heartbeat.cli.doctor.checks.machine import check_clock, check_ve
 from celery_sqs_heartbeat.cli.doctor.checks.permissions import check_permissions, check_untried
 from celery_sqs_heartbeat.cli.doctor.checks.polling import check_polling, check_waits
 from celery_sqs_heartbeat.cli.doctor.checks.queue import check_queue
+from celery_sqs_heartbeat.cli.doctor.checks.retries import check_retries
 from celery_sqs_heartbeat.cli.queues.queue_facts import Answer, QueueFacts, Tried
 from celery_sqs_heartbeat.settings import Rules, Settings
 
@@ -140,10 +141,43 @@ def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
         (a_queue(ApproximateNumberOfMessagesNotVisible=120_000), {}, ["P201", "E211"]),
         (a_queue(KmsMasterKeyId="alias/ours"), {}, ["P201", "I212"]),
         (a_queue(KmsMasterKeyId="alias/aws/sqs"), {}, ["P201"]),
+        (a_queue(), {"tasks": [TaskFacts(name="a", retries=3)]}, ["P201", "I218"]),
+        (a_queue(), {"tasks": [TaskFacts(name="a", retries=None)]}, ["P201", "I218"]),
+        (a_queue(), {"tasks": [TaskFacts(name="a", retries=3, acks_late=False)]}, ["P201"]),
+        (
+            a_queue(RedrivePolicy=""),
+            {"tasks": [TaskFacts(name="a", retries=3)]},
+            ["P201", "W204"],
+        ),
     ],
 )
 def test_a_queue(queue: QueueFacts, facts: dict[str, Any], found: list[str]) -> None:
     assert ids(check_queue(AppFacts(**facts), queue)) == found
+
+
+@pytest.mark.parametrize(
+    ("retries", "acks_on_failure", "said"),
+    [
+        (3, None, "a (max_retries 3): a dead letter after 8 runs that fail, up to 20 runs where"),
+        (3, "s", "a (max_retries 3): deleted after 4 runs that fail, up to 20 runs where"),
+        (None, None, "a (max_retries None): retried without end, never a dead letter"),
+    ],
+)
+def test_it_says_how_often_a_task_with_retries_may_run(
+    retries: int | None, acks_on_failure: str | None, said: str
+) -> None:
+    app = AppFacts(tasks=[TaskFacts(name="a", retries=retries)], acks_on_failure=acks_on_failure)
+    (found,) = check_retries(app, "work", 5)
+    assert found.value is not None
+    assert found.value.startswith(f"maxReceiveCount 5; {said}")
+
+
+def test_of_many_tasks_with_retries_five_are_named() -> None:
+    tasks = [TaskFacts(name=f"t{number}", retries=1) for number in range(9)]
+    (found,) = check_retries(AppFacts(tasks=tasks), "work", 5)
+    assert found.value is not None
+    assert "t4 (" in found.value
+    assert found.value.endswith("; and 4 more")
 
 
 @pytest.mark.parametrize(

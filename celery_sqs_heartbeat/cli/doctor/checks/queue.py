@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from celery_sqs_heartbeat.cli.app.app_facts import AppFacts
 from celery_sqs_heartbeat.cli.doctor.checks import queue_kinds
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, of_fault
+from celery_sqs_heartbeat.cli.doctor.checks.retries import check_retries
 from celery_sqs_heartbeat.cli.doctor.checks.timing import check_own_timeout
 from celery_sqs_heartbeat.cli.queues.queue_facts import QueueFacts, Tried
 from celery_sqs_heartbeat.sqs.adapter import read_attributes
@@ -39,7 +40,7 @@ def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
         yield queue_kinds.LONG.found(queue=queue.name, value=f"{timeout} s")
     if queue.is_fifo:
         yield queue_kinds.FIFO.found(queue=queue.name)
-    yield from _check_redrive(queue)
+    yield from _check_redrive(app, queue)
     yield from _check_retention(app, queue, timeout)
     yield from _check_in_flight(queue)
     if key := queue.encryption_key:
@@ -57,12 +58,14 @@ def _missing(queue: QueueFacts) -> Finding:
     return queue_kinds.WILL_BE_CREATED.found(queue=queue.name, value=own_name)
 
 
-def _check_redrive(queue: QueueFacts) -> Iterator[Finding]:
+def _check_redrive(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     count = read_attributes(queue.attributes).max_receive_count
     if count is None:
         yield queue_kinds.NO_REDRIVE.found(queue=queue.name)
-    elif count < FEW_RECEIVES:
+        return
+    if count < FEW_RECEIVES:
         yield queue_kinds.FEW_TRIES.found(queue=queue.name, value=count)
+    yield from check_retries(app, queue.name, count)
 
 
 def _check_retention(app: AppFacts, queue: QueueFacts, timeout: int) -> Iterator[Finding]:

@@ -104,6 +104,14 @@ ENCRYPTED = Kind(
     "without kms:Decrypt nothing is received, and without kms:GenerateDataKey nothing is sent",
     "permit both on the key: `celery -A proj sqs-heartbeat iam` prints them",
 )
+RETRIED = Kind(
+    "SQSHB-I218",
+    "tasks retry themselves, and the queue counts receives",
+    "a retry is a new message, whose receives are counted from 1: max_retries bounds the retries, "
+    "maxReceiveCount the receives of each of them, and only the last one can become a dead letter",
+    "use one of the two for a task: autoretry_for, or errors that leave the message in the queue "
+    "and sqs_heartbeat_release_delay",
+)
 
 KINDS = (
     EXISTS,
@@ -122,4 +130,5 @@ KINDS = (
     NEARLY_FULL,
     FULL,
     ENCRYPTED,
+    RETRIED,
 )
