@@ -18,7 +18,8 @@ MACROS = """
     CREATE MACRO is_released_while_running(started, ended_as, cause) AS
         started IS NOT NULL AND ended_as IN ('released', 'lapsed')
         AND NOT coalesce(
-            cause IN ('failed', 'backoff policy', 'delete refused', 'asked by task', 'retried'), FALSE
+            cause IN ('failed', 'backoff policy', 'delete refused', 'asked by task', 'retried'),
+            FALSE
         );
     -- When an execution ended; of one that was cut off, its last event.
     CREATE MACRO end_of(finished, ended_as, last_event, data_end) AS coalesce(

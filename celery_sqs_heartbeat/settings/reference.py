@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, MAX_VISIBILITY_SECONDS
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import SHORTEST_TOKEN
+from celery_sqs_heartbeat.settings.policy_text import EXAMPLES
 from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_WAITING, DEFAULT_INTERVAL
 
 
@@ -18,6 +19,8 @@ class Entry:
     default: str
     meaning: str
 
+
+_POLICIES = ", ".join(f'`"{example}"`' for example in EXAMPLES)
 
 #: By name, without the prefix, in the order they are shown in.
 REFERENCE: Mapping[str, Entry] = {
@@ -37,8 +40,9 @@ REFERENCE: Mapping[str, Entry] = {
     ),
     "release_delay": Entry(
         "`0`",
-        "visibility after a failure: a number, a list by receive count (the last repeats), or a "
-        "function of the receive count",
+        "when a message is visible again after a failure: a number, a list by receive count (the "
+        f"last repeats), {_POLICIES}, a function, or its path "
+        'as `"proj.delays:backoff"`: [each of them](howto/retries.md)',
     ),
     "on_lost": Entry(
         '`"warn"`',

@@ -30,6 +30,14 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_failing_tasks.py::test_a_failing_task_is_received_again_within_a_second_and_ends_in_"
         "the_dead_letter_queue",
         "test_failing_tasks.py::test_whatever_leaves_its_message_in_the_queue_releases_it_at_once",
+        "test_deciding_tasks.py::test_a_task_that_releases_its_message_gets_it_after_the_delay_and_"
+        "has_not_failed[prefork]",
+        "test_deciding_tasks.py::test_a_task_that_releases_its_message_gets_it_after_the_delay_and_"
+        "has_not_failed[threads]",
+        "test_deciding_tasks.py::test_the_delay_that_a_task_has_set_counts_for_its_later_error"
+        "[prefork-error]",
+        "test_deciding_tasks.py::test_the_delay_that_a_task_has_set_counts_for_its_later_error"
+        "[threads-error]",
         "test_last_polls.py::test_an_idle_worker_gives_back_what_its_last_poll_brings",
         "test_shutdown.py::test_a_warm_shutdown_gives_back_at_once_what_no_process_has_started[prefork]",
         "test_shutdown.py::test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_"

@@ -43,6 +43,7 @@ def delays(scene: Scene) -> list[int]:
     return [each for each in timeouts_asked(scene) if each != int(LONG["VisibilityTimeout"])]
 
 
+@pytest.mark.oldest
 @every_pool
 def test_a_task_that_releases_its_message_gets_it_after_the_delay_and_has_not_failed(
     new_scene: NewScene, pool: str
@@ -79,6 +80,7 @@ def test_the_delay_that_a_task_has_set_counts_for_its_later_error(
     assert delays(scene) == [1]
 
 
+@pytest.mark.oldest
 @pytest.mark.parametrize("way", ["killed", "time limit"])
 @pytest.mark.parametrize("pool", [pool for pool in POOLS if pool in ("prefork", "spawn")])
 def test_it_counts_for_a_task_whose_process_is_killed_after_that(

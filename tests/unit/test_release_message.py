@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from billiard.einfo import ExceptionInfo
 from celery import Celery
-from celery.exceptions import Ignore, Reject
+from celery.exceptions import Ignore, Reject, TimeLimitExceeded
 from celery.worker.request import Request as CeleryRequest
 
 import celery_sqs_heartbeat
@@ -219,3 +219,18 @@ def test_a_request_hands_on_how_its_task_failed(
     assert (failure.exception, failure.is_wanted, failure.delay) == (exception, is_wanted, delay)
     assert desk.rejected == [("h", True)]
     assert failure.cause == ("asked by task" if is_wanted else "failed")
+
+
+@pytest.mark.parametrize(("soft", "exception"), [(False, TimeLimitExceeded), (True, None)])
+def test_a_request_hands_on_that_its_time_was_over(
+    desk: Desk, soft: bool, exception: type | None
+) -> None:
+    class Base(_Request):
+        def on_timeout(self, soft: bool, timeout: float) -> None:
+            self.reject(requeue=True)  # type: ignore[attr-defined]
+
+    request = desk.receive()
+    request.__class__ = type("Timing", (type(request), Base), {})
+    request.on_timeout(soft, 3.0)
+    (failure,) = desk.failures
+    assert failure.exception is exception

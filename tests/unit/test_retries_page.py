@@ -1,0 +1,100 @@
+"""The page on retries is true: its code, its tables and its numbers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from celery import Celery
+
+from celery_sqs_heartbeat import ReleaseMessage
+from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
+from celery_sqs_heartbeat.cli.doctor.checks.retries import check_retries
+from celery_sqs_heartbeat.current.asked_delays import asked_delay
+from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
+from celery_sqs_heartbeat.settings.policy_text import EXAMPLES
+from celery_sqs_heartbeat.settings.release_policies import Verdict
+from tests.support.insides import hide_shared_tasks
+from tests.support.markdown import ROOT, blocks
+from tests.support.tasks import run_task
+from tests.unit.asking import MESSAGE, Worker
+
+PAGE = "docs/howto/retries.md"
+TEXT = " ".join((ROOT / PAGE).read_text(encoding="utf-8").split())
+QUEUE = QueueInfo(name="q", url="https://q", visibility_timeout=30, max_receive_count=5)
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What the page's code makes."""
+    hide_shared_tasks(monkeypatch)
+    app = Celery("page", set_as_current=False)
+    app.conf.task_acks_late = True
+    busy = SimpleNamespace(shops={"busy"}, fetched=[])
+    names = {
+        "app": app,
+        "shop_is_busy": busy.shops.__contains__,
+        "fetch_orders": busy.fetched.append,
+    }
+    for block in blocks(PAGE, "python"):
+        exec(block, names)
+    return names
+
+
+def after(exception: type[BaseException] | None, count: int = 3, **known: Any) -> Failure:
+    return Failure(queue=QUEUE, receive_count=count, exception=exception, **known)
+
+
+def test_its_settings_are_taken_and_mean_what_it_says(names: dict[str, Any]) -> None:
+    app = names["app"]
+    tasks = {"rebuild": app.tasks[names["rebuild"].name].sqs_heartbeat}
+    settings = read_settings(app.conf.get, tasks=tasks)
+    assert settings.for_queue("mails").delay_after(after(None)) == 30
+    assert settings.for_task("mails", "rebuild").delay_after(after(None)) is Verdict.KEEP
+    delay = settings.for_queue("other").delay_after(after(None))
+    assert isinstance(delay, float)
+    assert 4 <= delay <= 8
+
+
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (after(None), 0),
+        (after(KeyError), 0),
+        (after(ConnectionRefusedError), 15),
+        (after(ConnectionError, message_age=3601.0), 600),
+        (after(ConnectionError, message_age=1.0), 15),
+    ],
+)
+def test_its_function_can_be_set(names: dict[str, Any], failure: Failure, expected: float) -> None:
+    settings = read_settings({"sqs_heartbeat_release_delay": names["backoff"]}.get)
+    assert settings.rules.delay_after(failure) == expected
+
+
+def test_its_task_decides_for_itself(names: dict[str, Any], worker: Worker) -> None:
+    task = names["import_orders"]
+    with pytest.raises(ReleaseMessage) as raised:
+        run_task(task, ["busy"], MESSAGE)
+    assert raised.value.delay == 90
+    assert asked_delay("a") is None
+    run_task(task, ["idle"], MESSAGE)
+    assert asked_delay("a") == 300
+
+
+def test_it_lists_every_policy() -> None:
+    for example in EXAMPLES:
+        assert f'`"{example}"`' in TEXT
+
+
+def test_its_numbers_of_runs_are_the_doctors() -> None:
+    tasks = [TaskFacts(name="a", retries=3)]
+    (found,) = check_retries(AppFacts(tasks=tasks), "q", 5)
+    (acked,) = check_retries(AppFacts(tasks=tasks, acks_on_failure="s"), "q", 5)
+    assert "a dead letter after 8 runs" in str(found.value)
+    assert "a task that always fails runs 8 times before it is a dead letter" in TEXT
+    assert "deleted after 4 runs" in str(acked.value)
+    assert "it runs 4 times and is never a dead letter" in TEXT
+    assert "up to 20 runs" in str(found.value)
+    assert "so 20 runs" in TEXT
