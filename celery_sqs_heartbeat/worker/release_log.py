@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 
+from celery import current_task
+
 from celery_sqs_heartbeat.current.claim import current_message
 from celery_sqs_heartbeat.current.release_message import ReleaseMessage
 from celery_sqs_heartbeat.current.sharing import shared_table
@@ -30,15 +32,23 @@ def _without_traceback(record: logging.LogRecord) -> bool:
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, ReleaseMessage):
         return True
+    if (why := _why_without_effect()) is None:
+        return False
+    record.exc_info, record.exc_text = None, None
+    record.msg = (
+        "sqs-heartbeat: task %(name)s[%(id)s] raised ReleaseMessage, whose delay has no effect "
+        f"here: {why.replace('%', '%%')}"
+    )
+    return True
+
+
+def _why_without_effect() -> str | None:
+    """Return why the message of the running task is not released by us; None where it is."""
+    if current_task and current_task.request.is_eager:
+        return "the task was called eagerly"
     try:
         current_message()
         shared_table()
     except NoLease as none:
-        record.exc_info, record.exc_text = None, None
-        why = str(none.args[0]).replace("%", "%%")
-        record.msg = (
-            "sqs-heartbeat: task %(name)s[%(id)s] raised ReleaseMessage, whose delay has no "
-            f"effect here: {why}"
-        )
-        return True
-    return False
+        return str(none.args[0])
+    return None

@@ -10,6 +10,7 @@ import pytest
 from billiard.einfo import ExceptionInfo
 from celery import Celery
 from celery.exceptions import Ignore, Reject, TimeLimitExceeded
+from celery.utils.serialization import UnpickleableExceptionWrapper
 from celery.worker.request import Request as CeleryRequest
 
 import celery_sqs_heartbeat
@@ -167,6 +168,21 @@ def test_of_a_task_that_acks_early_it_says_that_the_message_is_gone(
     assert "acks_late=False: its message is deleted when it begins" in record.getMessage()
 
 
+def test_of_an_eager_task_it_says_so(worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
+    log_releases()
+    app = Celery("eager", set_as_current=False)
+
+    @app.task(shared=False)
+    def release() -> None:
+        raise ReleaseMessage(delay=90)
+
+    # Under the lease of the task that calls it.
+    assert worker.run(lambda: release.apply().state) == "REJECTED"
+    (record,) = caplog.records
+    assert "has no effect here: the task was called eagerly" in record.getMessage()
+    assert record.exc_info is None
+
+
 def test_any_other_error_is_logged_as_ever(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -219,6 +235,16 @@ def test_a_request_hands_on_how_its_task_failed(
     assert (failure.exception, failure.is_wanted, failure.delay) == (exception, is_wanted, delay)
     assert desk.rejected == [("h", True)]
     assert failure.cause == ("asked by task" if is_wanted else "failed")
+
+
+def test_an_error_that_can_not_be_pickled_is_known_by_its_type(desk: Desk) -> None:
+    request = desk.receive()
+    request.__class__ = type("Failing", (type(request), _Request), {})
+    info = info_of(UnpickleableExceptionWrapper("m", "LockError", (), "LockError()"))
+    info.type = LookupError
+    request.on_failure(info)
+    (failure,) = desk.failures
+    assert failure.exception is LookupError
 
 
 @pytest.mark.parametrize(("soft", "exception"), [(False, TimeLimitExceeded), (True, None)])

@@ -85,6 +85,7 @@ NEEDS: tuple[Need, ...] = (
     ),
     *used("celery", ("Celery", "the app"), ("VERSION", "the version"), ("signals", "the end")),
     *used("celery", ("bootsteps", "what the step derives from")),
+    *used("celery", ("current_task", "the task that releases its message")),
     *used(
         "celery.app.base:Celery",
         ("Task", "the class of tasks"),
@@ -100,6 +101,7 @@ NEEDS: tuple[Need, ...] = (
     *used("celery.app.amqp:Queues", ("consume_from", "the queues that a worker starts with")),
     *used(
         "celery.app.task:Task",
+        ("request", "whether the task that releases its message was called eagerly"),
         ("Request", "the class of a task's requests"),
         ("request_stack", "the message that a task came with"),
     ),
