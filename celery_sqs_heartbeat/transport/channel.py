@@ -172,9 +172,9 @@ class Channel(SQS.Channel):
         """
         self._settler.reject(delivery_tag, requeue=requeue, failure=failure)
 
-    def release(self, delivery_tag: str, *, cause: str, delay: float = 0) -> None:
-        """Make a message visible again after `delay` seconds, and free its slot."""
-        self._settler.release(delivery_tag, cause=cause, delay=delay)
+    def release(self, delivery_tag: str, *, cause: str) -> None:
+        """Make a message visible again, and free its slot."""
+        self._settler.release(delivery_tag, cause=cause)
 
     def _restore(self, message: Any, *args: Any, **kwargs: Any) -> None:
         """Give back a message that its consumer leaves behind."""

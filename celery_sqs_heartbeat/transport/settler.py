@@ -84,15 +84,12 @@ class Settler:
             self.release(delivery_tag, cause="consumer closed")
         return True
 
-    def release(self, delivery_tag: str, *, cause: str, delay: float = 0) -> None:
-        """Make a message visible again after `delay` seconds.
-
-        Not before a poll that would swallow it is over.
-        """
+    def release(self, delivery_tag: str, *, cause: str) -> None:
+        """Make a message visible again at once, or when a poll that would swallow it is over."""
         keeper = self._heartbeat.keeper
         lease = keeper.find(delivery_tag)
         if lease is not None:
-            keeper.release(delivery_tag, max(delay, self._dead_poll_left(lease)), cause)
+            keeper.release(delivery_tag, self._dead_poll_left(lease), cause)
             self._kombu.free_slot(delivery_tag)
 
     def _acks_inline(self, lease: Lease, delivery_tag: str) -> bool:

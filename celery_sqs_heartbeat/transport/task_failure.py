@@ -12,16 +12,20 @@ class TaskFailure:
     Attributes:
         exception: What it raised; None where that is not known.
         is_wanted: Whether it raised `ReleaseMessage`, which is no failure.
+        is_retry: Whether it is to be retried, see `worker.retrying`, which is none either.
         delay: The delay that it gave with that, in seconds; None where it gave none.
     """
 
     exception: type[BaseException] | None = None
     is_wanted: bool = False
+    is_retry: bool = False
     delay: float | None = None
 
     @property
     def cause(self) -> str:
         """Why the message is released, in a word or two."""
+        if self.is_retry:
+            return "retried"
         return "asked by task" if self.is_wanted else "failed"
 
 

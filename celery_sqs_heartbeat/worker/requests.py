@@ -315,7 +315,10 @@ class LeasedRequest(Request):
         error = error_of(exc_info)
         if not isinstance(error, ReleasedRetry):
             return super().on_retry(exc_info)
-        self.message.channel.release(self._tag, cause="retried", delay=error.delay())
+        failure = TaskFailure(is_retry=True, delay=error.delay())
+        channel = self.message.channel
+        channel.reject(self._tag, requeue=True, failure=failure)
+        channel.qos.ack(self._tag)
         self.acknowledged = True
         self.send_event(
             "task-retried",
