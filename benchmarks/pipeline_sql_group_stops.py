@@ -13,7 +13,8 @@ WITH of_fifo AS (
         ended_as IN ('released', 'lapsed', 'lost', 'capped', 'abandoned') AS is_fruitless,
         is_fruitless
             AND coalesce(cause, '') NOT IN (
-                'group stopped', 'due later', 'shutdown', 'consumer closed', 'not delivered'
+                'group stopped', 'no room to wait', 'waited long', 'due later', 'shutdown',
+                'consumer closed', 'not delivered'
             )
             AND (
                 started IS NOT NULL

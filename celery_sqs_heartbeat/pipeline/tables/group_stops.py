@@ -22,7 +22,15 @@ from celery_sqs_heartbeat.pipeline.tables.standstills import with_next, with_wai
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
 #: Why a worker hands back a message that has done nothing wrong.
-_ORDERLY = (GROUP_STOPPED, "due later", "shutdown", "consumer closed", "not delivered")
+_ORDERLY = (
+    GROUP_STOPPED,
+    "no room to wait",
+    "waited long",
+    "due later",
+    "shutdown",
+    "consumer closed",
+    "not delivered",
+)
 _MICROSECONDS = 1_000_000
 
 
