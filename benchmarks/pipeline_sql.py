@@ -103,6 +103,7 @@ SELECT * REPLACE (
     CASE WHEN is_known THEN recovery_us - promised_us END AS excess_us,
     day_of(failed) AS dt
 FROM promises
+WHERE cause IS DISTINCT FROM 'due later' OR is_dead_letter
 """
 
 #: What still went on was seen until its last event, or until the end of the data where it runs.

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field, replace
 from celery_sqs_heartbeat.leases.calls import Answer, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, State
 
+#: The cause of a release that leaves a message to SQS until its task is due.
+DUE_LATER = "due later"
+
 
 class EventKind(enum.Enum):
     """The kinds of event that a book reports."""

@@ -43,6 +43,17 @@ GATHER_SECONDS = 0.05
 #: is for the tasks that run and for the journal's last segment.
 FLUSH_SECONDS = 15.0
 
+#: What a message costs that waits for its task at SQS: a release and one more receive, as much as
+#: two extensions. Calls are shared alike: ten to a call at best, one at worst.
+PARKING_EXTENSIONS = 2
+#: A wait up to this long is no reason to spend a receive of the message, in seconds.
+SHORTEST_HOLD_ETA = 60.0
+#: A wait below this is no longer one in the whole seconds of a release, in seconds.
+SHORTEST_PARKING = 1.0
+#: A parked message has at least so many receives left: the one that its task runs in, and another
+#: for when that fails or its worker dies.
+RECEIVES_TO_RUN = 2
+
 #: The part of the time a lease may last after which its end is said to be near.
 NEAR_THE_END_PART = 0.9
 
@@ -142,6 +153,27 @@ def receives_until(wait: float, *, lasts: float) -> int:
     A release hides it for 12 hours at the most, and its last lease may be held for `lasts`.
     """
     return max(1, math.ceil((wait - lasts) / MAX_VISIBILITY_SECONDS))
+
+
+def default_hold_eta(*, visibility_timeout: float, threshold: float) -> float:
+    """Return how long a message is held for its task's ETA at most, in seconds.
+
+    From there on it is cheaper to leave it to SQS: an extension is due once in
+    `visibility_timeout - threshold`, and parking costs as much as two.
+    """
+    extended_every = visibility_timeout - threshold
+    longest = max(SHORTEST_HOLD_ETA, PARKING_EXTENSIONS * extended_every)
+    return min(longest, MAX_VISIBILITY_SECONDS)
+
+
+def has_receives_to_park(receive_count: int, max_receive_count: int | None) -> bool:
+    """Return whether a message may be received once more for nothing but its wait.
+
+    Args:
+        receive_count: Its receives so far.
+        max_receive_count: Of its queue's redrive policy; None without one.
+    """
+    return max_receive_count is None or max_receive_count - receive_count >= RECEIVES_TO_RUN
 
 
 def retry_delay(attempts: int, *, margin: float, throttled: bool, jitter: float) -> float:

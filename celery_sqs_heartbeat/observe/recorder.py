@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from celery_sqs_heartbeat.leases.actions import CALL_KIND
 from celery_sqs_heartbeat.leases.calls import CallKind
-from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind
 from celery_sqs_heartbeat.observe.measuring import ENDS, CallCount, loss_of
 
 #: Releases and losses that are remembered.
@@ -58,7 +58,8 @@ class Recorder:
                 self._mark(key, event.at)
             elif event.kind in ENDS:
                 self._marks.pop(key, None)
-            if what:
+            # Thousands may be parked at once: they would push out what went wrong.
+            if what and event.cause != DUE_LATER:
                 self._happenings.append(Happening(what, event))
                 self._happened += 1
             if event.action and self._count.is_new_call(event):

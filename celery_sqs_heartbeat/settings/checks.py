@@ -120,6 +120,7 @@ GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "visibility_timeout": _whole,
     "threshold": _positive,
     "max_lease": _positive,
+    "hold_eta": _seconds,
     "release_delay": release_delay_fault,
     "on_lost": _on_lost,
     "ack": _ack,

@@ -38,6 +38,11 @@ REFERENCE: Mapping[str, Entry] = {
     "max_lease": Entry(
         f"`{DEFAULT_MAX_LEASE_SECONDS:g}`", "stop extending this long after the receive"
     ),
+    "hold_eta": Entry(
+        "the time of two extensions, at least a minute",
+        "a message whose task is due within so many seconds is held; one whose task is due later "
+        "waits at SQS, see [below](#tasks-that-are-due-later)",
+    ),
     "release_delay": Entry(
         "`0`",
         "when a message is visible again after a failure: a number, a list by receive count (the "

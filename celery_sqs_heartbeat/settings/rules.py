@@ -36,6 +36,7 @@ class Rules:
     visibility_timeout: int | None = None
     threshold: float | None = None
     max_lease: float | None = None
+    hold_eta: float | None = None
     release_delay: ReleaseDelay | None = None
     on_lost: str | None = None
     ack: str | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.policy import default_hold_eta
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.settings.failure import Failure
 from celery_sqs_heartbeat.settings.release_policies import Verdict
@@ -43,6 +44,16 @@ class LeaseRules:
     def queue_name(self, lease: Lease) -> str:
         """Return the name that Celery knows the lease's queue by."""
         return self._names[lease.queue_url]
+
+    def hold_eta(self, lease: Lease) -> float:
+        """Return how far away the ETA of a message that is held may be, in seconds."""
+        rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
+        if rules.hold_eta is not None:
+            return rules.hold_eta
+        terms = lease.terms
+        return default_hold_eta(
+            visibility_timeout=terms.visibility_timeout, threshold=terms.threshold
+        )
 
     def release_delay(self, lease: Lease, failure: Failure) -> float | Verdict:
         """Return the configured release delay after the lease's task failed, in seconds.

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Iterable
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.events import DUE_LATER
 from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.transport.answers import Message
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.cut_groups import CutGroups
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
-from celery_sqs_heartbeat.transport.far_etas import is_too_far
+from celery_sqs_heartbeat.transport.far_etas import FarEtas
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
 from celery_sqs_heartbeat.transport.poll import Poll
 from celery_sqs_heartbeat.transport.undeliverable import log_undeliverable
@@ -36,6 +38,7 @@ class Leaser:
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
         self._kombu = kombu
         self._heartbeat = heartbeat
+        self._far_etas = FarEtas(queues=heartbeat.queues, once=heartbeat.once)
 
     def lease_all(self, poll: Poll, messages: Iterable[Message]) -> list[Payload]:
         """Lease a whole batch before any of it is delivered; return what is new.
@@ -111,9 +114,10 @@ class Leaser:
         )
 
     def _is_put_off(self, message: Message, payload: Payload) -> bool:
-        """Release a message with an ETA beyond what its lease may last, until then.
+        """Release a message that waits at SQS for its task's ETA, until then.
 
-        Not held until the lease ends: so no slot and no extensions are spent on it.
+        Not held until then: so no slot and no extensions are spent on it. It may come a little
+        early, but not late: what is left of the wait is less than a second, and is held.
         """
         heartbeat = self._heartbeat
         wait = seconds_until_eta(payload.get("headers") or {})
@@ -122,10 +126,10 @@ class Leaser:
         lease = heartbeat.keeper.find(message["ReceiptHandle"])
         if lease is None:
             return False
-        now = heartbeat.keeper.now()
-        if not is_too_far(lease, wait, now=now, queues=heartbeat.queues, once=heartbeat.once):
+        now, hold = heartbeat.keeper.now(), heartbeat.rules.hold_eta(lease)
+        if not self._far_etas.is_parked(lease, wait, hold=hold, now=now):
             return False
-        heartbeat.keeper.release(message["ReceiptHandle"], wait, "due later")
+        heartbeat.keeper.release(message["ReceiptHandle"], math.floor(wait), DUE_LATER)
         return True
 
     def _is_still_ours(self, poll: Poll, payload: Payload, *, since: float) -> bool:

@@ -39,6 +39,7 @@ rules = {
     "visibility_timeout": numbers,
     "threshold": numbers,
     "max_lease": numbers,
+    "hold_eta": numbers,
     "release_delay": delays,
     "ack": st.sampled_from(("batched", "inline")),
 }

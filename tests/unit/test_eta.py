@@ -1,4 +1,4 @@
-"""How far away a message's ETA is, and how many receives that takes."""
+"""How far away a message's ETA is, and where its message waits until then."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.policy import receives_until
+from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
-from celery_sqs_heartbeat.transport.far_etas import is_too_far
+from celery_sqs_heartbeat.transport.far_etas import FarEtas
+from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.once import Once
 from tests.support.leases import lease_of
 
@@ -57,9 +60,20 @@ def test_a_far_eta_takes_a_receive_for_each_twelve_hours(
     assert receives_until(hours * HOUR, lasts=lasts_hours * HOUR) == receives
 
 
-def queues(most: int | None) -> Any:
-    """Return what is known of the queue that allows so many receives."""
-    return {"https://q": SimpleNamespace(max_receive_count=most)}
+def parking(most: int | None = None, *, is_known: bool = True) -> FarEtas:
+    """Return what decides, for a queue that allows so many receives."""
+    attributes: Any = SimpleNamespace(max_receive_count=most, is_known=is_known)
+    queues: Any = SimpleNamespace(get=lambda url: attributes)
+    return FarEtas(queues=queues, once=Once())
+
+
+def lease(queue: str = "https://q", *, receive_count: int = 1, **terms: Any) -> Lease:
+    """Return a lease that was received at 0 and is hidden until 30 s after that."""
+    held = lease_of(
+        "a", expires_at=30, terms=LeaseTerms(visibility_timeout=30, threshold=10, **terms)
+    )
+    held.queue_url, held.receive_count = queue, receive_count
+    return held
 
 
 @pytest.mark.parametrize(
@@ -74,14 +88,94 @@ def test_a_queue_that_allows_too_few_receives_for_a_far_eta_is_warned_of_once(
     most: int | None, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    once = Once()
-    for handle in ("a", "b"):
-        assert is_too_far(lease_of(handle), 30 * HOUR, now=0.0, queues=queues(most), once=once)
+    etas = parking(most)
+    for _ in range(2):
+        assert etas.is_parked(lease(), 30 * HOUR, hold=60, now=0.0)
     levels = [record.levelno for record in caplog.records]
     assert levels.count(logging.WARNING) == warnings
     assert sum("will be at receive 3" in message for message in caplog.messages) == 2
     assert sum("takes 3 receives" in message for message in caplog.messages) == warnings
 
 
-def test_an_eta_within_the_lease_is_not_too_far() -> None:
-    assert not is_too_far(lease_of("a"), 11 * HOUR, now=0.0, queues=queues(1), once=Once())
+@pytest.mark.parametrize(
+    ("wait", "hold", "is_parked"),
+    [
+        pytest.param(60, 60, False, id="as far as it is held"),
+        pytest.param(60.5, 60, True, id="further"),
+        pytest.param(11 * HOUR, 43_200, False, id="all that may be is held"),
+        pytest.param(13 * HOUR, 43_200, True, id="more than may be"),
+        pytest.param(1.5, 0, True, id="nothing is held"),
+        pytest.param(0.9, 0, False, id="but what no release can wait for: it would spin"),
+        pytest.param(-5, 0, False, id="overdue"),
+    ],
+)
+def test_a_message_waits_at_sqs_when_its_task_is_due_later_than_it_is_held(
+    wait: float, hold: float, is_parked: bool
+) -> None:
+    assert parking().is_parked(lease(), wait, hold=hold, now=0.0) is is_parked
+
+
+@pytest.mark.parametrize(
+    ("receive_count", "most", "is_parked"),
+    [
+        pytest.param(1, 1, False, id="it would be a dead letter, unrun"),
+        pytest.param(1, 2, False, id="its task could not fail, nor its worker die"),
+        pytest.param(1, 3, True, id="two receives to run it in"),
+        pytest.param(2, 3, False, id="it was parked before"),
+        pytest.param(3, 5, True, id="two left"),
+        pytest.param(4, 5, False, id="one left"),
+        pytest.param(9, None, True, id="no redrive policy"),
+    ],
+)
+def test_a_message_with_few_receives_left_is_held(
+    receive_count: int, most: int | None, is_parked: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    etas, held = parking(most), lease(receive_count=receive_count)
+    assert [etas.is_parked(held, HOUR, hold=60, now=0.0) for _ in range(3)] == [is_parked] * 3
+    (logged,) = caplog.messages
+    assert ("wait at SQS until then" if is_parked else "too few for a wait at SQS") in logged
+
+
+def test_a_message_of_a_queue_that_does_not_tell_of_its_receives_is_held() -> None:
+    assert not parking(is_known=False).is_parked(lease(), HOUR, hold=60, now=0.0)
+
+
+@pytest.mark.parametrize(
+    ("wait", "is_parked"), [(HOUR, False), pytest.param(13 * HOUR, True, id="no lease lasts")]
+)
+def test_a_message_of_a_fifo_queue_is_held_as_long_as_it_can_be(
+    wait: float, is_parked: bool
+) -> None:
+    held = lease("https://q.fifo")
+    assert parking().is_parked(held, wait, hold=60, now=0.0) is is_parked
+
+
+@pytest.mark.parametrize("queue", ["https://q", "https://q.fifo"])
+@pytest.mark.parametrize(("wait", "is_parked"), [(29, False), (31, True)])
+def test_a_message_that_is_not_extended_is_parked_as_it_would_come_back_before_it_is_due(
+    queue: str, wait: float, is_parked: bool
+) -> None:
+    held = lease(queue, extend=False)
+    assert parking(1).is_parked(held, wait, hold=60, now=0.0) is is_parked
+
+
+@pytest.mark.parametrize(
+    ("settings", "task", "hold"),
+    [
+        pytest.param({}, None, 60, id="a minute"),
+        pytest.param({"hold_eta": 90}, "t", 90, id="what is set"),
+        pytest.param({"hold_eta": 0}, "t", 0, id="nothing is held"),
+        pytest.param({"hold_eta": 90, "queues": {"q": {"hold_eta": 80}}}, "t", 80, id="of a queue"),
+        pytest.param({"tasks": {"t": {"hold_eta": 70}}}, "t", 70, id="of a task"),
+        pytest.param({"tasks": {"t": {"hold_eta": 70}}}, "u", 60, id="of another task"),
+    ],
+)
+def test_how_long_a_message_is_held_for_is_what_is_set_closest_to_it(
+    settings: dict[str, Any], task: str | None, hold: float
+) -> None:
+    conf = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
+    read = read_settings(conf.get, tasks=conf.pop("sqs_heartbeat_tasks", {}))
+    held = lease()
+    held.task = task
+    assert LeaseRules(settings=read, names={"https://q": "q"}).hold_eta(held) == hold

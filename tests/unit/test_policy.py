@@ -139,3 +139,19 @@ def test_a_threshold_leaves_room_for_the_time_between_two_extensions(
 ) -> None:
     terms = LeaseTerms(visibility_timeout=timeout, threshold=threshold).with_room()
     assert terms.threshold == expected
+
+
+@pytest.mark.parametrize(
+    ("visibility_timeout", "threshold", "expected"),
+    [
+        pytest.param(30, 10, 60, id="a minute at least"),
+        pytest.param(90, 30, 120, id="two extensions"),
+        pytest.param(1_800, 600, 2_400, id="kombu's timeout"),
+        pytest.param(43_200, 14_400, 43_200, id="SQS's 12 hours at most"),
+    ],
+)
+def test_an_eta_is_held_for_as_long_as_that_is_cheaper_than_parking(
+    visibility_timeout: int, threshold: float, expected: float
+) -> None:
+    hold = policy.default_hold_eta(visibility_timeout=visibility_timeout, threshold=threshold)
+    assert hold == expected

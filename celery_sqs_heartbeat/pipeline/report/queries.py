@@ -9,6 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.leases.events import DUE_LATER
 from celery_sqs_heartbeat.pipeline.schema import PARTITION
 from celery_sqs_heartbeat.pipeline.tables.workers import missing
 
@@ -42,9 +43,14 @@ def overview(attempts: DataFrame) -> DataFrame:
 
 
 def ends(attempts: DataFrame) -> DataFrame:
-    """Return how attempts ended; of those that still run, `waiting` are not started yet."""
+    """Return how attempts ended.
+
+    Of those that still run, `waiting` are not started yet; of those released, `parked` are left to
+    SQS until their tasks are due.
+    """
     is_waiting = (F.col("ended_as") == "running") & F.col("started").isNull()
-    ended_as = F.when(is_waiting, "waiting").otherwise(F.col("ended_as"))
+    is_parked = (F.col("ended_as") == "released") & (F.col("cause") == DUE_LATER)
+    ended_as = F.when(is_waiting, "waiting").when(is_parked, "parked").otherwise(F.col("ended_as"))
     return attempts.groupBy(ended_as.alias("ended_as")).agg(F.count("*").alias("attempts"))
 
 

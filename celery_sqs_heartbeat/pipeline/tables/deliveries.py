@@ -13,6 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import DUE_LATER
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
 
 #: A later delivery of a message that still runs has a number of its own, and its events with it.
@@ -31,7 +32,7 @@ GIVEN_BACK = (
     "not delivered",
     "delete refused",
     "worker died",
-    "due later",
+    DUE_LATER,
     GROUP_STOPPED,
     "asked by task",
     "retried",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.leases.events import DUE_LATER
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, RECOVERIES
 from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
@@ -20,6 +21,9 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     One that SQS has moved to the dead-letter queue, or will, has no recovery. Of one that was
     received next where no journal tells of it, neither that nor what was promised is known: the
     lines that would tell how it ended may be as lost.
+
+    One that was left to SQS until its task was due has nothing to recover from, unless SQS moved it
+    to the dead-letter queue.
 
     Promised is the delay that a release asked for, else what the lease had left, by the last
     confirmed timeout.
@@ -45,6 +49,7 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     is_last = F.col("next_received").isNull()
     # SQS moves a message to the dead-letter queue in place of the receive after that.
     is_dead = is_last & F.coalesce(F.col("rc") >= F.col("max_rc"), F.lit(False))
+    is_parked = F.coalesce(F.col("cause") == DUE_LATER, F.lit(False))
     until = F.coalesce("next_received", F.when(~is_dead, F.col("data_end")))
     known = {
         name: F.when(F.coalesce(F.col("next_rc") <= F.col("rc") + 1, F.lit(True)), value)
@@ -59,6 +64,7 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
         next_receives.crossJoin(F.broadcast(data_end(workers)))
         .withColumn("is_censored", is_last & ~is_dead)
         .withColumn("is_dead_letter", is_dead)
+        .where(~is_parked | is_dead)
         .withColumns(known)
         .withColumn("excess_us", F.col("recovery_us") - F.col("promised_us"))
         .withColumn(PARTITION, day_of(F.col("failed"))),

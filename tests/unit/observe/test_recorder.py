@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.events import DUE_LATER, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.observe.recorder import HAPPENINGS, MINUTES, Recorder
 from tests.unit.observe.happening import QUEUE, event, one_of_each
@@ -44,6 +45,15 @@ def test_releases_and_losses_are_remembered_the_latest_first() -> None:
         recorder(event(EventKind.MESSAGE_RELEASED, call_number=100 + number))
     assert {each.what for each in recorder.happenings()} == {"released"}
     assert len(recorder.happenings()) == HAPPENINGS
+
+
+def test_messages_that_are_parked_do_not_push_out_what_went_wrong() -> None:
+    recorder = record(
+        event(EventKind.LEASE_LOST, outcome=Outcome.LOST),
+        *(event(EventKind.MESSAGE_RELEASED, cause=DUE_LATER) for _ in range(HAPPENINGS)),
+    )
+    assert [each.what for each in recorder.happenings()] == ["lost"]
+    assert recorder.happened == 1
 
 
 def test_calls_are_counted_once_in_the_minute_of_their_answer() -> None:

@@ -14,6 +14,7 @@ from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 _ENDS = {
     "deleted": "done, its message deleted",
     "released": "given back",
+    "parked": "left to SQS until its task was due",
     "lapsed": "left to become visible by itself",
     "lost": "lost: SQS said that it was not ours any more",
     "capped": "kept for as long as may be, then let go",
