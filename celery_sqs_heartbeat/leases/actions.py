@@ -99,7 +99,10 @@ def entry_for(lease: Lease, now: float) -> Entry | None:
         if not timeout:
             return None
         return Entry(lease, lease.receipt_handle, action, timeout, lease.limit)
-    return Entry(lease, lease.receipt_handle, action, lease.release_delay)
+    # What is left of the delay: a try may come later, and the message is to be back in time.
+    left = lease.release_delay - max(0.0, now - lease.asked_at)
+    delay = policy.cut_release_delay(lease, left, now) if action is Action.RELEASE else 0
+    return Entry(lease, lease.receipt_handle, action, delay)
 
 
 def early_entry_for(lease: Lease, now: float) -> Entry | None:

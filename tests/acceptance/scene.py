@@ -68,13 +68,16 @@ class Scene:
     stalls: Sequence[Stall]
     max_receive_count: int | None = None
     attributes: Mapping[str, str] = field(default_factory=dict)
+    is_fifo: bool = False
 
     def __post_init__(self) -> None:
-        self.name = f"q-{uuid.uuid4().hex[:12]}"
+        self.name = f"q-{uuid.uuid4().hex[:12]}" + (".fifo" if self.is_fifo else "")
         self.ledger = self.folder / f"{self.name}.jsonl"
         self.ledger.touch()
         self.client = self.proxy.client()
         attributes = {"VisibilityTimeout": str(VISIBILITY_TIMEOUT), **self.attributes}
+        if self.is_fifo:
+            attributes["FifoQueue"] = "true"
         if self.max_receive_count is not None:
             self.dead_letters = self._create(self.name + "-dead", {})
             arn = self._attribute(self.dead_letters, "QueueArn")

@@ -108,6 +108,23 @@ def test_a_release_outlives_a_single_refusal(booking: Booking) -> None:
     assert summary(booking.one_call()) == [("a", "release", 5)]
 
 
+def test_a_release_that_is_tried_again_asks_for_what_is_left_of_its_delay(
+    booking: Booking,
+) -> None:
+    # What is due at a time must not come late because SQS was throttling.
+    booking.receive("a")
+    booking.book.release("a", 20, booking.now)
+    asked_at, tries = booking.now, []
+    while booking.now < asked_at + 4:
+        call = booking.one_call()
+        tries.append((booking.now - asked_at, call.entries[0].timeout))
+        booking.settle(call, Outcome.THROTTLED)
+        booking.now = booking.book.next_due(booking.now)
+    assert tries[0] == (0, 20)
+    assert tries[-1][1] < 20
+    assert all(20 <= after + timeout < 21 for after, timeout in tries)
+
+
 def test_no_extension_follows_a_release_that_was_refused(booking: Booking) -> None:
     booking.receive("a")
     booking.book.release("a", 0, booking.now)

@@ -1,0 +1,104 @@
+"""Tasks that are due later than `sqs_heartbeat_hold_eta`: their messages wait at SQS."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.acceptance.orders import MODULE, leases, wait_for_no_lease
+from tests.acceptance.record import CHANGE, extensions, receives, timeouts_asked
+from tests.acceptance.scene import LONG, Scene
+
+NewScene = Callable[..., Scene]
+#: More than this, in seconds, is too far away.
+HOLD = {"imports": [MODULE], "sqs_heartbeat_hold_eta": 2}
+COUNTDOWN = 8
+#: How long a poll of the workers here waits, and what a machine under load may add.
+POLL, SLOWNESS = 1.0, 2.0
+
+
+def wait_until_parked(scene: Scene, count: int = 1) -> None:
+    """Return once so many messages are hidden for longer than they are held."""
+    scene.wait_until(lambda: sum(2 <= each <= COUNTDOWN for each in timeouts_asked(scene)) >= count)
+
+
+def late(scene: Scene, sent_at: float) -> list[float]:
+    """Return how long after their time the tasks started, in seconds."""
+    return [note.at - sent_at - COUNTDOWN for note in scene.notes("start")]
+
+
+def test_one_is_not_held_meanwhile_and_starts_within_a_polls_wait_of_its_time(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=LONG)
+    scene.worker("-c", "1", conf=HOLD)
+    sent_at = time.monotonic()
+    scene.send("work", "a", countdown=COUNTDOWN)
+    wait_until_parked(scene)
+    wait_for_no_lease(scene)
+    assert scene.counts() == (0, 1)
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert scene.keys("start") == ["a"]
+    assert len(receives(scene)) == 2
+    assert all(-0.1 < each < POLL + SLOWNESS for each in late(scene, sent_at))
+
+
+def test_those_of_a_killed_worker_start_on_another_in_time(new_scene: NewScene) -> None:
+    scene = new_scene(attributes=LONG)
+    keys = ["a", "b", "c"]
+    first = scene.worker("-c", "1", conf=HOLD)
+    sent_at = time.monotonic()
+    for key in keys:
+        scene.send("work", key, countdown=COUNTDOWN)
+    wait_until_parked(scene, len(keys))
+    wait_for_no_lease(scene)
+    first.kill("SIGKILL")
+    first.wait_for_exit()
+    scene.worker("-c", "1", conf=HOLD)
+    scene.wait_for_notes("end", len(keys))
+    scene.wait_until_empty()
+    assert scene.keys("start") == keys
+    # The poll of the killed worker takes none of them: it is over before they are due.
+    assert all(-0.1 < each < POLL + SLOWNESS for each in late(scene, sent_at))
+
+
+@pytest.mark.parametrize(
+    ("queue", "options"),
+    [
+        pytest.param({"is_fifo": True}, {"MessageGroupId": "g"}, id="FIFO"),
+        pytest.param({"max_receive_count": 2}, {}, id="too few receives"),
+    ],
+)
+def test_one_that_can_not_be_parked_is_held(
+    new_scene: NewScene, queue: dict[str, Any], options: dict[str, str]
+) -> None:
+    scene = new_scene(attributes={"VisibilityTimeout": "20"}, **queue)
+    scene.worker("-c", "1", conf={**HOLD, "sqs_heartbeat_threshold": 18})
+    scene.send("work", "a", countdown=COUNTDOWN, **options)
+    scene.wait_until(lambda: extensions(scene).total() > 0)
+    assert leases(scene) == 1
+    scene.wait_for_notes("end", 1)
+    scene.wait_until_empty()
+    assert len(receives(scene)) == 1
+    assert scene.keys("start") == ["a"]
+
+
+def test_of_the_tasks_of_a_queue_each_is_held_as_long_as_is_set_for_it(
+    new_scene: NewScene,
+) -> None:
+    scene = new_scene(attributes=LONG)
+    conf = {"imports": [MODULE], "sqs_heartbeat_queues": {scene.name: {"hold_eta": 600}}}
+    worker = scene.worker("-c", "1", conf=conf)
+    scene.send("work", "held", countdown=300)
+    scene.send("unleased", "parked", countdown=900)
+    scene.proxy.wait_for(CHANGE)
+    scene.wait_until(lambda: leases(scene) == 1)
+    # The other may be extended in the same call, for ten minutes.
+    assert 890 < max(timeouts_asked(scene)) < 900
+    assert scene.counts() == (0, 2)
+    # It is not extended, and would be back then.
+    worker.wait_for_log("is due in 900 s and may be held for 600 s")
