@@ -5,13 +5,13 @@ from __future__ import annotations
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.wording import seconds
 from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.leases.policy import (
     SHORTEST_PARKING,
     has_receives_to_park,
     lease_end,
     receives_until,
 )
-from celery_sqs_heartbeat.sqs.names import FIFO_SUFFIX
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.once import Once
 
@@ -46,7 +46,7 @@ class FarEtas:
             self._log_too_far(lease, wait, lasts)
             return True
         is_worth_it = wait > hold and wait >= SHORTEST_PARKING
-        if not is_worth_it or lease.queue_url.endswith(FIFO_SUFFIX):
+        if not is_worth_it or is_fifo(lease.queue_url):
             return False
         attributes = self._queues.get(lease.queue_url)
         if not attributes.is_known:

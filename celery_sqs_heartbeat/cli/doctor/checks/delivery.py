@@ -51,7 +51,8 @@ MANY = Kind(
 ETA_UNBOUND = Kind(
     "SQSHB-I107",
     "tasks with an ETA are held without bound",
-    "each that is received raises the number of messages that one worker holds and extends",
+    "each that is due within sqs_heartbeat_hold_eta raises the number of messages that one worker "
+    "holds and extends",
     "set worker_eta_task_limit, if you use ETAs or countdowns",
 )
 NO_LIMIT = Kind(

@@ -55,7 +55,7 @@ NO_REDRIVE = Kind(
 FEW_TRIES = Kind(
     "SQSHB-W205",
     "maxReceiveCount is low",
-    "every receive counts, also one whose worker was killed, and each 12 hours of a far ETA: "
+    "every receive counts, also one whose worker was killed, and each wait at SQS for an ETA: "
     "messages go to the dead-letter queue though nothing is wrong with them",
     "raise maxReceiveCount in the RedrivePolicy to 5 or so",
 )
