@@ -40,15 +40,24 @@ _LEVELS = {
 }
 
 
+#: Nothing went wrong with a message that is given back for these.
+_NO_FAILURES = frozenset({"shutdown", "consumer closed"})
+
+
 def log_event(event: Event) -> None:
     """Log one event, at the level that its kind deserves."""
     level = _LEVELS[event.kind]
     if event.kind is EventKind.DELETE_ABANDONED and event.outcome is Outcome.LOST:
         # Its lease had run out: the message comes back, and is deleted then.
         level = logging.WARNING
+    is_stop = event.stops_group and event.cause not in _NO_FAILURES
+    if is_stop:
+        level = logging.INFO
     if not logger.isEnabledFor(level):
         return
-    if event.action and event.kind is EventKind.PERMISSION_DENIED:
+    if is_stop:
+        _log_stop(level, event)
+    elif event.action and event.kind is EventKind.PERMISSION_DENIED:
         logger.log(
             level,
             "sqs-heartbeat: permission %s is missing on queue %s%s: %s until it is granted",
@@ -80,3 +89,24 @@ def log_event(event: Event) -> None:
             f", SQS answered {event.outcome.value}" if event.outcome else "",
             f" ({event.cause})" if event.cause else "",
         )
+
+
+def _log_stop(level: int, event: Event) -> None:
+    if event.kind is EventKind.MESSAGE_RELEASED:
+        when = f"in {event.visibility_timeout} s"
+    else:
+        when = "when its visibility timeout is over"
+    logger.log(
+        level,
+        "sqs-heartbeat: %s: group %s of %s stopped (%s): message %s, task %s[%s], receive %d, "
+        "comes again %s, and the rest of its group waits for it",
+        event.kind.value,
+        event.group,
+        event.queue_url,
+        event.cause or "no reason given",
+        event.message_id,
+        event.task,
+        event.task_id,
+        event.receive_count,
+        when,
+    )

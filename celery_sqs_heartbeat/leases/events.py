@@ -59,6 +59,8 @@ class Event:
         first_received_time: When it was first received, likewise.
         group: Its message group; None without one.
         sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
+        stops_group: It was the first of a message group that is kept in order, and goes back: those
+            behind it wait until it comes again.
         action: What the call was to do, where a call was made, as all that follows.
         outcome: What SQS made of it.
         call_number: Tells the calls of a keeper apart, from 1.
@@ -84,6 +86,7 @@ class Event:
     first_received_time: float | None = None
     group: str | None = None
     sequence_number: str | None = None
+    stops_group: bool = False
     action: Action | None = None
     outcome: Outcome | None = None
     call_number: int = 0
@@ -98,6 +101,8 @@ class Event:
         now: float,
         answer: Answer | None = None,
         cause: str = "",
+        *,
+        stops_group: bool = False,
     ) -> Event:
         """Return the event with everything that the lease tells."""
         event = cls(
@@ -119,6 +124,7 @@ class Event:
             first_received_time=lease.first_received_time,
             group=lease.group,
             sequence_number=lease.sequence_number,
+            stops_group=stops_group,
         )
         if answer is None:
             return event

@@ -11,6 +11,10 @@ from celery_sqs_heartbeat.leases.lease import Lease
 GROUP_STOPPED = "group stopped"
 #: Why one is that has waited until its lease is near its end.
 WAITED_LONG = "waited long"
+#: Why one is that there was no room for.
+NO_ROOM = "no room to wait"
+#: Of messages that waited for another: what stopped their group is that one, if anything.
+_BEHIND = frozenset({GROUP_STOPPED, WAITED_LONG, NO_ROOM})
 
 #: After these a message may be someone else's at any moment.
 _LOSSES = frozenset({EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED})
@@ -55,6 +59,10 @@ class GroupOrder:
         """
         group = self._groups.get(_key(lease), [])
         return group[: group.index(lease) : -1] if lease in group else []
+
+    def is_stopped_by(self, lease: Lease) -> bool:
+        """Return whether a lease that is given back is what stops its group."""
+        return lease.is_in_order and lease.cause not in _BEHIND and not self.waits_behind(lease)
 
     def stop_behind(self, lease: Lease) -> None:
         """Have those behind a lease released."""

@@ -7,6 +7,7 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Lease
 
+_GOING_BACK = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
 #: For the record only, and so frequent that they are not worth a wake-up.
 _NO_NEWS = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.TASK_STARTED})
 
@@ -15,7 +16,7 @@ class News:
     """Collects events, in their order.
 
     Args:
-        order: Takes in those that stop a message group.
+        order: Takes in those that stop a message group, and tells which do.
     """
 
     def __init__(self, order: GroupOrder) -> None:
@@ -41,7 +42,8 @@ class News:
             answer: The answer of SQS that brought it about, if one did.
             cause: Why, in a word or two, for the log, the metrics and the journal.
         """
-        self._events.append(Event.of(kind, lease, now, answer, cause))
+        stops_group = kind in _GOING_BACK and self._order.is_stopped_by(lease)
+        self._events.append(Event.of(kind, lease, now, answer, cause, stops_group=stops_group))
         self._has_any = self._has_any or kind not in _NO_NEWS
         self._order.note(kind, lease)
 

@@ -17,13 +17,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.leases import policy
-from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, WAITED_LONG
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.leases.lease import Lease, State
 from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 from celery_sqs_heartbeat.transport.kombu_channel import Payload
-
-#: Why a message is released that there was no room for.
-NO_ROOM = "no room to wait"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

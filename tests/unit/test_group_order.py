@@ -8,7 +8,7 @@ import pytest
 
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, WAITED_LONG
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.leases.lease import State
 from tests.unit.booking import TERMS, Booking, summary
 
@@ -219,3 +219,56 @@ def test_one_that_has_waited_until_its_lease_is_near_its_end_is_released(booking
     causes = {e.message_id: e.cause for e in booking.events if e.kind.value == "message-released"}
     assert causes == {"m2": WAITED_LONG, "m3": GROUP_STOPPED}
     assert booking.lease("m1").state is State.HELD
+
+
+def stops(booking: Booking) -> dict[str, bool]:
+    """Return of each message that was given back whether its group is said to stop for it."""
+    kinds = (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING)
+    events = [*booking.events, *booking.book.take_events()]
+    return {event.message_id: event.stops_group for event in events if event.kind in kinds}
+
+
+def settle_all(booking: Booking) -> None:
+    while calls := booking.plan():
+        for call in calls:
+            booking.settle(call, *[Outcome.DONE] * len(call.entries))
+
+
+def test_a_group_is_said_to_stop_for_the_first_of_it_alone(booking: Booking) -> None:
+    receive(booking, "m1", "m2", "m3")
+    booking.book.release("m1-1", 0, booking.now, "failed")
+    settle_all(booking)
+    assert stops(booking) == {"m1": True, "m2": False, "m3": False}
+
+
+def test_a_group_does_not_stop_for_one_that_waits_behind_another(booking: Booking) -> None:
+    receive(booking, "m1", "m2")
+    booking.book.release("m2-1", 0, booking.now, "shutdown")
+    settle_all(booking)
+    assert stops(booking) == {"m2": False}
+
+
+@pytest.mark.parametrize("cause", [GROUP_STOPPED, WAITED_LONG, NO_ROOM])
+def test_a_group_does_not_stop_for_one_that_had_to_wait_until_it_is_the_first(
+    booking: Booking, cause: str
+) -> None:
+    receive(booking, "m1")
+    booking.book.release("m1-1", 0, booking.now, cause)
+    settle_all(booking)
+    assert stops(booking) == {"m1": False}
+
+
+def test_a_group_stops_for_one_that_is_left_to_lapse(booking: Booking) -> None:
+    receive(booking, "m1", "m2")
+    booking.now += 31.0
+    booking.plan()
+    booking.book.release("m1-1", 0, booking.now, "failed")
+    settle_all(booking)
+    assert stops(booking)["m1"] is True
+
+
+def test_nothing_stops_that_is_not_kept_in_order(booking: Booking) -> None:
+    booking.receive("a", group="g", number=1)
+    booking.book.release("a", 0, booking.now, "failed")
+    settle_all(booking)
+    assert stops(booking) == {"a": False}

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, WAITED_LONG
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
-from celery_sqs_heartbeat.transport.groups import NO_ROOM, Groups
+from celery_sqs_heartbeat.transport.groups import Groups
 from celery_sqs_heartbeat.transport.kombu_channel import Payload
 
 URL = "https://sqs/1/orders.fifo"

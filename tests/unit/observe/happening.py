@@ -10,6 +10,7 @@ from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
 
 QUEUE = "https://sqs.eu-west-1.example/123456789012/orders"
+FIFO = f"{QUEUE}.fifo"
 
 _OF_CALLS = {
     EventKind.LEASE_EXTENDED: (Action.EXTEND, Outcome.DONE),
@@ -49,7 +50,13 @@ def event(kind: EventKind, **values: Any) -> Event:
 
 
 def one_of_each() -> Iterator[Event]:
-    """Yield an event of every kind, each in a call of its own where it is of one."""
+    """Yield an event of every kind, each in a call of its own where it is of one.
+
+    The release stops a message group.
+    """
     for number, kind in enumerate(EventKind, 1):
         of_call = {"call_number": number} if kind in _OF_CALLS else {}
-        yield event(kind, **of_call)
+        of_group = {}
+        if kind is EventKind.MESSAGE_RELEASED:
+            of_group = {"group": "A17", "stops_group": True}
+        yield event(kind, **of_call, **of_group)

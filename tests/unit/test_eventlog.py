@@ -1,0 +1,64 @@
+"""The lines of the log about message groups that stop."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.leases.events import EventKind
+from tests.unit.observe.happening import FIFO, event
+
+RELEASED, LAPSING = EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING
+ALL = (
+    "group A17 of ",
+    FIFO,
+    "(failed)",
+    "message m,",
+    "task shop.pay[t]",
+    "receive 3",
+    "the rest of its group waits for it",
+)
+
+
+def logged(caplog: pytest.LogCaptureFixture, kind: EventKind, **values: Any) -> tuple[int, str]:
+    with caplog.at_level(logging.DEBUG):
+        log_event(event(kind, **{"queue_url": FIFO, "group": "A17", "cause": "failed", **values}))
+    (record,) = caplog.records
+    return record.levelno, record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("kind", "when"),
+    [
+        (RELEASED, "comes again in 30 s"),
+        (LAPSING, "comes again when its visibility timeout is over"),
+    ],
+)
+def test_a_group_that_a_failure_stops_is_named_with_all_that_is_known(
+    caplog: pytest.LogCaptureFixture, kind: EventKind, when: str
+) -> None:
+    level, line = logged(
+        caplog, kind, stops_group=True, receive_count=3, visibility_timeout=30, slack=5.0
+    )
+    assert level == logging.INFO
+    for text in (*ALL, when):
+        assert text in line, text
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"stops_group": False, "cause": "group stopped"},
+        {"stops_group": True, "cause": "shutdown"},
+        {"stops_group": True, "cause": "consumer closed"},
+    ],
+)
+def test_what_is_released_with_it_or_without_a_failure_is_for_debugging(
+    caplog: pytest.LogCaptureFixture, values: dict[str, Any]
+) -> None:
+    level, line = logged(caplog, RELEASED, **values)
+    assert level == logging.DEBUG
+    assert "the rest of its group" not in line
