@@ -24,6 +24,7 @@ class LeaseView(NamedTuple):
         attempts: Failed tries since the last confirmed success.
         group: The message's group; None without one.
         sequence_number: Its digits in a FIFO queue; None elsewhere.
+        is_in_order: Its message is kept in the order of its group.
     """
 
     queue_url: str
@@ -44,6 +45,7 @@ class LeaseView(NamedTuple):
     attempts: int
     group: str | None = None
     sequence_number: str | None = None
+    is_in_order: bool = False
 
     @classmethod
     def of(cls, lease: Lease, now: float) -> LeaseView:
@@ -67,4 +69,5 @@ class LeaseView(NamedTuple):
             lease.attempts,
             lease.group,
             lease.sequence_number,
+            lease.is_in_order,
         )

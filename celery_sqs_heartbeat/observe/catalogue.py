@@ -96,6 +96,12 @@ LAPSES = Metric(
     help="Messages that were to be released, and are left to become visible by themselves.",
     labels=("queue", "cause"),
 )
+GROUP_STOPS = Metric(
+    name="group_stops",
+    kind="counter",
+    help="Message groups that stopped, as their first message was given back, by the reason.",
+    labels=("queue", "cause"),
+)
 DELETES = Metric(
     name="deletes",
     kind="counter",
@@ -191,6 +197,25 @@ OLDEST = Metric(
     labels=_QUEUE,
     unit=_SECONDS,
 )
+GROUPS = Metric(
+    name="message_groups",
+    kind="gauge",
+    help="Message groups of a FIFO queue, kept in order, that the worker has messages of.",
+    labels=_QUEUE,
+)
+BEHIND = Metric(
+    name="messages_behind",
+    kind="gauge",
+    help="Messages that wait behind another of their group.",
+    labels=_QUEUE,
+)
+STOPPED = Metric(
+    name="stopped_groups",
+    kind="gauge",
+    help="Message groups whose first message was given back with a delay that is not over, as far "
+    "as this worker knows.",
+    labels=_QUEUE,
+)
 ALIVE = Metric(name="keeper_alive", kind="gauge", help="1 while the keeper's thread runs.")
 LATE = Metric(
     name="keeper_late",
@@ -263,6 +288,7 @@ COUNTED = (
     ENTRIES,
     RELEASES,
     LAPSES,
+    GROUP_STOPS,
     DELETES,
     ABANDONED,
     LOSSES,
@@ -280,6 +306,9 @@ READ = (
     PENDING_DELETES,
     PENDING_RELEASES,
     OLDEST,
+    GROUPS,
+    BEHIND,
+    STOPPED,
     ALIVE,
     LATE,
     ROUND_AGE,

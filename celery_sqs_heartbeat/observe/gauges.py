@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Sequence
 
 from celery_sqs_heartbeat.journal.stats import JournalStats
 from celery_sqs_heartbeat.leases.lease import Standing, State
-from celery_sqs_heartbeat.leases.message import queue_name
+from celery_sqs_heartbeat.leases.message import is_fifo, queue_name
+from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.measuring import Measurement
 from celery_sqs_heartbeat.observe.polled import Polled
+from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
+from celery_sqs_heartbeat.observe.waiting_groups import behind_others, count_groups
 from celery_sqs_heartbeat.observe.watched import Watched
 
 
@@ -20,6 +23,7 @@ class Gauges:
     Args:
         journal: Returns what has become of the journal, where there is one.
         polled: How queues' polls are answered, where that is known.
+        stopped: Which message groups have stopped.
     """
 
     def __init__(
@@ -27,8 +31,11 @@ class Gauges:
         keeper: Watched,
         journal: Callable[[], JournalStats] | None = None,
         polled: Polled | None = None,
+        *,
+        stopped: StoppedGroups,
     ) -> None:
         self._keeper = keeper
+        self._stopped = stopped
         self._journal = journal
         self._polled = polled
         self._queues: dict[str, None] = {}
@@ -72,12 +79,14 @@ class Gauges:
         standings: Counter[tuple[str, Standing]] = Counter()
         states: Counter[tuple[str, State]] = Counter()
         oldest: dict[str, float] = {}
-        for lease in self._keeper.snapshot():
+        leases = self._keeper.snapshot()
+        for lease in leases:
             queue = queue_name(lease.queue_url)
             standings[queue, lease.standing] += 1
             states[queue, lease.state] += 1
             oldest[queue] = max(oldest.get(queue, 0.0), lease.held_for)
         self._queues |= dict.fromkeys(oldest)
+        yield from self._read_groups(leases)
         for queue in tuple(self._queues):
             counts = [states[queue, state] for state in State]
             yield Measurement(catalogue.IN_FLIGHT, (queue,), sum(counts))
@@ -88,3 +97,15 @@ class Gauges:
                 yield Measurement(
                     catalogue.STANDINGS, (queue, standing.value), standings[queue, standing]
                 )
+
+    def _read_groups(self, leases: Sequence[LeaseView]) -> Iterator[Measurement]:
+        by_queue: dict[str, list[LeaseView]] = defaultdict(list)
+        for lease in leases:
+            if lease.is_in_order:
+                by_queue[queue_name(lease.queue_url)].append(lease)
+        stopped = self._stopped.hidden(self._keeper.now())
+        for queue in filter(is_fifo, tuple(self._queues)):
+            ordered = by_queue[queue]
+            yield Measurement(catalogue.GROUPS, (queue,), count_groups(ordered))
+            yield Measurement(catalogue.BEHIND, (queue,), len(behind_others(ordered)))
+            yield Measurement(catalogue.STOPPED, (queue,), stopped.get(queue, 0))

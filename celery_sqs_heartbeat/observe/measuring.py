@@ -13,6 +13,7 @@ from celery_sqs_heartbeat.leases.message import queue_name
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.catalogue import Metric
+from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
 
 #: Calls and entries remembered so as to be counted once: all events of a call come within
 #: milliseconds of each other.
@@ -101,9 +102,14 @@ class CallCount:
 
 
 class Measurer:
-    """Says what each event adds to the metrics. Safe to use from any thread."""
+    """Says what each event adds to the metrics. Safe to use from any thread.
+
+    Attributes:
+        stopped: The message groups that have stopped.
+    """
 
     def __init__(self) -> None:
+        self.stopped = StoppedGroups()
         self._calls = CallCount()
         self._queues: set[str] = set()
 
@@ -111,6 +117,7 @@ class Measurer:
         """Yield what an event adds."""
         queue = queue_name(event.queue_url)
         kind = event.kind
+        self.stopped.note(event)
         if queue not in self._queues:
             self._queues.add(queue)
             yield from _zeros(queue)
@@ -118,6 +125,8 @@ class Measurer:
             yield Measurement(_COUNTS[kind], (queue,))
         if kind in _COUNTS_BY_CAUSE:
             yield Measurement(_COUNTS_BY_CAUSE[kind], (queue, event.cause or "unknown"))
+        if event.stops_group:
+            yield Measurement(catalogue.GROUP_STOPS, (queue, event.cause or "unknown"))
         if kind in _COUNTS_BY_ACTION and event.action:
             yield Measurement(_COUNTS_BY_ACTION[kind], (queue, event.action.value))
         if loss := loss_of(event):

@@ -46,7 +46,7 @@ class Metrics(Collector):
         polled: Polled | None = None,
     ) -> None:
         """Read the gauges of that keeper, of its journal and polls, from now on."""
-        self._gauges = Gauges(keeper, journal, polled)
+        self._gauges = Gauges(keeper, journal, polled, stopped=self._measurer.stopped)
 
     def __call__(self, event: Event) -> None:
         """Count an event."""

@@ -57,7 +57,7 @@ class OtelObserver:
         polled: Polled | None = None,
     ) -> None:
         """Read the gauges of that keeper, of its journal and polls, from now on."""
-        gauges = Gauges(keeper, journal, polled)
+        gauges = Gauges(keeper, journal, polled, stopped=self._measurer.stopped)
         for metric in READ:
             create = (
                 self._meter.create_observable_counter

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from celery_sqs_heartbeat import LeaseTerms
@@ -20,8 +21,10 @@ from celery_sqs_heartbeat.observe.status.server import StatusServer
 from tests.support.waiting import PATIENCE
 
 QUEUE = "https://sqs.eu-west-1.example/123456789012/orders"
+FIFO = f"{QUEUE}.fifo"
 TOKEN = "a-long-and-random-text"
 LONG = LeaseTerms(visibility_timeout=600, threshold=200)
+IN_ORDER = replace(LONG, in_order=True)
 
 
 class Sqs:
@@ -78,6 +81,14 @@ class Observed:
         attributes = {"ApproximateReceiveCount": str(count)}
         message = {"MessageId": name, "ReceiptHandle": handle, "Attributes": attributes}
         self.keeper.receive(queue, message, **options)
+        return handle
+
+    def receive_in_order(self, group: str, number: int) -> str:
+        """Begin a lease on a message of a FIFO queue and return its receipt handle."""
+        handle = f"SECRET-{group}-{number}"
+        attributes = {"MessageGroupId": group, "SequenceNumber": str(number)}
+        message = {"MessageId": f"{group}-{number}", "ReceiptHandle": handle}
+        self.keeper.receive(FIFO, {**message, "Attributes": attributes}, terms=IN_ORDER)
         return handle
 
     @property

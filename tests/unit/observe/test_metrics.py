@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.observe.metrics import Metrics
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.observed import Observed
+from tests.support.waiting import PATIENCE
 from tests.unit.observe.happening import event, one_of_each
 
 
@@ -45,6 +46,7 @@ def count(*events: object) -> Metrics:
 def test_every_metric_of_the_catalogue_is_shown_under_its_name() -> None:
     scene = Observed()
     scene.receive("a")
+    scene.receive_in_order("A17", 1)
     for each in one_of_each():
         scene.metrics(each)
     scene.keeper.step()
@@ -197,6 +199,29 @@ def test_gauges_are_read_when_somebody_looks() -> None:
         scene.keeper.drop(handle)
     # A queue that is empty again is zero, not gone: else alerts on it would never end.
     assert value(metrics, "in_flight_messages", queue="orders") == 0
+
+
+def test_groups_and_what_waits_in_them_are_counted_on_fifo_queues_alone() -> None:
+    scene = Observed()
+    scene.receive("a")
+    handles = [scene.receive_in_order("A17", number) for number in range(3)]
+    scene.receive_in_order("B4", 7)
+    names = ("message_groups", "messages_behind", "stopped_groups")
+
+    def told(queue: str) -> list[float | None]:
+        return [value(scene.metrics, name, queue=queue) for name in names]
+
+    assert told("orders.fifo") == [2, 2, 0]
+    assert told("orders") == [None, None, None]
+    scene.keeper.release(handles[0], 40, cause="failed")
+    assert told("orders.fifo") == [2, 0, 0]
+    scene.keeper.start()
+    assert scene.keeper.flush(PATIENCE)
+    assert told("orders.fifo") == [1, 0, 1]
+    scene.keeper.stop()
+    assert value(scene.metrics, "group_stops_total", queue="orders.fifo", cause="failed") == 1
+    assert value(scene.metrics, "group_stops_total", cause="group stopped") is None
+    assert value(scene.metrics, "releases_total", cause="group stopped") == 2
 
 
 def test_two_workers_in_one_process_do_not_clash() -> None:

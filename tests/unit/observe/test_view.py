@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from dataclasses import replace
 
 import pytest
 
@@ -60,7 +61,19 @@ def test_a_snapshot_tells_everything_but_the_receipt_handle(
         "attempts": 0,
         "group": "A17",
         "sequence_number": "188",
+        "is_in_order": False,
     }
+
+
+def test_only_a_message_that_is_kept_in_order_is_said_to_be(clock: FakeClock) -> None:
+    keeper = LeaseKeeper(Sqs(), terms=replace(TERMS, in_order=True), clock=clock)
+    for name, attributes in (
+        ("ordered", {"MessageGroupId": "A17", "SequenceNumber": "188"}),
+        ("of a fair queue", {"MessageGroupId": "A17"}),
+    ):
+        keeper.receive(QUEUE, {"MessageId": name, "ReceiptHandle": name, "Attributes": attributes})
+    views = {view.message_id: view.is_in_order for view in keeper.snapshot()}
+    assert views == {"ordered": True, "of a fair queue": False}
 
 
 def test_a_lease_that_is_to_end_tells_since_when(keeper: LeaseKeeper, clock: FakeClock) -> None:

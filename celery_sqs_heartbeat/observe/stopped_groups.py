@@ -1,0 +1,73 @@
+"""Remembers which message groups a message has stopped that was given back."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.message import queue_name
+
+#: Groups that are remembered; of more, those are forgotten that stopped first.
+CAPACITY = 1_000
+#: For how long a group is remembered after its message is visible again, in seconds: any worker
+#: may receive it then, and this one hears nothing of it.
+AFTERTIME = 60.0
+
+_GOES_ON = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.MESSAGE_DELETED})
+
+
+class StoppedGroup(NamedTuple):
+    """A group that waits for a message.
+
+    Attributes:
+        event: The end of that message's lease.
+        visible_at: When SQS hands it out again, in monotonic seconds.
+    """
+
+    event: Event
+    visible_at: float
+
+
+class StoppedGroups:
+    """The groups that have stopped, as far as this worker knows. Safe to use from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._stopped: OrderedDict[tuple[str, str | None], StoppedGroup] = OrderedDict()
+
+    def note(self, event: Event) -> None:
+        """Take in an event. What is received of a group shows that it goes on."""
+        if not event.stops_group and event.kind not in _GOES_ON:
+            return
+        key = (event.queue_url, event.group)
+        with self._lock:
+            self._stopped.pop(key, None)
+            if event.stops_group:
+                self._stopped[key] = StoppedGroup(event, event.at + _hidden_for(event))
+                if len(self._stopped) > CAPACITY:
+                    self._stopped.popitem(last=False)
+
+    def view(self, now: float) -> list[StoppedGroup]:
+        """Return the groups, the one that stopped last first."""
+        with self._lock:
+            for key, stopped in tuple(self._stopped.items()):
+                if now > stopped.visible_at + AFTERTIME:
+                    del self._stopped[key]
+            return list(reversed(self._stopped.values()))
+
+    def hidden(self, now: float) -> Mapping[str, int]:
+        """Return by queue name how many groups wait for a message that is still hidden."""
+        return Counter(
+            queue_name(stopped.event.queue_url)
+            for stopped in self.view(now)
+            if stopped.visible_at > now
+        )
+
+
+def _hidden_for(event: Event) -> float:
+    if event.kind is EventKind.MESSAGE_RELEASED:
+        return event.visibility_timeout
+    return max(0.0, event.slack)
