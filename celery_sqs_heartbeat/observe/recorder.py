@@ -10,6 +10,7 @@ from celery_sqs_heartbeat.leases.actions import CALL_KIND
 from celery_sqs_heartbeat.leases.calls import CallKind
 from celery_sqs_heartbeat.leases.events import DUE_LATER, Event, EventKind
 from celery_sqs_heartbeat.observe.measuring import ENDS, CallCount, loss_of
+from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
 
 #: Releases and losses that are remembered.
 HAPPENINGS = 50
@@ -39,9 +40,14 @@ class MinuteOfCalls(NamedTuple):
 
 
 class Recorder:
-    """Observes a keeper for the status page. Safe to use from any thread."""
+    """Observes a keeper for the status page. Safe to use from any thread.
+
+    Attributes:
+        stopped: The message groups that have stopped.
+    """
 
     def __init__(self) -> None:
+        self.stopped = StoppedGroups()
         self._lock = threading.Lock()
         self._count = CallCount()
         self._happenings: deque[Happening] = deque(maxlen=HAPPENINGS)
@@ -51,6 +57,7 @@ class Recorder:
 
     def __call__(self, event: Event) -> None:
         """Take in an event."""
+        self.stopped.note(event)
         key = (event.queue_url, event.message_id)
         what = loss_of(event) or _RELEASES.get(event.kind)
         with self._lock:

@@ -65,6 +65,11 @@ def labels(driver: Any) -> list[str]:
     return list(found)
 
 
+def summaries(driver: Any) -> list[str]:
+    """The line above the leases of each queue."""
+    return list(script(driver, "[...document.querySelectorAll('summary')].map(e => e.textContent)"))
+
+
 def text(driver: Any, selector: str) -> str:
     return str(script(driver, "document.querySelector(arguments[0]).textContent", selector))
 
@@ -98,6 +103,32 @@ def test_a_lease_that_ends_goes_and_its_release_and_calls_are_shown(
     wait_until(lambda: page.find_elements("css selector", "#chart rect.change"))
     label = page.find_element("id", "chart").get_attribute("aria-label")
     assert "calls this minute" in label
+
+
+def test_message_groups_are_shown_where_there_are_any(page: Any, scene: Observed) -> None:
+    cards = page.find_elements("css selector", ".of-groups")
+    assert [card.is_displayed() for card in (*cards, page.find_element("id", "stops"))] == [
+        False
+    ] * 4
+    name = "<b>tenant/" + "y" * 118
+    for group in ("A17", name):
+        handles = [scene.receive_in_order(group, number) for number in range(3)]
+    wait_until(lambda: text(page, "#groups") == "2")
+    assert (text(page, "#behind"), text(page, "#stopped")) == ("4", "0")
+    assert all(card.is_displayed() for card in cards)
+    assert sum(", behind another, " in f", {label}" for label in labels(page)) == 4
+    assert any("(4 behind others) in 2 groups" in text for text in summaries(page))
+    scene.keeper.release(handles[0], 600, cause="failed")
+    wait_until(lambda: name in text(page, "#stops"))
+    assert "failed" in text(page, "#stops")
+    assert "hidden for 10 min more" in text(page, "#stops")
+    assert text(page, "#stopped") == "1"
+    emulate(page, size=PHONE)
+    assert script(page, "document.documentElement.scrollWidth") <= PHONE[0]
+    # Received again here, the group goes on.
+    scene.receive_in_order(name, 9)
+    wait_until(lambda: not page.find_element("id", "stops").is_displayed())
+    assert complaints(page) == []
 
 
 def test_a_loss_is_shown_on_its_lease_and_in_the_list(page: Any, scene: Observed) -> None:

@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.cli.status.page_targets import Target
 from celery_sqs_heartbeat.cli.terminal import watching
 from celery_sqs_heartbeat.leases.calls import Outcome
 from tests.support.observed import TOKEN, Observed, observed
-from tests.support.waiting import wait_until
+from tests.support.waiting import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -73,6 +73,25 @@ def test_workers_and_their_leases_are_shown(scene: Observed) -> None:
         ["orders", "shop.mail", "1", "0", "1"],
         ["orders", "shop.pay", "3", "1", "2"],
     ]
+
+
+def test_message_groups_are_shown_where_there_are_any_with_those_that_stopped(
+    scene: Observed,
+) -> None:
+    assert "Groups" not in run("--url", scene.url).stdout
+    failed = scene.receive_in_order("B4", 1)
+    for number in range(3):
+        scene.receive_in_order("A17", number)
+    scene.keeper.release(failed, 600, cause="failed")
+    assert scene.keeper.flush(PATIENCE)
+    shown = run("--url", scene.url).stdout
+    workers, tasks, stopped = [
+        [line.split() for line in table.splitlines()] for table in shown.strip().split("\n\n")
+    ]
+    assert (workers[0][-3:], workers[1][-3:]) == (["Groups", "Behind", "Stopped"], ["1", "2", "1"])
+    assert (tasks[0][-1], [row[-1] for row in tasks[1:]]) == ("Behind", ["0", "2"])
+    assert stopped[1][:5] == ["orders.fifo", "B4", "unknown", "failed", "1"]
+    assert 0 < int(stopped[1][-2]) <= 600
 
 
 def test_all_leases_are_counted_however_many_there_are(scene: Observed) -> None:

@@ -26,19 +26,40 @@ _MEANINGS = {
 }
 _WORKERS = ("Worker", "Keeper", "In flight", "Running", "Waiting", "Deletes", "Releases", "Oldest")
 _TASKS = ("Queue", "Task", "Leases", "Running", "Waiting", "Oldest", "Least left", "Not well")
+#: Where any worker has message groups, and where any has stopped.
+_OF_GROUPS = ("Groups", "Behind", "Stopped")
+_STOPPED = ("Queue", "Stopped group", "Task", "Cause", "Receive", "Ago", "Hidden for")
 
 
 def blocks_of(answers: Sequence[PageAnswer]) -> list[Block]:
-    """Return what shows the workers, their tasks, and what needs a look."""
+    """Return what shows the workers, their tasks, the message groups that stopped, and notes.
+
+    What there is of message groups only FIFO queues have: without any, nothing speaks of them.
+    """
     payloads = [answer.payload for answer in answers if answer.payload is not None]
-    workers = [_worker_row(answer) for answer in answers if answer.payload is not None]
-    tasks = [_task_row(*task) for task in sorted(_tasks(payloads).items())]
+    has_groups = any(payload["groups"] or payload["stopped_groups"] for payload in payloads)
+    of_groups = _OF_GROUPS if has_groups else ()
+    workers = [
+        [*_worker_row(answer), *(_group_cells(answer.payload) if has_groups else ())]
+        for answer in answers
+        if answer.payload is not None
+    ]
+    behind = _OF_GROUPS[1:2] if has_groups else ()
+    tasks = [
+        [*_task_row(*task), *(_behind_cells(task[1]) if has_groups else ())]
+        for task in sorted(_tasks(payloads).items())
+    ]
+    stopped = [_stopped_row(group) for payload in payloads for group in payload["stopped_groups"]]
     notes = list(_notes(answers))
     blocks: list[Block] = []
     if workers:
-        blocks.append(Table(columns=_WORKERS, rows=workers, numbers=6))
+        blocks.append(
+            Table(columns=(*_WORKERS, *of_groups), rows=workers, numbers=6 + len(of_groups))
+        )
     if tasks:
-        blocks.append(Table(columns=_TASKS, rows=tasks, numbers=6))
+        blocks.append(Table(columns=(*_TASKS, *behind), rows=tasks, numbers=6 + len(behind)))
+    if stopped:
+        blocks.append(Table(columns=_STOPPED, rows=stopped, numbers=3))
     if notes:
         blocks.append(Lines(notes))
     return blocks
@@ -56,6 +77,11 @@ def _notes(answers: Sequence[PageAnswer]) -> Iterator[Styled]:
             shown = len(answer.payload["tasks"])
             yield Styled(
                 f"{name}: the {shown:,} tasks with the most leases are shown, {left_out:,} are not"
+            )
+        if left_out := answer.payload["stopped_groups_left_out"]:
+            shown = len(answer.payload["stopped_groups"])
+            yield Styled(
+                f"{name}: the {shown:,} groups that stopped last are shown, {left_out:,} are not"
             )
 
 
@@ -95,6 +121,31 @@ def _task_row(names: tuple[str, str], totals: Sequence[Mapping[str, Any]]) -> li
         _seconds(max(each["oldest"] for each in totals)),
         _seconds(min(each["least_left"] for each in totals)),
         Styled(f"{bad:,}", _RED if bad else Style()),
+    ]
+
+
+def _group_cells(payload: Mapping[str, Any]) -> list[Styled]:
+    stopped = len(payload["stopped_groups"]) + payload["stopped_groups_left_out"]
+    return [
+        _count(payload["groups"]),
+        _count(payload["behind"]),
+        Styled(f"{stopped:,}", _YELLOW if stopped else Style()),
+    ]
+
+
+def _behind_cells(totals: Sequence[Mapping[str, Any]]) -> list[Styled]:
+    return [_count(sum(each["behind"] for each in totals))]
+
+
+def _stopped_row(group: Mapping[str, Any]) -> list[Styled]:
+    return [
+        Styled(group["queue"]),
+        Styled(group["group"] or "unknown"),
+        Styled(group["task"] or "unknown"),
+        Styled(group["cause"] or "unknown", _YELLOW),
+        _count(group["receive_count"]),
+        _seconds(group["ago"]),
+        _seconds(max(0.0, group["visible_in"])),
     ]
 
 

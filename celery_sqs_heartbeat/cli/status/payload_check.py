@@ -6,7 +6,16 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 NO_PAGE = "this is not a worker's status page: check the address"
-_COUNTS = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases", "not_well")
+_COUNTS = (
+    "in_flight",
+    "running",
+    "waiting",
+    "pending_deletes",
+    "pending_releases",
+    "not_well",
+    "groups",
+    "behind",
+)
 _TIMES = ("oldest", "least_left")
 
 
@@ -24,14 +33,17 @@ def payload_fault(payload: Any) -> str | None:
 
 def _is_known(payload: Mapping[str, Any]) -> bool:
     health, tasks = payload.get("health"), payload.get("tasks")
+    stopped = payload.get("stopped_groups")
     return (
         isinstance(health, dict)
         and isinstance(health.get("status"), str)
         and isinstance(payload.get("worker"), str)
-        and _are_counts(payload, (*_COUNTS, "tasks_left_out"))
+        and _are_counts(payload, (*_COUNTS, "tasks_left_out", "stopped_groups_left_out"))
         and all(isinstance(payload.get(name), (int, float, type(None))) for name in _TIMES)
         and isinstance(tasks, list)
         and all(_is_task(task) for task in tasks)
+        and isinstance(stopped, list)
+        and all(_is_stopped_group(group) for group in stopped)
     )
 
 
@@ -42,6 +54,16 @@ def _is_task(task: Any) -> bool:
         and isinstance(task.get("task"), (str, type(None)))
         and _are_counts(task, _COUNTS)
         and all(isinstance(task.get(name), (int, float)) for name in _TIMES)
+    )
+
+
+def _is_stopped_group(group: Any) -> bool:
+    return (
+        isinstance(group, dict)
+        and all(isinstance(group.get(name), str) for name in ("queue", "message_id", "cause"))
+        and all(isinstance(group.get(name), (str, type(None))) for name in ("group", "task"))
+        and isinstance(group.get("receive_count"), int)
+        and all(isinstance(group.get(name), (int, float)) for name in ("ago", "visible_in"))
     )
 
 

@@ -13,12 +13,16 @@ from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.observe.polled import Polled, PolledQueue
 from celery_sqs_heartbeat.observe.recorder import Recorder
 from celery_sqs_heartbeat.observe.status.totals import grouped, rounded, totals
+from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroup
+from celery_sqs_heartbeat.observe.waiting_groups import behind_others, key_of
 from celery_sqs_heartbeat.observe.watched import Watched
 
 #: Leases that are listed: those that expire first. A page of more is no help.
 MAX_LEASES = 500
 #: Tasks whose leases are counted apart: those with the most. Senders choose their names.
 MAX_TASKS = 500
+#: Message groups that are listed: those that stopped last.
+MAX_STOPPED = 100
 
 
 def health_payload(keeper: Watched, polled: Polled | None = None) -> dict[str, Any]:
@@ -61,25 +65,31 @@ def leases_payload(
     A list that is shortened has beside it how many it leaves out.
     """
     now, leases = keeper.now(), keeper.snapshot()
-    marks = recorder.extended_at()
+    marks, stopped = recorder.extended_at(), recorder.stopped.view(now)
+    behind = behind_others(leases)
     shown = nsmallest(MAX_LEASES, leases, key=lambda lease: lease.expires_in)
     queues = grouped(leases, lambda lease: lease.queue_url)
     tasks = grouped(leases, lambda lease: (lease.queue_url, lease.task))
     return {
         "worker": name,
         "health": health_payload(keeper, polled),
-        **totals(leases),
-        "queues": [{**_queue(url), **totals(held)} for url, held in queues.items()],
+        **totals(leases, behind),
+        "queues": [{**_queue(url), **totals(held, behind)} for url, held in queues.items()],
         "tasks": [
-            {**_queue(url), "task": task, **totals(held)}
+            {**_queue(url), "task": task, **totals(held, behind)}
             for (url, task), held in islice(tasks.items(), MAX_TASKS)
         ],
         "tasks_left_out": max(0, len(tasks) - MAX_TASKS),
         "leases": [
-            _lease(lease, [now - at for at in marks.get((lease.queue_url, lease.message_id), ())])
+            {
+                **_lease(lease, [now - at for at in marks.get(key_of(lease), ())]),
+                "behind": key_of(lease) in behind,
+            }
             for lease in shown
         ],
         "leases_left_out": len(leases) - len(shown),
+        "stopped_groups": [_stopped(each, now) for each in stopped[:MAX_STOPPED]],
+        "stopped_groups_left_out": max(0, len(stopped) - MAX_STOPPED),
     }
 
 
@@ -121,6 +131,22 @@ def _lease(lease: LeaseView, extended_ago: list[float]) -> dict[str, Any]:
         "group": lease.group,
         "sequence_number": lease.sequence_number,
         "extended_ago": [rounded(ago) for ago in extended_ago],
+    }
+
+
+def _stopped(stopped: StoppedGroup, now: float) -> dict[str, Any]:
+    event = stopped.event
+    return {
+        **_queue(event.queue_url),
+        "group": event.group,
+        "message_id": event.message_id,
+        "task": event.task,
+        "task_id": event.task_id,
+        "receive_count": event.receive_count,
+        "max_receive_count": event.max_receive_count,
+        "cause": event.cause,
+        "ago": rounded(now - event.at),
+        "visible_in": rounded(stopped.visible_at - now),
     }
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
 from celery_sqs_heartbeat.leases.lease import Standing, State
 from celery_sqs_heartbeat.leases.view import LeaseView
+from celery_sqs_heartbeat.observe.waiting_groups import Key, count_groups, key_of
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def totals(leases: Sequence[LeaseView]) -> dict[str, Any]:
+def totals(leases: Sequence[LeaseView], behind: Set[Key]) -> dict[str, Any]:
     """Return how many leases there are and how they do. Times in seconds.
 
     Each lease is either running, waiting, or pending for its delete or its release. `not_well`
     counts those that have expired, are lost, or are not extended (any more).
+
+    Args:
+        behind: Those leases, among others, that wait behind another of their message group.
     """
     held = [lease for lease in leases if lease.state is State.HELD]
     running = sum(lease.running_for is not None for lease in held)
@@ -27,6 +31,8 @@ def totals(leases: Sequence[LeaseView]) -> dict[str, Any]:
         "pending_deletes": sum(lease.state is State.DONE for lease in leases),
         "pending_releases": sum(lease.state is State.BACK for lease in leases),
         "not_well": sum(_is_not_well(lease) for lease in leases),
+        "groups": count_groups(leases),
+        "behind": sum(key_of(lease) in behind for lease in leases),
         "oldest": rounded(max((lease.held_for for lease in leases), default=None)),
         "least_left": rounded(min((lease.expires_in for lease in leases), default=None)),
     }

@@ -55,6 +55,7 @@ def payloads() -> dict[str, Any]:
     scene = Observed()
     scene.receive("a")
     scene.recorder(event(EventKind.LEASE_EXPIRED))
+    scene.recorder(event(EventKind.MESSAGE_RELEASED, group="A17", stops_group=True))
     return {
         **health_payload(scene.keeper, scene.polled),
         **leases_payload(scene.keeper, scene.recorder, "", scene.polled),

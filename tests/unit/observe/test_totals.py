@@ -12,12 +12,13 @@ from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.observe.recorder import HAPPENINGS, Recorder
 from celery_sqs_heartbeat.observe.status.payloads import (
     MAX_LEASES,
+    MAX_STOPPED,
     MAX_TASKS,
     events_payload,
     leases_payload,
 )
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.support.observed import QUEUE, Sqs
+from tests.support.observed import FIFO, IN_ORDER, QUEUE, Sqs
 from tests.unit.observe.happening import event
 
 OTHER = "https://sqs.eu-west-1.example/123456789012/media"
@@ -29,6 +30,13 @@ class Worker:
     def __init__(self) -> None:
         self.clock = FakeClock()
         self.keeper = LeaseKeeper(Sqs(), terms=LeaseTerms.of(60), clock=self.clock)
+
+    def receive_in_order(self, group: str, number: int, *, queue: str = FIFO) -> str:
+        name = f"{group}-{number}"
+        attributes = {"MessageGroupId": group, "SequenceNumber": str(number)}
+        message = {"MessageId": name, "ReceiptHandle": name, "Attributes": attributes}
+        self.keeper.receive(queue, message, task="shop.pay", terms=IN_ORDER)
+        return name
 
     def receive(self, name: str, *, queue: str = QUEUE, task: str | None = "shop.pay") -> None:
         self.keeper.receive(queue, {"MessageId": name, "ReceiptHandle": name}, task=task)
@@ -91,6 +99,78 @@ def test_the_list_of_tasks_says_what_it_leaves_out(worker: Worker) -> None:
     assert (len(payload["tasks"]), payload["tasks_left_out"]) == (MAX_TASKS, 2)
     assert counts(payload["tasks"][0], "task", "in_flight") == (str(MAX_TASKS + 1), 2)
     assert counts(payload["queues"][0], "in_flight") == (MAX_TASKS + 3,)
+
+
+def test_groups_are_counted_and_what_waits_behind_another_of_its_group(worker: Worker) -> None:
+    worker.receive("of a standard queue")
+    # Of two digits and three: they are numbers, not texts.
+    for number in (100, 99, 101):
+        worker.receive_in_order("A17", number)
+    worker.receive_in_order("B4", 5)
+    # Another queue's group of the same name.
+    worker.receive_in_order("B4", 6, queue=f"{OTHER}.fifo")
+    payload = worker.payload()
+    assert counts(payload, "groups", "behind", "waiting") == (3, 2, 6)
+    assert {each["queue"]: counts(each, "groups", "behind") for each in payload["queues"]} == {
+        "orders": (0, 0),
+        "orders.fifo": (2, 2),
+        "media.fifo": (1, 0),
+    }
+    behind = {each["message_id"] for each in payload["leases"] if each["behind"]}
+    assert behind == {"A17-100", "A17-101"}
+
+
+def test_a_message_waits_for_one_whose_delete_is_not_confirmed(worker: Worker) -> None:
+    first = worker.receive_in_order("A17", 1)
+    worker.receive_in_order("A17", 2)
+    worker.keeper.done(first)
+    assert counts(worker.payload(), "groups", "behind", "waiting") == (1, 1, 1)
+
+
+def test_a_group_that_stopped_is_told_with_what_stopped_it(worker: Worker) -> None:
+    recorder = Recorder()
+    recorder(
+        event(
+            EventKind.MESSAGE_RELEASED,
+            at=worker.clock(),
+            queue_url=FIFO,
+            group="A17",
+            stops_group=True,
+            visibility_timeout=30,
+            receive_count=2,
+            max_receive_count=5,
+        )
+    )
+    worker.clock.advance(12)
+    payload = leases_payload(worker.keeper, recorder, "")
+    assert payload["stopped_groups"] == [
+        {
+            "queue": "orders.fifo",
+            "queue_url": FIFO,
+            "group": "A17",
+            "message_id": "m",
+            "task": "shop.pay",
+            "task_id": "t",
+            "receive_count": 2,
+            "max_receive_count": 5,
+            "cause": "failed",
+            "ago": 12,
+            "visible_in": 18,
+        }
+    ]
+    for number in range(MAX_STOPPED + 2):
+        recorder(
+            event(
+                EventKind.MESSAGE_RELEASED,
+                at=worker.clock(),
+                queue_url=FIFO,
+                group=str(number),
+                stops_group=True,
+            )
+        )
+    payload = leases_payload(worker.keeper, recorder, "")
+    assert payload["stopped_groups"][0]["group"] == str(MAX_STOPPED + 1)
+    assert (len(payload["stopped_groups"]), payload["stopped_groups_left_out"]) == (MAX_STOPPED, 3)
 
 
 def test_the_times_are_those_of_the_oldest_and_of_the_one_that_ends_first(worker: Worker) -> None:

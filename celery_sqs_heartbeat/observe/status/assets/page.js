@@ -22,7 +22,9 @@ let token = takeTokenFromAddress();
 let lastAnswer = null;
 const queues = new Map();
 const happened = new Map();
+const stops = new Map();
 
+const { compare } = new Intl.Collator("en", { numeric: true });
 const find = (id) => document.getElementById(id);
 
 function make(tag, className, text) {
@@ -118,6 +120,7 @@ function showFigures(leases) {
   setText(find("waiting"), number(leases.waiting));
   setText(find("pending-deletes"), number(leases.pending_deletes));
   setText(find("pending-releases"), number(leases.pending_releases));
+  showGroups(leases);
   setText(find("oldest"), seconds(leases.oldest));
   setText(find("round"), seconds(leases.health.last_round_age));
   setText(find("replaced"), `${leases.health.replaced} ×`);
@@ -126,6 +129,15 @@ function showFigures(leases) {
   find("more").hidden = more === 0;
   setText(find("more"), `The ${number(leases.leases.length)} leases that expire first are listed, ${number(more)} are not. All are counted.`);
   find("no-leases").hidden = leases.in_flight > 0;
+}
+
+// Only FIFO queues have groups that wait.
+function showGroups(leases) {
+  const stopped = leases.stopped_groups.length + leases.stopped_groups_left_out;
+  for (const figure of document.querySelectorAll(".of-groups")) figure.hidden = leases.groups + stopped === 0;
+  setText(find("groups"), number(leases.groups));
+  setText(find("behind"), number(leases.behind));
+  setText(find("stopped"), number(stopped));
 }
 
 // Rows, tasks and queues stay the same elements from poll to poll, so that focus, and what
@@ -227,7 +239,11 @@ function phase(lease) {
 
 function counted(totals) {
   const all = totals.in_flight === 1 ? "1 lease" : `${number(totals.in_flight)} leases`;
-  return `${all}: ${number(totals.running)} running, ${number(totals.waiting)} waiting`;
+  const phases = `${all}: ${number(totals.running)} running, ${number(totals.waiting)} waiting`;
+  if (totals.groups === 0) return phases;
+  const groups = totals.groups === 1 ? "1 group" : `${number(totals.groups)} groups`;
+  const behind = totals.behind === 0 ? "" : ` (${number(totals.behind)} behind others)`;
+  return `${phases}${behind} in ${groups}`;
 }
 
 function showRow(row, lease) {
@@ -237,16 +253,21 @@ function showRow(row, lease) {
   const time = seconds(Math.abs(lease.expires_in));
   const left = isOver ? `over for ${time}` : `${time} of ${seconds(lease.visibility_timeout)} left`;
   const extended = `${lease.extensions} × extended`;
-  const does = { running: `running for ${seconds(lease.running_for)}`, waiting: "waiting", ended: "" }[phase(lease)];
-  const shown = [does, condition(lease) || extended].filter(Boolean).join(", ");
+  const does = { running: `running for ${seconds(lease.running_for)}`, waiting: lease.behind ? "behind another" : "waiting", ended: "" }[phase(lease)];
+  const group = lease.group === null ? "" : `group ${lease.group}`;
+  const shown = [does, condition(lease) || extended, group].filter(Boolean).join(", ");
   row.element.dataset.phase = phase(lease);
-  row.track.setAttribute("aria-label", [left, does, extended, condition(lease)].filter(Boolean).join(", "));
+  row.track.setAttribute("aria-label", [left, does, extended, condition(lease), group].filter(Boolean).join(", "));
   row.text.replaceChildren(make("strong", "", isOver ? `over for ${time}` : `${time} left`), `, ${shown}`);
 }
 
 function showLeases(payload) {
   const ordered = [...payload.leases].sort(
-    (one, other) => other.held_for - one.held_for || one.message_id.localeCompare(other.message_id),
+    (one, other) =>
+      other.held_for - one.held_for ||
+      compare(one.group || "", other.group || "") ||
+      compare(one.sequence_number || "", other.sequence_number || "") ||
+      compare(one.message_id, other.message_id),
   );
   for (const lease of ordered) {
     const queue = keep(queues, lease.queue_url, find("queues"), () => newQueue(lease.queue));
@@ -332,6 +353,37 @@ function showHappenings(events) {
   sweep(happened);
 }
 
+function newStop(each) {
+  const element = make("li");
+  const group = make("span", "group", each.group);
+  const when = make("span");
+  const most = each.max_receive_count === null ? "" : ` of ${each.max_receive_count}`;
+  const detail = make("span", "detail", `${each.task || "task unknown"} · ${each.queue} · message `);
+  detail.append(newId("message id", each.message_id), ` · receive ${each.receive_count}${most}`);
+  element.append(group, when, detail);
+  return { element, when };
+}
+
+function showStops(leases) {
+  const list = find("stops");
+  find("stopped-groups").hidden = leases.stopped_groups.length === 0;
+  find("more-stops").hidden = leases.stopped_groups_left_out === 0;
+  setText(find("more-stops"), `${number(leases.stopped_groups_left_out)} that stopped before these are not listed.`);
+  for (const each of [...leases.stopped_groups].reverse()) {
+    const key = [each.queue_url, each.group, each.message_id, each.receive_count].join();
+    let entry = stops.get(key);
+    if (!entry) {
+      entry = newStop(each);
+      stops.set(key, entry);
+      list.prepend(entry.element);
+    }
+    entry.seen = true;
+    const visible = each.visible_in > 0 ? `hidden for ${seconds(each.visible_in)} more` : `visible to every worker for ${seconds(-each.visible_in)}`;
+    setText(entry.when, ` ${each.cause || "given back"} ${seconds(each.ago)} ago, ${visible}`);
+  }
+  sweep(stops);
+}
+
 function showTrouble(text) {
   find("trouble").hidden = !text;
   setText(find("trouble"), text);
@@ -349,6 +401,7 @@ async function poll() {
       return false;
     }
     showFigures(leases);
+    showStops(leases);
     showLeases(leases);
     showChart(events.calls_per_minute);
     showHappenings(events);
