@@ -9,7 +9,11 @@ from celery_sqs_heartbeat.leases.lease import DEFAULT_MAX_LEASE_SECONDS, MAX_VIS
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.settings.checks import SHORTEST_TOKEN
 from celery_sqs_heartbeat.settings.policy_text import EXAMPLES
-from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_WAITING, DEFAULT_INTERVAL
+from celery_sqs_heartbeat.settings.rules import (
+    DEFAULT_FIFO_BATCH,
+    DEFAULT_FIFO_WAITING,
+    DEFAULT_INTERVAL,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +67,9 @@ REFERENCE: Mapping[str, Entry] = {
         '`"parallel"`: all that are received run side by side. See [FIFO queues](howto/fifo.md)',
     ),
     "fifo_batch": Entry(
-        "`10`, or `1` on a queue with a redrive policy",
-        "how many messages one receive of a FIFO queue in strict order asks for. Each receive "
-        "counts towards `maxReceiveCount`, also for messages that wait behind one that fails",
+        f"`{DEFAULT_FIFO_BATCH}`",
+        "how many messages one receive of a FIFO queue in strict order asks for, 1 to 10. Of more, "
+        "those behind the first of a group [wait in the worker](howto/fifo.md#many-short-tasks)",
     ),
     "fifo_retry": Entry(
         '`"release"`',

@@ -21,6 +21,9 @@ from celery_sqs_heartbeat.settings.release_policies import Verdict
 PREFIX = "sqs_heartbeat_"
 #: The longest sleep of the keeper where nothing else is said, in seconds.
 DEFAULT_INTERVAL = 1.0
+#: Messages that one receive of a FIFO queue asks for. Of more, those that wait go back whenever one
+#: ahead of them fails, and each receive counts towards `maxReceiveCount`.
+DEFAULT_FIFO_BATCH = 1
 #: Messages that may wait behind others of their groups: of ten groups, the nine that one receive
 #: brings beside the first.
 DEFAULT_FIFO_WAITING = 90

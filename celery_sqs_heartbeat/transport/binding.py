@@ -15,7 +15,6 @@ from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport.breakage import Breakage
-from celery_sqs_heartbeat.transport.caution import Caution
 from celery_sqs_heartbeat.transport.groups import Groups
 from celery_sqs_heartbeat.transport.keeper_protocol import Keeper, Reaching
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
@@ -66,7 +65,6 @@ class Heartbeat:
         settled: The messages whose channel has nothing left to do at SQS.
         unsettled: Gives up messages whose request has gone without settling them.
         groups: The messages of FIFO queues that wait for another of their group.
-        caution: The FIFO queues on which tasks fail.
     """
 
     keeper: Keeper
@@ -92,7 +90,6 @@ class Heartbeat:
     )
     received: RecentKeys[str] = field(default_factory=lambda: RecentKeys(_RECEIVED))
     once: Once = field(default_factory=Once)
-    caution: Caution = field(default_factory=Caution)
     terms: QueueTerms = field(init=False)
     leased: LeasedQueues = field(init=False)
     rules: LeaseRules = field(init=False)

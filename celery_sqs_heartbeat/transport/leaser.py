@@ -61,7 +61,6 @@ class Leaser:
                     cut.cut(message)
                     continue
                 if receipt is Receipt.NEW:
-                    self._note_return(message)
                     if not cut.takes(message):
                         fresh.append((message, payload))
                     continue
@@ -78,11 +77,6 @@ class Leaser:
                 )
             cut.release(self._heartbeat.keeper)
             return [payload for message, payload in fresh if not self._is_put_off(message, payload)]
-
-    def _note_return(self, message: Message) -> None:
-        lease = self._heartbeat.keeper.find(message["ReceiptHandle"])
-        if lease is not None and lease.is_in_order and lease.receive_count > 1:
-            self._heartbeat.caution.note(lease.queue_url)
 
     def keep_ours(self, poll: Poll, payloads: Iterable[Payload]) -> list[Payload]:
         """Return those of a batch that are surely ours for long enough. It may wait for SQS."""

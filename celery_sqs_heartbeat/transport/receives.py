@@ -6,6 +6,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED, Poll
@@ -35,28 +36,22 @@ class Receives:
             url=heartbeat.leased.lease_url(url),
             sent_at=clock.now(),
             waits=heartbeat.terms.longest_wait(queue, timeout, self._kombu.wait_seconds),
-            count=min(count, self._most_wanted(queue, url)),
+            count=min(count, self._most_wanted(queue)),
             timeout=timeout,
         )
         heartbeat.polled.asked(queue, poll.url)
         return poll
 
-    def _most_wanted(self, queue: str, url: str) -> int:
+    def _most_wanted(self, queue: str) -> int:
         """Return how many messages a receive may bring.
 
-        Of a queue that is kept in order all but one may have to wait, and go back unrun when that
-        one fails, see `Caution`. With a redrive policy they would go to the dead letters after it.
+        Of a queue that is kept in order, all but one may have to wait for another of their group.
         """
-        heartbeat = self._heartbeat
-        if not heartbeat.settings.keeps_order(queue):
+        settings, groups = self._heartbeat.settings, self._heartbeat.groups
+        if not settings.keeps_order(queue):
             return MAX_RECEIVED
-        attributes = heartbeat.queues.get(url)
-        has_no_redrive = attributes.is_known and attributes.max_receive_count is None
-        batch = heartbeat.settings.for_queue(queue).fifo_batch
-        if batch is None:
-            is_safe = has_no_redrive and not heartbeat.caution.is_due(url)
-            batch = MAX_RECEIVED if is_safe else 1
-        return min(batch, heartbeat.groups.most_wanted)
+        batch = settings.for_queue(queue).fifo_batch or DEFAULT_FIFO_BATCH
+        return min(batch, groups.most_wanted)
 
     def note_answer(self, poll: Poll, answer: Any) -> None:
         """Note how a poll was answered: with a list, kombu's for a 5xx, or no answer at all."""

@@ -59,8 +59,6 @@ class Settler:
         delay = self._kombu.backoff_delay(delivery_tag, lease.task, lease.receive_count)
         if requeue:
             delay = self._delays.after(lease, delivery_tag, ended=failure, backoff=delay)
-        if lease.is_in_order and (requeue or delay is not None):
-            heartbeat.caution.note(lease.queue_url)
         if delay is not None:
             cause = failure.cause if requeue else "backoff policy"
             delay = max(delay, self._dead_poll_left(lease))

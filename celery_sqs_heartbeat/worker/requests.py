@@ -88,11 +88,15 @@ class LeasedRequest(Request):
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.requests[self._lease.key] = self
             self._watch = self._heartbeat.unsettled.watch(self, self._lease, message)
-            # With an early ack there will be no message to release.
-            if self.task.acks_late and self._heartbeat.rules.releases_retries(self._lease):
+            if self._releases_retries(self._lease, self._heartbeat):
                 mark_request(self, self._lease)
         elif self._heartbeat is not None:
             report_unleased(self._heartbeat, message, self)
+
+    def _releases_retries(self, lease: Lease, heartbeat: Heartbeat) -> bool:
+        # With an early ack there is no message any more.
+        is_kept = lease.is_in_order and self.task.acks_late
+        return is_kept and heartbeat.rules.releases_retries(lease)
 
     @guarded
     def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:

@@ -118,6 +118,7 @@ def test_the_table_of_leases_obeys_no_name() -> None:
     sums = {**dict.fromkeys(counts, 1), "oldest": 1.0, "least_left": 2.0}
     told = {**sums, "worker": EVIL, "health": {"status": EVIL}, "tasks_left_out": 3}
     told["tasks"] = [{**sums, "queue": EVIL, "task": EVIL}]
+    told |= {"groups": 0, "stopped_groups": [], "stopped_groups_left_out": 0}
     target = Target(url="u")
     answers = [PageAnswer(target=target, payload=told), PageAnswer(target=target, fault=EVIL)]
     shown = [click.unstyle(line) for line in laid_out(blocks_of(answers), file=io.StringIO())]
