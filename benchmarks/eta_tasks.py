@@ -1,0 +1,23 @@
+"""The app of `benchmarks.etas`: its task writes down how late it starts."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime
+from typing import Any
+
+from celery import Task
+
+from benchmarks.throughput import app
+
+# With kombu's own wait of a poll, 10 s.
+app.conf.broker_transport_options = {"region": "us-east-1", "is_secure": False}
+
+
+@app.task(bind=True)
+def note_delay(self: Task[Any, Any]) -> None:
+    """Write down how long after its ETA this starts, in seconds."""
+    late = time.time() - datetime.fromisoformat(self.request.eta).timestamp()
+    with open(os.environ["BENCH_LEDGER"], "a") as ledger:
+        ledger.write(f"{late:.4f}\n")
