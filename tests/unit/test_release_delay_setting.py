@@ -14,10 +14,12 @@ from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
+from celery_sqs_heartbeat.leases.policy import cut_release_delay
 from celery_sqs_heartbeat.settings import Settings, read_settings
 from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
 from celery_sqs_heartbeat.settings.release_delay import UnusableDelay, choose_delay
 from celery_sqs_heartbeat.settings.release_policies import Verdict
+from tests.support.leases import lease_of
 
 QUEUE = QueueInfo(name="q", url="https://q", visibility_timeout=30, max_receive_count=5)
 USUAL, KEEP = Verdict.USUAL, Verdict.KEEP
@@ -132,13 +134,17 @@ policies = (
 )
 
 
-@given(setting=policies, count=counts, draw=st.floats(0, 1))
-def test_whatever_the_policy_its_seconds_are_those_that_sqs_takes(
-    setting: Any, count: int, draw: float
+@given(setting=policies, count=counts, draw=st.floats(0, 1), held_for=st.floats(0, 50_000))
+def test_whatever_the_policy_its_seconds_are_those_that_sqs_takes_at_that_moment(
+    setting: Any, count: int, draw: float, held_for: float
 ) -> None:
     rules = read(setting).rules
     delay = choose_delay(rules.release_delay, after(count), lambda: draw)
-    assert isinstance(delay, Verdict) or 0 <= delay <= MAX_VISIBILITY_SECONDS
+    if isinstance(delay, Verdict):
+        return
+    assert 0 <= delay <= MAX_VISIBILITY_SECONDS
+    sent = cut_release_delay(lease_of("h"), delay, held_for)
+    assert 0 <= sent <= max(0, MAX_VISIBILITY_SECONDS - held_for)
 
 
 async def _later(receive_count: int) -> int:

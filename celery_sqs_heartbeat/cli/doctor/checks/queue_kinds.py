@@ -109,8 +109,8 @@ RETRIED = Kind(
     "tasks retry themselves, and the queue counts receives",
     "a retry is a new message, whose receives are counted from 1: max_retries bounds the retries, "
     "maxReceiveCount the receives of each of them, and only the last one can become a dead letter",
-    "use one of the two for a task: autoretry_for, or errors that leave the message in the queue "
-    "and sqs_heartbeat_release_delay",
+    "use one of the two for a task: retries, or errors that leave the message in the queue, with a "
+    "release policy",
 )
 
 KINDS = (
