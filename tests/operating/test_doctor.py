@@ -20,6 +20,7 @@ from celery import Celery
 
 from celery_sqs_heartbeat import install
 from celery_sqs_heartbeat.cli.app.offline_broker import Broker
+from celery_sqs_heartbeat.cli.doctor.checks import fifo
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Severity
 from celery_sqs_heartbeat.cli.doctor.checks.machine import check_clock
 from celery_sqs_heartbeat.cli.doctor.examination import examine
@@ -262,6 +263,45 @@ def test_without_the_list_of_queues_the_queue_is_checked_all_the_same(proxy: Fau
     proxy.rule("ListQueues", deny())
     seen = found(examine(app_at(proxy.broker_url)), "SQSHB-P201")
     assert seen == {"SQSHB-E301": "sqs:ListQueues", "SQSHB-P201": "visibility timeout 30 s"}
+
+
+def test_a_fifo_queue_whose_dead_letter_queue_is_gone_is_found_with_what_breaks_its_order(
+    run: Run, simulated: SimulatedServer
+) -> None:
+    client = simulated.client()
+    is_fifo = {"FifoQueue": "true"}
+    dead = client.create_queue(QueueName="lost.fifo", Attributes=is_fifo)["QueueUrl"]
+    told = client.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])["Attributes"]
+    policy = {"deadLetterTargetArn": told["QueueArn"], "maxReceiveCount": 5}
+    client.create_queue(
+        QueueName="jobs.fifo",
+        Attributes={
+            **is_fifo,
+            "ContentBasedDeduplication": "true",
+            "RedrivePolicy": json.dumps(policy),
+        },
+    )
+    order = {"task_default_queue": "jobs.fifo", "sqs_heartbeat_fifo_batch": 10}
+    before = of_fifo(run("doctor", "--json", **order))
+    assert set(before) == {"SQSHB-I025", "SQSHB-I026", "SQSHB-I028", "SQSHB-W031"}
+    client.delete_queue(QueueUrl=dead)
+    ended = run("doctor", "--strict", "--json", **order, sqs_heartbeat_fifo_retry="send")
+    assert ended.returncode == 1
+    assert of_fifo(ended) == {
+        "SQSHB-W023": "lost.fifo",
+        "SQSHB-I025": "perQueue",
+        "SQSHB-I026": "default",
+        "SQSHB-W027": "'send'",
+        "SQSHB-W031": "10 (maxReceiveCount 5)",
+    }
+
+
+def of_fifo(ended: Any) -> dict[str, str | None]:
+    """Return the values of what a run says of FIFO queues alone, by id."""
+    ids = {kind.id for kind in fifo.KINDS}
+    findings = [each for each in json.loads(ended.stdout) if each["id"] in ids]
+    assert {each["queue"] for each in findings} == {"jobs.fifo"}
+    return {each["id"]: each["value"] for each in findings}
 
 
 def test_what_ten_queues_have_in_common_is_said_once(run: Run, simulated: SimulatedServer) -> None:

@@ -71,6 +71,8 @@ PLAIN_OF_CLASS = {
         ("Need", name)
         for name in ("owner", "name", "why", "by", "call", "since", "instead", "only")
     ),
+    # What task_routes say.
+    *(("SendingFacts", name) for name in ("groups", "deduplicated_routes")),
     # An object that shows its address.
     ("Broker", "channel"),
     # Ours, by name; the token is left out.

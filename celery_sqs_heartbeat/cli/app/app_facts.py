@@ -54,6 +54,21 @@ class BrokerFacts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SendingFacts:
+    """What is known of the messages that an app sends to FIFO queues.
+
+    Attributes:
+        groups: The message groups that its routes name.
+        may_name_groups: There is code that may name others, whatever it does.
+        deduplicated_routes: The patterns of routes with a deduplication id.
+    """
+
+    groups: frozenset[str] = frozenset()
+    may_name_groups: bool = False
+    deduplicated_routes: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AppFacts(BrokerFacts):
     """What is known of an app and its broker without asking SQS. Times in seconds.
 
@@ -76,6 +91,7 @@ class AppFacts(BrokerFacts):
     acks_on_failure: str | None = None
     keeps_on_worker_lost: bool = True
     tasks: Sequence[TaskFacts] = ()
+    sending: SendingFacts = SendingFacts()
     time_limit: float | None = 3600
     prefetch_multiplier: int = 4
     concurrency: int = 2

@@ -9,9 +9,10 @@ from typing import Any
 
 from celery.app.task import Task
 
-from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
+from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, SendingFacts, TaskFacts
 from celery_sqs_heartbeat.cli.app.broker_reader import read_broker
 from celery_sqs_heartbeat.cli.app.pool_faults import pool_fault
+from celery_sqs_heartbeat.cli.app.sending_reader import read_sending
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.sessions import try_session_function
@@ -70,6 +71,7 @@ def read_app(
             conf.task_reject_on_worker_lost or conf.get("task_retry_on_worker_lost")
         ),
         tasks=of_tasks,
+        sending=SendingFacts() if of_celery else read_sending(app),
         time_limit=None if of_celery else conf.task_time_limit,
         prefetch_multiplier=multiplier,
         concurrency=concurrency,

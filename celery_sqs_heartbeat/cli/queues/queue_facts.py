@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -55,6 +56,8 @@ class QueueFacts:
             changes characters that SQS does not accept.
         found: The answer to the question for its attributes, or for its URL.
         tries: The answers to calls that change nothing, by the permission they need.
+        dead_letters: The answer to the question for its dead-letter queue, of a FIFO queue that
+            names one.
     """
 
     name: str
@@ -64,6 +67,7 @@ class QueueFacts:
     found: Answer = Answer(tried=Tried.ALLOWED)
     attributes: Mapping[str, str] = field(default_factory=dict)
     tries: Mapping[str, Answer] = field(default_factory=dict)
+    dead_letters: Answer | None = None
 
     @property
     def is_answered(self) -> bool:
@@ -80,6 +84,16 @@ class QueueFacts:
         """Return a number among its attributes, or None where it has none."""
         text = str(self.attributes.get(attribute, ""))
         return int(text) if text.isdecimal() else None
+
+    @property
+    def dead_letter_name(self) -> str | None:
+        """The name of the queue that its redrive policy names, or None."""
+        try:
+            policy = json.loads(self.attributes.get("RedrivePolicy") or "{}")
+            arn = str(policy["deadLetterTargetArn"])
+        except (KeyError, TypeError, ValueError):
+            return None
+        return arn.rpartition(":")[2] or None
 
     @property
     def encryption_key(self) -> str | None:

@@ -105,7 +105,7 @@ class QueueInspector:
         attributes: Any = found.payload.get("Attributes") or {}
         if found.tried is not Tried.NO_QUEUE:
             tries = {**tries, "sqs:GetQueueAttributes": found}
-        return QueueFacts(
+        queue = QueueFacts(
             name=name,
             url=url,
             is_predefined=bool(self._broker.config.predefined),
@@ -113,6 +113,20 @@ class QueueInspector:
             attributes={str(key): str(value) for key, value in attributes.items()},
             tries=tries,
         )
+        return replace(queue, dead_letters=self._look_for_dead_letters(queue))
+
+    def _look_for_dead_letters(self, queue: QueueFacts) -> Answer | None:
+        """Ask for the dead-letter queue of a FIFO queue; None where it names none.
+
+        It is of the same account and region (SQS Developer Guide, "Using dead-letter queues"), so
+        its URL differs in the name alone. A worker needs no permission for it: a denial says
+        nothing.
+        """
+        name = queue.dead_letter_name
+        if name is None or queue.url is None or not queue.is_fifo:
+            return None
+        url = f"{queue.url.rpartition('/')[0]}/{name}"
+        return self._call(url, "GetQueueAttributes", QueueUrl=url, AttributeNames=["QueueArn"])
 
     def _try_harmlessly(self, url: str) -> dict[str, Answer]:
         """Make the worker's calls so that SQS refuses them after it has permitted them."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
 from celery import Celery, Task
+from celery.signals import before_task_publish
 from kombu.transport import SQS
 
 from celery_sqs_heartbeat import install
@@ -107,6 +109,59 @@ def test_how_often_a_task_says_that_it_retries(
     def work() -> None: ...
 
     assert [task.retries for task in read_app(app).tasks] == [retries]
+
+
+class GroupingTask(Task):
+    """Of an app that gives each message its group in one place."""
+
+    abstract = True
+
+    def apply_async(self, *args: Any, **options: Any) -> Any:
+        return super().apply_async(*args, MessageGroupId="A17", **options)
+
+
+def step() -> None:
+    """Do nothing, as a task."""
+
+
+def group_of(name: str, *_: Any, **__: Any) -> dict[str, Any]:
+    return {"MessageGroupId": name}
+
+
+@pytest.mark.parametrize(
+    ("routes", "groups", "may_name", "deduplicated"),
+    [
+        (None, set(), False, ()),
+        ({"a": "q.fifo", "b": {"queue": "q.fifo"}}, set(), False, ()),
+        ({"a.*": {"MessageGroupId": "A17"}, "b": {"MessageGroupId": 4}}, {"A17", "4"}, False, ()),
+        ([{"a": {"MessageGroupId": "A17"}}, {"b": {}}], {"A17"}, False, ()),
+        ([[(re.compile("a.*"), {"MessageDeduplicationId": "x"})]], set(), False, ("a.*",)),
+        (group_of, set(), True, ()),
+        ([group_of, {"a": {"MessageGroupId": "A17"}}], {"A17"}, True, ()),
+        ("proj.routes.group_of", set(), True, ()),
+    ],
+)
+def test_what_routes_give_messages(
+    routes: Any, groups: set[str], may_name: bool, deduplicated: tuple[str, ...]
+) -> None:
+    sending = read_app(app_with(task_routes=routes)).sending
+    assert (sending.groups, sending.may_name_groups) == (groups, may_name)
+    assert sending.deduplicated_routes == deduplicated
+
+
+def test_code_that_sends_may_name_a_group() -> None:
+    def name_a_group(properties: Any = None, **_: Any) -> None:
+        properties["MessageGroupId"] = "A17"
+
+    app = app_with()
+    before_task_publish.connect(name_a_group)
+    try:
+        assert read_app(app).sending.may_name_groups
+    finally:
+        before_task_publish.disconnect(name_a_group)
+    assert not read_app(app).sending.may_name_groups
+    app.task(name="proj.step", base=GroupingTask)(step)
+    assert read_app(app).sending.may_name_groups
 
 
 @pytest.mark.parametrize(

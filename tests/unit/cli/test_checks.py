@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, TaskFacts
+from celery_sqs_heartbeat.cli.app.app_facts import AppFacts, SendingFacts, TaskFacts
 from celery_sqs_heartbeat.cli.doctor.checks import KINDS
 from celery_sqs_heartbeat.cli.doctor.checks.broker import check_broker
 from celery_sqs_heartbeat.cli.doctor.checks.delivery import check_delivery
+from celery_sqs_heartbeat.cli.doctor.checks.fifo import check_fifo
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Severity, worst_first
 from celery_sqs_heartbeat.cli.doctor.checks.machine import check_clock, check_versions
 from celery_sqs_heartbeat.cli.doctor.checks.permissions import check_permissions, check_untried
@@ -135,7 +137,6 @@ def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
         (a_queue(MessageRetentionPeriod=61, VisibilityTimeout=60), {}, ["P201", "W208"]),
         (a_queue(MessageRetentionPeriod=86_400), {}, ["P201", "W208"]),
         (a_queue(MessageRetentionPeriod=86_401), {}, ["P201"]),
-        (a_queue("q.fifo"), {}, ["P201", "I209"]),
         (a_queue(ApproximateNumberOfMessagesNotVisible=95_999), {}, ["P201"]),
         (a_queue(ApproximateNumberOfMessagesNotVisible=96_000), {}, ["P201", "W210"]),
         (a_queue(ApproximateNumberOfMessagesNotVisible=120_000), {}, ["P201", "E211"]),
@@ -153,6 +154,89 @@ def test_delivery(facts: dict[str, Any], found: list[str]) -> None:
 )
 def test_a_queue(queue: QueueFacts, facts: dict[str, Any], found: list[str]) -> None:
     assert ids(check_queue(AppFacts(**facts), queue)) == found
+
+
+def a_fifo_queue(**attributes: Any) -> QueueFacts:
+    """Return one with which nothing is wrong but for what is told."""
+    policy = json.dumps({"deadLetterTargetArn": "arn:aws:sqs:e:1:dead.fifo", "maxReceiveCount": 5})
+    high = {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
+    queue = a_queue("q.fifo", **{"RedrivePolicy": policy, **high, **attributes})
+    return replace(queue, dead_letters=Answer(tried=Tried.ALLOWED))
+
+
+WITH_GROUPS = SendingFacts(groups=frozenset({"A17", "B4"}))
+ON = {"ContentBasedDeduplication": "true"}
+EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
+
+
+@pytest.mark.parametrize(
+    ("queue", "facts", "found"),
+    [
+        (a_fifo_queue(), {}, []),
+        (a_fifo_queue(RedrivePolicy=""), {}, ["W021"]),
+        (a_fifo_queue(RedrivePolicy=DEAD_LETTERS), {}, ["W022"]),
+        (replace(a_fifo_queue(), dead_letters=NO_QUEUE), {}, ["W023"]),
+        # No permission to look at it says nothing.
+        (replace(a_fifo_queue(), dead_letters=Answer(tried=Tried.DENIED)), {}, []),
+        (replace(a_fifo_queue(), dead_letters=None), {}, []),
+        (a_fifo_queue(DeduplicationScope="queue"), {}, ["W024"]),
+        (a_fifo_queue(FifoThroughputLimit="perQueue"), {}, ["I025"]),
+        (
+            a_fifo_queue(FifoThroughputLimit="perQueue", DeduplicationScope="queue"),
+            {},
+            ["I025"],
+        ),
+        (a_fifo_queue(), {"sending": SendingFacts()}, ["I026"]),
+        (a_fifo_queue(), {"sending": SendingFacts(groups=frozenset({"A17"}))}, ["I026"]),
+        (a_fifo_queue(), {"sending": SendingFacts(may_name_groups=True)}, []),
+        (a_fifo_queue(**ON), {"settings": settings_of(fifo_retry="send")}, ["W027"]),
+        (a_fifo_queue(**ON), {"settings": settings_of(fifo="parallel")}, ["W027"]),
+        (
+            a_fifo_queue(**ON),
+            {"settings": Settings(queues={"q.fifo": Rules(fifo_retry="send")})},
+            ["W027"],
+        ),
+        (a_fifo_queue(**ON), {}, ["I028"]),
+        (a_fifo_queue(), {"settings": settings_of(fifo_retry="send")}, []),
+        (
+            a_fifo_queue(),
+            {"sending": replace(WITH_GROUPS, deduplicated_routes=("a",))},
+            ["W029"],
+        ),
+        (a_fifo_queue(), {"acks_late": False, "tasks": EARLY}, ["W030"]),
+        (a_fifo_queue(), {"tasks": EARLY}, ["W030"]),
+        (a_fifo_queue(), {"tasks": EARLY, "settings": settings_of(fifo="parallel")}, []),
+        (a_fifo_queue(), {"settings": settings_of(fifo_batch=2)}, ["W031"]),
+        (a_fifo_queue(), {"settings": settings_of(fifo_batch=1)}, []),
+        (a_fifo_queue(RedrivePolicy=""), {"settings": settings_of(fifo_batch=10)}, ["W021"]),
+        (a_fifo_queue(), {"settings": settings_of(fifo_batch=10, fifo="parallel")}, []),
+    ],
+)
+def test_a_fifo_queue(queue: QueueFacts, facts: dict[str, Any], found: list[str]) -> None:
+    app = AppFacts(**{"sending": WITH_GROUPS, **facts})
+    assert ids(check_queue(app, queue)) == ["P201", "I209", *found]
+
+
+def test_findings_about_a_fifo_queue_name_what_is_wrong() -> None:
+    batch = {"sending": SendingFacts(), "settings": settings_of(fifo_batch=4)}
+    queue = a_fifo_queue(DeduplicationScope="queue", **ON)
+    told = {f.id[-4:]: (f.setting, f.value) for f in check_fifo(AppFacts(**batch), queue)}
+    assert told == {
+        "W024": ("DeduplicationScope", "queue (FifoThroughputLimit perMessageGroupId)"),
+        "I026": (None, "default"),
+        "I028": ("ContentBasedDeduplication", "true"),
+        "W031": ("sqs_heartbeat_fifo_batch", "4 (maxReceiveCount 5)"),
+    }
+    early = {"sending": WITH_GROUPS, "tasks": EARLY}
+    (finding,) = check_fifo(AppFacts(**early), a_fifo_queue())
+    assert (finding.queue, finding.value) == ("q.fifo", "b")
+    (finding,) = check_fifo(AppFacts(sending=WITH_GROUPS), a_fifo_queue(RedrivePolicy=DEAD_LETTERS))
+    assert (finding.setting, finding.value) == ("RedrivePolicy", "dead")
+
+
+@pytest.mark.parametrize("policy", ["", "{", "[]", "{}", '{"deadLetterTargetArn": ""}', "3"])
+def test_a_redrive_policy_that_names_no_queue(policy: str) -> None:
+    assert a_queue("q.fifo", RedrivePolicy=policy).dead_letter_name is None
 
 
 @pytest.mark.parametrize(

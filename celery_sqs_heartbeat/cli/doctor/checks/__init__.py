@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery_sqs_heartbeat.cli.doctor.checks import (
     broker,
     delivery,
+    fifo,
     machine,
     permissions,
     places,
@@ -18,6 +19,7 @@ from celery_sqs_heartbeat.cli.doctor.checks import (
 KINDS = (
     *broker.KINDS,
     *setup.KINDS,
+    *fifo.KINDS,
     *delivery.KINDS,
     *queue_kinds.KINDS,
     *timing.KINDS,

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from celery_sqs_heartbeat.cli.app.app_facts import AppFacts
 from celery_sqs_heartbeat.cli.doctor.checks import queue_kinds
+from celery_sqs_heartbeat.cli.doctor.checks.fifo import check_fifo
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, of_fault
 from celery_sqs_heartbeat.cli.doctor.checks.retries import check_retries
 from celery_sqs_heartbeat.cli.doctor.checks.timing import check_own_timeout
@@ -40,6 +41,7 @@ def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
         yield queue_kinds.LONG.found(queue=queue.name, value=f"{timeout} s")
     if queue.is_fifo:
         yield queue_kinds.FIFO.found(queue=queue.name)
+        yield from check_fifo(app, queue)
     yield from _check_redrive(app, queue)
     yield from _check_retention(app, queue, timeout)
     yield from _check_in_flight(queue)
@@ -61,7 +63,9 @@ def _missing(queue: QueueFacts) -> Finding:
 def _check_redrive(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     count = read_attributes(queue.attributes).max_receive_count
     if count is None:
-        yield queue_kinds.NO_REDRIVE.found(queue=queue.name)
+        # Of a FIFO queue the checks for those tell what it means.
+        if not queue.is_fifo:
+            yield queue_kinds.NO_REDRIVE.found(queue=queue.name)
         return
     if count < FEW_RECEIVES:
         yield queue_kinds.FEW_TRIES.found(queue=queue.name, value=count)
