@@ -98,6 +98,11 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_pools.py::test_what_fails_is_released[eventlet]",
         "test_pools.py::test_a_task_that_never_yields_is_extended_while_it_runs[gevent]",
     ],
+    "[one at a time, in order](docs/howto/fifo.md)": [
+        "test_fifo.py::test_workers_of_several_processes_keep_the_order_of_each_group",
+        "test_fifo_order.py::test_a_failure_stops_its_group_until_its_message_has_come_again"
+        "[threads]",
+    ],
     "[Tutorial](docs/tutorial.md)": [
         "test_tutorial.py::test_the_tutorial_is_true",
     ],

@@ -1,4 +1,4 @@
-"""A FIFO queue, as its how-to has it: a process that holds one message keeps a group's order."""
+"""A FIFO queue, as its how-to has it: workers with several processes keep each group's order."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def step(group, number):
 """
 
 
-def test_workers_with_one_process_and_one_message_keep_the_order_of_each_group(
+def test_workers_of_several_processes_keep_the_order_of_each_group(
     start_worker: StartWorker, tmp_path: Path
 ) -> None:
     (line,) = commands("docs/howto/fifo.md")

@@ -95,7 +95,7 @@ UNRUN_DEAD_LETTERS = Kind(
     "messages that wait may become dead letters unrun",
     "a receive brings several of a group; those behind one that fails go back with it, and each of "
     "their receives counts towards maxReceiveCount",
-    "remove sqs_heartbeat_fifo_batch: it is 1 on a queue with a redrive policy; or raise "
+    "remove sqs_heartbeat_fifo_batch: it is 1 by default; or raise "
     "maxReceiveCount to a multiple of it",
 )
 
