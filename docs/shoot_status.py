@@ -11,6 +11,7 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from celery_sqs_heartbeat import LeaseTerms
@@ -27,10 +28,17 @@ from tests.support.browser import chromium, emulate
 
 IMAGES = Path(__file__).parent / "img"
 TERMS = LeaseTerms(visibility_timeout=60, threshold=20)
+IN_ORDER = replace(TERMS, in_order=True)
 #: Of the made-up life before the pictures, in seconds.
 HISTORY = 29 * 60
 #: How long before the pictures some leases are lost, or a little later.
 LOSSES_BEHIND = 45
+#: How long before the pictures messages of a FIFO queue come, and the first of a group fails.
+GROUPS_BEHIND, FAILURE_BEHIND = 40, 15
+#: Messages of each group of that queue.
+GROUPS = {"customer-17": 3, "customer-4": 2, "customer-31": 3}
+#: The group whose first message fails, and after how many seconds that comes again.
+FAILED, AGAIN_AFTER = "customer-31", 60
 #: Tasks that run at once; the other messages wait.
 SLOTS = 6
 QUEUES = {
@@ -111,6 +119,7 @@ class Demo:
             self._start_tasks()
             self._end_tasks()
             self._lose_some()
+            self._order_some()
             self.keeper.step()
             self.clock.behind = max(0.0, self.clock.behind - 1)
 
@@ -138,6 +147,23 @@ class Demo:
         if self.clock.behind < LOSSES_BEHIND and not self.sqs.stolen:
             self.sqs.stolen = set(list(self.running)[:2])
             self.running |= dict.fromkeys(self.sqs.stolen, self.clock() + HISTORY)
+
+    def _order_some(self) -> None:
+        """Receive messages of groups late enough to be seen, and have one of them fail."""
+        url = "https://sqs.eu-west-1.example/123456789012/ledger.fifo"
+        if self.clock.behind == GROUPS_BEHIND:
+            for group, count in GROUPS.items():
+                for number in range(count):
+                    name = f"{self.chance.getrandbits(128):032x}"
+                    message = {
+                        "MessageId": name,
+                        "ReceiptHandle": f"{group} {number}",
+                        "Attributes": {"MessageGroupId": group, "SequenceNumber": str(number)},
+                    }
+                    self.keeper.receive(url, message, task="ledger.tasks.book", terms=IN_ORDER)
+                self.keeper.note_start(f"{group} 0")
+        if self.clock.behind == FAILURE_BEHIND:
+            self.keeper.release(f"{FAILED} 0", AGAIN_AFTER, cause="failed")
 
     def _end_tasks(self) -> None:
         for name, end in tuple(self.running.items()):

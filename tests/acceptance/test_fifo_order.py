@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.acceptance.ordered import Orders, overlaps, steps
 from tests.acceptance.scene import StartWorker
+from tests.acceptance.test_operating import ask
+from tests.support.waiting import wait_until
 
 GROUPS = ("a", "b", "c", "d", "e")
 EACH = 8
@@ -108,3 +112,34 @@ def test_a_retry_comes_before_the_rest_of_its_group(
         "end",
     ]
     orders.wait_until_empty()
+
+
+def test_a_group_that_a_failure_has_stopped_is_shown_with_what_waits(
+    new_orders: Callable[..., Orders],
+) -> None:
+    orders = new_orders()
+    for number in range(3):
+        orders.send("a", number, 60.0 if number == 0 else 0.02)
+    for number in range(3):
+        orders.send("b", number, first="fail" if number == 0 else "")
+    conf = {"sqs_heartbeat_status": "127.0.0.1:0", "sqs_heartbeat_release_delay": 120}
+    worker = orders.worker("w1", "--concurrency", "2", **conf)
+
+    def shown() -> dict[str, Any]:
+        told: dict[str, Any] = json.loads(ask(worker, "/leases"))
+        return told
+
+    wait_until(lambda: shown()["stopped_groups"] and not shown()["pending_releases"])
+    told = shown()
+    assert (told["groups"], told["behind"], told["running"]) == (1, 2, 1)
+    (stopped,) = told["stopped_groups"]
+    assert (stopped["group"], stopped["cause"], stopped["task"]) == (
+        "b",
+        "failed",
+        "tests.acceptance.ordered.step",
+    )
+    assert 0 < stopped["visible_in"] <= 120
+    stops = 'sqs_heartbeat_group_stops_total{cause="failed",queue="orders.fifo"} 1.0'
+    assert stops in ask(worker, "/metrics")
+    worker.wait_for_log("group b of")
+    worker.wait_for_log("comes again in 120 s, and the rest of its group waits for it")

@@ -66,8 +66,10 @@ def test_all_other_text_stays_as_it_is(text: str) -> None:
 def test_a_name_forges_no_log_line(kind: EventKind, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "celery_sqs_heartbeat")
     log_event(event_of(kind, task=EVIL, task_id=EVIL, message_id=EVIL, cause=EVIL))
-    (record,) = caplog.records
-    assert is_harmless(record.getMessage())
+    names = {"task": EVIL, "task_id": EVIL, "message_id": EVIL, "cause": EVIL}
+    log_event(event_of(kind, **names, group=EVIL, stops_group=True))
+    assert all(is_harmless(record.getMessage()) for record in caplog.records)
+    assert len(caplog.records) == 2
 
 
 def test_an_error_s_text_is_escaped_and_all_else_is_left(caplog: pytest.LogCaptureFixture) -> None:
@@ -115,14 +117,16 @@ def test_a_printed_journal_has_a_line_an_event() -> None:
 
 def test_the_table_of_leases_obeys_no_name() -> None:
     counts = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases", "not_well")
-    sums = {**dict.fromkeys(counts, 1), "oldest": 1.0, "least_left": 2.0}
+    of_groups = ("groups", "behind", "stopped_groups_left_out")
+    sums = {**dict.fromkeys((*counts, *of_groups), 1), "oldest": 1.0, "least_left": 2.0}
     told = {**sums, "worker": EVIL, "health": {"status": EVIL}, "tasks_left_out": 3}
     told["tasks"] = [{**sums, "queue": EVIL, "task": EVIL}]
-    told |= {"groups": 0, "stopped_groups": [], "stopped_groups_left_out": 0}
+    stopped = {"queue": EVIL, "group": EVIL, "task": EVIL, "cause": EVIL, "message_id": EVIL}
+    told["stopped_groups"] = [{**stopped, "receive_count": 1, "ago": 1.0, "visible_in": -1.0}]
     target = Target(url="u")
     answers = [PageAnswer(target=target, payload=told), PageAnswer(target=target, fault=EVIL)]
     shown = [click.unstyle(line) for line in laid_out(blocks_of(answers), file=io.StringIO())]
-    assert "".join(shown).count(r"\x1b[31m") == 6
+    assert "".join(shown).count(r"\x1b[31m") == 11
     assert is_harmless("".join(shown))
 
 
