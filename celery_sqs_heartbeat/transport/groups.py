@@ -93,7 +93,10 @@ class Groups:
         for payload in payloads:
             tag = tag_of(payload)
             lease = self._keeper.find(tag)
-            if lease is None or not lease.is_in_order:
+            if lease is None:
+                # It went back with the one before it, and SQS has confirmed that.
+                continue
+            if not lease.is_in_order:
                 ready.append(payload)
                 continue
             if lease.state is not State.HELD:

@@ -138,10 +138,10 @@ class Leaser:
         keeper = self._heartbeat.keeper
         tag = payload["properties"]["delivery_tag"]
         lease = keeper.find(tag)
-        if lease is not None and lease.state is not State.HELD:
-            # Released with one before it in its group.
+        if lease is None or lease.state is not State.HELD:
+            # Released with one before it in its group, maybe while that was waited for.
             return False
-        if lease is None or since + lease.terms.threshold <= (poll.timeout or 0):
+        if since + lease.terms.threshold <= (poll.timeout or 0):
             return True
         if keeper.confirm(tag, max(1.0, lease.terms.threshold)):
             return True

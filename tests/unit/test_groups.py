@@ -184,3 +184,9 @@ def test_nothing_is_called_while_nothing_waits() -> None:
     scene.receive("m1")
     scene.groups.call_soon = lambda call: pytest.fail("called for nothing")
     scene.groups.look()
+
+
+def test_a_message_that_sqs_has_back_when_it_is_to_be_delivered_is_not() -> None:
+    scene = Scene()
+    deliver = scene.groups.hold_back
+    assert deliver([payload("m1")], queue=QUEUE, deliver=lambda _: None) == []

@@ -1,0 +1,54 @@
+"""Which messages of an answer are still ours when they are about to be delivered."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.testing import SimulatedSqs
+from celery_sqs_heartbeat.transport.leaser import Leaser
+from celery_sqs_heartbeat.transport.poll import Poll
+
+URL = "https://sqs/1/orders.fifo"
+
+
+class Scene:
+    """A keeper, and what is leased to it."""
+
+    def __init__(self) -> None:
+        self.keeper = ThreadKeeper(SimulatedSqs())
+        heartbeat = cast("Any", SimpleNamespace(keeper=self.keeper))
+        self._leaser = Leaser(kombu=cast("Any", None), heartbeat=heartbeat)
+
+    def receive(self, name: str) -> None:
+        message = {"MessageId": name, "ReceiptHandle": name}
+        self.keeper.receive(URL, message, terms=LeaseTerms.of(30))
+
+    def kept(self, *names: str) -> list[str]:
+        poll = Poll(queue="q", url=URL, sent_at=clock.now(), waits=0, count=10, timeout=30)
+        payloads: list[Any] = [{"properties": {"delivery_tag": name}} for name in names]
+        return [
+            each["properties"]["delivery_tag"] for each in self._leaser.keep_ours(poll, payloads)
+        ]
+
+
+def test_what_is_held_is_ours() -> None:
+    scene = Scene()
+    scene.receive("m1")
+    assert scene.kept("m1") == ["m1"]
+
+
+def test_what_is_to_be_released_is_not() -> None:
+    scene = Scene()
+    scene.receive("m1")
+    scene.keeper.release("m1", cause="group stopped")
+    assert scene.kept("m1") == []
+
+
+def test_what_sqs_has_back_already_is_not() -> None:
+    # While an extension of another message was waited for, which may take seconds.
+    scene = Scene()
+    assert scene.kept("m1") == []
