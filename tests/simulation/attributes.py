@@ -50,7 +50,8 @@ class Attributes:
         queue that does not tell them, a task starts once an extension is confirmed.
         """
         terms = self._world.profile.terms
-        rules = Rules(threshold=terms.threshold, max_lease=terms.max_lease)
+        fifo = "strict" if self._world.order.is_kept else "parallel"
+        rules = Rules(threshold=terms.threshold, max_lease=terms.max_lease, fifo=fifo)
         clock, reads = self._world.clock, itertools.count()
         queues = QueueDirectory(
             lambda url: self._read(worker, may_fail=next(reads) > 0),

@@ -56,7 +56,7 @@ class Consumer:
             for message in messages:
                 if suspended != worker.suspended:
                     world.truth[message["MessageId"]].excuses.add("suspend")
-                worker.receive(url, message, timeout, sent_at + skipped)
+            worker.receive_all(url, messages, timeout, sent_at + skipped)
             worker.go_on()
 
         def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:

@@ -45,6 +45,8 @@ def expect_releases(
             or not process.knows(handle)
             # Without an answer yet, or behind a call that has none.
             or calls.has_tried_to_release(handle)
+            # The first of a group goes last; the others are judged like any.
+            or process.releases_others_first(handle)
             or HANGING in truth.excuses
             # The next call of its queue waits for a while.
             or truth.queue.url in calls.refused

@@ -160,6 +160,15 @@ class KeeperProcess:
         """Return whether it has learned of a receive."""
         return self._leases.number(receipt_handle) is not None
 
+    def releases_others_first(self, receipt_handle: str) -> bool:
+        """Return whether messages behind one in its group are not released yet."""
+        lease = self._keeper.find(receipt_handle)
+        return lease is not None and any(
+            each.state is State.BACK and each is not lease
+            for each in self._keeper.leases()
+            if each.is_in_order and (each.queue_url, each.group) == (lease.queue_url, lease.group)
+        )
+
     def _take(self, messages: list[list[Any]]) -> None:
         with self._keeper.gathering():
             for message in messages:

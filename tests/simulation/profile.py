@@ -15,7 +15,9 @@ TIMEOUTS = (4, 10, 30, 120, 600, 1800)
 LENGTH = 240
 #: Each worker's keeper is in the worker's process, or has one of its own.
 WITHIN, APART = ("calm", "storm"), ("calm-apart", "storm-apart")
-KINDS = WITHIN + APART
+#: Of the same, with message groups whose order is kept.
+ORDERED = ("calm-fifo", "storm-fifo", "calm-fifo-apart", "storm-fifo-apart")
+KINDS = WITHIN + APART + ORDERED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,11 @@ class Profile:
     receiving: Fault
 
 
+def is_ordered(kind: str) -> bool:
+    """Return whether the order of message groups is kept in worlds of a kind."""
+    return kind in ORDERED
+
+
 def patience(threshold: float) -> float:
     """Return after how many seconds a caller gives up, as `short_config` has it."""
     return min(max(threshold / 2, MIN_TIMEOUT), MAX_TIMEOUT)
@@ -73,7 +80,7 @@ def draw(kind: str, generator: random.Random) -> Profile:
     return Profile(
         is_calm=is_calm,
         terms=terms,
-        is_fifo=generator.random() < 0.3,
+        is_fifo=generator.random() < 0.3 or is_ordered(kind),
         max_receive_count=generator.choice((None, 5, 8)),
         late_extension=generator.random() < 0.5,
         workers=generator.randint(1, 4),

@@ -15,6 +15,7 @@ from celery_sqs_heartbeat.transport.channel import MAX_RECEIVED
 from celery_sqs_heartbeat.transport.unsettled import LOOK_SECONDS
 from tests.simulation.apart import Apart
 from tests.simulation.consumer import Consumer
+from tests.simulation.ordered_intake import CONFIRM_LOOK_SECONDS, OrderedIntake
 from tests.simulation.profile import patience
 from tests.simulation.rules import check_belief
 from tests.simulation.swallowing import Net
@@ -23,9 +24,6 @@ from tests.simulation.within import Within
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
-
-#: How often it looks whether an extension was confirmed, in seconds.
-CONFIRM_LOOK_SECONDS = 0.25
 
 
 class SimulatedWorker:
@@ -63,6 +61,7 @@ class SimulatedWorker:
         self.keeping: Apart | Within = Apart(self) if self.world.is_apart else Within(self)
         self.keeper: LinkedKeeper | ThreadKeeper = self.keeping.keeper
         self._net = Net(self.world, self.keeper)
+        self._intake = OrderedIntake(self, self._queued.append)
         self._consumers = self._new_consumers()
         self.go_on()
 
@@ -144,6 +143,7 @@ class SimulatedWorker:
         while self._queued and len(self.running) < self.world.profile.concurrency:
             self._begin(self._queued.popleft())
         self.keeping.keep()
+        self._intake.wake()
         if self.is_stopping:
             if not self.running:
                 self._net.close()
@@ -153,16 +153,31 @@ class SimulatedWorker:
             return
         for consumer in self._consumers if not self.keeper.is_behind else ():
             if not consumer.is_polling and (room := self._room()) > 0:
-                consumer.poll(min(room, MAX_RECEIVED))
+                consumer.poll(min(room, self._most_wanted()))
 
     def _room(self) -> int:
-        held = len(self._queued) + len(self._unconfirmed) + len(self.running)
+        held = len(self._queued) + len(self._unconfirmed) + len(self.running) + self._intake.held
         return self.world.profile.prefetch - held
 
-    def receive(
-        self, url: str, message: dict[str, Any], timeout: int | None, sent_at: float
+    def _most_wanted(self) -> int:
+        is_ordered = self.world.order.is_kept
+        return min(MAX_RECEIVED, self._intake.most_wanted) if is_ordered else MAX_RECEIVED
+
+    def receive_all(
+        self, url: str, messages: list[dict[str, Any]], timeout: int | None, sent_at: float
     ) -> None:
-        """Book a message that a poll has brought, and queue it for its task."""
+        """Book the messages that a poll has brought, and queue them for their tasks."""
+        if self.world.order.is_kept:
+            self._intake.take(url, messages, timeout, sent_at)
+            return
+        for message in messages:
+            if self.lease(url, message, timeout, sent_at) is Receipt.NEW:
+                self._queue(url, message, timeout)
+
+    def lease(
+        self, url: str, message: dict[str, Any], timeout: int | None, sent_at: float
+    ) -> Receipt:
+        """Begin the lease on a message that a poll has brought, or go on with the one it has."""
         self.world.received(message)
         receipt = self.keeper.receive(
             url,
@@ -176,8 +191,9 @@ class SimulatedWorker:
             check_belief(lease, self.world.truth[lease.message_id], self.suspended)
             self.keeping.note_receive(lease)
         self.world.note_refused(self.keeping.board)
-        if receipt is not Receipt.NEW:
-            return
+        return receipt
+
+    def _queue(self, url: str, message: dict[str, Any], timeout: int | None) -> None:
         if self.is_stopping:
             self.world.disturb(self.name, "last poll brings a message")
             self.keeper.release(message["ReceiptHandle"])
@@ -217,6 +233,8 @@ class SimulatedWorker:
         look_later()
 
     def _begin(self, message: dict[str, Any]) -> None:
+        if self.world.order.is_kept and not self._intake.may_begin(message["ReceiptHandle"]):
+            return
         if self.keeper.is_lost(message["ReceiptHandle"]):
             self.world.disturb(self.name, "loses a lease before its task starts")
             self.keeper.disown(message["ReceiptHandle"])
@@ -253,6 +271,7 @@ class SimulatedWorker:
         self.go_on()
 
     def _return_unstarted(self) -> None:
+        self._intake.leave("consumer closed")
         while self._queued:
             self.keeper.release(self._queued.popleft()["ReceiptHandle"])
         for handle in self._unconfirmed:

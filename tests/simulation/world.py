@@ -19,6 +19,7 @@ from tests.simulation.attributes import Attributes
 from tests.simulation.hangs import Hangs
 from tests.simulation.holding import Holding
 from tests.simulation.network import Network
+from tests.simulation.order import Order
 from tests.simulation.outage import EXCUSE as HANGING
 from tests.simulation.outage import Outage, has_two_queues
 from tests.simulation.polls import Deliver, Polls
@@ -59,6 +60,7 @@ class World:
         self.is_apart = kind.endswith("-apart")
         self.profile = draw(kind, self.random)
         self.swallowing = Swallowing(kind, seed)
+        self.order = Order(self, kind, seed)
         profile = self.profile
         self.clock = FakeClock()
         self.faults = Faults(
@@ -120,6 +122,7 @@ class World:
             if is_empty and not any(len(w.keeper) + w.keeper.ending for w in self.workers):
                 break
             self._run_until(self.clock() + step)
+            self.order.check_progress()
         self._check_end()
         self._check_efficiency()
         self.tally.worker_hours = profile.workers * profile.seconds / 3600
@@ -214,6 +217,7 @@ class World:
         lease = worker.keeper.find(message["ReceiptHandle"])
         if lease is not None and lease.standing is Standing.LOST:
             self.fail(f"{truth.message_id} starts on {worker.name}, though its lease is lost")
+        self.order.check_start(worker.name, truth)
         execution = Execution(truth.message_id, message["ReceiptHandle"], worker.name, self.clock())
         self.log(worker.name, "begins", truth.message_id)
         self.tally.executions += 1
@@ -340,7 +344,10 @@ class World:
         """Check what a worker knows by itself of the leases of a call that was answered."""
         for entry in call.entries:
             lease = worker.keeper.find(entry.receipt_handle)
-            if lease is not None and lease.state is State.HELD:
+            # Of one that waits for another of its group, a worker may learn late that its keeper
+            # has released it: it learns first of what has become of the other.
+            waits = worker.keeper.waits_behind(entry.receipt_handle)
+            if lease is not None and lease.state is State.HELD and not waits:
                 check_belief(lease, self.truth[lease.message_id], worker.suspended)
 
     def note_refused(self, board: Board) -> None:
@@ -384,7 +391,7 @@ class World:
     def _send(self) -> None:
         """Send messages over the whole time, about as many as the workers can do."""
         profile = self.profile
-        rate = profile.workers * profile.concurrency / profile.mean_task * 0.6
+        rate = self.order.tasks_at_once() / profile.mean_task
         count = max(1, round(rate * profile.seconds * 0.9))
         for _ in range(count):
             self.clock.at(self.random.uniform(0, profile.seconds * 0.9), self._send_one)
@@ -393,7 +400,8 @@ class World:
         queue = self.outage.choose_queue()
         request: dict[str, Any] = {"QueueUrl": queue.url, "MessageBody": "{}"}
         if self.profile.is_fifo:
-            request["MessageGroupId"] = str(self.random.randint(1, 8))
+            group = str(self.random.randint(1, 8))
+            request["MessageGroupId"] = self.order.group() if self.order.is_kept else group
             request["MessageDeduplicationId"] = str(self.random.getrandbits(64))
         message_id = self.sqs.call("SendMessage", request)["MessageId"]
         is_poison = (
@@ -421,7 +429,7 @@ class World:
 
     def _check_efficiency(self) -> None:
         """Check that a worker, with fewer than ten messages, makes one call a period."""
-        rate = self.attributes.calls_a_second()
+        rate = self.attributes.calls_a_second() * self.order.calls_a_period()
         self.tally.visibility_bound += len(self.queues) * self.profile.workers * self.clock() * rate
         if self.profile.is_calm:
             bound = RETRIES * self.tally.visibility_bound + 10

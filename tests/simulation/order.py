@@ -1,0 +1,82 @@
+"""Message groups whose order is kept: what is sent to them, and what may begin."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import TYPE_CHECKING
+
+from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
+from tests.simulation.profile import is_ordered
+from tests.simulation.truth import MessageTruth
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+#: How many groups a world has, and how many messages a worker lets wait.
+GROUPS, WAITING = (1, 3, 8, 30), (0, 3, 20)
+#: How busy the workers are at most, as a part of what the groups let them do.
+LOAD = 0.5
+#: When nothing disturbs a world any more, some task ends within so many visibility timeouts and
+#: mean run times each.
+STANDSTILL = 40
+
+
+class Order:
+    """Draws the groups of a world, and judges each start against what SQS has deleted.
+
+    Attributes:
+        is_kept: Whether messages of a group go one after the other.
+        waiting: How many messages of a worker may wait for another of their group.
+    """
+
+    def __init__(self, world: World, kind: str, seed: int) -> None:
+        self._world = world
+        self._random = random.Random(f"{kind} {seed} order")
+        self.is_kept = is_ordered(kind)
+        self._groups = self._random.choice(GROUPS)
+        self.waiting = self._random.choice(WAITING) if self.is_kept else 0
+        self._ends, self._steps = 0, 0
+
+    def group(self) -> str:
+        """Draw the group of the next message."""
+        return str(self._random.randrange(self._groups))
+
+    def tasks_at_once(self) -> float:
+        """Return how many tasks are to run at a time, on average."""
+        profile = self._world.profile
+        slots = profile.workers * profile.concurrency
+        return LOAD * min(slots, self._groups) if self.is_kept else 0.6 * slots
+
+    def calls_a_period(self) -> int:
+        """Return how many calls extend all that a worker holds: what waits comes on top."""
+        held = self._world.profile.prefetch + self.waiting
+        return math.ceil(held / MAX_BATCH_ENTRIES) if self.is_kept else 1
+
+    def check_start(self, worker: str, truth: MessageTruth) -> None:
+        """Check that SQS has deleted every message ahead of one that begins.
+
+        A dead letter has left its group, too.
+        """
+        own = truth.message
+        if not self.is_kept or own is None:
+            return
+        ahead = [
+            each.message_id
+            for each in truth.queue.messages.values()
+            if each.group_id == own.group_id and each.sequence_number < own.sequence_number
+        ]
+        if ahead:
+            self._world.fail(
+                f"9: {truth.message_id} begins on {worker}, and {', '.join(ahead[:3])} of its "
+                "group before it is not deleted"
+            )
+
+    def check_progress(self) -> None:
+        """Check, at each step of the quiet at the end, that no group stands still for long."""
+        left = sum(len(queue.messages) for queue in self._world.queues)
+        ends = self._world.tally.executions - left
+        self._steps = self._steps + 1 if ends == self._ends else 0
+        self._ends = ends
+        if self.is_kept and self._steps > STANDSTILL:
+            self._world.fail(f"9: groups stand still, and have {left} messages")

@@ -1,0 +1,161 @@
+"""Worlds in which messages of a group go one after the other, and what breaks that."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from celery_sqs_heartbeat.leases.group_order import GroupOrder
+from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.register import Register
+from tests.simulation.profile import ORDERED
+from tests.simulation.runner import report, simulate
+from tests.simulation.truth import Violation
+from tests.simulation.world import World
+
+#: Some seconds, and some minutes.
+HOURS, MANY_HOURS = 60, 3_000
+
+
+@pytest.fixture(autouse=True)
+def no_log() -> Iterator[None]:
+    """Keep nothing of what is logged."""
+    logging.disable()
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def test_no_message_begins_before_those_ahead_of_it_are_deleted() -> None:
+    tally, _, failure = simulate(HOURS, kinds=ORDERED)
+    assert failure is None, failure
+    assert tally.worker_hours >= HOURS
+    assert tally.executions > 100
+
+
+@pytest.mark.thorough
+def test_none_does_in_thousands_of_worker_hours() -> None:
+    tally, _, failure = simulate(MANY_HOURS, kinds=ORDERED)
+    assert failure is None, failure
+    assert {"worker died", "pause", "suspend", "capped"} <= {*tally.causes}
+    assert "starts no task whose message was released" in tally.disturbances
+    assert "drops a message that no extension confirmed" in tally.disturbances
+    assert tally.disturbances["keeper dies"] > 50
+
+
+@pytest.mark.parametrize(
+    ("kind", "seed"),
+    [
+        pytest.param("calm-fifo", 31, id="what came again while its delete failed had no place"),
+        pytest.param("calm-fifo-apart", 38, id="a confirmed release took along what came after it"),
+        pytest.param(
+            "storm-fifo-apart", 5, id="what SQS had back was started, with no lease at all"
+        ),
+    ],
+)
+def test_seeds_that_once_broke_the_order_hold(kind: str, seed: int) -> None:
+    world = World(kind, seed)
+    try:
+        world.run()
+    except AssertionError as error:
+        pytest.fail(report(world, kind, seed, error))
+
+
+def _never(order: GroupOrder, lease: Lease) -> bool:
+    return False
+
+
+def _until_its_delete_is_asked_for(order: GroupOrder, lease: Lease) -> bool:
+    first = order.first(lease)
+    return first is not None and first is not lease and first.state is State.HELD
+
+
+def _nothing(self: object, lease: Lease) -> None:
+    """Do nothing."""
+
+
+_end = GroupOrder.end
+
+
+def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> None:
+    if not is_deleted:
+        order.stop_behind(lease)
+    _end(order, lease, is_deleted=is_deleted)
+
+
+@pytest.mark.parametrize(
+    ("part", "name", "broken", "kind", "seed", "said"),
+    [
+        pytest.param(
+            GroupOrder, "waits_behind", _never, "calm-fifo", 0, "9: ", id="no message waits"
+        ),
+        pytest.param(
+            GroupOrder,
+            "waits_behind",
+            _never,
+            "storm-fifo-apart",
+            0,
+            "9: ",
+            id="none waits where the keeper has a process of its own",
+        ),
+        pytest.param(
+            GroupOrder,
+            "waits_behind",
+            _until_its_delete_is_asked_for,
+            "calm-fifo-apart",
+            0,
+            "9: ",
+            id="the next goes when a delete is asked for",
+        ),
+        pytest.param(
+            GroupOrder, "stop_behind", _nothing, "calm-fifo", 3, "9: ", id="nothing stops a group"
+        ),
+        pytest.param(
+            GroupOrder,
+            "stop_behind",
+            _nothing,
+            "calm-fifo-apart",
+            2,
+            "9: ",
+            id="nothing does where the keeper has a process of its own",
+        ),
+        pytest.param(
+            Register,
+            "place_in_group",
+            _nothing,
+            "calm-fifo",
+            31,
+            "9: ",
+            id="what comes again has no place",
+        ),
+        pytest.param(
+            GroupOrder,
+            "end",
+            _end_as_if_held,
+            "calm-fifo-apart",
+            38,
+            "runs twice",
+            id="a confirmed release stops what came after it",
+        ),
+    ],
+)
+def test_a_broken_order_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+    part: type,
+    name: str,
+    broken: Callable[..., object],
+    kind: str,
+    seed: int,
+    said: str,
+) -> None:
+    monkeypatch.setattr(part, name, broken)
+    with pytest.raises(Violation, match=said):
+        World(kind, seed).run()
+
+
+def test_groups_that_stand_still_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.groups.Groups.deliver_due", lambda _: None)
+    _, _, failure = simulate(HOURS, kinds=ORDERED)
+    assert failure is not None
+    assert "Violation: 9: groups stand still" in failure
