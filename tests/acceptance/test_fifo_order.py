@@ -81,7 +81,7 @@ def test_a_worker_that_ends_gives_back_the_messages_that_wait(
     orders = new_orders()
     for number in range(EACH):
         orders.send("a", number, 1.0 if number == 0 else 0.02)
-    first = orders.worker("w1", "--concurrency", "4")
+    first = orders.worker("w1", "--concurrency", "4", sqs_heartbeat_fifo_batch=10)
     orders.wait_for_lines(1)
     os.kill(first.pid, signal.SIGTERM)
     orders.worker("w2", "--concurrency", "4")
@@ -143,3 +143,38 @@ def test_a_group_that_a_failure_has_stopped_is_shown_with_what_waits(
     assert stops in ask(worker, "/metrics")
     worker.wait_for_log("group b of")
     worker.wait_for_log("comes again in 120 s, and the rest of its group waits for it")
+
+
+@pytest.mark.parametrize("batch", [1, 10])
+def test_a_group_with_a_backlog_holds_up_no_other(
+    new_orders: Callable[..., Orders], batch: int
+) -> None:
+    orders = new_orders()
+    for number in range(EACH * 2):
+        orders.send("long", number, 0.5)
+    for group, number in steps(("b", "c", "d"), 2):
+        orders.send(group, number)
+    orders.worker(
+        "w1", "--concurrency", "2", "--prefetch-multiplier", "1", sqs_heartbeat_fifo_batch=batch
+    )
+    orders.wait_for_ends(EACH * 2 + 6)
+    assert overlaps(orders.lines()) == []
+    ends = [line.group for line in orders.lines() if line.what == "end"]
+    # One slot is the long group's for as long as it lasts. The other is for the others.
+    assert ends[: ends.index("d") + 1].count("long") <= EACH
+    orders.wait_until_empty()
+
+
+@pytest.mark.parametrize("pool", ["prefork", "gevent"])
+def test_messages_that_wait_in_the_worker_run_in_order_and_go_back_with_one_that_fails(
+    new_orders: Callable[..., Orders], pool: str
+) -> None:
+    orders = new_orders()
+    for group, number in steps(GROUPS, EACH):
+        orders.send(group, number, first="fail" if number == 3 else "")
+    for name in ("w1", "w2"):
+        orders.worker(name, "--pool", pool, "--concurrency", "4", sqs_heartbeat_fifo_batch=10)
+    orders.wait_for_ends(len(GROUPS) * EACH)
+    assert overlaps(orders.lines()) == []
+    assert orders.ends() == {group: list(range(EACH)) for group in GROUPS}
+    orders.wait_until_empty()
