@@ -122,7 +122,11 @@ def test_a_group_that_a_failure_has_stopped_is_shown_with_what_waits(
         orders.send("a", number, 60.0 if number == 0 else 0.02)
     for number in range(3):
         orders.send("b", number, first="fail" if number == 0 else "")
-    conf = {"sqs_heartbeat_status": "127.0.0.1:0", "sqs_heartbeat_release_delay": 120}
+    conf = {
+        "sqs_heartbeat_status": "127.0.0.1:0",
+        "sqs_heartbeat_release_delay": 120,
+        "sqs_heartbeat_fifo_batch": 10,
+    }
     worker = orders.worker("w1", "--concurrency", "2", **conf)
 
     def shown() -> dict[str, Any]:
