@@ -62,6 +62,7 @@ def _judge(message: Message, records: Records, lives: dict[str, Life]) -> Verdic
                 verdict.faults.append(f"came back after receive {tenure.count} without a cause")
             else:
                 verdict.rows.append(cause.row)
+    verdict.faults += message.order_faults
     _judge_runs(message, verdict, causes, lives)
     _judge_deletes(message, verdict, lives)
     verdict.account = _account(message, verdict, records, lives)

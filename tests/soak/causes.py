@@ -75,7 +75,8 @@ def _why_lapsed(tenure: Tenure, life: Life) -> Cause | None:
     if why := _why_given_up(tenure, life, both) or why_not_released(tenure, life, both):
         return why
     belief = belief_of(tenure, life)
-    is_dropped = life.info.drops and (tenure.run is None or tenure.run.start > belief.lapsed)
+    drops = life.info.drops or tenure.queue.is_fifo
+    is_dropped = drops and (tenure.run is None or tenure.run.start > belief.lapsed)
     # Tries come seldom once it is over, which the worker may take it for before it is. An
     # extension that comes too late saves no task that was dropped before it began.
     end = min(tenure.visible_at, belief.lapsed if is_dropped else belief.ends)
@@ -161,10 +162,21 @@ def _refused(tenure: Tenure, life: Life) -> list[Block]:
             end=min(call.ended, call.started + tenure.longest_patience)
             + max(haste, 2 * (call.started - over)),
         )
-        for call, entry in [*tenure.changes, *tenure.deletes]
+        for call, entry in _calls_it_waits_for(tenure)
         if call.worker == tenure.worker
         and (not tenure.is_known(call, entry) or not _was_in_time(tenure, call, entry))
     ]
+
+
+def _calls_it_waits_for(tenure: Tenure) -> list[tuple[Call, Entry]]:
+    """Return its own calls, and the releases of what is behind it in its group: they go first."""
+    behind = [
+        (call, entry)
+        for each in tenure.behind
+        for call, entry in each.changes
+        if entry.timeout < each.queue.shortest
+    ]
+    return [*tenure.changes, *tenure.deletes, *behind]
 
 
 def _was_in_time(tenure: Tenure, call: Call, entry: Entry) -> bool:

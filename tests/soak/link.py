@@ -83,7 +83,8 @@ class Link:
 
 def _asked(operation: str, body: Body) -> list[Entry]:
     if operation == SEND:
-        return [Entry(headers=_headers(body["MessageBody"]))]
+        group = str(body.get("MessageGroupId", ""))
+        return [Entry(headers=_headers(body["MessageBody"]), group=group)]
     if operation == RECEIVE:
         return []
     return [
@@ -102,6 +103,7 @@ def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
         call.entries = [_received(message, timeout) for message in payload.get("Messages", ())]
     if call.operation == SEND:
         call.entries[0].message_id = payload["MessageId"]
+        call.entries[0].sequence = int(payload.get("SequenceNumber", 0))
     done = {entry.handle for entry in call.entries}
     if "Entries" in body:
         # Of this call's entries the server may have been shown a part.

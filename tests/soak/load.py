@@ -1,4 +1,4 @@
-"""Random tasks on random queues."""
+"""Random tasks on random queues, and steps of groups that are kept in order."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ from celery import Celery
 
 from tests.soak.model import Queue
 
-#: Two plain queues, and one with dead letters whose timeout changes. Short timeouts: leases
-#: are always due. The changed ones are longer than any delay of a release on that queue; what
-#: harms a worker that does not notice is the shortest, and drawn most.
+#: Two plain queues, one with dead letters whose timeout changes, and a FIFO queue. Short timeouts:
+#: leases are always due. The changed ones are longer than any delay of a release on that queue;
+#: what harms a worker that does not notice is the shortest, and drawn most.
 QUEUES: Mapping[str, Queue] = {
     queue.name: queue
     for queue in (
         Queue(name="fast", visibility_timeout=4),
         Queue(name="slow", visibility_timeout=6),
         Queue(name="strict", visibility_timeout=5, max_receive_count=6, timeouts=(3, 3, 6, 10)),
+        Queue(name="steps.fifo", visibility_timeout=6),
     )
 }
 STRICT = ("strict",)
 PLAIN = ("fast", "slow")
 ANY = ("fast", "slow", "strict")
+FIFO = ("steps.fifo",)
+#: Few groups, so that messages of each wait for others.
+GROUPS = ("a", "b", "c")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +39,7 @@ class Kind:
         longest: The task sleeps for up to so long.
         times: How often it fails, or asks for another try, at the most.
         options: Of the sending, each with the most that is drawn for it.
+        burst: How many are sent to one group in a row, at the most.
     """
 
     task: str
@@ -43,6 +48,7 @@ class Kind:
     times: int = 0
     queues: tuple[str, ...] = ANY
     options: Mapping[str, float] = field(default_factory=dict)
+    burst: int = 1
 
 
 KINDS = (
@@ -62,6 +68,9 @@ KINDS = (
     Kind(task="bad", weight=1),
     Kind(task="together", weight=4, longest=4.0),
     Kind(task="refuse", weight=1, queues=PLAIN),
+    Kind(task="step", weight=3, longest=0.5, queues=FIFO, burst=4),
+    Kind(task="step", weight=1, longest=4.0, queues=FIFO),
+    Kind(task="step", weight=3, times=1, queues=FIFO, burst=3),
 )
 
 
@@ -74,16 +83,27 @@ class Load:
         self._app.conf.broker_transport_options = {"region": "us-east-1", "is_secure": False}
 
     def send(self) -> None:
-        """Send one task."""
+        """Send one task, or some to one group."""
         (kind,) = self._chance.choices(KINDS, [kind.weight for kind in KINDS])
+        queue, group = self._chance.choice(kind.queues), {}
+        if kind.queues is FIFO:
+            group = {"MessageGroupId": self._chance.choice(GROUPS)}
+        for _ in range(self._chance.randint(1, kind.burst)):
+            self._send_one(kind, queue, group)
+
+    def _send_one(self, kind: Kind, queue: str, group: Mapping[str, str]) -> None:
         arguments: list[Any] = [round(self._chance.random() * kind.longest, 2)]
         if kind.times:
             endless = kind.times > 2
             arguments.append(kind.times if endless else self._chance.randint(1, kind.times))
         options = {name: 1 + self._chance.random() * most for name, most in kind.options.items()}
-        queue = self._chance.choice(kind.queues)
         self._app.send_task(
-            f"tests.soak.proj.{kind.task}", arguments, queue=queue, routing_key=queue, **options
+            f"tests.soak.proj.{kind.task}",
+            arguments,
+            queue=queue,
+            routing_key=queue,
+            **options,
+            **group,
         )
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from tests.soak.groups import note_groups, note_order_faults
 from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND, Call, Note, Records
 from tests.soak.tenure import Message, Run, Tenure
 
@@ -21,6 +22,8 @@ def read_messages(records: Records) -> list[Message]:
                 sent=call,
                 task=headers["task"].rpartition(".")[2],
                 task_id=headers["id"],
+                group=call.entries[0].group if records.queues[call.queue].is_fifo else "",
+                sequence=call.entries[0].sequence,
             )
     by_handle = _add_tenures(messages, records.calls)
     _add_ends(by_handle, records.calls)
@@ -32,6 +35,8 @@ def read_messages(records: Records) -> list[Message]:
         message.runs.sort(key=lambda run: run.count)
         for tenure in message.tenures:
             _settle(message, tenure)
+    note_groups(messages.values())
+    note_order_faults(messages.values())
     return list(messages.values())
 
 

@@ -39,6 +39,11 @@ class Queue:
         return self.visibility_timeout / 3
 
     @property
+    def is_fifo(self) -> bool:
+        """Whether it keeps the order of message groups."""
+        return self.name.endswith(".fifo")
+
+    @property
     def shortest(self) -> int:
         """What hides a message for less is a release, with a delay or without."""
         return min((self.visibility_timeout, *self.timeouts))
@@ -54,6 +59,7 @@ class Entry:
         done: The server said so, whether or not its answer arrived.
         told: The client was told so.
         headers: Celery's, of a send.
+        group: Of a send to a FIFO queue, with the number that grows within it.
     """
 
     message_id: str = ""
@@ -63,6 +69,8 @@ class Entry:
     done: bool = False
     told: bool = False
     headers: Mapping[str, Any] = field(default_factory=dict)
+    group: str = ""
+    sequence: int = 0
 
 
 @dataclass(slots=True, kw_only=True)

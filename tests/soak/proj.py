@@ -139,6 +139,17 @@ def flaky(self: Task[Any, Any], seconds: float, times: int) -> None:
     note("end", self.request)
 
 
+@app.task(bind=True, acks_on_failure_or_timeout=False)
+def step(self: Task[Any, Any], seconds: float, times: int = 0) -> None:
+    """A step of a message group, which may fail on the first receives of its message."""
+    count = note("start", self.request)
+    time.sleep(seconds)
+    if count <= times:
+        note("fail", self.request)
+        raise ValueError("as it should")
+    note("end", self.request)
+
+
 class NotAnException(BaseException):
     """What libraries raise that are not to be caught."""
 

@@ -12,6 +12,7 @@ from tests.soak.table import (
     CUT_OFF_BY_SHUTDOWN,
     DISCONNECTED,
     GIVEN_BACK,
+    GROUP_STOPPED,
     HELD_UP,
     POOL_KILLED,
     WAITED_IN_SHUTDOWN,
@@ -38,7 +39,25 @@ POOL_PROCESS_KILLED = Cause(POOL_KILLED, "its pool process was killed")
 
 def why_released(tenure: Tenure, life: Life, at: float) -> Cause | None:
     """Return why its own worker, or its keeper, released it at that time, or None for no reason."""
-    return _why_its_worker_did(tenure, life, at) or _why_its_keeper_did(tenure, life, at)
+    return (
+        _why_its_worker_did(tenure, life, at)
+        or _why_its_keeper_did(tenure, life, at)
+        or _why_its_group_was_stopped(tenure, at)
+    )
+
+
+def _why_its_group_was_stopped(tenure: Tenure, at: float) -> Cause | None:
+    """Return whether a message ahead of it, which had not begun, came back from this worker.
+
+    Why that one did is judged with it. It is released after this one.
+    """
+    run = tenure.run
+    if run is not None and run.count == tenure.count:
+        return None
+    for each in tenure.ahead:
+        if each.next is not None and each.receive.done <= at <= each.next.receive.done:
+            return Cause(GROUP_STOPPED, f"{each.message_id[:8]} of its group went back")
+    return None
 
 
 def _why_its_keeper_did(tenure: Tenure, life: Life, at: float) -> Cause | None:

@@ -42,6 +42,8 @@ class SimulatedProcess(ProcessServer):
         client = self.client()
         for queue in queues:
             attributes = {"VisibilityTimeout": str(queue.visibility_timeout)}
+            if queue.is_fifo:
+                attributes["FifoQueue"] = "true"
             if queue.max_receive_count is not None:
                 url = client.create_queue(QueueName=f"{queue.name}-dead")["QueueUrl"]
                 told = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])

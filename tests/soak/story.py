@@ -31,6 +31,9 @@ class Story:
 
     Message "m" is sent at 0 to a queue that hides it for 6 s: a lease is to be extended
     when less than 2 s are left. Workers are made as they come up.
+
+    Attributes:
+        group: Its message group, which makes the queue a FIFO queue.
     """
 
     task: str = "work"
@@ -38,17 +41,22 @@ class Story:
     max_receive_count: int | None = None
     timeouts: tuple[int, ...] = ()
     expires: str | None = None
+    group: str = ""
     records: Records = field(init=False)
 
     def __post_init__(self) -> None:
         queue = Queue(
-            name="q",
+            name=self._queue,
             visibility_timeout=TIMEOUT,
             max_receive_count=self.max_receive_count,
             timeouts=self.timeouts,
         )
-        self.records = Records(queues={"q": queue})
+        self.records = Records(queues={self._queue: queue})
         self._send("m")
+
+    @property
+    def _queue(self) -> str:
+        return "q.fifo" if self.group else "q"
 
     def receive(
         self, worker: str, count: int, at: float, *, told: bool = True, seconds: int = TIMEOUT
@@ -111,6 +119,34 @@ class Story:
             at,
             Entry(message_id="other", handle="o", count=1, done=True, told=True),
         )
+
+    def ahead(self, worker: str, at: float, *, done: float, back: float = math.inf) -> Story:
+        """A worker receives the message before it in its group, which is done in the end.
+
+        Args:
+            back: When its worker releases it, after a failure.
+        """
+        self._send("ahead", sequence=1)
+        count = 1
+        self._receive_ahead(worker, count, at)
+        if back < math.inf:
+            self.note(worker, "start", count, at + 0.1, 1, message_id="ahead")
+            self.note(worker, "fail", count, back - 0.1, 1, message_id="ahead")
+            entry = Entry(handle=f"ahead-{count}", timeout=0, done=True, told=True)
+            self._call(CHANGE, worker, back, entry)
+            count += 1
+            self._receive_ahead(worker, count, back + 0.1)
+        self.note(worker, "start", count, done - 0.2, 1, message_id="ahead")
+        self.note(worker, "end", count, done - 0.1, 1, message_id="ahead")
+        deleted = Entry(handle=f"ahead-{count}", done=True, told=True)
+        return self._call(DELETE, worker, done, deleted)
+
+    def _receive_ahead(self, worker: str, count: int, at: float) -> None:
+        handle = f"ahead-{count}"
+        entry = Entry(
+            message_id="ahead", handle=handle, count=count, timeout=TIMEOUT, done=True, told=True
+        )
+        self._call(RECEIVE, worker, at, entry)
 
     def expire(self, worker: str, count: int, at: float) -> Story:
         """A worker discards the message."""
@@ -193,9 +229,16 @@ class Story:
         (verdict,) = (each for each in audit(self.records) if each.message.message_id == "m")
         return verdict
 
-    def _send(self, message_id: str) -> None:
+    def _send(self, message_id: str, *, sequence: int = 2) -> None:
         headers = {"id": "t", "task": f"proj.{self.task}", "expires": self.expires}
-        entry = Entry(message_id=message_id, headers=headers, done=True, told=True)
+        entry = Entry(
+            message_id=message_id,
+            headers=headers,
+            done=True,
+            told=True,
+            group=self.group,
+            sequence=sequence,
+        )
         self._call(SEND, "soak", 0.0, entry)
 
     def _call(
@@ -206,7 +249,7 @@ class Story:
             Call(
                 worker=worker,
                 operation=operation,
-                queue="q",
+                queue=self._queue,
                 started=at,
                 forwarded=at if entry.done else math.inf,
                 done=at + CALL if entry.done else math.inf,

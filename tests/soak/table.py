@@ -60,6 +60,13 @@ CUT_OFF_BY_SHUTDOWN = Row(
     where="docs/howto/shutdown.md#what-the-worker-does",
     share=0.1,
 )
+# One failure takes along all that its worker holds of the group: up to nine messages.
+GROUP_STOPPED = Row(
+    name="a message ahead of it went back",
+    source="What comes after a message of its group that goes back is released before it.",
+    where="tests/unit/test_group_order.py#test_a_release_takes_along_what_is_behind_and_comes_last",
+    share=0.5,
+)
 KILLED = Row(
     name="its worker was killed",
     source="The keeper of a worker that is gone releases what it held, within two seconds.",
@@ -153,6 +160,7 @@ TABLE = (
     GIVEN_BACK,
     WAITED_IN_SHUTDOWN,
     CUT_OFF_BY_SHUTDOWN,
+    GROUP_STOPPED,
     KILLED,
     KEEPER_DOWN,
     RELEASE_CUT,

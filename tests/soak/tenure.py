@@ -63,6 +63,8 @@ class Tenure:
         run: The start of its task that this receive brought, or that an earlier one had
             brought to the same worker.
         next: The receive after it.
+        ahead: Receives by the same worker, at that time, of messages before it in its group.
+        behind: Likewise, of messages after it.
     """
 
     queue: Queue
@@ -77,6 +79,8 @@ class Tenure:
     run: Run | None = None
     next: Tenure | None = None
     previous: Tenure | None = None
+    ahead: list[Tenure] = field(default_factory=list)
+    behind: list[Tenure] = field(default_factory=list)
 
     @property
     def timeout(self) -> int:
@@ -136,7 +140,13 @@ class Tenure:
 
 @dataclass(kw_only=True)
 class Message:
-    """A message from its sending to its end."""
+    """A message from its sending to its end.
+
+    Attributes:
+        group: Its message group in a FIFO queue; empty elsewhere.
+        sequence: Grows within the group.
+        order_faults: When it was begun before its turn.
+    """
 
     message_id: str
     queue: Queue
@@ -147,3 +157,6 @@ class Message:
     runs: list[Run] = field(default_factory=list)
     expired: list[Note] = field(default_factory=list)
     deleted: tuple[Call, Entry] | None = None
+    group: str = ""
+    sequence: int = 0
+    order_faults: list[str] = field(default_factory=list)

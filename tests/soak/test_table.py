@@ -27,6 +27,7 @@ from tests.soak.test_causes import (
     released_late,
     waiting,
 )
+from tests.soak.test_groups import stopped
 from tests.soak.test_keeper_causes import cut, short_lived
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,7 @@ CASES: Mapping[Row, Callable[[], Story]] = {
     table.GIVEN_BACK: lambda: released(3.0, 2.9, "fail"),
     table.WAITED_IN_SHUTDOWN: lambda: waiting(2.0).harm("warm", "a", 1.5),
     table.CUT_OFF_BY_SHUTDOWN: lambda: released(3.0, 9.0).harm("cold", "a", 2.0),
+    table.GROUP_STOPPED: lambda: stopped().ahead("a", 1.0, back=2.1, done=2.9),
     table.KILLED: lambda: released(3.0, math.inf).harm("kill", "a", 2.5),
     table.KEEPER_DOWN: lambda: short_lived().harm("keeper-kill", "a", 3.5),
     table.RELEASE_CUT: lambda: cut().harm("keeper-kill", "a", 2.655).says_unrepeated("a"),

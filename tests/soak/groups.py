@@ -1,0 +1,63 @@
+"""Message groups of FIFO queues: their order, and what one message does to those behind it."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+from tests.soak.tenure import Message, Tenure
+
+
+def note_groups(messages: Iterable[Message]) -> None:
+    """Note of each receive which others of its group its worker had at that time."""
+    for group in _groups(messages):
+        for index, message in enumerate(group):
+            for tenure in message.tenures:
+                for other in group[:index]:
+                    shared = [each for each in other.tenures if _overlap(each, tenure)]
+                    tenure.ahead += shared
+                    for each in shared:
+                        each.behind.append(tenure)
+
+
+def note_order_faults(messages: Iterable[Message]) -> None:
+    """Note of each message which ones ahead of it SQS had not deleted when it was begun.
+
+    Nothing excuses that.
+    """
+    for group in _groups(messages):
+        for index, message in enumerate(group):
+            for run in message.runs:
+                early = [each for each in group[:index] if not _is_done(each, run.start)]
+                if early:
+                    message.order_faults.append(
+                        f"began on {run.worker} as receive {run.count}, before "
+                        f"{early[0].message_id} of its group was done and deleted"
+                    )
+
+
+def _groups(messages: Iterable[Message]) -> Iterable[list[Message]]:
+    groups: dict[tuple[str, str], list[Message]] = defaultdict(list)
+    for message in messages:
+        if message.group:
+            groups[message.queue.name, message.group].append(message)
+    return [sorted(group, key=lambda message: message.sequence) for group in groups.values()]
+
+
+def _is_done(message: Message, at: float) -> bool:
+    """Return whether a message had ended well by then, and SQS had been asked to delete it."""
+    ended = any(run.outcome == "end" and run.ended <= at for run in message.runs)
+    return ended and message.deleted is not None and message.deleted[0].forwarded <= at
+
+
+def _overlap(ahead: Tenure, tenure: Tenure) -> bool:
+    """Return whether one worker had both receives at a time."""
+    starts = max(ahead.receive.done, tenure.receive.done)
+    return ahead.worker == tenure.worker and starts < min(_end(ahead), _end(tenure))
+
+
+def _end(tenure: Tenure) -> float:
+    if tenure.next is not None:
+        return tenure.next.receive.done
+    return min((call.done for call, entry in tenure.deletes if entry.done), default=math.inf)

@@ -1,0 +1,50 @@
+"""What the audit makes of message groups: an order that nothing excuses, and what stops them."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.soak.story import Story
+
+
+def stopped() -> Story:
+    """Worker a gives the message back before its task began, and runs it later."""
+    story = Story(task="step", group="g").receive("a", 1, 1.0).hide("a", 1, 2.0, 0)
+    return story.receive("a", 2, 3.0).run("a", 2, 3.1, 3.2).delete("a", 2, 3.3)
+
+
+def test_a_message_behind_one_that_went_back_went_with_it() -> None:
+    verdict = stopped().ahead("a", 1.0, back=2.1, done=2.9).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["ahead of its group went back"]
+
+
+def test_one_behind_another_that_was_done_had_no_reason_to_go_back() -> None:
+    verdict = stopped().ahead("a", 1.0, done=2.5).verdict()
+    assert verdict.faults == ["came back after receive 1 without a cause"]
+
+
+def test_one_behind_another_that_another_worker_had_had_no_reason_to_go_back() -> None:
+    verdict = stopped().ahead("b", 1.0, back=2.1, done=2.9).verdict()
+    assert verdict.faults == ["came back after receive 1 without a cause"]
+
+
+def test_one_whose_task_ran_does_not_go_back_for_another() -> None:
+    story = Story(task="step", group="g").receive("a", 1, 1.0).run("a", 1, 1.1)
+    story.hide("a", 1, 2.0, 0).receive("b", 2, 3.0).run("b", 2, 3.1, 3.2).delete("b", 2, 3.3)
+    verdict = story.ahead("a", 1.0, back=2.1, done=2.9).verdict()
+    assert "came back after receive 1 without a cause" in verdict.faults
+
+
+@pytest.mark.parametrize("start", [1.1, 2.85])
+def test_no_message_may_begin_before_those_ahead_of_it_are_deleted(start: float) -> None:
+    story = Story(task="step", group="g").receive("a", 1, 1.0).run("a", 1, start, 3.2)
+    verdict = story.delete("a", 1, 3.3).ahead("b", 0.9, done=2.9).verdict()
+    assert verdict.faults == [
+        "began on a as receive 1, before ahead of its group was done and deleted"
+    ]
+
+
+def test_in_other_queues_they_may() -> None:
+    story = Story(task="step").receive("a", 1, 1.0).run("a", 1, 1.1, 3.2)
+    assert story.delete("a", 1, 3.3).ahead("b", 0.9, done=2.9).verdict().faults == []
