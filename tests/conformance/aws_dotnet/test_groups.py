@@ -1,4 +1,6 @@
-"""Message groups of FIFO queues.
+"""Message groups of FIFO queues: their leases alone, as a consumer of one's own keeps them.
+
+What a worker makes of groups is in `test_group_order`.
 
 Source: aws/aws-dotnet-messaging, test/AWS.Messaging.UnitTests/DefaultMessageManagerTests.cs
 and test/AWS.Messaging.IntegrationTests/FifoSubscriberTests.cs.
@@ -59,8 +61,7 @@ def test_a_group_is_blocked_for_others_while_a_lease_of_it_is_kept() -> None:
 def test_a_group_that_is_skipped_after_a_failure_comes_again_in_its_order() -> None:
     """DefaultMessageManager_MessageGroupIsSkipped: the third of five fails.
 
-    A consumer that skips the rest gives it back; Celery knows no groups and does so only
-    where the worker ends.
+    A consumer that skips the rest gives it back, at one blow.
     """
     bench = Bench(LeaseTerms(visibility_timeout=5, threshold=2))
     bench.send("1", "2", "3", "4", "5", queue=FIFO, group="A")

@@ -1,0 +1,213 @@
+"""A worker on a bench: its channel, its keeper and their link, and a pool that the bench plays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from billiard.einfo import ExceptionInfo
+from celery.utils.log import get_logger
+from kombu import Connection, Consumer, Queue
+
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.leases.events import Event
+from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.testing import FakeClock
+from celery_sqs_heartbeat.transport import Transport
+from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
+from celery_sqs_heartbeat.transport.caution import Caution
+from celery_sqs_heartbeat.worker.ending import end_polls, release_unstarted
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+from tests.model.linked import Linked
+from tests.support.insides import slots_taken
+from tests.support.loop import FakePolls, SentPoll
+
+logger = get_logger(__name__)
+
+
+class Polls(FakePolls):
+    """Polls that say of which queue they are."""
+
+    def receive_message(self, queue: str, url: str, *, callback: Any, **asked: Any) -> None:
+        super().receive_message(queue, url, callback=callback, queue_url=url, **asked)
+
+
+class _Request:
+    """What Celery's request does at the end of a task."""
+
+    acknowledged = False
+    time_start = None
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.id = self.name = str(message.headers["id"])
+        self.task = SimpleNamespace(acks_late=True, Strategy="celery.worker.strategy:default")
+        self.request_dict: dict[str, Any] = {}
+
+    def acknowledge(self) -> None:
+        if not self.acknowledged:
+            self.message.ack_log_error(logger, ())
+            self.acknowledged = True
+
+    def reject(self, requeue: bool = False) -> None:
+        if not self.acknowledged:
+            self.message.reject_log_error(logger, (), requeue)
+            self.acknowledged = True
+
+    def on_failure(self, exc_info: ExceptionInfo) -> None:
+        self.reject()
+
+
+class Request(LeasedRequest, _Request):
+    """One on a leased message, whose name is its id."""
+
+
+class TaskFailed(Exception):
+    """What a task raises that is to fail."""
+
+
+class _Linked(Linked):
+    """Has its keeper log what happens, as the real one's process does."""
+
+    def start(self) -> None:
+        super().start()
+        end = self.elsewhere.end
+        report = end.report
+
+        def log_and_report(event: Event) -> None:
+            log_event(event)
+            report(event)
+
+        end.report = log_and_report  # type: ignore[method-assign]
+
+
+class Worker:
+    """Takes messages by the package's own channel, with a keeper at the other end of a link.
+
+    Args:
+        urls: Of its queues, by name.
+        read: Reads a queue's attributes.
+        processes: How many tasks it runs at once.
+        prefetch: How many messages Celery may have.
+
+    Attributes:
+        waiting: The requests that no process has taken.
+        running: Those whose tasks run, by name.
+        is_receiving: Whether its receives bring what there is.
+        refuse: The error that its consumer raises for a message of a name.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: FakeClock,
+        urls: dict[str, str],
+        read: Callable[[str], Any],
+        settings: Settings,
+        processes: int,
+        prefetch: int,
+        options: dict[str, Any],
+    ) -> None:
+        self.processes = processes
+        self.is_receiving = True
+        self.waiting: list[Request] = []
+        self.running: dict[str, Request] = {}
+        self.refuse: dict[str, Exception] = {}
+        self.linked = _Linked(jitter=1.0, clock=clock)
+        clients = ClientPool()
+        self.heartbeat = Heartbeat(
+            keeper=self.linked.worker,
+            settings=settings,
+            queues=QueueDirectory(read, lambda job: job(), clock),
+            clients=clients,
+            leases=prefetch,
+            caution=Caution(clock),
+        )
+        self.linked.worker.on_turn = self.heartbeat.groups.wake
+        bind(self.heartbeat)
+        queues = {name: {"url": url} for name, url in urls.items()}
+        self._connection = Connection(
+            "sqs://key:secret@",
+            transport=Transport,
+            transport_options={"predefined_queues": queues, **options},
+        )
+        self.channel = self._connection.channel()
+        self.channel.qos.restore_at_shutdown = False
+        self.channel.basic_qos(0, prefetch, False)
+        self.polls = Polls(self.channel)
+        self.heartbeat.groups.call_soon = self.polls.loop.call_soon
+        self._consumer = Consumer(
+            self.channel,
+            [Queue(name, channel=self.channel) for name in urls],
+            on_message=self._take,
+            auto_declare=False,
+        )
+        self._consumer.consume()
+        self._answered = 0
+
+    def open_polls(self) -> Iterable[SentPoll]:
+        """Turn the event loop, and take out the polls that are not answered."""
+        bind(self.heartbeat)
+        self.polls.loop.tick_later()
+        self.heartbeat.groups.look()
+        self.polls.loop.tick()
+        sent, self._answered = self.polls.sent[self._answered :], len(self.polls.sent)
+        return sent
+
+    def take_next(self) -> Request | None:
+        """Take what a free process begins; None where there is none, or nothing to begin."""
+        bind(self.heartbeat)
+        while self.waiting and len(self.running) < self.processes:
+            request = self.waiting.pop(0)
+            if not request.is_not_ours():
+                request.begin()
+                self.running[request.id] = request
+                return request
+        return None
+
+    def end_task(self, request: Request, error: BaseException | None) -> None:
+        """End a task, well or with an error."""
+        bind(self.heartbeat)
+        del self.running[request.id]
+        if error is None:
+            request.acknowledge()
+            return
+        try:
+            raise error
+        except type(error):
+            request.on_failure(ExceptionInfo())
+
+    def held(self) -> set[str]:
+        """Return the ids of the messages that its keeper still has."""
+        return {lease.message_id for lease in self.linked.elsewhere.keeper.leases()}
+
+    def slots_taken(self) -> set[str]:
+        """Return the handles that count against its prefetch limit."""
+        return slots_taken(self.channel)
+
+    def shut_down(self) -> None:
+        """Begin a warm shutdown: what runs goes on."""
+        bind(self.heartbeat)
+        end_polls(self.heartbeat)
+        release_unstarted(self.heartbeat, None)
+
+    def lose_connection(self) -> None:
+        """Lose the connection, and have no other: what runs goes on."""
+        bind(self.heartbeat)
+        self.channel.qos.restore_at_shutdown = True
+        self.channel.close()
+        self.waiting.clear()
+
+    def close(self) -> None:
+        """Leave nothing behind, without a call."""
+        self._connection.release()
+        bind(None)
+
+    def _take(self, message: Any) -> None:
+        name = str(message.headers["id"])
+        if name in self.refuse:
+            raise self.refuse[name]
+        self.waiting.append(Request(message))
