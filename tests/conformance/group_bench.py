@@ -108,6 +108,9 @@ class GroupBench:
             before_arrival=lambda call: None,
             after_answer=lambda: None,
         )
+        if max_receive_count is None:
+            # So that messages wait, as they do in what is compared.
+            settings = {"fifo_batch": 10, **settings}
         conf = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}
         self.workers = [
             Worker(

@@ -18,7 +18,6 @@ from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.testing import FakeClock
 from celery_sqs_heartbeat.transport import Transport
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bind
-from celery_sqs_heartbeat.transport.caution import Caution
 from celery_sqs_heartbeat.worker.ending import end_polls, release_unstarted
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.model.linked import Linked
@@ -124,7 +123,6 @@ class Worker:
             queues=QueueDirectory(read, lambda job: job(), clock),
             clients=clients,
             leases=prefetch,
-            caution=Caution(clock),
         )
         self.linked.worker.on_turn = self.heartbeat.groups.wake
         bind(self.heartbeat)

@@ -86,16 +86,14 @@ def test_a_message_behind_one_that_always_fails_is_run_and_no_dead_letter(
     assert [bench.message(name).receive_count for name in ("good", "better")] == [1, 1]
 
 
-def test_without_a_redrive_policy_few_receives_are_spent_on_what_is_behind(
-    new_bench: NewBench,
-) -> None:
-    """The same where no one counts: after a first failure messages come one by one."""
-    bench = new_bench(timeout=30)
+def test_no_receives_are_spent_on_what_is_behind(new_bench: NewBench) -> None:
+    """The same where no one counts: by default messages come one by one."""
+    bench = new_bench(timeout=30, fifo_batch=1)
     bench.send("0", fails=6)
     bench.send("1", "2")
     bench.run_until_empty()
     assert bench.message("0").receive_count == 7
-    assert [bench.message(name).receive_count for name in "12"] == [2, 2]
+    assert [bench.message(name).receive_count for name in "12"] == [1, 1]
 
 
 def test_a_delete_that_is_refused_stops_its_group(new_bench: NewBench) -> None:
