@@ -27,6 +27,7 @@ NOT_THEIRS = {
     "__init_subclass__": "every class has it",
     "__func__": "Python's",
     "__self__": "Python's",
+    "__wrapped__": "Python's",
     "connection_pool_kw": "urllib3's",
     "get_pool": "of kombu 5.5; asked for before it is used",
     "memfd_create": "Python's",

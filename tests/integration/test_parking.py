@@ -34,8 +34,9 @@ def test_they_take_no_slot_and_no_lease_and_come_again_when_they_are_due(
     assert len(slots_taken(desk.channel)) == 1
     asked = [e["VisibilityTimeout"] for call in desk.proxy.calls(CHANGE) for e in call.entries]
     # Rounded down: it may come a little early, and is held then, but not late. The lease on the
-    # other may be extended in the same call.
-    assert {each for each in asked if each != 30} <= {3, 4}
+    # Rounded down: a message may come a little early, and is held then, but not late. The lease on
+    # the other one may be extended in the same call.
+    assert all(1 <= each <= 4 for each in asked if each != 30)
     desk.drain_until(lambda: len(taken) == 6)
     for message in taken:
         message.ack()

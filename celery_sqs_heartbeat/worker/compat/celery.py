@@ -17,6 +17,7 @@ NEEDS: tuple[Need, ...] = (
         ("execute_using_pool", "has a task that can't be run cost no slot and no lease"),
         ("on_accepted", "notes that a task begins"),
         ("on_failure", "releases the message of a task that failed"),
+        ("on_retry", "releases the message of a task that is retried in order"),
         ("on_timeout", "settles the message of a task that ran for too long"),
         ("reject", "releases a task's message"),
         ("revoked", "keeps a task from starting whose message is gone"),
@@ -38,6 +39,8 @@ NEEDS: tuple[Need, ...] = (
         ("id", "the task's id"),
         ("message", "the message"),
         ("name", "the task's name"),
+        ("request_dict", "has retries count the receives of a message"),
+        ("send_event", "reports a retry", "event, exception=, traceback="),
         ("terminate", "stops a task whose lease is lost", "pool"),
         ("time_start", "whether the task has begun"),
     ),
@@ -104,6 +107,11 @@ NEEDS: tuple[Need, ...] = (
         ("request", "whether the task that releases its message was called eagerly"),
         ("Request", "the class of a task's requests"),
         ("request_stack", "the message that a task came with"),
+        (
+            "retry",
+            "releases the message of a task that is retried in order",
+            "args, kwargs, exc, throw, eta, countdown, max_retries, option=",
+        ),
     ),
     *used(
         "celery.app.task:Context",
@@ -119,11 +127,16 @@ NEEDS: tuple[Need, ...] = (
     *used(
         "celery.exceptions",
         ("Ignore", "lets ReleaseMessage pass autoretry_for"),
+        ("Retry", "what a task is retried by"),
         ("Reject", "what a task rejects its message by"),
         ("TimeLimitExceeded", "tells a release policy why a task failed"),
         ("TaskRevokedError", "has Celery free the slot of a task that can't be run"),
         ("WorkerShutdown", "ends the worker, not a task"),
         ("WorkerTerminate", "ends the worker, not a task"),
+    ),
+    *used(
+        "celery.utils.serialization",
+        ("raise_with_context", "ends a task that has been retried too often", "error"),
     ),
     *used("celery.exceptions:Reject", ("requeue", "whether it is to run again")),
     *used(

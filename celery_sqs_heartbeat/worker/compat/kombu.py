@@ -90,6 +90,7 @@ NEEDS: tuple[Need, ...] = (
         ),
     ),
     *used("kombu.utils.encoding", ("safe_repr", "shows any error", "error")),
+    *used("kombu.utils.encoding", ("safe_str", "shows any traceback", "traceback")),
     *used("kombu.utils.imports", ("symbol_by_name", "finds a task's request class", "name")),
     *used("vine", ("transform", "takes a poll's answer", "call, callback, poll")),
 )
