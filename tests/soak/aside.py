@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.soak.belief import belief_of
 from tests.soak.cut import why_cut
 from tests.soak.lives import Life
+from tests.soak.model import Call
 from tests.soak.reading import why_unread
 from tests.soak.releases import why_released
 from tests.soak.strays import may_still_be_done
@@ -66,6 +67,17 @@ def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) 
         call.worker == earlier.worker
         and entry.timeout < earlier.queue.shortest
         and call.started < came_back
-        and may_still_be_done(earlier, call, entry, answered_by=answered_by)
+        and (
+            may_still_be_done(earlier, call, entry, answered_by=answered_by)
+            or _was_given_up(earlier, call, life)
+        )
         for call, entry in earlier.changes
     )
+
+
+def _was_given_up(earlier: Tenure, call: Call, life: Life) -> bool:
+    """Return whether a keeper did not wait for the answer to a release any more, as its log says.
+
+    It plans none when a lease is over: one that is sent then has waited for a CPU since.
+    """
+    return earlier.message_id in life.unrepeated and call.started > belief_of(earlier, life).ends

@@ -406,6 +406,25 @@ def set_aside_later(*, unread: bool) -> Story:
     return story.delete("b", 4, 15.6)
 
 
+def set_aside_after_a_busy_time() -> Story:
+    """A release by a is planned in time, and sent when its lease is over; b does the message."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
+    story.harm("starved", "a", 1.9, 7.4).hide("a", 1, 7.5, 0)
+    story.receive("a", 2, 8.0).receive("b", 3, 14.2).run("b", 3, 14.3, 15.0)
+    return story.delete("b", 3, 15.1)
+
+
+def test_a_keeper_may_have_given_up_a_release_that_was_answered_at_once() -> None:
+    verdict = set_aside_after_a_busy_time().says_unrepeated("a").verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks[1] == "an older release of it was held up"
+
+
+def test_its_log_must_say_so() -> None:
+    verdict = set_aside_after_a_busy_time().verdict()
+    assert verdict.faults == ["came back after receive 2 without a cause"]
+
+
 def test_a_receive_that_its_worker_never_saw_is_not_the_once() -> None:
     verdict = set_aside_later(unread=True).verdict()
     assert verdict.faults == []
