@@ -63,16 +63,29 @@ def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) 
     """
     if came_back < belief_of(earlier, life).ends:
         return False
-    return why_cut(earlier, life) is not None or any(
-        call.worker == earlier.worker
+    releases = [
+        (call, entry)
+        for call, entry in earlier.changes
+        if call.worker == earlier.worker
         and entry.timeout < earlier.queue.shortest
         and call.started < came_back
-        and (
-            may_still_be_done(earlier, call, entry, answered_by=answered_by)
-            or _was_given_up(earlier, call, life)
-        )
-        for call, entry in earlier.changes
+    ]
+    if why_cut(earlier, life) is not None or (not releases and _was_never_sent(earlier, life)):
+        return True
+    return any(
+        may_still_be_done(earlier, call, entry, answered_by=answered_by)
+        or _was_given_up(earlier, call, life)
+        for call, entry in releases
     )
+
+
+def _was_never_sent(earlier: Tenure, life: Life) -> bool:
+    """Return whether a keeper had no time for a release until the lease was over.
+
+    It says so in its log, but its worker may have read the message again before it hears of it.
+    """
+    is_wanted = why_released(earlier, life, belief_of(earlier, life).ends) is not None
+    return is_wanted and earlier.message_id in life.unrepeated
 
 
 def _was_given_up(earlier: Tenure, call: Call, life: Life) -> bool:

@@ -406,22 +406,26 @@ def set_aside_later(*, unread: bool) -> Story:
     return story.delete("b", 4, 15.6)
 
 
-def set_aside_after_a_busy_time() -> Story:
-    """A release by a is planned in time, and sent when its lease is over; b does the message."""
+def set_aside_after_a_busy_time(*, sent: bool) -> Story:
+    """A release by a is sent when its lease is over, or never; b does the message."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
-    story.harm("starved", "a", 1.9, 7.4).hide("a", 1, 7.5, 0)
+    story.harm("starved", "a", 1.9, 7.4)
+    if sent:
+        story.hide("a", 1, 7.5, 0)
     story.receive("a", 2, 8.0).receive("b", 3, 14.2).run("b", 3, 14.3, 15.0)
     return story.delete("b", 3, 15.1)
 
 
-def test_a_keeper_may_have_given_up_a_release_that_was_answered_at_once() -> None:
-    verdict = set_aside_after_a_busy_time().says_unrepeated("a").verdict()
+@pytest.mark.parametrize("sent", [True, False])
+def test_a_keeper_may_have_given_up_a_release_on_a_busy_machine(*, sent: bool) -> None:
+    verdict = set_aside_after_a_busy_time(sent=sent).says_unrepeated("a").verdict()
     assert verdict.faults == []
     assert verdict.comebacks[1] == "an older release of it was held up"
 
 
-def test_its_log_must_say_so() -> None:
-    verdict = set_aside_after_a_busy_time().verdict()
+@pytest.mark.parametrize("sent", [True, False])
+def test_its_log_must_say_so(*, sent: bool) -> None:
+    verdict = set_aside_after_a_busy_time(sent=sent).verdict()
     assert verdict.faults == ["came back after receive 2 without a cause"]
 
 
