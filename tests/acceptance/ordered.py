@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -58,6 +60,13 @@ def step(self: Any, group: str, number: int, seconds: float, first: str = "") ->
         raise FailedOnce(f"{group} {number}")
     if self.request.retries:
         _note(group, number, f"retries-{self.request.retries}")
+    _note(group, number, "end")
+
+
+@app.task
+def measure(group: str, number: int, seconds: float) -> None:
+    """Note how deep the stack is."""
+    _note(group, number, f"depth-{len(inspect.stack(0))}")
     _note(group, number, "end")
 
 
@@ -124,13 +133,23 @@ class Orders:
         self._sender = Celery("sender", broker=self.server.broker_url)
         self._sender.conf.broker_transport_options = self.options
 
-    def send(self, group: str, number: int, seconds: float = 0.02, **options: Any) -> None:
-        """Send a step."""
+    def send(
+        self,
+        group: str,
+        number: int,
+        seconds: float = 0.02,
+        *,
+        task: str = "step",
+        expires: datetime | None = None,
+        **options: Any,
+    ) -> None:
+        """Send a step, or another task of this module."""
         self._sender.send_task(
-            f"{MODULE}.step",
+            f"{MODULE}.{task}",
             (group, number, seconds),
             options,
             queue=self.queue,
+            expires=expires,
             MessageGroupId=group,
         )
 

@@ -51,8 +51,10 @@ def test_what_waits_is_not_run_by_another_worker_than_the_failed_one(new_bench: 
 def test_groups_of_two_queues_are_two_groups_whatever_they_are_called(new_bench: NewBench) -> None:
     bench = new_bench(queues=(FIFO, "other.fifo"))
     bench.send("1", "2", takes=5)
-    bench.send("3", "4", queue="other.fifo", takes=5)
     bench.run(until=1)
+    # Behind the others by their numbers.
+    bench.send("3", "4", queue="other.fifo", takes=5)
+    bench.run(until=3)
     assert bench.started() == ["1", "3"]
 
 
