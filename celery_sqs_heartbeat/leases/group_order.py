@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.lease import Lease, State
 
 #: Why a message is released that waited behind another of its group.
 GROUP_STOPPED = "group stopped"
@@ -25,7 +25,8 @@ class GroupOrder:
 
     A message that does not end with a confirmed delete stops its group: those behind it are to be
     released, the last one first, as SQS is to hand it out before them. A lease that may be someone
-    else's has no place any more: SQS decides what comes next.
+    else's has no place any more: SQS decides what comes next. Likewise, what comes after a message
+    whose release is not confirmed yet does not wait for it: SQS would have handed that out first.
 
     Only leases that are kept in order have a place, see `Lease.is_in_order`. Of one group there are
     ten at most: SQS returns no more of it while one of its messages is hidden. Not thread-safe.
@@ -49,8 +50,10 @@ class GroupOrder:
 
     def waits_behind(self, lease: Lease) -> bool:
         """Return whether another of its group comes before a lease."""
-        first = self.first(lease) if lease.is_in_order else None
-        return first is not None and _position(first) < _position(lease)
+        return lease.is_in_order and any(
+            each.state is not State.BACK and _position(each) < _position(lease)
+            for each in self._groups.get(_key(lease), [])
+        )
 
     def behind(self, lease: Lease) -> list[Lease]:
         """Return those of its group that come after a lease, the last one first.
@@ -74,7 +77,8 @@ class GroupOrder:
         Args:
             is_deleted: Whether SQS has confirmed the delete of its message.
         """
-        if not is_deleted:
+        # One that is to be released has stopped its group before.
+        if not (is_deleted or lease.state is State.BACK):
             self.stop_behind(lease)
         group = self._groups.get(_key(lease), [])
         if lease in group:

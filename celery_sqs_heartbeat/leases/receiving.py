@@ -99,6 +99,7 @@ class Receiving:
         )
         lease.certain = is_certain
         self._register.add_handle(lease, handle)
+        self._register.place_in_group(lease)
         if lease.state is State.DONE:
             lease.end_at = receive.arrived_at
         self._register.watch_expiry(lease)

@@ -74,6 +74,10 @@ class Register:
             self.finished.add(lease.key)
         self._order.add(lease)
 
+    def place_in_group(self, lease: Lease) -> None:
+        """Give a lease its place in its group, which it loses when it expires."""
+        self._order.add(lease)
+
     def add_handle(self, lease: Lease, receipt_handle: str) -> None:
         """Find a lease by one more handle."""
         lease.add_handle(receipt_handle)

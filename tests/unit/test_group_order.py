@@ -190,6 +190,27 @@ def test_one_that_comes_again_has_its_place_again(booking: Booking) -> None:
     assert waiting(booking, "m1-2", "m2-2") == [False, True]
 
 
+def test_one_whose_task_goes_on_has_its_place_again(booking: Booking) -> None:
+    receive(booking, "m1")
+    booking.now += 20.0
+    booking.settle(booking.one_call(), Outcome.LOST)
+    receive(booking, "m1", "m2", count=2)
+    assert waiting(booking, "m1-2", "m2-2") == [False, True]
+
+
+def test_what_comes_before_a_release_is_confirmed_neither_waits_nor_goes_back(
+    booking: Booking,
+) -> None:
+    receive(booking, "m1")
+    booking.book.release("m1-1", 0, booking.now, "failed")
+    release = booking.one_call()
+    # SQS has done it, and has made a dead letter of the message.
+    receive(booking, "m2")
+    assert waiting(booking, "m2-1") == [False]
+    booking.settle(release, Outcome.DONE)
+    assert booking.lease("m2-1").state is State.HELD
+
+
 def test_a_delete_that_can_never_succeed_stops_its_group(booking: Booking) -> None:
     receive(booking, "m1", "m2")
     booking.book.done("m1-1", booking.now)
