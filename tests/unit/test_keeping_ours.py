@@ -20,7 +20,7 @@ class Scene:
 
     def __init__(self) -> None:
         self.keeper = ThreadKeeper(SimulatedSqs())
-        heartbeat = cast("Any", SimpleNamespace(keeper=self.keeper))
+        heartbeat = cast("Any", SimpleNamespace(keeper=self.keeper, queues=None, once=None))
         self._leaser = Leaser(kombu=cast("Any", None), heartbeat=heartbeat)
 
     def receive(self, name: str) -> None:
