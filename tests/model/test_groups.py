@@ -150,4 +150,4 @@ class GroupsMachine(RuleBasedStateMachine):
 
 
 TestGroups = GroupsMachine.TestCase
-TestGroups.settings = settings(CI, max_examples=int(EXAMPLES or scaled(150, 500)))
+TestGroups.settings = settings(CI, max_examples=int(EXAMPLES or scaled(100, 500)))

@@ -236,6 +236,7 @@ def test_no_stop_is_an_empty_table(spark: SparkSession) -> None:
     assert frame.collect() == []
 
 
+@pytest.mark.thorough
 def test_a_stop_is_found_in_what_a_worker_writes(spark: SparkSession) -> None:
     first = {"queue": QUEUE, "msg": "m1", "dlv": "d1"}
     behind = {"queue": QUEUE, "msg": "m2", "dlv": "d2", "task_id": "t2"}

@@ -16,6 +16,8 @@ from celery_sqs_heartbeat.pipeline.tables.workers import workers_of
 from tests.pipeline.builders import DAY, SECOND, rows_of
 from tests.pipeline.journals import Worker, write_all
 
+pytestmark = pytest.mark.thorough
+
 QUEUE = "orders.fifo"
 FAILED = {"end": "message-released", "cause": "failed", "vt": 5}
 
