@@ -24,17 +24,18 @@ ATTRIBUTES = {"VisibilityTimeout": "6"}
 SETTINGS = {"sqs_heartbeat_threshold": 3}
 
 
-def run_disturbed(orders: Orders, *, timeout: float) -> None:
+def run_disturbed(orders: Orders, *, timeout: float, batch: int = 1) -> None:
     """Run all steps of all groups under disturbances, and check what became of them.
 
     Args:
         timeout: Seconds until all must have succeeded.
+        batch: How many messages a receive asks for.
     """
     for group, number in steps(GROUPS, EACH):
         fails = (number + GROUPS.index(group)) % FAILS_EVERY == 0
         orders.send(group, number, SECONDS, first="fail" if fails else "")
     names = (f"w{number}" for number in itertools.count(1))
-    workers = {name: _start(orders, name) for name in itertools.islice(names, 3)}
+    workers = {name: _start(orders, name, batch) for name in itertools.islice(names, 3)}
     ends_at = time.monotonic() + timeout
     disturbances = itertools.cycle(("keeper", "connection", "worker"))
     while _succeeded(orders) < len(GROUPS) * EACH:
@@ -53,15 +54,15 @@ def run_disturbed(orders: Orders, *, timeout: float) -> None:
                 worker.kill()
                 del workers[name]
                 new = next(names)
-                workers[new] = _start(orders, new)
+                workers[new] = _start(orders, new, batch)
     orders.wait_until_empty()
     assert overlaps(orders.lines()) == []
     first = {group: list(dict.fromkeys(ends)) for group, ends in orders.ends().items()}
     assert first == {group: list(range(EACH)) for group in GROUPS}
 
 
-def _start(orders: Orders, name: str) -> ProcessWorker:
-    return orders.worker(name, "--concurrency", "4", **SETTINGS)
+def _start(orders: Orders, name: str, batch: int) -> ProcessWorker:
+    return orders.worker(name, "--concurrency", "4", **SETTINGS, sqs_heartbeat_fifo_batch=batch)
 
 
 def _succeeded(orders: Orders) -> int:

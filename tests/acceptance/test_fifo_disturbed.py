@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.acceptance.disturbed import ATTRIBUTES, run_disturbed
 from tests.acceptance.ordered import Orders
 from tests.acceptance.scene import StartWorker
 
 
+@pytest.mark.parametrize("batch", [1, 10])
 def test_every_group_succeeds_in_order_whatever_is_killed(
-    start_worker: StartWorker, tmp_path: Path
+    start_worker: StartWorker, tmp_path: Path, batch: int
 ) -> None:
     with SimulatedServer() as server:
         orders = Orders(
@@ -20,4 +23,4 @@ def test_every_group_succeeds_in_order_whatever_is_killed(
             ledger=tmp_path / "ordered.ledger",
             attributes=ATTRIBUTES,
         )
-        run_disturbed(orders, timeout=240.0)
+        run_disturbed(orders, timeout=240.0, batch=batch)
