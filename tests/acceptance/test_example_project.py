@@ -36,7 +36,8 @@ CSV = b"region,amount\nnorth,1.50\nsouth,2.00\nnorth,3.25\n"
 FILE_NAME = "orders <b>.csv"
 NOT_CSV = b"region,amount\nnorth,a lot\n"
 #: For how long a message is hidden after each failure, in seconds, until it is a dead letter.
-DELAYS = (1, 10, 60, 60, 60)
+#: After the last receive the message moves at once.
+DELAYS = (1, 10, 60, 60, 0)
 
 
 @dataclass(frozen=True, slots=True)
