@@ -96,14 +96,7 @@ class LinkedKeeper:
 
     def done(self, receipt_handle: str) -> bool:
         """Delete the message, until SQS confirms. False when no lease has that handle."""
-        if self._is_forked():
-            # Nothing of the parent's may be touched, its lock least of all.
-            return True
-        with self._lock:
-            holding = self._holdings.done(receipt_handle, self._clock())
-            if holding is not None:
-                self._say_of(holding, "done")
-            return holding is not None
+        return self._change("done", lambda now: (self._holdings.done(receipt_handle, now), ()))
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. False when unknown."""
@@ -132,11 +125,11 @@ class LinkedKeeper:
 
     def drop(self, receipt_handle: str) -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._drop(lambda now: self._holdings.drop(receipt_handle, now))
+        return self._change("drop", lambda now: self._holdings.drop(receipt_handle, now))
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._drop(lambda now: self._holdings.disown(receipt_handle, now))
+        return self._change("drop", lambda now: self._holdings.disown(receipt_handle, now))
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours."""
@@ -306,14 +299,22 @@ class LinkedKeeper:
             holding = self._holdings.get(receipt_handle)
             return is_confirmed(holding.lease if holding is not None else None, self._clock())
 
-    def _drop(self, drop: Callable[[float], tuple[Holding | None, Iterable[Holding]]]) -> bool:
+    def _change(
+        self, kind: str, change: Callable[[float], tuple[Holding | None, Iterable[Holding]]]
+    ) -> bool:
+        """Change a holding, and say so; return whether there is one.
+
+        Args:
+            change: Returns the holding, and what is to be released with it.
+        """
         if self._is_forked():
+            # Nothing of the parent's may be touched, its lock least of all.
             return True
         with self._lock:
-            holding, released = drop(self._clock())
+            holding, released = change(self._clock())
             self._say_released(released)
             if holding is not None:
-                self._say_of(holding, "drop")
+                self._say_of(holding, kind)
             return holding is not None
 
     def _say_released(self, holdings: Iterable[Holding]) -> None:

@@ -141,7 +141,7 @@ class Holdings:
         holding = self.get(receipt_handle)
         if holding is None or holding.lease.state is not State.HELD:
             return holding, []
-        self._order.end(holding.lease, is_deleted=False)
+        self._order.stop_behind(holding.lease)
         return holding, [*self._release_stopped(now), self._release(holding, delay, now, cause)]
 
     def drop(self, receipt_handle: str, now: float) -> tuple[Holding | None, list[Holding]]:
