@@ -99,9 +99,11 @@ def entry_for(lease: Lease, now: float) -> Entry | None:
         if not timeout:
             return None
         return Entry(lease, lease.receipt_handle, action, timeout, lease.limit)
+    if action is Action.DELETE:
+        return Entry(lease, lease.receipt_handle, action)
     # What is left of the delay: a try may come later, and the message is to be back in time.
     left = lease.release_delay - max(0.0, now - lease.asked_at)
-    delay = policy.cut_release_delay(lease, left, now) if action is Action.RELEASE else 0
+    delay = policy.cut_release_delay(lease, left, now)
     return Entry(lease, lease.receipt_handle, action, delay)
 
 

@@ -67,7 +67,6 @@ class Receiving:
             lease = None
         if lease is None:
             lease = receive.new_lease(terms)
-            receive.describe(lease)
             self._register.add(lease)
             if receipt is Receipt.FINISHED:
                 self._register.want(lease, State.DONE, now, due=now)

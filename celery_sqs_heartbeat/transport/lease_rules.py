@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import default_hold_eta
-from celery_sqs_heartbeat.settings import Settings
+from celery_sqs_heartbeat.settings import Rules, Settings
 from celery_sqs_heartbeat.settings.failure import Failure
 from celery_sqs_heartbeat.settings.release_policies import Verdict
 
@@ -29,17 +29,15 @@ class LeaseRules:
         """
         if lease.is_in_order:
             return False
-        return self._settings.for_queue(self._names[lease.queue_url]).ack == "inline"
+        return self._settings.for_queue(self.queue_name(lease)).ack == "inline"
 
     def releases_retries(self, lease: Lease) -> bool:
         """Return whether a retry of the lease's task is a release of its message."""
-        rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
-        return lease.is_in_order and rules.fifo_retry != "send"
+        return lease.is_in_order and self._of_task(lease).fifo_retry != "send"
 
     def on_lost(self, lease: Lease) -> str:
         """Return what becomes of a task whose lease was lost: warn, revoke or terminate."""
-        rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
-        return rules.on_lost or "warn"
+        return self._of_task(lease).on_lost or "warn"
 
     def queue_name(self, lease: Lease) -> str:
         """Return the name that Celery knows the lease's queue by."""
@@ -47,7 +45,7 @@ class LeaseRules:
 
     def hold_eta(self, lease: Lease) -> float:
         """Return how far away the ETA of a message that is held may be, in seconds."""
-        rules = self._settings.for_task(self._names[lease.queue_url], lease.task)
+        rules = self._of_task(lease)
         if rules.hold_eta is not None:
             return rules.hold_eta
         terms = lease.terms
@@ -62,3 +60,6 @@ class LeaseRules:
             Exception: Whatever a configured function raised.
         """
         return self._settings.for_task(failure.queue.name, lease.task).delay_after(failure)
+
+    def _of_task(self, lease: Lease) -> Rules:
+        return self._settings.for_task(self.queue_name(lease), lease.task)
