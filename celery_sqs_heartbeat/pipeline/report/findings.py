@@ -10,12 +10,12 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.report import group_queries, queries, run_queries, timeline
 from celery_sqs_heartbeat.pipeline.report.queries import PARTS, SHOWN, Rows
 from celery_sqs_heartbeat.pipeline.schema import Table
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
-from celery_sqs_heartbeat.pipeline.tables.deliveries import GROUP_STOPPED
 from celery_sqs_heartbeat.pipeline.tables.quantiles import quantiles_of, tails_of
 
 

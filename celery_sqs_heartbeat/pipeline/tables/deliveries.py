@@ -15,12 +15,11 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import DUE_LATER
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 
 #: A later delivery of a message that still runs has a number of its own, and its events with it.
 KEY = ("queue", "msg", "dlv", "wid", "task", "task_id")
 
-#: Why a message is given back that waits behind one of its group that failed.
-GROUP_STOPPED = "group stopped"
 #: Why the package gives messages back. Any other cause is given as `other`.
 GIVEN_BACK = (
     "other",
@@ -36,8 +35,8 @@ GIVEN_BACK = (
     GROUP_STOPPED,
     "asked by task",
     "retried",
-    "no room to wait",
-    "waited long",
+    NO_ROOM,
+    WAITED_LONG,
 )
 RECEIVED_AS = ("new", "redelivered", "finished")
 ENDED_AS = ("deleted", "released", "lapsed")

@@ -11,9 +11,10 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.leases.events import DUE_LATER
+from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.cause_rules import ENDED_RELEASES
-from celery_sqs_heartbeat.pipeline.tables.deliveries import GROUP_STOPPED
 from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, as_it_is
 from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
 from celery_sqs_heartbeat.pipeline.tables.recoveries import FRUITLESS
@@ -24,9 +25,9 @@ from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 #: Why a worker hands back a message that has done nothing wrong.
 _ORDERLY = (
     GROUP_STOPPED,
-    "no room to wait",
-    "waited long",
-    "due later",
+    NO_ROOM,
+    WAITED_LONG,
+    DUE_LATER,
     "shutdown",
     "consumer closed",
     "not delivered",
