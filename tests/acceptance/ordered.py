@@ -175,6 +175,11 @@ class Orders:
         worker.wait_for_log("ready.")
         return worker
 
+    def two_workers(self, *args: str, **conf: Any) -> None:
+        """Start two workers, as `worker` does."""
+        for name in ("w1", "w2"):
+            self.worker(name, *args, **conf)
+
     def breaks(self, name: str) -> Path:
         """Return the file that has a worker lose its connection when it is there."""
         return self.ledger.with_name(f"{name}.break")

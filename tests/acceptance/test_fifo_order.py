@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,14 @@ def new_orders(start_worker: StartWorker, tmp_path: Path) -> Iterator[Callable[.
         )
 
 
+def assert_all_in_order(orders: Orders, groups: Sequence[str], each: int) -> None:
+    """Wait until so many steps of each group are done, each in its turn, and none is left."""
+    orders.wait_for_ends(len(groups) * each)
+    assert overlaps(orders.lines()) == []
+    assert orders.ends() == {group: list(range(each)) for group in groups}
+    orders.wait_until_empty()
+
+
 @pytest.mark.parametrize("pool", ["prefork", "threads", "gevent", "eventlet", "solo"])
 def test_each_group_runs_in_order_on_two_workers_of_four_tasks_at_a_time(
     new_orders: Callable[..., Orders], pool: str
@@ -41,12 +49,8 @@ def test_each_group_runs_in_order_on_two_workers_of_four_tasks_at_a_time(
     orders = new_orders()
     for group, number in steps(GROUPS, EACH):
         orders.send(group, number)
-    for name in ("w1", "w2"):
-        orders.worker(name, "--pool", pool, "--concurrency", "4")
-    orders.wait_for_ends(len(GROUPS) * EACH)
-    assert overlaps(orders.lines()) == []
-    assert orders.ends() == {group: list(range(EACH)) for group in GROUPS}
-    orders.wait_until_empty()
+    orders.two_workers("--pool", pool, "--concurrency", "4")
+    assert_all_in_order(orders, GROUPS, EACH)
 
 
 def test_in_parallel_messages_of_a_group_run_side_by_side(
@@ -67,12 +71,8 @@ def test_a_failure_stops_its_group_until_its_message_has_come_again(
     orders = new_orders()
     for group, number in steps(GROUPS, EACH):
         orders.send(group, number, first="fail" if number in (0, 3) else "")
-    for name in ("w1", "w2"):
-        orders.worker(name, "--pool", pool, "--concurrency", "4")
-    orders.wait_for_ends(len(GROUPS) * EACH)
-    assert overlaps(orders.lines()) == []
-    assert orders.ends() == {group: list(range(EACH)) for group in GROUPS}
-    orders.wait_until_empty()
+    orders.two_workers("--pool", pool, "--concurrency", "4")
+    assert_all_in_order(orders, GROUPS, EACH)
 
 
 def test_a_worker_that_ends_gives_back_the_messages_that_wait(
@@ -99,11 +99,8 @@ def test_a_retry_comes_before_the_rest_of_its_group(
     orders = new_orders()
     for number in range(4):
         orders.send("a", number, first="retry" if number == 1 else "")
-    for name in ("w1", "w2"):
-        orders.worker(name, "--pool", pool, "--concurrency", "4")
-    orders.wait_for_ends(4)
-    assert overlaps(orders.lines()) == []
-    assert orders.ends() == {"a": [0, 1, 2, 3]}
+    orders.two_workers("--pool", pool, "--concurrency", "4")
+    assert_all_in_order(orders, ["a"], 4)
     assert [line.what for line in orders.lines() if line.number == 1] == [
         "start",
         "retry",
@@ -111,7 +108,6 @@ def test_a_retry_comes_before_the_rest_of_its_group(
         "retries-1",
         "end",
     ]
-    orders.wait_until_empty()
 
 
 def test_a_group_that_a_failure_has_stopped_is_shown_with_what_waits(
@@ -130,13 +126,13 @@ def test_a_group_that_a_failure_has_stopped_is_shown_with_what_waits(
     worker = orders.worker("w1", "--concurrency", "2", **conf)
 
     def shown() -> dict[str, Any]:
-        told: dict[str, Any] = json.loads(ask(worker, "/leases"))
-        return told
+        leases: dict[str, Any] = json.loads(ask(worker, "/leases"))
+        return leases
 
     wait_until(lambda: shown()["stopped_groups"] and not shown()["pending_releases"])
-    told = shown()
-    assert (told["groups"], told["behind"], told["running"]) == (1, 2, 1)
-    (stopped,) = told["stopped_groups"]
+    leases = shown()
+    assert (leases["groups"], leases["behind"], leases["running"]) == (1, 2, 1)
+    (stopped,) = leases["stopped_groups"]
     assert (stopped["group"], stopped["cause"], stopped["task"]) == (
         "b",
         "failed",
@@ -176,9 +172,5 @@ def test_messages_that_wait_in_the_worker_run_in_order_and_go_back_with_one_that
     orders = new_orders()
     for group, number in steps(GROUPS, EACH):
         orders.send(group, number, first="fail" if number == 3 else "")
-    for name in ("w1", "w2"):
-        orders.worker(name, "--pool", pool, "--concurrency", "4", sqs_heartbeat_fifo_batch=10)
-    orders.wait_for_ends(len(GROUPS) * EACH)
-    assert overlaps(orders.lines()) == []
-    assert orders.ends() == {group: list(range(EACH)) for group in GROUPS}
-    orders.wait_until_empty()
+    orders.two_workers("--pool", pool, "--concurrency", "4", sqs_heartbeat_fifo_batch=10)
+    assert_all_in_order(orders, GROUPS, EACH)
