@@ -13,7 +13,7 @@ class QueueInfo:
         name: As Celery knows it.
         visibility_timeout: That of the message's lease, in seconds.
         max_receive_count: Of its redrive policy; None without one, or where it is not known.
-        is_known: Whether SQS told the queue's attributes. `max_receive_count` is None if not.
+        is_known: Whether the queue's attributes are known. `max_receive_count` is None if not.
     """
 
     name: str

@@ -1,13 +1,15 @@
 """Messages of FIFO queues that wait for another of their group.
 
-One receive may bring ten messages of a group, and a pool would run them side by side. So only the
-first goes to Celery. The others wait here: leased, but with no prefetch slot and no request. The
-next goes once SQS has confirmed the delete of the one before it, not when its task has ended: after
-a delete that failed, that one comes again, and none behind it may have run. Which messages a
-failure sends back with it, the keeper knows (`leases.group_order`); here they are only passed over.
+With `fifo_batch` above 1, one receive may bring several messages of a group, and a pool would run
+them side by side. So only the first goes to Celery. The others wait here: leased, but with no
+prefetch slot and no request. The next goes once SQS has confirmed the delete of the one before it,
+not when its task has ended: after a delete that failed, that one comes again, and none behind it
+may have run. Which messages a failure sends back with it, the keeper knows (`leases.group_order`);
+here they are only passed over.
 
 We considered a queue of requests in front of the pool: each would take a prefetch slot, and Celery
-would count it as reserved. And to receive one message at a time: ten times the receives.
+would count it as reserved. To receive one message at a time is simpler, and the default; but short
+tasks in long groups then cost a receive each.
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ CASES: list[tuple[str, float | None, list[Event]]] = [
 
 ERRORS = [each.value for each in Outcome if each is not Outcome.DONE]
 CAUSES = [*GIVEN_BACK[1:], "a new one", "one more"]
-#: By the cause, the error that is told of the same message. Each is told at least once.
+#: By the cause, an error of the same message. Each error stands there at least once.
 TOLD_WITH = dict(zip(CAUSES, cycle(ERRORS), strict=False))
 A_THOUSAND = [received(at, dlv=f"d{at}", rc=at, wid=f"w{at % 3}") for at in range(1, 1001)]
 random.Random(1).shuffle(A_THOUSAND)

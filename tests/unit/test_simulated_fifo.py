@@ -23,8 +23,8 @@ TABLE = [
 ]
 
 
-def _messages(told: str) -> list[SimulatedMessage]:
-    pairs = (each.split(":") for each in told.split())
+def _messages(text: str) -> list[SimulatedMessage]:
+    pairs = (each.split(":") for each in text.split())
     return [
         SimulatedMessage(
             message_id=name, body=name, group_id=name[0], sent_at=0, visible_at=float(visible_at)

@@ -157,7 +157,7 @@ def test_a_queue(queue: QueueFacts, facts: dict[str, Any], found: list[str]) -> 
 
 
 def a_fifo_queue(**attributes: Any) -> QueueFacts:
-    """Return one with which nothing is wrong but for what is told."""
+    """Return one with which nothing is wrong but for the attributes given."""
     policy = json.dumps({"deadLetterTargetArn": "arn:aws:sqs:e:1:dead.fifo", "maxReceiveCount": 5})
     high = {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
     queue = a_queue("q.fifo", **{"RedrivePolicy": policy, **high, **attributes})
@@ -220,8 +220,8 @@ def test_a_fifo_queue(queue: QueueFacts, facts: dict[str, Any], found: list[str]
 def test_findings_about_a_fifo_queue_name_what_is_wrong() -> None:
     batch = {"sending": SendingFacts(), "settings": settings_of(fifo_batch=4)}
     queue = a_fifo_queue(DeduplicationScope="queue", **ON)
-    told = {f.id[-4:]: (f.setting, f.value) for f in check_fifo(AppFacts(**batch), queue)}
-    assert told == {
+    found = {f.id[-4:]: (f.setting, f.value) for f in check_fifo(AppFacts(**batch), queue)}
+    assert found == {
         "W024": ("DeduplicationScope", "queue (FifoThroughputLimit perMessageGroupId)"),
         "I026": (None, "default"),
         "I028": ("ContentBasedDeduplication", "true"),

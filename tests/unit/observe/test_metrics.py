@@ -208,16 +208,16 @@ def test_groups_and_what_waits_in_them_are_counted_on_fifo_queues_alone() -> Non
     scene.receive_in_order("B4", 7)
     names = ("message_groups", "messages_behind", "stopped_groups")
 
-    def told(queue: str) -> list[float | None]:
+    def values(queue: str) -> list[float | None]:
         return [value(scene.metrics, name, queue=queue) for name in names]
 
-    assert told("orders.fifo") == [2, 2, 0]
-    assert told("orders") == [None, None, None]
+    assert values("orders.fifo") == [2, 2, 0]
+    assert values("orders") == [None, None, None]
     scene.keeper.release(handles[0], 40, cause="failed")
-    assert told("orders.fifo") == [2, 0, 0]
+    assert values("orders.fifo") == [2, 0, 0]
     scene.keeper.start()
     assert scene.keeper.flush(PATIENCE)
-    assert told("orders.fifo") == [1, 0, 1]
+    assert values("orders.fifo") == [1, 0, 1]
     scene.keeper.stop()
     assert value(scene.metrics, "group_stops_total", queue="orders.fifo", cause="failed") == 1
     assert value(scene.metrics, "group_stops_total", cause="group stopped") is None

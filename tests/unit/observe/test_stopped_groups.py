@@ -55,8 +55,8 @@ def test_a_group_of_which_something_is_received_goes_on() -> None:
 
 def test_the_last_stop_of_a_group_counts() -> None:
     groups = noted(stop(), stop("B4", at=1001.0), stop(at=1010.0, cause="worker died"))
-    told = [(each.event.group, each.event.cause) for each in groups.view(1010.0)]
-    assert told == [("A17", "worker died"), ("B4", "failed")]
+    shown = [(each.event.group, each.event.cause) for each in groups.view(1010.0)]
+    assert shown == [("A17", "worker died"), ("B4", "failed")]
 
 
 def test_groups_of_one_name_on_two_queues_are_two() -> None:

@@ -127,7 +127,7 @@ def test_a_message_waits_for_one_whose_delete_is_not_confirmed(worker: Worker) -
     assert counts(worker.payload(), "groups", "behind", "waiting") == (1, 1, 1)
 
 
-def test_a_group_that_stopped_is_told_with_what_stopped_it(worker: Worker) -> None:
+def test_a_group_that_stopped_is_shown_with_what_stopped_it(worker: Worker) -> None:
     recorder = Recorder()
     recorder(
         event(

@@ -138,9 +138,7 @@ def _check_throughput(queue: QueueFacts) -> Iterator[Finding]:
     scope = queue.attributes.get("DeduplicationScope", _QUEUE_SCOPE)
     limit = queue.attributes.get("FifoThroughputLimit", _QUEUE_LIMIT)
     if limit != _GROUP_LIMIT:
-        yield NORMAL_THROUGHPUT.found(
-            queue=queue.name, setting="FifoThroughputLimit", value=f"{limit}"
-        )
+        yield NORMAL_THROUGHPUT.found(queue=queue.name, setting="FifoThroughputLimit", value=limit)
     elif scope != _GROUP_SCOPE:
         yield HALF_HIGH.found(
             queue=queue.name,
