@@ -16,7 +16,7 @@ from tests.soak.disturbing import why_cut_short
 from tests.soak.handover import had_to_be_released, is_kept_by_the_next_keeper
 from tests.soak.lives import Life
 from tests.soak.model import CHANGE, Call, Entry
-from tests.soak.reading import before_it_was_read, was_taken_along, why_unread
+from tests.soak.reading import before_it_was_read, came_late, was_taken_along, why_unread
 from tests.soak.releases import (
     BY_DESIGN,
     GRACE,
@@ -75,7 +75,7 @@ def _why_lapsed(tenure: Tenure, life: Life) -> Cause | None:
     if why := _why_given_up(tenure, life, both) or why_not_released(tenure, life, both):
         return why
     belief = belief_of(tenure, life)
-    drops = life.info.drops or tenure.queue.is_fifo
+    drops = life.info.drops or tenure.queue.is_fifo or came_late(tenure, life)
     is_dropped = drops and (tenure.run is None or tenure.run.start > belief.lapsed)
     # Tries come seldom once it is over, which the worker may take it for before it is. An
     # extension that comes too late saves no task that was dropped before it began.

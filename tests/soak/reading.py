@@ -60,6 +60,17 @@ def was_taken_along(tenure: Tenure, life: Life) -> bool:
     return reads and not was_read and not tenure.receive.fault
 
 
+def came_late(tenure: Tenure, life: Life) -> bool:
+    """Return whether so little was left of its lease that it waits for an extension.
+
+    It is started once that is confirmed, and else not at all, whatever `sqs_heartbeat_on_lost` is
+    (docs/internals/leases.md, "What is known of a lease").
+    """
+    call = tenure.receive
+    read_at = max([call.ended, *(block.end for block in _waiting(tenure, life))])
+    return read_at + tenure.queue.threshold > call.started + tenure.timeout
+
+
 def before_it_was_read(tenure: Tenure, life: Life) -> list[Block]:
     """Return when a message was on its way, and then waited for its worker to read it."""
     return [_on_the_way(tenure), *_waiting(tenure, life)]

@@ -59,13 +59,27 @@ class Story:
         return "q.fifo" if self.group else "q"
 
     def receive(
-        self, worker: str, count: int, at: float, *, told: bool = True, seconds: int = TIMEOUT
+        self,
+        worker: str,
+        count: int,
+        at: float,
+        *,
+        told: bool = True,
+        seconds: int = TIMEOUT,
+        answered: float = 0,
     ) -> Story:
-        """A worker receives the message and asks for `seconds`, or its answer is lost."""
+        """A worker receives the message and asks for `seconds`, or its answer is lost.
+
+        Args:
+            answered: When the worker had the answer, if that was late.
+        """
         entry = Entry(
             message_id="m", handle=f"h{count}", count=count, timeout=seconds, done=True, told=told
         )
-        return self._call(RECEIVE, worker, at, entry)
+        self._call(RECEIVE, worker, at, entry)
+        call = self.records.calls[-1]
+        call.ended = answered or call.ended
+        return self
 
     def hide(
         self,

@@ -595,6 +595,31 @@ def test_nothing_is_dropped_whose_lease_has_not_expired() -> None:
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
 
 
+def answered_late(answered: float, extended: float) -> Story:
+    """Worker a hears of the message when most of its lease is over, and extends it."""
+    story = Story().receive("a", 1, 1.0, answered=answered).hide("a", 1, extended)
+    back = extended + TIMEOUT + 0.2
+    return story.receive("b", 2, back).run("b", 2, back, back + 1).delete("b", 2, back + 1.1)
+
+
+def test_what_arrived_late_is_dropped_unless_an_extension_is_confirmed_in_time() -> None:
+    verdict = answered_late(6.9, 6.995).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks == ["its receive was answered late"]
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(answered_late(6.9, 6.95), id="it was confirmed in time"),
+        pytest.param(answered_late(4.9, 6.995), id="there was time enough to extend it"),
+        pytest.param(answered_late(6.9, 6.995).run("a", 1, 6.95), id="it was started"),
+    ],
+)
+def test_no_other_is_dropped_where_leases_may_be_lost(story: Story) -> None:
+    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+
+
 def after_an_unsent_retry(max_receive_count: int | None) -> Story:
     """Worker a can't send a retry; the message comes again, and waits when a gives it back."""
     story = Story(task="again", max_receive_count=max_receive_count)
