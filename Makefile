@@ -20,9 +20,10 @@ BEHIND := nice -n 5
 # Each group has servers, ports and files of its own.
 GROUPS := test-core test-servers test-workers test-pipeline
 # What those leave out, the longest first. Together they cover tests/, whatever is added to it.
-MORE_GROUPS := test-spark test-more test-pythons test-peers test-oldest test-sail test-conformance test-batches test-soak
+MORE_GROUPS := test-spark test-more test-pythons test-simulation test-peers test-oldest test-sail test-conformance test-batches test-soak
 SERVERS := tests/integration tests/operating
 CONFORMANCE := tests/conformance/servers
+SIMULATION := tests/simulation
 SOAK := tests/soak/test_soak.py
 WORKERS := tests/acceptance
 PIPELINE := tests/pipeline
@@ -114,6 +115,9 @@ test-pipeline: $(VENV)/test.stamp
 
 test-more: $(VENV)/test.stamp
 	$(RUN) $(PYTEST) $(REPORT) $(SPREAD) 3 $(REST) $(WORKERS) $(SERVERS)
+
+test-simulation: $(VENV)/test.stamp
+	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(SPREAD) 2 $(REST) $(SIMULATION)
 
 # One process: it asks all servers side by side (tests/conformance/servers/lanes.py).
 test-conformance: $(VENV)/test.stamp

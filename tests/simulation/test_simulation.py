@@ -56,9 +56,20 @@ def test_no_invariant_breaks_where_keepers_have_processes_of_their_own() -> None
     assert tally.disturbances["keeper dies"] > 5
 
 
+def test_no_invariant_breaks_where_a_redelivery_overtakes_its_release() -> None:
+    """Seldom: a worker waits for the answer to a release before it leases its message again.
+
+    If the seed does not bring it any more, others do: about one in fifty stormy worlds of keepers
+    apart.
+    """
+    tally, _, failure = simulate(1, seed=71, kinds=["storm-apart"])
+    assert failure is None, failure
+    assert tally.disturbances["a redelivery overtakes its release"]
+
+
 @pytest.mark.thorough
 def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
-    tally, _, failure = simulate(MANY_HOURS)
+    tally, _, failure = simulate(MANY_HOURS, kinds=WITHIN + APART)
     assert failure is None, failure
     assert tally.worker_hours >= MANY_HOURS
     # A simulation in which nothing goes wrong proves nothing.
@@ -72,8 +83,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     refused += [f"{each}, of deletes" for each in refused]
     assert {f"{each} for a while" for each in refused} <= {*tally.disturbances}
     assert {"a call is never answered", "a call is answered late"} <= {*tally.disturbances}
-    held = {f"a redelivery overtakes its {what}" for what in ("extend", "release")}
-    assert held <= {*tally.disturbances}
+    assert "a redelivery overtakes its extend" in tally.disturbances
     assert "starts while the server stands still" in tally.disturbances
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 
 import pytest
 import yaml
@@ -25,6 +26,19 @@ def test_each_make_command_is_a_target(document: str) -> None:
     named = set(re.findall(r"(?:`|run: |^)make ([a-z-]+)", read(document), re.MULTILINE))
     assert named
     assert named <= MAKE
+
+
+def test_what_is_left_to_the_second_tier_is_run_there() -> None:
+    dry = ["make", "--dry-run", "--no-print-directory", "test-all"]
+    recipes = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    run = tuple(re.findall(r" (tests/[\w/.]+)", recipes))
+    left = [
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "tests").rglob("test_*.py")
+        if re.search(r"^(@|pytestmark = |\s+marks=)pytest\.mark\.thorough", path.read_text(), re.M)
+    ]
+    assert len(left) > 10
+    assert [path for path in left if not path.startswith(run)] == []
 
 
 def test_each_path_of_the_guide_exists() -> None:
