@@ -1,4 +1,4 @@
-"""What tasks ask for their own messages: the release delay after any later error.
+"""What tasks ask for their own messages: the release delay after any later error, and a retry.
 
 A task says it in its own process, which may be killed right after. So it is written to memory
 that the worker shares, beside the record of the task's lease.
@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import math
 import struct
+import time
 import zlib
+from typing import NamedTuple
 
 from celery_sqs_heartbeat.current.record import KEY_BYTES, key_of
 from celery_sqs_heartbeat.current.sharing import shared_table
@@ -17,8 +19,20 @@ from celery_sqs_heartbeat.current.table import SLOT_BYTES, Table
 from celery_sqs_heartbeat.errors import NoLease
 
 _CHECKSUM = struct.Struct("<I4x")
-_FIELDS = struct.Struct(f"<{KEY_BYTES}sd")
+_FIELDS = struct.Struct(f"<{KEY_BYTES}sdd")
 assert _CHECKSUM.size + _FIELDS.size == SLOT_BYTES
+
+
+class _Asked(NamedTuple):
+    """What a task asks for.
+
+    Attributes:
+        delay: Of a release after an error, in seconds; NaN for none.
+        retry_at: When it is to be retried, in seconds of `time.time`; NaN for never.
+    """
+
+    delay: float = math.nan
+    retry_at: float = math.nan
 
 
 def write_delay(table: Table, receipt_handle: str, delay: float | None) -> None:
@@ -26,26 +40,14 @@ def write_delay(table: Table, receipt_handle: str, delay: float | None) -> None:
 
     Nothing is written for a lease that has no place: its message is not ours any more.
     """
-    key = key_of(receipt_handle)
-    place = table.place_of(key)
-    if place is not None:
-        fields = _FIELDS.pack(key, math.nan if delay is None else delay)
-        table.write_slot(place, _CHECKSUM.pack(zlib.crc32(fields)) + fields)
+    asked = _read(table, receipt_handle)
+    _write(table, receipt_handle, asked._replace(delay=math.nan if delay is None else delay))
 
 
 def read_delay(table: Table, receipt_handle: str) -> float | None:
     """Return the delay that a message's task has asked for, in seconds; None for none."""
-    key = key_of(receipt_handle)
-    place = table.place_of(key)
-    if place is None:
-        return None
-    written = table.slot(place)
-    fields = written[_CHECKSUM.size :]
-    # What a killed task was still writing counts for nothing.
-    if zlib.crc32(fields) != _CHECKSUM.unpack_from(written)[0]:
-        return None
-    of, delay = _FIELDS.unpack(fields)
-    return None if of != key or math.isnan(delay) else float(delay)
+    delay = _read(table, receipt_handle).delay
+    return None if math.isnan(delay) else delay
 
 
 def asked_delay(receipt_handle: str) -> float | None:
@@ -53,3 +55,47 @@ def asked_delay(receipt_handle: str) -> float | None:
     with contextlib.suppress(NoLease):
         return read_delay(shared_table(), receipt_handle)
     return None
+
+
+def ask_for_retry(receipt_handle: str, seconds: float) -> bool:
+    """Write down that a task is to be retried, in so many seconds, however it ends.
+
+    False where there is no place for that: its message is not ours any more, or the table is full.
+    """
+    with contextlib.suppress(NoLease):
+        table = shared_table()
+        asked = _read(table, receipt_handle)
+        return _write(table, receipt_handle, asked._replace(retry_at=time.time() + seconds))
+    return False
+
+
+def asked_retry(receipt_handle: str) -> float | None:
+    """Return in how many seconds a task is to be retried, at least 0; None where it is not."""
+    with contextlib.suppress(NoLease):
+        at = _read(shared_table(), receipt_handle).retry_at
+        return None if math.isnan(at) else max(0.0, at - time.time())
+    return None
+
+
+def _write(table: Table, receipt_handle: str, asked: _Asked) -> bool:
+    key = key_of(receipt_handle)
+    place = table.place_of(key)
+    if place is None:
+        return False
+    fields = _FIELDS.pack(key, *asked)
+    table.write_slot(place, _CHECKSUM.pack(zlib.crc32(fields)) + fields)
+    return True
+
+
+def _read(table: Table, receipt_handle: str) -> _Asked:
+    key = key_of(receipt_handle)
+    place = table.place_of(key)
+    if place is None:
+        return _Asked()
+    written = table.slot(place)
+    fields = written[_CHECKSUM.size :]
+    # What a killed task was still writing counts for nothing.
+    if zlib.crc32(fields) != _CHECKSUM.unpack_from(written)[0]:
+        return _Asked()
+    of, *asked = _FIELDS.unpack(fields)
+    return _Asked(*asked) if of == key else _Asked()

@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.errors import NoLease, SqsHeartbeatError
 
 #: Names the path of the table to pool processes that are not forked.
 VARIABLE = "CELERY_SQS_HEARTBEAT_TABLE"
-#: A table of 1.5 MB, of which the system gives what is written to. Tasks with an ETA are
+#: A table of 1.7 MB, of which the system gives what is written to. Tasks with an ETA are
 #: held without bound.
 LEAST_PLACES = 16_384
 #: With a quarter of its places taken a table has one for every lease, see `table.REACH`.

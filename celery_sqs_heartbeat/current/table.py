@@ -25,7 +25,7 @@ _SEQUENCE = struct.Struct("<16xQ")
 _ROW_BYTES = REACH * RECORD_BYTES
 #: Behind the records each place has so much for the task that runs with its lease, see
 #: `asked_delays`.
-SLOT_BYTES = 32
+SLOT_BYTES = 40
 
 _GIVEN_BACK, _UNKNOWN = Record(Mark.GIVEN_BACK), Record(Mark.UNKNOWN)
 

@@ -7,6 +7,7 @@ a message rejected on purpose both reach it as `reject(requeue=False)`.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -17,6 +18,7 @@ from kombu.utils.encoding import safe_repr, safe_str
 from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.current.asked_delays import asked_retry
 from celery_sqs_heartbeat.current.release_message import ReleaseMessage
 from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
@@ -72,6 +74,8 @@ class LeasedRequest(Request):
     _failure = UNKNOWN
     _has_begun = False
     _is_cancelled = False
+    #: Its retries are releases of its message.
+    _is_kept = False
     _job: ref[Any] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -88,7 +92,8 @@ class LeasedRequest(Request):
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.requests[self._lease.key] = self
             self._watch = self._heartbeat.unsettled.watch(self, self._lease, message)
-            if self._releases_retries(self._lease, self._heartbeat):
+            self._is_kept = self._releases_retries(self._lease, self._heartbeat)
+            if self._is_kept:
                 mark_request(self, self._lease)
         elif self._heartbeat is not None:
             report_unleased(self._heartbeat, message, self)
@@ -226,7 +231,13 @@ class LeasedRequest(Request):
             # Celery takes a killed greenlet for a task that succeeded.
             self.give_back("cancelled")
             return
-        if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
+        if self.acknowledged:
+            return
+        if (wait := self._asked_retry()) is not None:
+            # Its task went on after `retry`, which was promised to it.
+            self._release_for_retry(wait)
+            return
+        if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.settled.ack(self._lease, self._tag)
         if self._watch is not None:
             self._watch.is_acked = True
@@ -319,17 +330,23 @@ class LeasedRequest(Request):
         error = error_of(exc_info)
         if not isinstance(error, ReleasedRetry):
             return super().on_retry(exc_info)
-        failure = TaskFailure(is_retry=True, delay=error.delay())
-        channel = self.message.channel
-        channel.reject(self._tag, requeue=True, failure=failure)
-        channel.qos.ack(self._tag)
-        self.acknowledged = True
+        self._release_for_retry(error.delay())
         self.send_event(
             "task-retried",
             exception=safe_repr(error.exc),
             traceback=safe_str(exc_info.traceback),
         )
         return None
+
+    def _asked_retry(self) -> float | None:
+        return asked_retry(self._tag) if self._is_kept else None
+
+    def _release_for_retry(self, wait: float) -> None:
+        channel = self.message.channel
+        failure = TaskFailure(is_retry=True, delay=wait)
+        channel.reject(self._tag, requeue=True, failure=failure)
+        channel.qos.ack(self._tag)
+        self.acknowledged = True
 
     def reject_if_unsettled(self, *, requeue: bool) -> None:
         """Reject the message, unless Celery had settled it before its error.
@@ -352,6 +369,8 @@ class LeasedRequest(Request):
         error = error_of(exc_info)
         self._has_failed = not isinstance(error, Reject)
         self._failure = task_failure_of(exc_info)
+        if (wait := self._asked_retry()) is not None:
+            self._failure = replace(self._failure, delay=wait)
         try:
             return super().on_failure(exc_info, *args, **kwargs)
         except Exception:

@@ -1,15 +1,21 @@
 """`self.retry()` on a FIFO queue in strict order: the message itself comes again.
 
-Celery sends a new message, which goes to the end of its group, or of another: the order is lost. So
-the task's message is released with the countdown instead. Its group waits for it meanwhile, and
-`retries` counts its receives.
+Celery sends a new message, which goes to the end of another group: the order is lost. So the task's
+message is released with the countdown instead. Its group waits for it meanwhile, and `retries`
+counts its receives.
 
-A message can't be changed: a retry with other arguments or options is sent as Celery does.
+A task may go on after `retry`: with `throw=False`, or when it catches the `Retry` itself. Celery
+has sent the new message by then. So the wish is written down as well, and its message is released
+however the task ends.
+
+A message can't be changed: a retry with other arguments or options is sent as Celery does, to the
+end of the message's own group.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import Any
@@ -20,12 +26,17 @@ from celery.utils.serialization import raise_with_context
 from celery.utils.time import maybe_make_aware
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.current.asked_delays import ask_for_retry
+from celery_sqs_heartbeat.current.claim import current_message
 from celery_sqs_heartbeat.leases.lease import Lease
 
 logger = get_logger(__name__)
 
-#: What a request has, in whatever process runs its task, whose retries are releases.
-_MARK = "sqs_heartbeat_releases_retries"
+#: What a request has, in whatever process runs its task, whose retries are releases: the group of
+#: its message.
+_MARK = "sqs_heartbeat_retries_in_group"
+#: Options that may send a retry to another queue.
+_ELSEWHERE = ("queue", "exchange", "routing_key")
 
 
 class ReleasedRetry(Retry):
@@ -47,8 +58,11 @@ def mark_request(request: Any, lease: Lease) -> None:
         lease: On its message.
     """
     known = request.request_dict
-    known[_MARK] = True
-    known["retries"] = (known.get("retries") or 0) + lease.receive_count - 1
+    known[_MARK] = lease.group
+    retries = known.get("retries")
+    # Anything may come in a header.
+    sent_with = retries if isinstance(retries, int) else 0
+    known["retries"] = sent_with + lease.receive_count - 1
 
 
 def release_retries() -> None:
@@ -71,18 +85,13 @@ def _releasing(retry: Callable[..., Any]) -> Callable[..., Any]:
         **options: Any,
     ) -> Any:
         request = self.request
-        is_ours = getattr(request, _MARK, False) and not (
-            request.called_directly or request.is_eager
-        )
-        if not is_ours or args is not None or kwargs is not None or options:
-            if is_ours:
-                logger.warning(
-                    "sqs-heartbeat: task %s[%s] is retried with other arguments or options: that "
-                    "takes a new message, which goes to the end of its message group",
-                    self.name,
-                    request.id,
-                )
-            return retry(self, args, kwargs, exc, throw, eta, countdown, max_retries, **options)
+        group: str | None = getattr(request, _MARK, None)
+        send = functools.partial(retry, self, args, kwargs, exc, throw, eta, countdown, max_retries)
+        if group is None or request.called_directly or request.is_eager:
+            return send(**options)
+        if args is not None or kwargs is not None or options:
+            _warn_of_new_message(self, "it is retried with other arguments or options")
+            return send(**_in_group(group, options))
         if max_retries is None:
             max_retries = self.max_retries
         else:
@@ -91,15 +100,43 @@ def _releasing(retry: Callable[..., Any]) -> Callable[..., Any]:
             if exc:
                 raise_with_context(exc)
             raise self.MaxRetriesExceededError(
-                f"Can't retry {self.name}[{request.id}]: it has been retried {max_retries} times",
+                f"Can't retry {self.name}[{request.id}]: max_retries is {max_retries}, and each "
+                f"receive of its message after the first is a retry: {request.retries} so far",
                 task_args=request.args,
                 task_kwargs=request.kwargs,
             )
         if not eta and countdown is None:
             countdown = self.default_retry_delay
         released = ReleasedRetry(exc=exc, when=eta or countdown)
+        is_noted = ask_for_retry(current_message()["ReceiptHandle"], _finite(released.delay()))
         if throw:
             raise released
+        if not is_noted:
+            _warn_of_new_message(self, "its worker has no room to note that it goes on")
+            return send(**_in_group(group, options))
         return released
 
     return retry_or_release
+
+
+def _in_group(group: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a retry that is sent, with the group of the message before it."""
+    if any(options.get(name) for name in _ELSEWHERE):
+        return options
+    return {"MessageGroupId": group, **options}
+
+
+def _finite(seconds: float) -> float:
+    if not math.isfinite(seconds):
+        raise ValueError(f"the countdown of a retry is {seconds!r}: give it as seconds")
+    return seconds
+
+
+def _warn_of_new_message(task: Any, why: str) -> None:
+    logger.warning(
+        "sqs-heartbeat: the retry of task %s[%s] takes a new message, which goes to the end of "
+        "its message group: %s",
+        task.name,
+        task.request.id,
+        why,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import os
@@ -13,8 +14,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from celery import Celery
+from celery.exceptions import Retry
 
-from celery_sqs_heartbeat import install
+from celery_sqs_heartbeat import current_lease, install
 from tests.acceptance.losing import LosesConnection
 from tests.acceptance.scene import StartWorker
 from tests.support.waiting import wait_until
@@ -49,18 +51,35 @@ def step(self: Any, group: str, number: int, seconds: float, first: str = "") ->
 
     Args:
         seconds: How long it takes.
-        first: What it does the first time: "fail", "retry" or nothing.
+        first: What it does the first time: "fail", "retry" (or in another way, see `_retry`), or
+            nothing.
     """
     _note(group, number, "start")
     time.sleep(seconds)
     if first and _is_first(group, number):
         _note(group, number, first)
-        if first == "retry":
-            raise self.retry(countdown=1)
-        raise FailedOnce(f"{group} {number}")
+        if first == "fail":
+            raise FailedOnce(f"{group} {number}")
+        _retry(self, first, (group, number, seconds))
     if self.request.retries:
         _note(group, number, f"retries-{self.request.retries}")
+        _note(group, number, f"in-{current_lease.group}")
     _note(group, number, "end")
+
+
+def _retry(task: Any, how: str, args: tuple[str, int, float]) -> None:
+    """Retry a task; where this returns, it goes on."""
+    if how == "retry":
+        raise task.retry(countdown=1)
+    if how == "changed":
+        raise task.retry(args=args, countdown=1)
+    if how == "asked":
+        task.retry(countdown=1, throw=False)
+        return
+    with contextlib.suppress(Retry):
+        task.retry(countdown=1)
+    if how == "caught-and-failed":
+        raise FailedOnce(*args)
 
 
 @app.task
@@ -141,6 +160,7 @@ class Orders:
         *,
         task: str = "step",
         expires: datetime | None = None,
+        retries: Any = 0,
         **options: Any,
     ) -> None:
         """Send a step, or another task of this module."""
@@ -150,6 +170,7 @@ class Orders:
             options,
             queue=self.queue,
             expires=expires,
+            retries=retries,
             MessageGroupId=group,
         )
 

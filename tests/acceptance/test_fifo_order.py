@@ -106,8 +106,55 @@ def test_a_retry_comes_before_the_rest_of_its_group(
         "retry",
         "start",
         "retries-1",
+        "in-a",
         "end",
     ]
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("how", ["asked", "caught", "caught-and-failed"])
+def test_a_task_that_goes_on_after_it_asked_for_a_retry_is_retried_in_order(
+    new_orders: Callable[..., Orders], pool: str, how: str
+) -> None:
+    orders = new_orders()
+    for number in range(3):
+        orders.send("a", number, first=how if number == 1 else "")
+    orders.two_workers("--pool", pool, "--concurrency", "4")
+    orders.wait_for_ends(3)
+    orders.wait_until_empty()
+    goes_on = [] if how == "caught-and-failed" else ["1 end"]
+    assert [f"{line.number} {line.what}" for line in orders.lines()] == [
+        *("0 start", "0 end"),
+        *("1 start", f"1 {how}", *goes_on),
+        *("1 start", "1 retries-1", "1 in-a", "1 end"),
+        *("2 start", "2 end"),
+    ]
+
+
+def test_a_retry_with_other_arguments_goes_to_the_end_of_its_own_group(
+    new_orders: Callable[..., Orders],
+) -> None:
+    orders = new_orders()
+    for number in range(3):
+        orders.send("a", number, first="changed" if number == 1 else "")
+    worker = orders.worker("w1", "--concurrency", "4")
+    orders.wait_for_ends(3)
+    orders.wait_until_empty()
+    assert [line.number for line in orders.lines() if line.what == "end"] == [0, 2, 1]
+    assert "in-a" in [line.what for line in orders.lines()]
+    worker.wait_for_log("takes a new message, which goes to the end of its message group")
+
+
+def test_no_number_of_retries_that_a_sender_gives_ends_a_worker(
+    new_orders: Callable[..., Orders],
+) -> None:
+    orders = new_orders()
+    given = ["x", [1], {"a": 1}, -1, 1.5, True, None]
+    for number, retries in enumerate(given):
+        orders.send(f"g{number}", 0, retries=retries)
+    orders.worker("w1", "--concurrency", "2")
+    orders.wait_for_ends(len(given))
+    orders.wait_until_empty()
 
 
 def test_a_group_that_a_failure_has_stopped_is_shown_with_what_waits(

@@ -10,7 +10,13 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import NoLease, current_lease
-from celery_sqs_heartbeat.current.asked_delays import asked_delay, read_delay, write_delay
+from celery_sqs_heartbeat.current.asked_delays import (
+    ask_for_retry,
+    asked_delay,
+    asked_retry,
+    read_delay,
+    write_delay,
+)
 from celery_sqs_heartbeat.current.record import key_of
 from celery_sqs_heartbeat.current.sharing import shared_table, unshare_table
 from celery_sqs_heartbeat.current.table import SLOT_BYTES
@@ -36,6 +42,28 @@ def test_a_task_reads_what_it_has_set_and_so_does_its_worker(worker: Worker) -> 
     ask(worker, None)
     assert worker.run(lambda: current_lease.release_delay) is None
     assert asked_delay("a") is None
+
+
+def test_a_retry_and_a_delay_are_asked_for_side_by_side(worker: Worker) -> None:
+    assert asked_retry("a") is None
+    ask(worker, 90)
+    assert ask_for_retry("a", 1_000)
+    assert asked_delay("a") == 90
+    ask(worker, 50)
+    retry = asked_retry("a")
+    assert retry is not None
+    assert 900 < retry <= 1_000
+    assert ask_for_retry("a", -5)
+    assert asked_retry("a") == 0
+    assert asked_delay("a") == 50
+
+
+def test_a_retry_for_which_there_is_no_place_is_not_taken_for_noted(worker: Worker) -> None:
+    assert not ask_for_retry("unknown", 5)
+    assert asked_retry("unknown") is None
+    unshare_table()
+    assert not ask_for_retry("a", 5)
+    assert asked_retry("a") is None
 
 
 def test_changes_of_the_lease_do_not_touch_it(worker: Worker) -> None:
@@ -100,9 +128,10 @@ def test_half_of_what_a_killed_task_wrote_counts_for_nothing(worker: Worker, at:
     assert place is not None
     before = table.slot(place)
     ask(worker, 1e300)
-    torn = table.slot(place)[:at] + before[at:]
+    whole = table.slot(place)
+    torn = whole[:at] + before[at:]
     table.write_slot(place, torn)
-    assert asked_delay("a") in (90, None)
+    assert asked_delay("a") in ((90, None) if torn != whole else (1e300,))
 
 
 SET = """
