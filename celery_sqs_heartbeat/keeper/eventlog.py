@@ -96,10 +96,15 @@ def _log_stop(level: int, event: Event) -> None:
         when = f"in {event.visibility_timeout} s"
     else:
         when = "when its visibility timeout is over"
+    most = event.max_receive_count
+    if most is not None and event.receive_count >= most:
+        what = "becomes a dead letter %s, and the rest of its group goes on without it"
+    else:
+        what = "comes again %s, and the rest of its group waits for it"
     logger.log(
         level,
         "sqs-heartbeat: %s: group %s of %s stopped (%s): message %s, task %s[%s], receive %d, "
-        "comes again %s, and the rest of its group waits for it",
+        f"{what}",
         event.kind.value,
         event.group,
         event.queue_url,

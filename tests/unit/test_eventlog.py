@@ -49,6 +49,21 @@ def test_a_group_that_a_failure_stops_is_named_with_all_that_is_known(
 
 
 @pytest.mark.parametrize(
+    ("count", "says"),
+    [
+        (4, "comes again in 0 s, and the rest of its group waits for it"),
+        (5, "becomes a dead letter in 0 s, and the rest of its group goes on without it"),
+    ],
+)
+def test_of_a_last_receive_it_says_that_the_group_goes_on(
+    caplog: pytest.LogCaptureFixture, count: int, says: str
+) -> None:
+    values = {"stops_group": True, "visibility_timeout": 0, "max_receive_count": 5}
+    _, line = logged(caplog, RELEASED, receive_count=count, **values)
+    assert line.endswith(says)
+
+
+@pytest.mark.parametrize(
     "values",
     [
         {"stops_group": False, "cause": "group stopped"},
