@@ -285,9 +285,13 @@ class ThreadKeeper:
             lambda book, now: book.note_start(receipt_handle, now if at is None else at)
         )
 
-    def drop(self, receipt_handle: str) -> bool:
-        """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._change(lambda book, now: book.drop(receipt_handle, now))
+    def drop(self, receipt_handle: str, cause: str = "") -> bool:
+        """Stop extending: the message becomes visible by itself. False when unknown.
+
+        Args:
+            cause: Why it is left to that; reported, unless empty.
+        """
+        return self._change(lambda book, now: book.drop(receipt_handle, now, cause))
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.

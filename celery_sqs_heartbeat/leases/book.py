@@ -138,10 +138,16 @@ class LeaseBook:
             self._release(lease, delay, now, cause)
         return lease is not None
 
-    def drop(self, receipt_handle: str, now: float) -> bool:
-        """Stop extending and let the message become visible by itself. False when unknown."""
+    def drop(self, receipt_handle: str, now: float, cause: str = "") -> bool:
+        """Stop extending and let the message become visible by itself. False when unknown.
+
+        Args:
+            cause: Why it is left to that; reported, unless empty.
+        """
         lease = self._register.get(receipt_handle)
         if lease is not None:
+            if cause and lease.state is State.HELD:
+                self._news.report(EventKind.MESSAGE_LAPSING, lease, now, cause=cause)
             self._register.forget(lease)
             self._release_stopped(now)
         return lease is not None

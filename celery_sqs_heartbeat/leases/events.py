@@ -10,6 +10,15 @@ from celery_sqs_heartbeat.leases.lease import Action, Lease, State
 
 #: The cause of a release that leaves a message to SQS until its task is due.
 DUE_LATER = "due later"
+#: Causes of leaving a message to its visibility timeout: its task failed or was rejected, and its
+#: policy says so; too little of its lease was left to start it; Celery could make no task of it;
+#: nothing settles it any more.
+KEPT, ARRIVED_LATE, UNDELIVERABLE, UNSETTLED = (
+    "kept",
+    "arrived late",
+    "undeliverable",
+    "not settled",
+)
 
 
 class EventKind(enum.Enum):

@@ -157,6 +157,12 @@ class Lease:
     is_deleted: bool = False
 
     @property
+    def is_last_receive(self) -> bool:
+        """Whether SQS moves the message to the dead-letter queue instead of its next receive."""
+        most = self.max_receive_count
+        return most is not None and self.receive_count >= most
+
+    @property
     def is_in_order(self) -> bool:
         """Whether its message has a place in its group; only those of FIFO queues are numbered."""
         return self.terms.in_order and self.group is not None and self.sequence_number is not None

@@ -52,8 +52,13 @@ class Leases(Protocol):
             cause: Why, in a word or two, for the log, the metrics and the journal.
         """
 
-    def drop(self, receipt_handle: str) -> bool:
-        """Stop extending: the message becomes visible by itself."""
+    def drop(self, receipt_handle: str, cause: str = "") -> bool:
+        """Stop extending: the message becomes visible by itself.
+
+        Args:
+            cause: Why it is left to that, for the log, the metrics and the journal; they say
+                nothing where it is empty, as something else settles the message.
+        """
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later."""

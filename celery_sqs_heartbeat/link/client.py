@@ -123,13 +123,17 @@ class LinkedKeeper:
                 self._wire.post(("started", holding.number, holding.receives, now, pid))
             return True
 
-    def drop(self, receipt_handle: str) -> bool:
-        """Stop extending: the message becomes visible by itself. False when unknown."""
-        return self._change("drop", lambda now: self._holdings.drop(receipt_handle, now))
+    def drop(self, receipt_handle: str, cause: str = "") -> bool:
+        """Stop extending: the message becomes visible by itself. False when unknown.
+
+        Args:
+            cause: Why it is left to that; reported, unless empty.
+        """
+        return self._change("drop", lambda now: self._holdings.drop(receipt_handle, now), cause)
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._change("drop", lambda now: self._holdings.disown(receipt_handle, now))
+        return self._change("drop", lambda now: self._holdings.disown(receipt_handle, now), "")
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours."""
@@ -300,12 +304,16 @@ class LinkedKeeper:
             return is_confirmed(holding.lease if holding is not None else None, self._clock())
 
     def _change(
-        self, kind: str, change: Callable[[float], tuple[Holding | None, Iterable[Holding]]]
+        self,
+        kind: str,
+        change: Callable[[float], tuple[Holding | None, Iterable[Holding]]],
+        *fields: object,
     ) -> bool:
         """Change a holding, and say so; return whether there is one.
 
         Args:
             change: Returns the holding, and what is to be released with it.
+            fields: What else the keeper is to know.
         """
         if self._is_forked():
             # Nothing of the parent's may be touched, its lock least of all.
@@ -314,7 +322,7 @@ class LinkedKeeper:
             holding, released = change(self._clock())
             self._say_released(released)
             if holding is not None:
-                self._say_of(holding, kind)
+                self._say_of(holding, kind, *fields)
             return holding is not None
 
     def _say_released(self, holdings: Iterable[Holding]) -> None:

@@ -114,8 +114,8 @@ class KeeperEnd:
                 self._by_handle(
                     number, receives, lambda handle: self._keeper.release(handle, delay, cause)
                 )
-            case ["drop", number, receives]:
-                self._by_handle(number, receives, self._keeper.drop)
+            case ["drop", number, receives, cause]:
+                self._by_handle(number, receives, lambda handle: self._keeper.drop(handle, cause))
             case ["resume", number, receives, place, was_releasing, pid, *lease]:
                 self._resume(number, receives, place, pid, read_lease(*lease), was_releasing)
             case _:

@@ -93,7 +93,7 @@ RELEASES = Metric(
 LAPSES = Metric(
     name="lapses",
     kind="counter",
-    help="Messages that were to be released, and are left to become visible by themselves.",
+    help="Messages that are left to become visible by themselves, by the reason.",
     labels=("queue", "cause"),
 )
 GROUP_STOPS = Metric(

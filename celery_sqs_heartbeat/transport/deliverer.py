@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from celery_sqs_heartbeat.leases.events import UNDELIVERABLE
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.groups import tag_of
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
@@ -55,8 +56,8 @@ class Deliverer:
         heartbeat = self._heartbeat
         tag = tag_of(payload)
         lease = heartbeat.keeper.find(tag)
-        # Dropped, not released: its task may have been started before the error.
-        heartbeat.keeper.drop(tag)
+        # Left to its timeout, not released: its task may have been started before the error.
+        heartbeat.keeper.drop(tag, UNDELIVERABLE)
         if self._kombu.takes_slot(tag):
             # Else it would hold its prefetch slot for ever.
             self._kombu.free_slot(tag)

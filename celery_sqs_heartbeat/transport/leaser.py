@@ -9,7 +9,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
-from celery_sqs_heartbeat.leases.events import DUE_LATER
+from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, DUE_LATER
 from celery_sqs_heartbeat.leases.lease import State
 from celery_sqs_heartbeat.leases.receipts import Receipt
 from celery_sqs_heartbeat.transport.answers import Message
@@ -145,7 +145,7 @@ class Leaser:
             return True
         if keeper.confirm(tag, max(1.0, lease.terms.threshold)):
             return True
-        keeper.drop(tag)
+        keeper.drop(tag, ARRIVED_LATE)
         logger.warning(
             "sqs-heartbeat: message %s of %s is not started: too little was left of its "
             "visibility timeout when it arrived, and no extension was confirmed",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.leases.events import KEPT
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.delays import Delays
@@ -59,6 +60,9 @@ class Settler:
         delay = self._kombu.backoff_delay(delivery_tag, lease.task, lease.receive_count)
         if requeue:
             delay = self._delays.after(lease, delivery_tag, ended=failure, backoff=delay)
+        elif delay is not None and lease.is_last_receive:
+            # At once, so that SQS moves it to the dead-letter queue.
+            delay = 0.0
         if delay is not None:
             cause = failure.cause if requeue else "backoff policy"
             delay = max(delay, self._dead_poll_left(lease))
@@ -66,7 +70,7 @@ class Settler:
         elif not requeue and self._kombu_would_delete(delivery_tag, lease):
             heartbeat.keeper.done(delivery_tag)
         else:
-            heartbeat.keeper.drop(delivery_tag)
+            heartbeat.keeper.drop(delivery_tag, KEPT)
         heartbeat.settled.note(delivery_tag)
 
     def restore(self, delivery_tag: str) -> bool:

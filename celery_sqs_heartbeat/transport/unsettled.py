@@ -16,6 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.leases.events import UNSETTLED
 from celery_sqs_heartbeat.leases.lease import Lease, State
 from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 
@@ -160,7 +161,7 @@ class Unsettled:
             else "is released, like that of a failed task",
         )
         if self._may_run_on:
-            self._keeper.drop(watch.tag)
+            self._keeper.drop(watch.tag, UNSETTLED)
             # Else it would hold its prefetch slot for ever.
             watch.channel.qos.ack(watch.tag)
         else:

@@ -20,6 +20,7 @@ from kombu.utils.imports import symbol_by_name
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.current.asked_delays import asked_retry
 from celery_sqs_heartbeat.current.release_message import ReleaseMessage
+from celery_sqs_heartbeat.leases.events import UNSETTLED
 from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
 from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
@@ -296,7 +297,7 @@ class LeasedRequest(Request):
         """
         if self._heartbeat is None or self.acknowledged or not self.is_held():
             return False
-        self._heartbeat.keeper.drop(self._tag)
+        self._heartbeat.keeper.drop(self._tag, UNSETTLED)
         # Else it would hold its prefetch slot for ever.
         self.message.channel.qos.ack(self._tag)
         return True

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from celery import Celery
-from celery.exceptions import Retry
+from celery.exceptions import Reject, Retry
 
 from celery_sqs_heartbeat import current_lease, install
 from tests.acceptance.losing import LosesConnection
@@ -51,8 +51,8 @@ def step(self: Any, group: str, number: int, seconds: float, first: str = "") ->
 
     Args:
         seconds: How long it takes.
-        first: What it does the first time: "fail", "retry" (or in another way, see `_retry`), or
-            nothing.
+        first: What it does the first time: "fail", "reject", "retry" or another way to retry, see
+            `_retry`, or nothing.
     """
     _note(group, number, "start")
     time.sleep(seconds)
@@ -60,6 +60,8 @@ def step(self: Any, group: str, number: int, seconds: float, first: str = "") ->
         _note(group, number, first)
         if first == "fail":
             raise FailedOnce(f"{group} {number}")
+        if first == "reject":
+            raise Reject("the first time", requeue=False)
         _retry(self, first, (group, number, seconds))
     if self.request.retries:
         _note(group, number, f"retries-{self.request.retries}")
@@ -173,6 +175,19 @@ class Orders:
             retries=retries,
             MessageGroupId=group,
         )
+
+    def with_dead_letters(self, receives: int) -> str:
+        """Give the queue a redrive policy; return the URL of its dead letters."""
+        client = self.client
+        url: str = client.create_queue(QueueName="dead.fifo", Attributes={"FifoQueue": "true"})[
+            "QueueUrl"
+        ]
+        arn = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
+        policy = {"deadLetterTargetArn": arn["QueueArn"], "maxReceiveCount": receives}
+        client.set_queue_attributes(
+            QueueUrl=self.url, Attributes={"RedrivePolicy": json.dumps(policy)}
+        )
+        return url
 
     def worker(self, name: str, *args: str, **conf: Any) -> ProcessWorker:
         """Start a worker, and wait until it is ready."""

@@ -192,6 +192,26 @@ def test_a_group_that_a_failure_has_stopped_is_shown_with_what_waits(
     worker.wait_for_log("comes again in 120 s, and the rest of its group waits for it")
 
 
+@pytest.mark.parametrize("how", ["fail", "reject"])
+def test_a_group_that_waits_for_a_visibility_timeout_is_shown_too(
+    new_orders: Callable[..., Orders], how: str
+) -> None:
+    orders = new_orders()
+    orders.with_dead_letters(4)
+    for number in range(2):
+        orders.send("a", number, first=how if number == 0 else "")
+    conf = {"sqs_heartbeat_status": "127.0.0.1:0", "sqs_heartbeat_release_delay": "keep"}
+    worker = orders.worker("w1", "--concurrency", "2", **conf)
+    worker.wait_for_log(
+        "comes again when its visibility timeout is over, and the rest of its group"
+    )
+    (stopped,) = json.loads(ask(worker, "/leases"))["stopped_groups"]
+    assert (stopped["group"], stopped["cause"]) == ("a", "kept")
+    assert stopped["visible_in"] > 0
+    lapses = 'sqs_heartbeat_lapses_total{cause="kept",queue="orders.fifo"} 1.0'
+    assert lapses in ask(worker, "/metrics")
+
+
 @pytest.mark.parametrize("batch", [1, 10])
 def test_a_group_with_a_backlog_holds_up_no_other(
     new_orders: Callable[..., Orders], batch: int

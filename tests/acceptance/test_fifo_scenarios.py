@@ -7,7 +7,6 @@ tests/conformance.
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
@@ -22,20 +21,6 @@ from tests.acceptance.test_fifo_order import new_orders  # noqa: F401
 from tests.support.waiting import wait_until
 
 NewOrders = Callable[..., Orders]
-
-
-def with_dead_letters(orders: Orders, receives: int) -> str:
-    """Give the queue a redrive policy; return the URL of its dead letters."""
-    client = orders.client
-    url: str = client.create_queue(QueueName="dead.fifo", Attributes={"FifoQueue": "true"})[
-        "QueueUrl"
-    ]
-    arn = client.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"]
-    policy = {"deadLetterTargetArn": arn["QueueArn"], "maxReceiveCount": receives}
-    client.set_queue_attributes(
-        QueueUrl=orders.url, Attributes={"RedrivePolicy": json.dumps(policy)}
-    )
-    return url
 
 
 @pytest.mark.parametrize(
@@ -105,7 +90,7 @@ def test_a_group_goes_on_when_what_no_one_can_run_is_a_dead_letter(
     There a group goes on behind a message that can't be decoded, and without it.
     """
     orders = new_orders()
-    dead = with_dead_letters(orders, receives=1)
+    dead = orders.with_dead_letters(1)
     for number in range(2):
         orders.send("a", number)
     bad = send_bad(orders, kind)

@@ -160,6 +160,13 @@ SCENARIOS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
         ],
         [],
     ),
+    "failed, and left to its timeout": (
+        [
+            FIRST | {"ended_as": "lapsed", "cause": "kept", "finished": at(30), "ended": at(30)},
+            SECOND_RUN,
+        ],
+        [],
+    ),
     "failed after a success": (
         [
             FIRST | {"finished": at(30), "ended": at(30)},
@@ -248,6 +255,7 @@ def test_one_call_is_not_many(found: dict[str, list[Row]]) -> None:
 
 def test_an_execution_after_one_that_failed_is_no_duplicate(found: dict[str, list[Row]]) -> None:
     assert found["failed"] == []
+    assert found["failed, and left to its timeout"] == []
 
 
 def test_an_execution_after_one_that_succeeded_is_a_duplicate_though_it_fails(

@@ -73,6 +73,7 @@ STOPPING: list[tuple[str, Attempt, bool]] = [
     ("its worker died, and it waited", {"cause": "worker died", "started": None}, False),
     ("left to its timeout", {"ended_as": "lapsed", "cause": None, "started": None}, True),
     ("left to its timeout at the end", {"ended_as": "lapsed", "cause": "shutdown"}, False),
+    ("left to its timeout by its policy", {"ended_as": "lapsed", "cause": "kept"}, True),
     ("nothing is known of its end", {"ended_as": "abandoned", "cause": None}, True),
     ("lost while it waited", {"ended_as": "lost", "cause": None, "started": None}, False),
     ("lost", {"ended_as": "lost", "cause": None}, True),

@@ -8,8 +8,11 @@ from tests.soak.member import Member
 
 #: A keeper was lost, and another goes on with its leases.
 _LOST = re.compile(r"the keeper's process .*; another starts ")
-#: A release is not tried again.
-_LAPSING = re.compile(r"message-lapsing: message (\S+) of ")
+#: A release is not tried again. Not of what was never to be released.
+_LAPSING = re.compile(
+    r"message-lapsing: message (\S+) of (?!.*\((?:kept|arrived late|undeliverable|not settled)\)$)",
+    re.MULTILINE,
+)
 #: After these a keeper may be lost.
 _DEADLY = ("keeper-kill", "keeper-pause")
 

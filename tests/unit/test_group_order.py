@@ -288,6 +288,19 @@ def test_a_group_stops_for_one_that_is_left_to_lapse(booking: Booking) -> None:
     assert stops(booking)["m1"] is True
 
 
+def test_a_group_stops_for_one_that_is_left_to_its_timeout(booking: Booking) -> None:
+    receive(booking, "m1", "m2")
+    booking.book.drop("m1-1", booking.now, "kept")
+    settle_all(booking)
+    assert stops(booking) == {"m1": True, "m2": False}
+
+
+def test_nothing_is_said_of_one_that_something_else_settles(booking: Booking) -> None:
+    receive(booking, "m1")
+    booking.book.drop("m1-1", booking.now)
+    assert stops(booking) == {}
+
+
 def test_nothing_stops_that_is_not_kept_in_order(booking: Booking) -> None:
     booking.receive("a", group="g", number=1)
     booking.book.release("a", 0, booking.now, "failed")

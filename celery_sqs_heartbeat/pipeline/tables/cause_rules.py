@@ -10,13 +10,14 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from celery_sqs_heartbeat.leases.events import KEPT
 from celery_sqs_heartbeat.pipeline.tables.failing import call_rules
 from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US, Rule, seconds, text
 
 #: Why a message is back though its task has ended well.
 DELETE_REFUSED = "delete refused"
 #: Releases that mean that the task has ended. Under any other, what had started goes on.
-ENDED_RELEASES = ("failed", "backoff policy", DELETE_REFUSED, "asked by task", "retried")
+ENDED_RELEASES = ("failed", KEPT, "backoff policy", DELETE_REFUSED, "asked by task", "retried")
 
 
 def rules() -> tuple[Rule, ...]:

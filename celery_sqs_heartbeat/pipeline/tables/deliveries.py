@@ -13,7 +13,13 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.events import DUE_LATER
+from celery_sqs_heartbeat.leases.events import (
+    ARRIVED_LATE,
+    DUE_LATER,
+    KEPT,
+    UNDELIVERABLE,
+    UNSETTLED,
+)
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 
@@ -37,6 +43,10 @@ GIVEN_BACK = (
     "retried",
     NO_ROOM,
     WAITED_LONG,
+    KEPT,
+    ARRIVED_LATE,
+    UNDELIVERABLE,
+    UNSETTLED,
 )
 RECEIVED_AS = ("new", "redelivered", "finished")
 ENDED_AS = ("deleted", "released", "lapsed")

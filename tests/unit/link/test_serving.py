@@ -138,15 +138,25 @@ def test_what_is_released_is_over_and_its_worker_learns_how_it_ended(served: Ser
 
 def test_what_is_dropped_is_over_at_once(served: Served) -> None:
     served.receive()
-    served.take("drop", 1, 1)
+    served.take("drop", 1, 1, "")
     assert served.overs() == [["over", 1, 1, False]]
     served.clock.advance(25.0)
     assert served.step() == []
 
 
+def test_what_is_left_to_its_timeout_is_reported_with_the_reason(served: Served) -> None:
+    served.receive()
+    served.take("drop", 1, 1, "kept")
+    assert served.step() == []
+    event, over = sorted(served.said())
+    assert over == ["over", 1, 1, False]
+    happened = messages.read_event(event[2])
+    assert (happened.kind, happened.cause) == (EventKind.MESSAGE_LAPSING, "kept")
+
+
 @pytest.mark.parametrize(
     "message",
-    [("done", 9, 3), ("drop", 9, 3), ("release", 9, 3, 0, ""), ("started", 9, 3, 0.0, 4711)],
+    [("done", 9, 3), ("drop", 9, 3, ""), ("release", 9, 3, 0, ""), ("started", 9, 3, 0.0, 4711)],
 )
 def test_an_unknown_number_is_over(served: Served, message: tuple[Any, ...]) -> None:
     served.take(*message)
@@ -214,7 +224,7 @@ def test_a_lease_is_known_by_its_number_however_many_come_after_it(
     served.receive(1, message="long")
     for number in range(2, 12):
         served.receive(number, message=f"m{number}")
-        served.take("drop", number, 1)
+        served.take("drop", number, 1, "")
     assert len(served.overs()) == 10
     served.take("done", 1, 1)
     served.clock.advance(1.0)
