@@ -72,7 +72,8 @@ class FarEtas:
             receives,
         )
         most = self._queues.get(lease.queue_url).max_receive_count
-        subject = f"too few receives {lease.queue_url} {lease.task}"
+        # Not of the task: its name is the sender's, and made-up ones have no end.
+        subject = f"too few receives {lease.queue_url}"
         if most is not None and receives > most and self._once.first_time(subject):
             logger.warning(
                 "sqs-heartbeat: task %s is due in %.0f s, which takes %d receives, and queue %s "

@@ -97,6 +97,18 @@ def test_a_queue_that_allows_too_few_receives_for_a_far_eta_is_warned_of_once(
     assert sum("takes 3 receives" in message for message in caplog.messages) == warnings
 
 
+def test_made_up_names_of_tasks_neither_fill_the_log_nor_the_memory(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    etas = parking(2)
+    for number in range(3):
+        held = lease()
+        held.task = f"made.up.{number}"
+        assert etas.is_parked(held, 30 * HOUR, hold=60, now=0.0)
+    (warning,) = caplog.messages
+    assert "task made.up.0 is due in" in warning
+
+
 @pytest.mark.parametrize(
     ("wait", "hold", "is_parked"),
     [
