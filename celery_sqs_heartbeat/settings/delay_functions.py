@@ -35,8 +35,10 @@ def form_of(function: Callable[..., Any]) -> Form:
     """Return what a function is to be called with.
 
     Raises:
-        BadFunction: It can be called in neither form, or is not plain.
+        BadFunction: It can be called in neither form, is not plain, or is a class.
     """
+    if inspect.isclass(_unwrapped(function)):
+        raise BadFunction("is a class, which returns no seconds: name a function that does")
     if any(is_of_kind(function) or is_of_kind(_called(function)) for is_of_kind in _NOT_PLAIN):
         raise BadFunction(
             "must be a plain function that returns seconds, neither a coroutine nor a generator"
@@ -72,8 +74,13 @@ def _way_out(error: Exception) -> str:
     )
 
 
-def _called(value: Callable[..., Any]) -> Any:
-    """Return what runs when an object is called, where it is no function itself."""
+def _unwrapped(value: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(value, functools.partial):
         value = value.func
+    return value
+
+
+def _called(value: Callable[..., Any]) -> Any:
+    """Return what runs when an object is called, where it is no function itself."""
+    value = _unwrapped(value)
     return value if inspect.isroutine(value) else getattr(value, "__call__", None)  # noqa: B004

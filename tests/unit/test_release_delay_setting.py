@@ -165,6 +165,16 @@ class _Doubled:
         return 2 * receive_count
 
 
+class _ByName:
+    def __init__(self, receive_count: int) -> None:
+        pass
+
+
+class _Tripled:
+    def __init__(self, factor: int, receive_count: int) -> None:
+        pass
+
+
 _PLAIN = "must be a plain function that returns seconds"
 
 
@@ -181,6 +191,9 @@ _PLAIN = "must be a plain function that returns seconds"
         (functools.partial(_later), _PLAIN),
         (_Later(), _PLAIN),
         (_yielding, _PLAIN),
+        (_Doubled, "is a class, which returns no seconds: name a function"),
+        (_ByName, "is a class, which returns no seconds: name a function"),
+        (functools.partial(_Tripled, 3), "is a class, which returns no seconds: name a function"),
         (time.time, "must be a function of the receive count alone"),
         (max, "must be a function of the receive count alone"),
     ],
@@ -219,6 +232,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         "def backoff(*, receive_count, **_):\n    return receive_count * 3\n"
         "def by_count(count):\n    return count\n"
         "def wrong(one, two):\n    return 1\n"
+        "class Backoff:\n    def __init__(self, receive_count): pass\n"
         "seconds = 30\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -237,6 +251,7 @@ def test_a_function_can_be_named_by_its_path(module: str, name: str, expected: f
         ("no_such_module:backoff", "can't be imported (No module named 'no_such_module')"),
         ("no_such_module:backoff", "name a function of a module that the worker finds"),
         ("user_delays:seconds", "names 30, which is no function"),
+        ("user_delays:Backoff", "is a class, which returns no seconds: name a function"),
         ("user_delays:wrong", "missing a required argument: 'two'"),
         ("user_delays:", "is no release policy"),
     ],
