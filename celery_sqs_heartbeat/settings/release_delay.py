@@ -19,7 +19,6 @@ from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy, Verdic
 #: Seconds; one for each receive (the last repeats); a policy; or a function, see `delay_functions`.
 ReleaseDelay = float | Sequence[float] | Policy | Callable[..., float | None]
 
-_SETTING = "sqs_heartbeat_release_delay"
 _WAY_OUT = (
     "must be seconds, a list of seconds by receive count, a function, its 'module:function', or "
     f"one of {', '.join(map(repr, EXAMPLES))}"
@@ -27,7 +26,7 @@ _WAY_OUT = (
 
 
 class UnusableDelay(SqsHeartbeatError, ValueError):
-    """What the function set as `release_delay` returned is no visibility timeout."""
+    """What the function set as `release_delay` returned is neither seconds nor None."""
 
 
 def release_delay_fault(value: Any) -> str | None:
@@ -86,30 +85,32 @@ def choose_delay(
     if isinstance(delay, ReleasePolicy):
         return delay.delay(failure.receive_count, draw())
     if callable(delay):
-        if form_of(delay) is Form.FAILURE:
-            return _of_failure(delay, failure)
-        delay = delay(failure.receive_count)
-    elif isinstance(delay, Sequence):
+        return _returned(delay, failure)
+    if isinstance(delay, Sequence):
         delay = delay[min(max(failure.receive_count, 1), len(delay)) - 1]
-    if fault := number_fault(delay):
-        raise UnusableDelay(f"{_SETTING}({failure.receive_count}) returned {delay!r}: {fault}")
     return float(delay) or Verdict.USUAL
 
 
-def _of_failure(function: Callable[..., Any], failure: Failure) -> float | Verdict:
-    delay = function(
+def _returned(function: Callable[..., Any], failure: Failure) -> float | Verdict:
+    if form_of(function) is Form.FAILURE:
+        return _usable(_of_failure(function, failure))
+    return _usable(function(failure.receive_count)) or Verdict.USUAL
+
+
+def _of_failure(function: Callable[..., Any], failure: Failure) -> Any:
+    return function(
         exception=failure.exception,
         receive_count=failure.receive_count,
         message_age=failure.message_age,
         queue=failure.queue,
     )
+
+
+def _usable(delay: Any) -> float | Verdict:
+    """Return what a function returned, cut to what SQS takes."""
     if delay is None:
         return Verdict.KEEP
     # A number that is not a number compares to nothing.
     if not is_number(delay) or delay != delay:
-        raise UnusableDelay(f"{_SETTING} returned {delay!r}: must be a number of seconds, or None")
-    return _clamped(delay)
-
-
-def _clamped(delay: float) -> float:
+        raise UnusableDelay(f"it returned {delay!r}: must be a number of seconds, or None")
     return float(min(max(delay, 0), MAX_VISIBILITY_SECONDS))

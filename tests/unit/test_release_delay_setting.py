@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -98,26 +98,31 @@ def test_a_tasks_policy_goes_over_its_queues_and_that_over_the_one_for_all() -> 
     assert settings.for_task("slow", "t").delay_after(after()) is KEEP
 
 
-@pytest.mark.parametrize("answer", [-1, 43_201, None, "soon", True])
-def test_a_function_of_the_count_must_return_a_visibility_timeout(answer: Any) -> None:
-    with pytest.raises(UnusableDelay, match="release_delay"):
-        chosen(lambda count: answer, after())
+def both_forms(answer: Any) -> tuple[Callable[..., Any], ...]:
+    """Return the functions that return it: of the receive count alone, and of the failure."""
+    return (lambda count: answer), (lambda **known: answer)
 
 
 @pytest.mark.parametrize("answer", ["soon", True, float("nan")])
-def test_a_function_of_the_failure_must_return_a_number_or_none(answer: Any) -> None:
-    with pytest.raises(UnusableDelay, match="must be a number of seconds, or None"):
-        chosen(lambda **known: answer, after())
+def test_a_function_must_return_a_number_or_none(answer: Any) -> None:
+    for function in both_forms(answer):
+        with pytest.raises(UnusableDelay, match="must be a number of seconds, or None"):
+            chosen(function, after())
+
+
+def test_a_function_of_either_form_may_return_none_to_keep_the_message() -> None:
+    assert [chosen(function, after()) for function in both_forms(None)] == [KEEP, KEEP]
 
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [(-1, 0), (43_201, 43_200), (10**400, 43_200), (float("inf"), 43_200), (1.5, 1.5)],
 )
-def test_what_a_function_of_the_failure_returns_is_cut_to_what_sqs_takes(
-    answer: float, expected: float
-) -> None:
-    assert chosen(lambda **known: answer, after()) == expected
+def test_what_a_function_returns_is_cut_to_what_sqs_takes(answer: float, expected: float) -> None:
+    by_count, by_failure = both_forms(answer)
+    assert chosen(by_failure, after()) == expected
+    # Of the count alone 0 means the usual, and so does what is cut to it.
+    assert chosen(by_count, after()) == (expected or USUAL)
 
 
 numbers = st.integers() | st.floats(allow_nan=False) | st.sampled_from((0, 43_200, 10**400))
@@ -128,7 +133,7 @@ policies = (
     | st.builds(lambda step: f"linear({step!r})", small)
     | st.builds(lambda base: f"exponential({base!r}, 43200)", small)
     | st.builds(lambda answer: lambda **known: answer, numbers)
-    | st.builds(lambda answer: lambda count: answer, st.floats(0, 43_200))
+    | st.builds(lambda answer: lambda count: answer, numbers)
     | st.lists(st.floats(0, 43_200), min_size=1, max_size=3)
     | st.floats(0, 43_200)
 )
