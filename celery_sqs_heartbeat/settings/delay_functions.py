@@ -58,6 +58,13 @@ def form_of(function: Callable[..., Any]) -> Form:
     raise BadFunction(_way_out((by_keywords if names_ours else by_count) or by_count))
 
 
+def name_of(function: Any) -> str:
+    """Return what a function is called in the log: its module and its name in there."""
+    plain = _unwrapped(function)
+    named = plain if hasattr(plain, "__qualname__") else type(plain)
+    return f"{named.__module__}:{named.__qualname__}"
+
+
 def _misfit(signature: inspect.Signature, *args: Any, **kwargs: Any) -> TypeError | None:
     try:
         signature.bind(*args, **kwargs)
@@ -74,7 +81,7 @@ def _way_out(error: Exception) -> str:
     )
 
 
-def _unwrapped(value: Callable[..., Any]) -> Callable[..., Any]:
+def _unwrapped(value: Any) -> Any:
     while isinstance(value, functools.partial):
         value = value.func
     return value

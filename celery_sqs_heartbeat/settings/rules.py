@@ -131,6 +131,14 @@ class Settings:
         """Return the rules of a task's messages on a queue."""
         return self.for_queue(queue).under(self.tasks.get(task or ""))
 
+    def place_of(self, name: str, queue: str, task: str | None) -> str:
+        """Return where the value is set that holds for a task's messages on a queue."""
+        if _sets(self.tasks.get(task or ""), name):
+            return f"task {task!r}: sqs_heartbeat[{name!r}]"
+        if _sets(self.queues.get(queue), name):
+            return f"{PREFIX}queues[{queue!r}][{name!r}]"
+        return PREFIX + name
+
     def may_terminate(self) -> bool:
         """Return whether anything asks to stop tasks whose lease was lost."""
         scopes = (self.rules, *self.queues.values(), *self.tasks.values())
@@ -174,3 +182,7 @@ class Settings:
             found = order_faults(of_task, terms, self.interval)
             faults += (fault for fault in found if fault.removeprefix(of_task) not in inherited)
         return faults
+
+
+def _sets(rules: Rules | None, name: str) -> bool:
+    return rules is not None and getattr(rules, name) is not None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import time
+
+from celery.exceptions import WorkerShutdown, WorkerTerminate
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.current.asked_delays import asked_delay
@@ -73,18 +74,27 @@ class Delays:
     def _configured(self, lease: Lease, failure: Failure) -> float | Verdict:
         try:
             return self._rules.release_delay(lease, failure)
-        except Exception as error:
-            logger.log(
-                logging.ERROR,
-                "sqs-heartbeat: sqs_heartbeat_release_delay failed for message %s of task %s; "
-                "it is released without a delay: %s",
-                lease.message_id,
-                lease.task,
-                error,
-                # Only an error of the user's own function needs its place in the code.
-                exc_info=not isinstance(error, UnusableDelay),
-            )
+        except (WorkerShutdown, WorkerTerminate):
+            # A signal's handler raised it: it happened to interrupt the function.
+            raise
+        except (Exception, SystemExit) as error:
+            self._log_failed(lease, failure, error)
             return Verdict.USUAL
+
+    def _log_failed(self, lease: Lease, failure: Failure, error: BaseException) -> None:
+        is_raised = not isinstance(error, UnusableDelay)
+        logger.error(
+            "sqs-heartbeat: the function %s, failed: %s; message %s of queue %s, task %s[%s], is "
+            "released with the usual delay",
+            self._rules.release_delay_origin(lease),
+            f"{type(error).__name__}: {error}" if is_raised else error,
+            lease.message_id,
+            failure.queue.name,
+            lease.task,
+            lease.task_id,
+            # Only an error of the user's own function needs its place in the code.
+            exc_info=is_raised,
+        )
 
     def _usual(self, lease: Lease, failure: Failure) -> float:
         """Return the delay where nothing is set, in seconds."""

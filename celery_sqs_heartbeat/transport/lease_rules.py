@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import default_hold_eta
 from celery_sqs_heartbeat.settings import Rules, Settings
+from celery_sqs_heartbeat.settings.delay_functions import name_of
 from celery_sqs_heartbeat.settings.failure import Failure
 from celery_sqs_heartbeat.settings.release_policies import Verdict
 
@@ -60,6 +61,11 @@ class LeaseRules:
             Exception: Whatever a configured function raised.
         """
         return self._settings.for_task(failure.queue.name, lease.task).delay_after(failure)
+
+    def release_delay_origin(self, lease: Lease) -> str:
+        """Return which function is the lease's `release_delay`, and where that is set."""
+        place = self._settings.place_of("release_delay", self.queue_name(lease), lease.task)
+        return f"{name_of(self._of_task(lease).release_delay)}, set as {place}"
 
     def _of_task(self, lease: Lease) -> Rules:
         return self._settings.for_task(self.queue_name(lease), lease.task)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+from celery.exceptions import WorkerShutdown, WorkerTerminate
 
-from celery_sqs_heartbeat.settings import read_settings
+from celery_sqs_heartbeat.settings import Settings, read_settings
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 from celery_sqs_heartbeat.transport import delays
@@ -31,10 +34,24 @@ def after(
     ended: TaskFailure = UNKNOWN,
     backoff: float | None = None,
 ) -> float | None:
+    settings = read_settings({"sqs_heartbeat_release_delay": setting}.get)
+    return after_all(
+        settings, receive_count=receive_count, queue=queue, ended=ended, backoff=backoff
+    )
+
+
+def after_all(
+    settings: Settings,
+    *,
+    receive_count: int = 1,
+    queue: QueueAttributes = REDRIVE,
+    ended: TaskFailure = UNKNOWN,
+    backoff: float | None = None,
+) -> float | None:
+    """Return the delay after a failure, by all the settings there are."""
     lease = lease_of("h")
     lease.receive_count, lease.sent_time = receive_count, time.time() - 60
     lease.task, lease.task_id = "work", "id"
-    settings = read_settings({"sqs_heartbeat_release_delay": setting}.get)
     found = Delays(
         rules=LeaseRules(settings=settings, names={lease.queue_url: "q"}),
         queues=QueueDirectory(lambda url: queue, lambda job: job()),
@@ -47,13 +64,23 @@ def _fail(receive_count: int) -> float:
     raise KeyError("tenant")
 
 
+def _exit(receive_count: int) -> float:
+    sys.exit(3)
+
+
+class _Failing:
+    def __call__(self, receive_count: int) -> float:
+        raise KeyError("tenant")
+
+
 @pytest.mark.parametrize(
     ("function", "said", "has_traceback"),
     [
         (lambda receive_count: "soon", "it returned 'soon': must be a number", False),
         (lambda receive_count: True, "it returned True: must be a number", False),
         (lambda **known: "soon", "it returned 'soon': must be a number", False),
-        (_fail, "'tenant'", True),
+        (_fail, "KeyError: 'tenant'", True),
+        (_exit, "SystemExit: 3", True),
     ],
 )
 def test_only_an_error_of_the_function_itself_is_logged_with_a_traceback(
@@ -67,6 +94,70 @@ def test_only_an_error_of_the_function_itself_is_logged_with_a_traceback(
     assert record.levelno == logging.ERROR
     assert said in record.getMessage()
     assert bool(record.exc_info) is has_traceback
+
+
+@pytest.mark.parametrize("queue", [REDRIVE, NO_REDRIVE])
+@pytest.mark.parametrize(
+    ("conf", "tasks", "place"),
+    [
+        ({"sqs_heartbeat_release_delay": _fail}, {}, "sqs_heartbeat_release_delay"),
+        (
+            {
+                "sqs_heartbeat_release_delay": "keep",
+                "sqs_heartbeat_queues": {"q": {"release_delay": _fail}},
+            },
+            {},
+            "sqs_heartbeat_queues['q']['release_delay']",
+        ),
+        (
+            {"sqs_heartbeat_queues": {"q": {"release_delay": "keep"}}},
+            {"work": {"release_delay": _fail}},
+            "task 'work': sqs_heartbeat['release_delay']",
+        ),
+    ],
+)
+def test_a_function_that_fails_is_named_with_where_it_is_set(
+    caplog: pytest.LogCaptureFixture,
+    conf: dict[str, Any],
+    tasks: dict[str, Any],
+    place: str,
+    queue: QueueAttributes,
+) -> None:
+    delay = after_all(read_settings(conf.get, tasks=tasks), receive_count=3, queue=queue)
+    assert delay == (4 if queue is NO_REDRIVE else 0)
+    said = next(text for text in caplog.messages if "KeyError" in text)
+    assert said == (
+        f"sqs-heartbeat: the function {__name__}:_fail, set as {place}, failed: KeyError: "
+        "'tenant'; message m of queue q, task work[id], is released with the usual delay"
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "name"),
+    [
+        (functools.partial(_fail), "_fail"),
+        (_Failing(), "_Failing"),
+        (lambda count: "soon", "<lambda>"),
+    ],
+)
+def test_a_function_of_any_kind_is_named(
+    caplog: pytest.LogCaptureFixture, function: Callable[..., Any], name: str
+) -> None:
+    after(function)
+    (said,) = caplog.messages
+    assert said.startswith(f"sqs-heartbeat: the function {__name__}:")
+    assert f"{name}, set as sqs_heartbeat_release_delay, failed: " in said
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, WorkerShutdown, WorkerTerminate])
+def test_what_a_signal_ends_the_worker_by_is_no_failure_of_the_function(
+    error: type[BaseException],
+) -> None:
+    def interrupted(receive_count: int) -> float:
+        raise error
+
+    with pytest.raises(error):
+        after(interrupted)
 
 
 @pytest.mark.parametrize(
