@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from celery.exceptions import WorkerShutdown, WorkerTerminate
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.current.asked_delays import asked_delay
 from celery_sqs_heartbeat.leases.lease import Lease
-from celery_sqs_heartbeat.leases.policy import poison_delay
+from celery_sqs_heartbeat.leases.policy import cut_release_delay, poison_delay
 from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
 from celery_sqs_heartbeat.settings.release_delay import UnusableDelay
 from celery_sqs_heartbeat.settings.release_policies import Verdict
@@ -28,10 +30,18 @@ class Delays:
     that it moves. Then what the task itself asked for, kombu's backoff policy, the setting.
     """
 
-    def __init__(self, *, rules: LeaseRules, queues: QueueDirectory, once: Once) -> None:
+    def __init__(
+        self,
+        *,
+        rules: LeaseRules,
+        queues: QueueDirectory,
+        once: Once,
+        now: Callable[[], float] = clock.now,
+    ) -> None:
         self._rules = rules
         self._queues = queues
         self._once = once
+        self._now = now
 
     def after(
         self,
@@ -50,13 +60,18 @@ class Delays:
         failure = self._failure(lease, ended)
         delay = self._choose(lease, failure, (ended.delay, asked_delay(handle), backoff))
         if ended.is_wanted:
-            logger.info(
-                "sqs-heartbeat: task %s[%s] %s",
-                lease.task,
-                lease.task_id,
-                _said(delay, is_last=failure.is_last_receive),
-            )
+            self._log_wanted(lease, delay, is_last=failure.is_last_receive, reason=ended.reason)
         return delay
+
+    def _log_wanted(self, lease: Lease, delay: float | None, *, is_last: bool, reason: str) -> None:
+        sent = None if delay is None else cut_release_delay(lease, delay, self._now())
+        logger.info(
+            "sqs-heartbeat: task %s[%s] %s%s",
+            lease.task,
+            lease.task_id,
+            _said(sent, is_last=is_last),
+            f": {reason}" if reason else "",
+        )
 
     def _choose(
         self, lease: Lease, failure: Failure, asked: tuple[float | None, ...]
@@ -129,12 +144,12 @@ class Delays:
         )
 
 
-def _said(delay: float | None, *, is_last: bool) -> str:
+def _said(delay: int | None, *, is_last: bool) -> str:
     if is_last:
         return (
-            "released its message at once: that was its last receive, and SQS moves it to the "
-            "dead-letter queue"
+            "released its message at once (that was its last receive, and SQS moves it to the "
+            "dead-letter queue)"
         )
     if delay is None:
         return "leaves its message to come back when its visibility timeout ends"
-    return f"released its message for {delay:g} s" if delay else "released its message at once"
+    return f"released its message for {delay} s" if delay else "released its message at once"

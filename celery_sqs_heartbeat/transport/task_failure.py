@@ -14,12 +14,14 @@ class TaskFailure:
         is_wanted: Whether it raised `ReleaseMessage`, which is no failure.
         is_retry: Whether it is to be retried, see `worker.retrying`, which is none either.
         delay: The delay that it gave with that, in seconds; None where it gave none.
+        reason: Why, for the log; empty where it did not say.
     """
 
     exception: type[BaseException] | None = None
     is_wanted: bool = False
     is_retry: bool = False
     delay: float | None = None
+    reason: str = ""
 
     @property
     def cause(self) -> str:

@@ -50,11 +50,11 @@ def task_failure_of(exc_info: Any) -> TaskFailure:
     error = error_of(exc_info)
     # The error itself may be a stand-in for one that could not be pickled.
     kind = getattr(exc_info, "type", None)
-    return TaskFailure(
-        exception=kind if isinstance(kind, type) else type(error),
-        is_wanted=isinstance(error, ReleaseMessage),
-        delay=error.delay if isinstance(error, ReleaseMessage) else None,
-    )
+    exception = kind if isinstance(kind, type) else type(error)
+    if not isinstance(error, ReleaseMessage):
+        return TaskFailure(exception=exception)
+    reason = safe_str(error.reason) if error.reason else ""
+    return TaskFailure(exception=exception, is_wanted=True, delay=error.delay, reason=reason)
 
 
 _STARTED = "given to the pool"

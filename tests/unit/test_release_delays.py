@@ -56,6 +56,7 @@ def after_all(
         rules=LeaseRules(settings=settings, names={lease.queue_url: "q"}),
         queues=QueueDirectory(lambda url: queue, lambda job: job()),
         once=Once(),
+        now=lambda: lease.received_at + 1.5,
     )
     return found.after(lease, "h", ended=ended, backoff=backoff)
 
@@ -234,10 +235,14 @@ def test_a_function_is_told_all_that_is_known() -> None:
     ("delay", "setting", "receive_count", "said"),
     [
         (90, None, 1, "task work[id] released its message for 90 s"),
+        # What SQS is asked for: whole seconds, rounded up, to the end of 12 hours from the receive.
+        (2.5, None, 1, "task work[id] released its message for 3 s"),
+        (0.1, None, 1, "task work[id] released its message for 1 s"),
+        (90_000, None, 1, "task work[id] released its message for 43198 s"),
         (0, None, 1, "task work[id] released its message at once"),
         (None, "fixed(7)", 1, "task work[id] released its message for 7 s"),
-        (None, "keep", 1, "task work[id] leaves its message to come back when its visibility"),
-        (90, None, 5, "released its message at once: that was its last receive, and SQS moves it"),
+        (None, "keep", 1, "leaves its message to come back when its visibility timeout ends"),
+        (90, None, 5, "(that was its last receive, and SQS moves it to the dead-letter queue)"),
     ],
 )
 def test_a_message_that_its_task_released_is_one_line_of_the_log(
@@ -252,8 +257,26 @@ def test_a_message_that_its_task_released_is_one_line_of_the_log(
     (record,) = caplog.records
     assert record.levelno == logging.INFO
     assert record.getMessage().startswith("sqs-heartbeat: ")
-    assert said in record.getMessage()
+    assert record.getMessage().endswith(said)
     assert record.exc_info is None
+
+
+@pytest.mark.parametrize(
+    ("setting", "receive_count", "said"),
+    [
+        (None, 1, "released its message for 3 s: tenant is busy"),
+        ("keep", 1, "released its message for 3 s: tenant is busy"),
+        (None, 5, "SQS moves it to the dead-letter queue): tenant is busy"),
+    ],
+)
+def test_that_line_ends_with_the_reason_that_the_task_gave(
+    caplog: pytest.LogCaptureFixture, setting: Any, receive_count: int, said: str
+) -> None:
+    caplog.set_level(logging.INFO)
+    ended = TaskFailure(is_wanted=True, delay=2.5, reason="tenant is busy")
+    after(setting, receive_count=receive_count, ended=ended)
+    (message,) = caplog.messages
+    assert message.endswith(said)
 
 
 def test_a_failure_is_no_line_of_ours(caplog: pytest.LogCaptureFixture) -> None:

@@ -215,16 +215,24 @@ class _Request:
 
 
 @pytest.mark.parametrize(
-    ("error", "exception", "is_wanted", "delay"),
+    ("error", "exception", "is_wanted", "delay", "reason"),
     [
-        (ReleaseMessage(90), ReleaseMessage, True, 90),
-        (ReleaseMessage(), ReleaseMessage, True, None),
-        (Reject(requeue=True), Reject, False, None),
-        (ConnectionError(), ConnectionError, False, None),
+        (ReleaseMessage(90), ReleaseMessage, True, 90, ""),
+        (ReleaseMessage(), ReleaseMessage, True, None, ""),
+        (ReleaseMessage(90, "tenant is busy"), ReleaseMessage, True, 90, "tenant is busy"),
+        # Whatever is given in its place.
+        (ReleaseMessage(reason=KeyError("a")), ReleaseMessage, True, None, "KeyError('a')"),  # type: ignore[arg-type]
+        (Reject("no", requeue=True), Reject, False, None, ""),
+        (ConnectionError(), ConnectionError, False, None, ""),
     ],
 )
 def test_a_request_hands_on_how_its_task_failed(
-    desk: Desk, error: Exception, exception: type, is_wanted: bool, delay: float | None
+    desk: Desk,
+    error: Exception,
+    exception: type,
+    is_wanted: bool,
+    delay: float | None,
+    reason: str,
 ) -> None:
     request = desk.receive()
     # Its class has no `on_failure` of Celery's to call.
@@ -233,6 +241,7 @@ def test_a_request_hands_on_how_its_task_failed(
     request.on_failure(info_of(error))
     (failure,) = desk.failures
     assert (failure.exception, failure.is_wanted, failure.delay) == (exception, is_wanted, delay)
+    assert failure.reason == reason
     assert desk.rejected == [("h", True)]
     assert failure.cause == ("asked by task" if is_wanted else "failed")
 
