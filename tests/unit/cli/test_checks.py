@@ -205,6 +205,9 @@ EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
         ),
         (a_fifo_queue(), {"acks_late": False, "tasks": EARLY}, ["W030"]),
         (a_fifo_queue(), {"tasks": EARLY}, ["W030"]),
+        # The tasks' own value counts.
+        (a_fifo_queue(), {"acks_late": False, "tasks": [TaskFacts(name="a")]}, []),
+        (a_fifo_queue(), {"acks_late": False}, ["W030"]),
         (a_fifo_queue(), {"tasks": EARLY, "settings": settings_of(fifo="parallel")}, []),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=2)}, ["W031"]),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=1)}, []),

@@ -171,7 +171,8 @@ def _check_order(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     if not app.sending.may_name_groups and len(app.sending.groups) < 2:
         yield ONE_GROUP.found(queue=queue.name, value=next(iter(app.sending.groups), KOMBUS_GROUP))
     early = [task.name for task in app.tasks if not task.acks_late]
-    if not app.acks_late:
+    # The setting is only the default of tasks that say nothing themselves.
+    if not app.acks_late and (early or not app.tasks):
         yield EARLY_ORDER.found(queue=queue.name, setting="task_acks_late", value=False)
     elif early:
         yield EARLY_ORDER.found(queue=queue.name, value=", ".join(sorted(early)))
