@@ -155,6 +155,10 @@ class Settings:
         """Return whether the messages of each group of a queue go one after the other."""
         return is_fifo(queue) and self.for_queue(queue).fifo != "parallel"
 
+    def releases_retries(self, queue: str, task: str | None) -> bool:
+        """Return whether a retry of a task that came from a queue is a release of its message."""
+        return self.keeps_order(queue) and self.for_task(queue, task).fifo_retry != "send"
+
     def leases_on(self, queue: str, leases: int) -> int:
         """Return how many messages of a queue a worker may hold that holds so many otherwise.
 

@@ -164,6 +164,12 @@ def a_fifo_queue(**attributes: Any) -> QueueFacts:
     return replace(queue, dead_letters=Answer(tried=Tried.ALLOWED))
 
 
+def retried(retries: int | None, **known: Any) -> dict[str, Any]:
+    """Return what is known of an app with a task that retries itself so often."""
+    return {"tasks": [TaskFacts(name="a", retries=retries, **known)]}
+
+
+SENT_BY_A = Settings(tasks={"a": Rules(fifo_retry="send")})
 WITH_GROUPS = SendingFacts(groups=frozenset({"A17", "B4"}))
 ON = {"ContentBasedDeduplication": "true"}
 EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
@@ -209,6 +215,19 @@ EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
         (a_fifo_queue(), {"acks_late": False, "tasks": [TaskFacts(name="a")]}, []),
         (a_fifo_queue(), {"acks_late": False}, ["W030"]),
         (a_fifo_queue(), {"tasks": EARLY, "settings": settings_of(fifo="parallel")}, []),
+        # A retry is one more receive of the same message: SQS allows 5.
+        (a_fifo_queue(), retried(4), []),
+        (a_fifo_queue(), retried(5), ["W032"]),
+        (a_fifo_queue(), {**retried(5), "acks_on_failure": "s"}, ["W032"]),
+        (a_fifo_queue(), retried(5, acks_late=False), ["W030"]),
+        (a_fifo_queue(), retried(0), []),
+        # Left to maxReceiveCount, as is meant.
+        (a_fifo_queue(), retried(None), []),
+        (a_fifo_queue(RedrivePolicy=""), retried(5), ["W021"]),
+        # Here it is a new message.
+        (a_fifo_queue(), {**retried(5), "settings": settings_of(fifo="parallel")}, ["I218"]),
+        (a_fifo_queue(), {**retried(5), "settings": settings_of(fifo_retry="send")}, ["I218"]),
+        (a_fifo_queue(), {**retried(5), "settings": SENT_BY_A}, ["I218"]),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=2)}, ["W031"]),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=1)}, []),
         (a_fifo_queue(RedrivePolicy=""), {"settings": settings_of(fifo_batch=10)}, ["W021"]),
@@ -259,12 +278,22 @@ def test_it_says_how_often_a_task_with_retries_may_run(
     assert found.value.startswith(f"maxReceiveCount 5; {said}")
 
 
-def test_of_many_tasks_with_retries_five_are_named() -> None:
-    tasks = [TaskFacts(name=f"t{number}", retries=1) for number in range(9)]
-    (found,) = check_retries(AppFacts(tasks=tasks), "work", 5)
+@pytest.mark.parametrize("queue", ["work", "work.fifo"])
+def test_of_many_tasks_with_retries_five_are_named(queue: str) -> None:
+    tasks = [TaskFacts(name=f"t{number}", retries=9) for number in range(9)]
+    (found,) = check_retries(AppFacts(tasks=tasks), queue, 5)
     assert found.value is not None
     assert "t4 (" in found.value
     assert found.value.endswith("; and 4 more")
+
+
+def test_tasks_whose_retries_are_sent_and_released_are_named_apart() -> None:
+    tasks = [TaskFacts(name="a", retries=9), TaskFacts(name="b", retries=7)]
+    found = check_retries(AppFacts(tasks=tasks, settings=SENT_BY_A), "work.fifo", 5)
+    values = {finding.id[-4:]: str(finding.value) for finding in found}
+    assert values.keys() == {"I218", "W032"}
+    assert values["I218"].startswith("maxReceiveCount 5; a (max_retries 9): a dead letter after")
+    assert values["W032"] == "maxReceiveCount 5; b (max_retries 7)"
 
 
 @pytest.mark.parametrize(

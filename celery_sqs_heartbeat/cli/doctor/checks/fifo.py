@@ -98,6 +98,13 @@ UNRUN_DEAD_LETTERS = Kind(
     "remove sqs_heartbeat_fifo_batch: it is 1 by default; or raise "
     "maxReceiveCount to a multiple of it",
 )
+FEW_FOR_RETRIES = Kind(
+    "SQSHB-W032",
+    "messages become dead letters before their retries are used up",
+    "on this queue a retry is one more receive of the same message, which ends with the smaller of "
+    "max_retries + 1 and maxReceiveCount",
+    "raise maxReceiveCount in the RedrivePolicy to max_retries + 1, or lower max_retries",
+)
 
 KINDS = (
     NO_DEAD_LETTERS,
@@ -111,6 +118,7 @@ KINDS = (
     SAME_ID,
     EARLY_ORDER,
     UNRUN_DEAD_LETTERS,
+    FEW_FOR_RETRIES,
 )
 
 
