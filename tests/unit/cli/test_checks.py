@@ -230,7 +230,35 @@ EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
         (a_fifo_queue(), {**retried(5), "settings": SENT_BY_A}, ["I218"]),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=2)}, ["W031"]),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=1)}, []),
-        (a_fifo_queue(RedrivePolicy=""), {"settings": settings_of(fifo_batch=10)}, ["W021"]),
+        # Without a redrive policy they still count as retries, where those count receives.
+        (
+            a_fifo_queue(RedrivePolicy=""),
+            {"settings": settings_of(fifo_batch=10)},
+            ["W021", "W031"],
+        ),
+        (
+            a_fifo_queue(RedrivePolicy=""),
+            {"settings": settings_of(fifo_batch=10, fifo_retry="send")},
+            ["W021"],
+        ),
+        (
+            a_fifo_queue(RedrivePolicy=""),
+            {
+                "settings": Settings(
+                    rules=Rules(fifo_batch=10, fifo_retry="send"),
+                    tasks={"a": Rules(fifo_retry="release")},
+                )
+            },
+            ["W021", "W031"],
+        ),
+        (
+            a_fifo_queue(),
+            {"settings": settings_of(fifo_batch=10, fifo_retry="send")},
+            ["W031"],
+        ),
+        # The keeper makes the deletes of a queue in order, whatever is set.
+        (a_fifo_queue(), {"settings": settings_of(ack="inline")}, ["I033"]),
+        (a_fifo_queue(), {"settings": settings_of(ack="inline", fifo="parallel")}, []),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=10, fifo="parallel")}, []),
     ],
 )
@@ -254,6 +282,9 @@ def test_findings_about_a_fifo_queue_name_what_is_wrong() -> None:
     assert (finding.queue, finding.value) == ("q.fifo", "b")
     (finding,) = check_fifo(AppFacts(sending=WITH_GROUPS), a_fifo_queue(RedrivePolicy=DEAD_LETTERS))
     assert (finding.setting, finding.value) == ("RedrivePolicy", "dead")
+    no_redrive = check_fifo(AppFacts(**batch), a_fifo_queue(RedrivePolicy=""))
+    (finding,) = (each for each in no_redrive if each.id == "SQSHB-W031")
+    assert finding.value == "4 (no maxReceiveCount)"
 
 
 @pytest.mark.parametrize("policy", ["", "{", "[]", "{}", '{"deadLetterTargetArn": ""}', "3"])

@@ -90,13 +90,14 @@ EARLY_ORDER = Kind(
     "side by side, and one that fails stops nothing",
     "set acks_late=True for all tasks that are sent there",
 )
-UNRUN_DEAD_LETTERS = Kind(
+UNRUN_RECEIVES = Kind(
     "SQSHB-W031",
-    "messages that wait may become dead letters unrun",
+    "messages that wait use up their receives unrun",
     "a receive brings several of a group; those behind one that fails go back with it, and each of "
-    "their receives counts towards maxReceiveCount",
-    "remove sqs_heartbeat_fifo_batch: it is 1 by default; or raise "
-    "maxReceiveCount to a multiple of it",
+    "their receives counts: towards maxReceiveCount, so they may become dead letters unrun, and "
+    "towards max_retries, where a retry is a release of the message",
+    "remove sqs_heartbeat_fifo_batch: it is 1 by default; or raise maxReceiveCount and max_retries "
+    "to a multiple of it",
 )
 FEW_FOR_RETRIES = Kind(
     "SQSHB-W032",
@@ -104,6 +105,13 @@ FEW_FOR_RETRIES = Kind(
     "on this queue a retry is one more receive of the same message, which ends with the smaller of "
     "max_retries + 1 and maxReceiveCount",
     "raise maxReceiveCount in the RedrivePolicy to max_retries + 1, or lower max_retries",
+)
+INLINE = Kind(
+    "SQSHB-I033",
+    "inline acks have no effect on the FIFO queue",
+    "the keeper makes the deletes of a queue in strict order: the next message of a group waits "
+    "until SQS has confirmed one",
+    "set it for other queues alone, in sqs_heartbeat_queues",
 )
 
 KINDS = (
@@ -117,8 +125,9 @@ KINDS = (
     NOT_DEDUPLICATED,
     SAME_ID,
     EARLY_ORDER,
-    UNRUN_DEAD_LETTERS,
+    UNRUN_RECEIVES,
     FEW_FOR_RETRIES,
+    INLINE,
 )
 
 
@@ -184,11 +193,18 @@ def _check_order(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
         yield EARLY_ORDER.found(queue=queue.name, setting="task_acks_late", value=False)
     elif early:
         yield EARLY_ORDER.found(queue=queue.name, value=", ".join(sorted(early)))
-    batch = app.settings.for_queue(queue.name).fifo_batch
+    yield from _check_batch(app, queue)
+    if app.settings.for_queue(queue.name).ack == "inline":
+        yield INLINE.found(queue=queue.name, setting=PREFIX + "ack", value="inline")
+
+
+def _check_batch(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
+    batch = app.settings.for_queue(queue.name).fifo_batch or 1
     count = read_attributes(queue.attributes).max_receive_count
-    if batch is not None and batch > 1 and count is not None:
-        yield UNRUN_DEAD_LETTERS.found(
-            queue=queue.name,
-            setting=PREFIX + "fifo_batch",
-            value=f"{batch} (maxReceiveCount {count})",
+    scopes = (None, *app.settings.tasks)
+    counts_retries = any(app.settings.releases_retries(queue.name, task) for task in scopes)
+    if batch > 1 and (count is not None or counts_retries):
+        most = "no maxReceiveCount" if count is None else f"maxReceiveCount {count}"
+        yield UNRUN_RECEIVES.found(
+            queue=queue.name, setting=PREFIX + "fifo_batch", value=f"{batch} ({most})"
         )
