@@ -58,7 +58,10 @@ class ReleasePolicy:
         max: float = 900,  # noqa: A002
         jitter: bool = True,
     ) -> ReleasePolicy:
-        """Return the policy of `base` seconds, doubled with each further receive."""
+        """Return the policy of `base` seconds, doubled with each further receive.
+
+        So `base` is the first delay, not what is raised to a power: 5, 10, 20, ... for 5.
+        """
         return cls(first=base, doubles=True, most=max, jitter=jitter)
 
     def delay(self, receive_count: int, draw: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,8 @@ from celery_sqs_heartbeat.cli.doctor.checks.retries import check_retries
 from celery_sqs_heartbeat.current.asked_delays import asked_delay
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.settings.failure import Failure, QueueInfo
-from celery_sqs_heartbeat.settings.policy_text import EXAMPLES
-from celery_sqs_heartbeat.settings.release_policies import Verdict
+from celery_sqs_heartbeat.settings.policy_text import EXAMPLES, parse_policy
+from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy, Verdict
 from tests.support.insides import hide_shared_tasks
 from tests.support.markdown import ROOT, blocks
 from tests.support.tasks import run_task
@@ -86,6 +87,17 @@ def test_its_task_decides_for_itself(names: dict[str, Any], worker: Worker) -> N
 def test_it_lists_every_policy() -> None:
     for example in EXAMPLES:
         assert f'`"{example}"`' in TEXT
+
+
+def test_its_examples_of_an_exponential_policy_are_what_that_says() -> None:
+    shown = re.findall(r"`(base=\d+)`: after ([\d, ]+), \.\.\. s", TEXT)
+    assert [base for base, _ in shown] == ["base=2", "base=5"]
+    for base, seconds in shown:
+        policy = parse_policy(f"exponential({base}, jitter=False)")
+        assert isinstance(policy, ReleasePolicy)
+        assert [policy.delay(count, 0) for count in (1, 2, 3, 4)] == [
+            *map(float, seconds.split(","))
+        ]
 
 
 def test_its_numbers_of_runs_are_the_doctors() -> None:
