@@ -45,7 +45,7 @@ REFERENCE: Mapping[str, Entry] = {
     "hold_eta": Entry(
         "the time of two extensions, at least a minute",
         "a message whose task is due within so many seconds is held; one whose task is due later "
-        "waits at SQS, see [below](#tasks-that-are-due-later)",
+        "waits at SQS (except on FIFO queues), see [below](#tasks-that-are-due-later)",
     ),
     "release_delay": Entry(
         "`0`",
