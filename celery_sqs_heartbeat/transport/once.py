@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Once:
-    """A memory of subjects. They are few: of queues, and of tasks that the app has."""
+    """A memory of subjects. They are few: of queues, never of what a sender makes up."""
 
     def __init__(self) -> None:
         self._subjects: set[str] = set()
