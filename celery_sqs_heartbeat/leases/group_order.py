@@ -39,6 +39,7 @@ class GroupOrder:
     def add(self, lease: Lease) -> None:
         """Give a lease its place; nothing where it has one, or is not kept in order."""
         if lease.is_in_order:
+            lease.has_place = True
             group = self._groups.setdefault(_key(lease), [])
             if lease not in group:
                 insort(group, lease, key=_position)
@@ -80,6 +81,7 @@ class GroupOrder:
         # One that is to be released has stopped its group before.
         if not (is_deleted or lease.state is State.BACK):
             self.stop_behind(lease)
+        lease.has_place = False
         group = self._groups.get(_key(lease), [])
         if lease in group:
             group.remove(lease)

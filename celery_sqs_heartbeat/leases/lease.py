@@ -119,6 +119,7 @@ class Lease:
         alone: Its calls carry no other lease: a shared one was malformed.
         pending: What the call asks for that it is in; None while it is in none.
         is_deleted: SQS has confirmed the delete of its message.
+        has_place: It has, or may take, its place in its group; see `GroupOrder`.
     """
 
     queue_url: str
@@ -155,6 +156,7 @@ class Lease:
     handles: list[str] = field(default_factory=list, repr=False)
     pending: Action | None = None
     is_deleted: bool = False
+    has_place: bool = True
 
     @property
     def is_last_receive(self) -> bool:

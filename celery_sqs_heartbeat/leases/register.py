@@ -72,7 +72,10 @@ class Register:
             self._ending += 1
         if lease.state is State.DONE:
             self.finished.add(lease.key)
-        self._order.add(lease)
+        # One that was lost under the last keeper stops nothing that came after it. One that goes
+        # back has a place here alone: it is released after those behind it.
+        if lease.has_place or lease.state is State.BACK:
+            self._order.add(lease)
 
     def place_in_group(self, lease: Lease) -> None:
         """Give a lease its place in its group, which it loses when it expires."""

@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.link.holding import Holding
 
 #: Raised with each change of a message. Both ends must be of one version: a worker starts the
 #: keeper of its own installation, which may have been replaced under it.
-VERSION = 3
+VERSION = 4
 
 _RECEIVE = tuple(field.name for field in fields(Receive))
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
@@ -48,6 +48,7 @@ _KEPT = (
     "certain",
     "extensions",
     "handles",
+    "has_place",
 )
 
 

@@ -174,6 +174,7 @@ class Side(Linked):
 
     def crash(self) -> Elsewhere:
         """Die: the keeper releases what it knows to be held, and everything else is gone."""
+        self.running.clear()
         orphan = self.elsewhere
         orphan.take()
         held = [each for each in orphan.keeper.leases() if each.state is State.HELD]
@@ -191,12 +192,20 @@ class Side(Linked):
         call, settle = elsewhere.calls.out.pop(index)
         outcomes = [Outcome.FAILED] * len(call.entries)
         if how in ("done", "lost"):
-            outcomes = [self._queue.do(entry) for entry in call.entries]
+            outcomes = [self.do(entry) for entry in call.entries]
         if how in ("lost", "late", "never"):
             outcomes = [Outcome.UNKNOWN] * len(call.entries)
         settle(outcomes)
         if how == "late":
             self.late.append(call)
+
+    def do(self, entry: Entry) -> Outcome:
+        """Have SQS do what an entry asks for: it must not release what runs here."""
+        outcome = self._queue.do(entry)
+        if entry.action is Action.RELEASE and outcome is Outcome.DONE:
+            runs = entry.lease.message_id in self.running.values()
+            assert not runs, f"{self._queue.steps[entry.lease.message_id]} is released as it runs"
+        return outcome
 
     late: list[Call]
 

@@ -1,6 +1,7 @@
 """Whatever fails, dies or hears late: no message begins before those ahead of it are deleted.
 
-On any worker. And in the end every message has succeeded.
+On any worker. No worker releases a message that runs there, and in the end every message has
+succeeded.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class GroupsMachine(RuleBasedStateMachine):
                 self.sides[w] = self._new_side()
             case "late call" if side.late:
                 for entry in side.late.pop(0).entries:
-                    self.queue.do(entry)
+                    side.do(entry)
             case "orphan" if self.orphans:
                 side, orphan = self.orphans[0]
                 orphan.keeper.step()
