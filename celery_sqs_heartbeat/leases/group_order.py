@@ -97,6 +97,17 @@ class GroupOrder:
             self.stop_behind(lease)
             self._stopped.append((lease, WAITED_LONG))
 
+    def note_before_receive(self, kind: EventKind, lease: Lease) -> None:
+        """Take in what had happened to a lease when its message was received again.
+
+        It has its place by that receive. What is behind it since an earlier one is not ours any
+        more: SQS hands out none of a group while another of it is hidden.
+        """
+        if kind in _LOSSES:
+            behind = self.behind(lease)
+            outdated = [each for each in behind if each.received_at < lease.received_at]
+            self._stopped += [(each, GROUP_STOPPED) for each in outdated]
+
     def take_stopped(self) -> list[tuple[Lease, str]]:
         """Return the leases to release, in this order, each with the cause."""
         stopped, self._stopped = self._stopped, []

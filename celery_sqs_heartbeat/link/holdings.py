@@ -174,7 +174,9 @@ class Holdings:
         holding = self._by_number.get(number)
         if holding is None:
             return []
-        self._order.note(event.kind, holding.lease)
+        is_current = event.receipt_handle == holding.lease.receipt_handle
+        note = self._order.note if is_current else self._order.note_before_receive
+        note(event.kind, holding.lease)
         return self._release_stopped(now)
 
     def _note_release(self, number: int, event: Event) -> None:

@@ -1,0 +1,104 @@
+"""A worker and its keeper have one order of a group, also where they hear late of each other."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseTerms
+from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.lease import State
+from celery_sqs_heartbeat.leases.receipts import Receipt
+from tests.model.linked import Linked, message_of
+
+URL = "https://q/orders.fifo"
+TERMS = replace(LeaseTerms(visibility_timeout=30, threshold=10), in_order=True)
+
+
+class Group(Linked):
+    """A worker that receives messages of one group, whose names end with their numbers."""
+
+    def __init__(self) -> None:
+        super().__init__(jitter=1.0)
+
+    def get(self, *names: str, count: int = 1) -> list[Receipt]:
+        """Receive messages in one answer."""
+        return [self._get(name, count) for name in names]
+
+    def _get(self, name: str, count: int) -> Receipt:
+        message = message_of(name, f"{name}-{count}", count)
+        message["Attributes"] |= {"MessageGroupId": "g", "SequenceNumber": name[1:]}
+        return self.receive(URL, message, TERMS, 30, 0.0)
+
+    def extend_all_but(self, name: str) -> None:
+        """Have SQS confirm what is asked for, but for one message."""
+        self.elsewhere.keeper.step()
+        call, settle = self.elsewhere.calls.out.pop(0)
+        settle(
+            [Outcome.DONE if e.lease.message_id != name else Outcome.FAILED for e in call.entries]
+        )
+
+    def fail_until(self, time: float) -> None:
+        """Have every call fail for a while."""
+        while self.clock() < time:
+            self.clock.advance(0.5)
+            self.elsewhere.keeper.step()
+            while self.elsewhere.calls.out:
+                self.elsewhere.calls.answer(0, [Outcome.FAILED])
+
+    def states(self, *handles: str) -> list[State]:
+        leases = [self.worker.find(each) for each in handles]
+        return [each.state for each in leases if each is not None]
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group()
+
+
+def test_a_loss_that_is_heard_late_does_not_take_the_place_of_a_later_receive(
+    group: Group,
+) -> None:
+    group.get("m1")
+    group.deliver()
+    group.clock.advance(30.5)
+    group.elsewhere.keeper.step()
+    assert group.get("m1", count=2) == [Receipt.REDELIVERED]
+    group.hear()
+    group.get("m3")
+    assert group.worker.waits_behind("m3-1")
+    group.deliver()
+    assert group.worker.waits_behind("m3-1")
+    assert group.elsewhere.keeper.waits_behind("m3-1")
+
+
+def test_two_that_come_again_wait_for_each_other_whatever_is_heard_of_their_loss(
+    group: Group,
+) -> None:
+    group.get("m1", "m2")
+    group.deliver()
+    group.clock.advance(21)
+    group.extend_all_but("m2")
+    group.fail_until(1052)
+    group.get("m1", "m2", count=2)
+    group.hear()
+    assert group.worker.waits_behind("m2-2")
+    assert group.states("m1-2", "m2-2") == [State.HELD, State.HELD]
+
+
+def test_what_came_with_the_lost_receive_goes_back_though_the_first_has_come_again(
+    group: Group,
+) -> None:
+    # The keeper releases it, and may have done so when it has confirmed the delete of the first.
+    group.get("m1", "m2")
+    group.deliver()
+    group.clock.advance(21)
+    group.extend_all_but("m1")
+    group.fail_until(1031)
+    group.get("m1", "m3", count=2)
+    group.hear()
+    assert group.states("m1-2", "m2-1", "m3-2") == [State.HELD, State.BACK, State.HELD]
+    group.deliver()
+    assert group.worker.waits_behind("m3-2")
+    assert group.elsewhere.keeper.waits_behind("m3-2")
