@@ -133,9 +133,11 @@ class LeaseBook:
         """
         lease = self._register.get(receipt_handle)
         if lease is not None and lease.state is State.HELD:
+            # First: where it raises, nothing may have been stopped.
+            seconds = policy.cut_release_delay(lease, delay, now)
             self._order.stop_behind(lease)
             self._release_stopped(now)
-            self._release(lease, delay, now, cause)
+            self._release(lease, seconds, now, cause)
         return lease is not None
 
     def drop(self, receipt_handle: str, now: float, cause: str = "") -> bool:
@@ -310,8 +312,8 @@ class LeaseBook:
                 if self._register.holds(lease) and lease.state is State.HELD:
                     self._release(lease, 0, now, cause)
 
-    def _release(self, lease: Lease, delay: float, now: float, cause: str) -> None:
-        lease.release_delay = policy.cut_release_delay(lease, delay, now)
+    def _release(self, lease: Lease, delay: int, now: float, cause: str) -> None:
+        lease.release_delay = delay
         self._register.want(lease, State.BACK, now, due=now)
         lease.cause = cause
         if not self._lapsing.let_lapse(lease, now):

@@ -141,8 +141,10 @@ class Holdings:
         holding = self.get(receipt_handle)
         if holding is None or holding.lease.state is not State.HELD:
             return holding, []
+        # First: where it raises, nothing may have been stopped.
+        seconds = policy.cut_release_delay(holding.lease, delay, now)
         self._order.stop_behind(holding.lease)
-        return holding, [*self._release_stopped(now), self._release(holding, delay, now, cause)]
+        return holding, [*self._release_stopped(now), self._release(holding, seconds, now, cause)]
 
     def drop(self, receipt_handle: str, now: float) -> tuple[Holding | None, list[Holding]]:
         """Forget a message; return its holding, if there was one, and what to release."""
@@ -252,9 +254,9 @@ class Holdings:
             and holding.lease is lease
         ]
 
-    def _release(self, holding: Holding, delay: float, now: float, cause: str) -> Holding:
+    def _release(self, holding: Holding, delay: int, now: float, cause: str) -> Holding:
         lease = self._written.refresh(holding)
-        lease.release_delay = policy.cut_release_delay(lease, delay, now)
+        lease.release_delay = delay
         lease.cause = cause
         self._want(holding, State.BACK, now)
         # What comes of its group from now on, SQS has handed out after that.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -102,3 +103,17 @@ def test_what_came_with_the_lost_receive_goes_back_though_the_first_has_come_aga
     group.deliver()
     assert group.worker.waits_behind("m3-2")
     assert group.elsewhere.keeper.waits_behind("m3-2")
+
+
+@pytest.mark.parametrize("delay", [math.inf, math.nan])
+def test_a_delay_that_is_no_finite_number_releases_nothing(group: Group, delay: float) -> None:
+    group.get("m1", "m2")
+    group.deliver()
+    for keeper in (group.worker, group.elsewhere.keeper):
+        with pytest.raises((OverflowError, ValueError)):
+            keeper.release("m1-1", delay)
+        assert group.worker.ending == group.elsewhere.keeper.ending == 0
+    group.worker.release("m1-1", 0)
+    assert group.states("m1-1", "m2-1") == [State.BACK, State.BACK]
+    group.deliver()
+    assert group.elsewhere.keeper.ending == 2
