@@ -51,8 +51,14 @@ class Groups:
 
     Used where messages are delivered, on the worker's event loop, but for `wake`.
 
+    A message that is the first of its group in an answer may wait where there is no room, too, if
+    no other of its group does. SQS hands it out only when the one ahead is deleted there, or is
+    lost here, and it waits until this worker hears so. At most one of each group waits beyond the
+    limit. To release it would cost it a receive, though it is the one message that a receive always
+    asks for: with a small `maxReceiveCount` it would become a dead letter that never ran.
+
     Args:
-        limit: How many may wait.
+        limit: How many may wait, but for those.
 
     Attributes:
         call_soon: Calls a function where messages are delivered.
@@ -104,12 +110,14 @@ class Groups:
             if lease.state is not State.HELD:
                 # Released with the one before it.
                 continue
+            key = (lease.queue_url, lease.group)
+            is_alone = lease.group not in ahead and key not in self._waiting
             if not self._keeper.waits_behind(tag):
                 ready.append(payload)
-            elif len(self) >= self._limit:
+            elif len(self) >= self._limit and not is_alone:
                 self._keeper.release(tag, cause=NO_ROOM)
             else:
-                self._waiting.setdefault((lease.queue_url, lease.group), deque()).append(
+                self._waiting.setdefault(key, deque()).append(
                     _Waiting(
                         payload=payload,
                         lease=lease,

@@ -45,13 +45,18 @@ class Receives:
     def _most_wanted(self, queue: str) -> int:
         """Return how many messages a receive may bring.
 
-        Of a queue that is kept in order, all but one may have to wait for another of their group.
+        Of a queue that is kept in order, all but one may have to wait for another of their group,
+        and so may those of each poll that is open. One may always be asked for: see `Groups`.
         """
         settings, groups = self._heartbeat.settings, self._heartbeat.groups
         if not settings.keeps_order(queue):
             return MAX_RECEIVED
         batch = settings.for_queue(queue).fifo_batch or DEFAULT_FIFO_BATCH
-        return min(batch, groups.most_wanted)
+        open_polls = [
+            each for each in self._heartbeat.open_polls if settings.keeps_order(each.queue)
+        ]
+        promised = sum(poll.count - 1 for poll in open_polls)
+        return max(1, min(batch, groups.most_wanted - promised))
 
     def note_answer(self, poll: Poll, answer: Any) -> None:
         """Note how a poll was answered: with a list, kombu's for a 5xx, or no answer at all."""

@@ -38,6 +38,11 @@ class Order:
         self.waiting = self._random.choice(WAITING) if self.is_kept else 0
         self._ends, self._steps = 0, 0
 
+    @property
+    def most_waiting(self) -> int:
+        """How many may wait on a worker: where there is no room, one of each group more."""
+        return self.waiting + self._groups
+
     def group(self) -> str:
         """Draw the group of the next message."""
         return str(self._random.randrange(self._groups))

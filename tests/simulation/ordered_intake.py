@@ -160,7 +160,7 @@ class OrderedIntake:
             for message in batch.kept
         ]
         ready = self._groups.hold_back(payloads, queue=batch.queue, deliver=self._take_turn)
-        if len(self._groups) > self._world.order.waiting:
+        if len(self._groups) > self._world.order.most_waiting:
             self._world.fail(f"{len(self._groups)} messages wait on {self._worker.name}")
         for payload in ready:
             self._pass(payload)

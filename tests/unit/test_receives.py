@@ -13,6 +13,20 @@ from celery_sqs_heartbeat.transport.receives import Receives
 FIFO, STANDARD = "orders.fifo", "orders"
 
 
+def receives_of(conf: dict[str, Any], *, room: int, open_polls: tuple[Any, ...] = ()) -> Receives:
+    values = {f"sqs_heartbeat_{name}": value for name, value in conf.items()}
+    heartbeat: Any = SimpleNamespace(
+        settings=read_settings(values.get),
+        groups=SimpleNamespace(most_wanted=room),
+        leased=SimpleNamespace(asked_timeout=lambda *_: 30, lease_url=lambda url: url),
+        terms=SimpleNamespace(longest_wait=lambda *_: 10),
+        polled=SimpleNamespace(asked=lambda *_: None),
+        open_polls=open_polls,
+    )
+    kombu: Any = SimpleNamespace(wait_seconds=10)
+    return Receives(kombu=kombu, heartbeat=heartbeat)
+
+
 @pytest.mark.parametrize(
     ("queue", "conf", "room", "asked"),
     [
@@ -27,15 +41,22 @@ FIFO, STANDARD = "orders.fifo", "orders"
 def test_a_receive_asks_for_no_more_than_may_wait(
     queue: str, conf: dict[str, Any], room: int, asked: int
 ) -> None:
-    values = {f"sqs_heartbeat_{name}": value for name, value in conf.items()}
-    heartbeat: Any = SimpleNamespace(
-        settings=read_settings(values.get),
-        groups=SimpleNamespace(most_wanted=room),
-        leased=SimpleNamespace(asked_timeout=lambda *_: 30, lease_url=lambda url: url),
-        terms=SimpleNamespace(longest_wait=lambda *_: 10),
-        polled=SimpleNamespace(asked=lambda *_: None),
-    )
-    kombu: Any = SimpleNamespace(wait_seconds=10)
-    receives = Receives(kombu=kombu, heartbeat=heartbeat)
+    receives = receives_of(conf, room=room)
     assert receives.new_poll(queue, f"https://sqs/1/{queue}", count=10).count == asked
     assert receives.new_poll(queue, f"https://sqs/1/{queue}", count=1).count == 1
+
+
+@pytest.mark.parametrize(
+    ("open_polls", "asked"),
+    [
+        pytest.param([(STANDARD, 10), (FIFO, 1)], 10, id="polls after which nothing waits"),
+        pytest.param([("other.fifo", 4)], 7, id="one of its messages is delivered"),
+        pytest.param([("other.fifo", 10), (FIFO, 10)], 1, id="never none"),
+    ],
+)
+def test_a_receive_leaves_room_for_what_open_polls_may_bring(
+    open_polls: list[tuple[str, int]], asked: int
+) -> None:
+    polls = tuple(SimpleNamespace(queue=queue, count=count) for queue, count in open_polls)
+    receives = receives_of({"fifo_batch": 10}, room=10, open_polls=polls)
+    assert receives.new_poll(FIFO, f"https://sqs/1/{FIFO}", count=10).count == asked
