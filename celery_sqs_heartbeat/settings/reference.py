@@ -81,8 +81,8 @@ REFERENCE: Mapping[str, Entry] = {
     ),
     "fifo_waiting": Entry(
         f"`{DEFAULT_FIFO_WAITING}`",
-        "how many messages of FIFO queues a worker may hold that wait for another of their group; "
-        "near it, receives ask for fewer",
+        "how many messages of FIFO queues a worker may hold that wait for another of their group, "
+        "beside one of each group that came alone; near it, receives ask for fewer",
     ),
     "flush_timeout": Entry(
         f"`{FLUSH_SECONDS:g}`",
