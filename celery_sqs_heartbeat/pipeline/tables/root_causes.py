@@ -87,8 +87,8 @@ CAUSES: Mapping[str, Cause] = {
     ),
     "released-while-running": Cause(
         meaning="the worker gave the message back while its task ran, as at a cold shutdown",
-        sign="`message-released` or `message-lapsing` with another cause than `failed`, after "
-        "`task-started`",
+        sign="`message-released` or `message-lapsing` with another cause than `failed` or `kept`, "
+        "after `task-started`",
         advice="give workers longer to stop, or make the task idempotent",
     ),
     "opted-out": Cause(
