@@ -67,8 +67,6 @@ class Flag(enum.IntFlag):
     OVER = 8
     #: SQS has confirmed the delete of its message.
     DELETED = 16
-    #: A delete of it has failed, and is tried again.
-    DELETE_FAILED = 32
 
 
 class Record(NamedTuple):
@@ -101,7 +99,6 @@ class Record(NamedTuple):
             | (lease.pending is Action.RELEASE) * Flag.RELEASING
             | is_over * Flag.OVER
             | lease.is_deleted * Flag.DELETED
-            | (lease.state is State.DONE and lease.attempts > 0) * Flag.DELETE_FAILED
         )
         return cls(
             mark,

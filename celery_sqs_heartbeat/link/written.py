@@ -44,7 +44,6 @@ class WrittenLeases:
         lease.hidden_until = max(lease.hidden_until, record.hidden_until)
         lease.certain = holding.is_certain and bool(record.flags & Flag.CERTAIN)
         lease.extensions = int(bool(record.flags & Flag.EXTENDED))
-        lease.attempts = int(bool(record.flags & Flag.DELETE_FAILED))
         if lease.extensions:
             lease.last_timeout = lease.terms.visibility_timeout
         return lease

@@ -81,12 +81,11 @@ class Groups:
 
     @property
     def next_up(self) -> int:
-        """How many are delivered soon, as the delete of the one ahead is under way.
-
-        Not where that delete has failed: it may go on failing for as long as the lease lasts.
-        """
+        """How many are delivered soon, as the delete of the one ahead is under way."""
         return sum(
-            self._is_next_up(waiting[0]) for waiting in tuple(self._waiting.values()) if waiting
+            waiting[0].ahead is not None and waiting[0].ahead.state is not State.HELD
+            for waiting in tuple(self._waiting.values())
+            if waiting
         )
 
     def hold_back(
@@ -155,13 +154,6 @@ class Groups:
                 self._waiting.pop(key, None)
                 for each in reversed(group):
                     self._release(each, cause)
-
-    def _is_next_up(self, waiting: _Waiting) -> bool:
-        ahead = waiting.ahead
-        if ahead is None or ahead.state is State.HELD:
-            return False
-        known = self._keeper.find(ahead.receipt_handle)
-        return known is None or not known.attempts
 
     def _due(self, key: tuple[str, str | None]) -> Iterator[_Waiting]:
         """Take out and yield what may be delivered of one group."""

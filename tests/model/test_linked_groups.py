@@ -52,11 +52,6 @@ class Group(Linked):
         leases = [self.worker.find(each) for each in handles]
         return [each.state for each in leases if each is not None]
 
-    def attempts(self, handle: str) -> int:
-        lease = self.worker.find(handle)
-        assert lease is not None
-        return lease.attempts
-
 
 @pytest.fixture
 def group() -> Group:
@@ -122,24 +117,3 @@ def test_a_delay_that_is_no_finite_number_releases_nothing(group: Group, delay: 
     assert group.states("m1-1", "m2-1") == [State.BACK, State.BACK]
     group.deliver()
     assert group.elsewhere.keeper.ending == 2
-
-
-@pytest.mark.parametrize("outcome", [Outcome.DENIED, Outcome.THROTTLED, Outcome.UNKNOWN])
-def test_a_worker_knows_of_a_delete_that_has_failed(group: Group, outcome: Outcome) -> None:
-    group.get("m1")
-    group.worker.done("m1-1")
-    group.deliver()
-    assert group.attempts("m1-1") == 0
-    group.elsewhere.keeper.step()
-    group.elsewhere.calls.answer(0, [outcome])
-    assert group.attempts("m1-1") == 1
-
-
-def test_a_worker_does_not_take_a_failed_extension_for_a_failed_delete(group: Group) -> None:
-    group.get("m1")
-    group.deliver()
-    group.clock.advance(21)
-    group.elsewhere.keeper.step()
-    group.elsewhere.calls.answer(0, [Outcome.FAILED])
-    group.worker.done("m1-1")
-    assert group.attempts("m1-1") == 0

@@ -150,15 +150,6 @@ def test_a_slot_is_kept_for_the_next_of_a_group() -> None:
     assert scene.groups.next_up == 0
 
 
-def test_no_slot_is_kept_behind_a_delete_that_has_failed() -> None:
-    # Where deletes are denied, say, it may take as long as the lease lasts.
-    scene = Scene()
-    scene.receive("m1", "m2")
-    scene.keeper.done("m1")
-    scene.lease("m1").attempts = 1
-    assert scene.groups.next_up == 0
-
-
 def test_one_whose_lease_has_run_out_goes_back_to_sqs() -> None:
     scene = Scene()
     scene.receive("m1", "m2")
