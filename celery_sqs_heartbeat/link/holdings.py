@@ -220,11 +220,15 @@ class Holdings:
                 self._releases.pop(holding.number, None)
                 is_deleted = self._written.is_deleted(holding)
                 self.end(holding.number, holding.receives, is_deleted=is_deleted, now=now)
-        return [(each, self._resumed(each)) for each in self._by_number.values()]
+        return [(each, self._resumed(each, now)) for each in self._by_number.values()]
 
-    def _resumed(self, holding: Holding) -> bool:
+    def _resumed(self, holding: Holding, now: float) -> bool:
         """Bring a holding up to date for a new keeper; return whether it was being released."""
         lease = self._written.refresh(holding)
+        if lease.state is State.HELD and self._written.was_released(holding):
+            # By the keeper itself, for its group, and the worker had not heard of it.
+            self._want(holding, State.BACK, now)
+            return True
         if lease.state is not State.BACK:
             return False
         if self._written.may_be_releasing(holding):

@@ -56,6 +56,10 @@ class WrittenLeases:
         """Return whether SQS has confirmed the delete of a holding's message."""
         return bool(self._flags(holding) & Flag.DELETED)
 
+    def was_released(self, holding: Holding) -> bool:
+        """Return whether the keeper has sent a release of a holding, or is through with it."""
+        return bool(self._flags(holding) & (Flag.RELEASING | Flag.OVER))
+
     def may_be_releasing(self, holding: Holding) -> bool:
         """Return whether a release of a holding may have been sent."""
         record = self._record(holding)

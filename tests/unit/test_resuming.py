@@ -96,6 +96,19 @@ def test_a_release_that_was_answered_is_over_though_the_worker_has_not_heard_of_
     assert worker.holdings.ending == 0
 
 
+@pytest.mark.parametrize("is_over", [False, True])
+def test_a_release_that_the_keeper_sent_unasked_is_not_sent_again(is_over: bool) -> None:
+    """Found by the simulation (storm-fifo-apart 4): of what waits behind one that goes back."""
+    worker = Worker()
+    holding = worker.hold()
+    worker.board.show(kept("h", State.BACK, Action.RELEASE))
+    if is_over:
+        worker.board.remove(kept("h", State.BACK))
+    assert worker.holdings.to_resume(0.0) == [(holding, True)]
+    assert holding.lease.state is State.BACK
+    assert worker.holdings.ending == 1
+
+
 def test_a_release_of_which_only_half_a_record_was_written_may_have_been_sent() -> None:
     worker = Worker()
     holding = worker.released()
