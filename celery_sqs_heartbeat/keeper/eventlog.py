@@ -98,13 +98,12 @@ def _log_stop(level: int, event: Event) -> None:
         when = "when its visibility timeout is over"
     most = event.max_receive_count
     if most is not None and event.receive_count >= most:
-        what = "becomes a dead letter %s, and the rest of its group goes on without it"
+        what = f"becomes a dead letter {when}, and the rest of its group goes on without it"
     else:
-        what = "comes again %s, and the rest of its group waits for it"
+        what = f"comes again {when}, and the rest of its group waits for it"
     logger.log(
         level,
-        "sqs-heartbeat: %s: group %s of %s stopped (%s): message %s, task %s[%s], receive %d, "
-        f"{what}",
+        "sqs-heartbeat: %s: group %s of %s stopped (%s): message %s, task %s[%s], receive %d, %s",
         event.kind.value,
         event.group,
         event.queue_url,
@@ -113,5 +112,5 @@ def _log_stop(level: int, event: Event) -> None:
         event.task,
         event.task_id,
         event.receive_count,
-        when,
+        what,
     )

@@ -76,7 +76,7 @@ class LeasedRequest(Request):
     _has_begun = False
     _is_cancelled = False
     #: Its retries are releases of its message.
-    _is_kept = False
+    _retries_are_releases = False
     _job: ref[Any] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -93,8 +93,8 @@ class LeasedRequest(Request):
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.requests[self._lease.key] = self
             self._watch = self._heartbeat.unsettled.watch(self, self._lease, message)
-            self._is_kept = self._releases_retries(self._lease, self._heartbeat)
-            if self._is_kept:
+            self._retries_are_releases = self._releases_retries(self._lease, self._heartbeat)
+            if self._retries_are_releases:
                 mark_request(self, self._lease)
         elif self._heartbeat is not None:
             report_unleased(self._heartbeat, message, self)
@@ -340,7 +340,7 @@ class LeasedRequest(Request):
         return None
 
     def _asked_retry(self) -> float | None:
-        return asked_retry(self._tag) if self._is_kept else None
+        return asked_retry(self._tag) if self._retries_are_releases else None
 
     def _release_for_retry(self, wait: float) -> None:
         channel = self.message.channel
