@@ -61,9 +61,14 @@ def _why_its_group_was_stopped(tenure: Tenure, at: float) -> Cause | None:
 
 
 def _why_its_keeper_did(tenure: Tenure, life: Life, at: float) -> Cause | None:
-    """Return whether its worker was gone, and no process of it ran the task any more."""
+    """Return whether its worker was gone, and no process of it ran the task any more.
+
+    What the worker had begun to delete, its keeper goes on to delete.
+    """
     run = tenure.run
     if not life.was_killed or at < life.info.ended - HASTE:
+        return None
+    if any(call.worker == tenure.worker for call, _ in tenure.deletes):
         return None
     if run is not None and (run.start > at or at < run.ended < math.inf):
         return None

@@ -145,6 +145,31 @@ def test_deletes_that_fail_until_the_worker_gives_up_explain_a_duplicate(first: 
     assert verdict.causes == ["SQS took no delete of it for as long as a worker tries at its end"]
 
 
+def deletes_failed_as_it_was_killed() -> Story:
+    """Worker a is asked to shut down, and killed as soon as it has sent a delete, which fails.
+
+    Its keeper goes on for as long as it was told to, and extends the lease for that.
+    """
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).hide("a", 1, 5.1)
+    story.harm("warm", "a", 1.8).harm("kill", "a", 2.5)
+    for half in range(10):
+        story.delete("a", 1, 2.05 + half / 2, fails=True)
+    return story.receive("b", 2, 11.2).run("b", 2, 11.5, 12.0).delete("b", 2, 12.1)
+
+
+def test_deletes_that_fail_until_the_keeper_of_a_killed_worker_gives_up_explain_one() -> None:
+    verdict = deletes_failed_as_it_was_killed().verdict()
+    assert verdict.faults == []
+    assert verdict.causes == ["SQS took no delete of it for as long as a worker tries at its end"]
+
+
+def test_no_keeper_releases_what_its_worker_has_begun_to_delete() -> None:
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).delete("a", 1, 2.05, fails=True)
+    story.harm("kill", "a", 2.5).hide("a", 1, 3.0, 0).receive("b", 2, 3.2)
+    verdict = story.run("b", 2, 3.3, 4.0).delete("b", 2, 4.1).verdict()
+    assert verdict.faults == ["came back after receive 1 without a cause"]
+
+
 def test_deletes_that_begin_late_do_not() -> None:
     assert deletes_failed(4.5).faults == ["came back after receive 1 without a cause"]
 
