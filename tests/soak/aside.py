@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.soak.belief import belief_of
+from tests.soak.blocks import after
 from tests.soak.cut import why_cut
 from tests.soak.lives import Life
 from tests.soak.model import Call
@@ -23,7 +24,7 @@ def why_set_aside(tenure: Tenure, life: Life) -> Cause | None:
     earlier = next((each for each in tenure.before() if _was_read(each, tenure, life)), None)
     if was_read or earlier is None or any(call.worker == tenure.worker for call, _ in calls):
         return None
-    if not _is_open(earlier, tenure.receive.ended, tenure.receive.ended, life):
+    if not _is_open(earlier, tenure.receive.ended, _came_back(tenure, life), life):
         return None
     return Cause(HELD_UP, "an older release of it was held up")
 
@@ -36,14 +37,19 @@ def why_left_to_its_timeout(tenure: Tenure, life: Life) -> Cause | None:
     receive was under way may have been done after it.
     """
     why = why_released(tenure, life, min(tenure.visible_at, life.info.ended))
-    came_back = tenure.receive.ended
+    came_back = _came_back(tenure, life)
     for earlier in tenure.before():
         if earlier.worker != tenure.worker:
             continue
         if why and _is_open(earlier, tenure.receive.started, came_back, life):
             return why.but("as an older release of it may still be done")
-        came_back = earlier.receive.ended
+        came_back = _came_back(earlier, life)
     return None
+
+
+def _came_back(tenure: Tenure, life: Life) -> float:
+    """Return when its worker read of it: one that stands still does not know since when it has."""
+    return after(tenure.receive.ended, life.still)
 
 
 def _was_read(earlier: Tenure, tenure: Tenure, life: Life) -> bool:

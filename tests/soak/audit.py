@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from tests.soak.batches import note_lost
 from tests.soak.causes import cause_of
 from tests.soak.cut import note_unread_answers
+from tests.soak.latecomers import note_waits
 from tests.soak.lives import Life, read_lives
 from tests.soak.messages import read_messages
 from tests.soak.model import Records
@@ -47,6 +48,7 @@ def audit(records: Records) -> list[Verdict]:
     """Return a verdict on every message."""
     note_unread_answers(records)
     lives, messages = read_lives(records), read_messages(records)
+    note_waits(messages, lives)
     note_lost(messages, lives)
     return [_judge(message, records, lives) for message in messages]
 

@@ -14,15 +14,16 @@ from tests.soak.cut import why_cut
 from tests.soak.delays import PAUSE_PART, failure_delay
 from tests.soak.disturbing import why_cut_short
 from tests.soak.handover import had_to_be_released, is_kept_by_the_next_keeper
+from tests.soak.latecomers import came_late
 from tests.soak.lives import Life
 from tests.soak.model import CHANGE, Call, Entry
-from tests.soak.reading import before_it_was_read, came_late, was_taken_along, why_unread
+from tests.soak.overtaken import why_released_late
+from tests.soak.reading import before_it_was_read, was_taken_along, why_unread
 from tests.soak.releases import (
     BY_DESIGN,
     GRACE,
     POOL_PROCESS_KILLED,
     why_released,
-    why_released_late,
 )
 from tests.soak.settings import FLUSH_SECONDS
 from tests.soak.table import BROKEN, GIVEN_BACK, REFUSED, Cause

@@ -44,6 +44,7 @@ class Life:
         tasks: When it was in a task and could read nothing, as it has no pool.
         deaf: When it read no answers to its receives, beside its blocks and its disconnects.
         asleep: When it read no results of its pool, beside its blocks.
+        confirming: When it read nothing as it waited for the extension of a message that came late.
         unrepeated: Messages of which its log says that a release of them is not tried again.
         disconnects: When it lost its connection.
         lost_of_batches: When it held messages of batches that it lost before they were begun,
@@ -58,6 +59,7 @@ class Life:
     tasks: list[Block] = field(default_factory=list)
     deaf: list[Block] = field(default_factory=list)
     asleep: list[Block] = field(default_factory=list)
+    confirming: list[Block] = field(default_factory=list)
     unrepeated: set[str] = field(default_factory=set)
     disconnects: list[float] = field(default_factory=list)
     lost_of_batches: list[tuple[str, Block]] = field(default_factory=list)

@@ -94,9 +94,10 @@ def _settle(message: Message, tenure: Tenure) -> None:
         (run for run in reversed(message.runs) if tenure.concerns(run)),
         None,
     )
-    for call, entry in tenure.deletes:
-        if entry.done and tenure.next is None:
-            message.deleted = message.deleted or (call, entry)
+    if tenure.next is None:
+        # One that was held up is done after another that was sent later.
+        done = [(call, entry) for call, entry in tenure.deletes if entry.done]
+        message.deleted = min(done, key=lambda each: each[0].forwarded, default=None)
     tenure.visible_at = tenure.receive.done + tenure.timeout
     changes = [
         (call, entry)

@@ -20,7 +20,7 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
     if was_read or any(each.worker == tenure.worker for each, _ in calls):
         return None
     ends = [life.gone] if life.was_killed else []
-    blocks = [*life.still, *life.deaf, *_cut(tenure, life), *ends]
+    blocks = [*life.still, *life.deaf, *_confirming(tenure, life), *_cut(tenure, life), *ends]
     read_at = after(call.ended, life.still)
     # It may have asked before it stood still, and sent that when it went on.
     stood_still = [block for block in life.still if 0 <= call.started - block.end < HASTE]
@@ -60,20 +60,9 @@ def was_taken_along(tenure: Tenure, life: Life) -> bool:
     return reads and not was_read and not tenure.receive.fault
 
 
-def came_late(tenure: Tenure, life: Life) -> bool:
-    """Return whether so little was left of its lease that it waits for an extension.
-
-    It is started once that is confirmed, and else not at all, whatever `sqs_heartbeat_on_lost` is
-    (docs/internals/leases.md, "What is known of a lease").
-    """
-    call = tenure.receive
-    read_at = max([call.ended, *(block.end for block in _waiting(tenure, life))])
-    return read_at + tenure.queue.threshold > call.started + tenure.timeout
-
-
 def before_it_was_read(tenure: Tenure, life: Life) -> list[Block]:
     """Return when a message was on its way, and then waited for its worker to read it."""
-    return [_on_the_way(tenure), *_waiting(tenure, life)]
+    return [_on_the_way(tenure), *before_its_answer_was_read(tenure, life)]
 
 
 def _on_the_way(tenure: Tenure) -> Block:
@@ -85,7 +74,7 @@ def _on_the_way(tenure: Tenure) -> Block:
     return Block(why=why, start=call.done, end=call.ended)
 
 
-def _waiting(tenure: Tenure, life: Life) -> list[Block]:
+def before_its_answer_was_read(tenure: Tenure, life: Life) -> list[Block]:
     """Return when the answer to its receive waited for its worker: for its tasks, or to go on.
 
     The answer had been read by the first call for this message, and by its start.
@@ -111,7 +100,18 @@ def _waiting(tenure: Tenure, life: Life) -> list[Block]:
         for block in life.still
         if block.start <= answered + HASTE and block.end > answered
     ]
-    return [*waits, *stood_still]
+    waited = [
+        Block(why=block.why, start=block.start, end=min(block.end, first))
+        for block in _confirming(tenure, life)
+        if block.start < first and block.end > answered
+    ]
+    return [*waits, *stood_still, *waited]
+
+
+def _confirming(tenure: Tenure, life: Life) -> list[Block]:
+    """Return when its worker waited for the extension of a message of another answer."""
+    own = {entry.message_id for entry in tenure.receive.entries}
+    return [block for block in life.confirming if block.message_id not in own]
 
 
 def _row(tenure: Tenure, life: Life) -> list[Block]:

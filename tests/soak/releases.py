@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tests.soak.blocks import Block, after, free
+from tests.soak.blocks import after, free
 from tests.soak.gathering import WAIT
 from tests.soak.lives import Life
 from tests.soak.table import (
@@ -13,7 +13,6 @@ from tests.soak.table import (
     DISCONNECTED,
     GIVEN_BACK,
     GROUP_STOPPED,
-    HELD_UP,
     POOL_KILLED,
     WAITED_IN_SHUTDOWN,
     Cause,
@@ -116,18 +115,6 @@ def was_stopped(tenure: Tenure, run: Run, life: Life) -> bool:
         tenure: The receive that it was begun for.
     """
     return life.info.terminates and tenure.visible_at <= after(run.ended, life.still)
-
-
-def why_released_late(tenure: Tenure, lives: dict[str, Life]) -> Cause | None:
-    """Return why a release came by a handle of the past, when this receive had begun."""
-    assert tenure.ended_by is not None
-    call, entry = tenure.ended_by
-    sender = next(each for each in tenure.before() if each.entry.handle == entry.handle)
-    why = Cause(HELD_UP, "a release was held up until its lease was over")
-    held_up = Block(why=why, start=call.started, end=call.done)
-    if free(sender.visible_at, call.done, [*lives[call.worker].blocks, held_up]) < HASTE:
-        return why
-    return None
 
 
 def _was_unsettled(run: Run, at: float, life: Life) -> bool:

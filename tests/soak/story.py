@@ -124,15 +124,18 @@ class Story:
             self.note(worker, what, 1, at, pid=1, message_id="other")
         return self
 
-    def companion(self, worker: str, at: float) -> Story:
-        """A worker receives another message for the same task."""
+    def companion(self, worker: str, at: float, *, tried: float = math.inf) -> Story:
+        """A worker receives another message for the same task.
+
+        Args:
+            tried: When it tries to extend its lease, in vain.
+        """
         self._send("other")
-        return self._call(
-            RECEIVE,
-            worker,
-            at,
-            Entry(message_id="other", handle="o", count=1, done=True, told=True),
-        )
+        entry = Entry(message_id="other", handle="o", count=1, done=True, told=True)
+        self._call(RECEIVE, worker, at, entry)
+        if tried < math.inf:
+            self._call(CHANGE, worker, tried, Entry(handle="o", timeout=TIMEOUT), "500")
+        return self
 
     def ahead(self, worker: str, at: float, *, done: float, back: float = math.inf) -> Story:
         """A worker receives the message before it in its group, which is done in the end.

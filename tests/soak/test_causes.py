@@ -388,6 +388,26 @@ def test_a_release_that_a_standstill_has_held_up_is_not() -> None:
     assert verdict.causes == ["a release was held up until its lease was over"]
 
 
+def released_by_one_that_had_lost_it(failed_at: float = 12.0) -> Story:
+    """b's lease ends by a late release of a's. b cannot know, fails, and ends the lease of c."""
+    story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, 9.6)
+    story.receive("b", 2, 7.2).run("b", 2, 7.5, failed_at, "fail").hide("a", 1, 9.7, 0)
+    story.receive("c", 3, 10.0).run("c", 3, 10.1, 15.0).hide("b", 2, 11.2)
+    story.hide("b", 2, 12.1, 0).receive("d", 4, 12.3).run("d", 4, 12.4, 13.0)
+    return story.delete("d", 4, 13.1)
+
+
+def test_who_cannot_know_that_its_lease_was_ended_may_end_the_next_one_by_a_release() -> None:
+    verdict = released_by_one_that_had_lost_it().verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks[1:] == ["a release was held up until its lease was over"] * 2
+
+
+def test_it_needs_a_reason_for_that_release() -> None:
+    verdict = released_by_one_that_had_lost_it(failed_at=14.0).verdict()
+    assert verdict.faults[0] == "came back after receive 3 without a cause"
+
+
 def set_aside(
     *, back: float = 7.2, answered: bool = False, again: bool = False, fault: str = "reset"
 ) -> Story:
@@ -409,9 +429,16 @@ def test_a_release_that_may_still_be_done_has_its_worker_set_a_message_aside_onc
     assert verdict.comebacks[1] == "an older release of it was held up"
 
 
+def test_a_worker_that_stood_still_does_not_know_that_it_came_back_by_that_release() -> None:
+    verdict = set_aside(back=5.0).alone("a", 4.5, 7.5).verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks[1] == "an older release of it was held up"
+
+
 @pytest.mark.parametrize(
     "story",
     [
+        pytest.param(set_aside(back=5.0).alone("a", 4.5, 6.5), id="it read of it in time"),
         pytest.param(set_aside(back=2.3), id="it came back by that release"),
         pytest.param(set_aside(answered=True), id="the release was answered"),
         pytest.param(set_aside(fault="500"), id="the release failed within SQS"),
@@ -910,3 +937,25 @@ def test_nor_was_one_that_began_when_its_lease_was_over() -> None:
 def test_one_that_began_before_that_may_have_been() -> None:
     faults = begun_after_it_came_again(1.5).verdict().faults
     assert faults == ["came back after receive 2 without a cause"]
+
+
+def waited_for(*, tried: bool, stood_until: float = 5.1) -> Story:
+    """a goes on when little is left of another message, and waits for its extension first."""
+    story = Story().companion("a", 1.0, tried=stood_until + 0.05)
+    story.receive("a", 1, 1.25).alone("a", 1.28, stood_until)
+    if tried:
+        story.hide("a", 1, 7.15, fails=True)
+    return story.receive("b", 2, 7.4).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
+
+
+@pytest.mark.parametrize("tried", [True, False])
+def test_a_worker_reads_nothing_while_it_waits_for_the_extension_of_a_late_message(
+    *, tried: bool
+) -> None:
+    assert waited_for(tried=tried).verdict().faults == []
+
+
+@pytest.mark.parametrize("tried", [True, False])
+def test_it_waits_for_none_that_is_not_late(*, tried: bool) -> None:
+    faults = waited_for(tried=tried, stood_until=4.9).verdict().faults
+    assert faults == ["came back after receive 1 without a cause"]

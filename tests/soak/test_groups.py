@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.soak.story import Story
@@ -48,3 +50,13 @@ def test_no_message_may_begin_before_those_ahead_of_it_are_deleted(start: float)
 def test_in_other_queues_they_may() -> None:
     story = Story(task="step").receive("a", 1, 1.0).run("a", 1, 1.1, 3.2)
     assert story.delete("a", 1, 3.3).ahead("b", 0.9, done=2.9).verdict().faults == []
+
+
+def test_one_whose_delete_was_held_up_and_sent_again_counts_as_deleted_by_the_second() -> None:
+    story = Story(task="step", group="g").receive("a", 1, 1.0).run("a", 1, 3.0, 3.2)
+    story.delete("a", 1, 3.3).ahead("b", 0.9, done=2.9)
+    held_up = story.records.calls[-1]
+    again = replace(held_up, forwarded=held_up.started + 0.05, entries=list(held_up.entries))
+    held_up.forwarded = held_up.done = held_up.ended = 4.0
+    story.records.calls.append(again)
+    assert story.verdict().faults == []

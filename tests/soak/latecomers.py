@@ -1,0 +1,45 @@
+"""Messages that came so late that their worker waits for an extension before it runs them.
+
+Each is started once that is confirmed, and else not at all, whatever `sqs_heartbeat_on_lost` is
+(docs/internals/leases.md, "What is known of a lease"). Meanwhile its worker reads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tests.soak.blocks import Block
+from tests.soak.lives import Life
+from tests.soak.reading import before_its_answer_was_read
+from tests.soak.table import UNREAD, Cause
+from tests.soak.tenure import Message, Tenure
+
+#: A worker waits for so many seconds at least, and for the threshold of the message where that is
+#: more (ibid.).
+LEAST_WAIT = 1.0
+
+
+def came_late(tenure: Tenure, life: Life) -> bool:
+    """Return whether so little was left of its lease that it waits for an extension."""
+    call = tenure.receive
+    return _read_at(tenure, life) + tenure.queue.threshold > call.started + tenure.timeout
+
+
+def note_waits(messages: Iterable[Message], lives: dict[str, Life]) -> None:
+    """Note in each worker's life when it waited for the extension of a message that came late."""
+    tenures = [tenure for message in messages for tenure in message.tenures if tenure.entry.told]
+    # One wait may make the next message late, too.
+    for tenure in sorted(tenures, key=lambda tenure: tenure.receive.ended):
+        life = lives[tenure.worker]
+        if came_late(tenure, life):
+            why = Cause(UNREAD, "its worker waited for the extension of a message that came late")
+            start = _read_at(tenure, life)
+            end = start + max(LEAST_WAIT, tenure.queue.threshold)
+            life.confirming.append(
+                Block(why=why, start=start, end=end, message_id=tenure.message_id)
+            )
+
+
+def _read_at(tenure: Tenure, life: Life) -> float:
+    waits = before_its_answer_was_read(tenure, life)
+    return max([tenure.receive.ended, *(block.end for block in waits)])
