@@ -21,7 +21,8 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
         return None
     ends = [life.gone] if life.was_killed else []
     blocks = [*life.still, *life.deaf, *_confirming(tenure, life), *_cut(tenure, life), *ends]
-    read_at = after(call.ended, life.still)
+    row = _row(tenure, life)
+    read_at = row[-1].end if row else after(call.ended, life.still)
     # It may have asked before it stood still, and sent that when it went on.
     stood_still = [block for block in life.still if 0 <= call.started - block.end < HASTE]
     asked_at = min([call.started, *(block.start for block in stood_still)])
@@ -118,15 +119,17 @@ def _row(tenure: Tenure, life: Life) -> list[Block]:
     """Return the tasks that its worker was in before it could read the answer to its receive.
 
     The messages of one answer are run in a row. The row ends at the first gap, and at a task whose
-    message came in the same answer as this one.
+    message came in the same answer as this one. A worker that stood still may go on with a task.
     """
     answered = tenure.receive.ended
     own = {entry.message_id for entry in tenure.receive.entries}
     row: list[Block] = []
     rest = [task for task in life.tasks if task.end > answered]
+    goes_on = after(answered, life.still)
+    first = goes_on + HASTE if goes_on > answered else answered
     for task in sorted(rest, key=lambda task: task.start):
         follows = row and task.start < row[-1].end + HASTE and task.message_id not in own
-        if not (task.start <= answered or follows):
+        if not (task.start <= first or follows):
             break
         row.append(task)
     return row
