@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.callers import CallerThreads
 from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
@@ -50,12 +51,17 @@ class Dispatcher(Protocol):
 class ThreadDispatcher:
     """Makes calls on as many threads as are needed at once, up to `size`.
 
-    A call that was given up has another thread take the place of its own until it ends.
+    A call that was given up has another thread take the place of its own until it ends. One with a
+    release is not sent when that is too late (`Call.send_by`), and counts as failed.
+
+    Args:
+        now: Returns monotonic seconds.
     """
 
-    def __init__(self, sqs: SqsCalls, size: int) -> None:
+    def __init__(self, sqs: SqsCalls, size: int, now: Callable[[], float] = clock.now) -> None:
         self._sqs = sqs
         self._size = size
+        self._now = now
         self._lock = threading.Lock()
         self._jobs: dict[int, _Job] = {}
         self._threads = self._new_threads()
@@ -110,9 +116,9 @@ class ThreadDispatcher:
             return
         try:
             with sending_while(
-                functools.partial(self._may_send, job), functools.partial(self._prepare, job)
+                functools.partial(self._may_send, call, job), functools.partial(self._prepare, job)
             ):
-                self._send(call, settle)
+                self._send(call, functools.partial(self._settle, settle, job))
         finally:
             with self._lock:
                 self._jobs.pop(id(call), None)
@@ -123,10 +129,18 @@ class ThreadDispatcher:
         with self._lock:
             job.may_be_sent = False
 
-    def _may_send(self, job: _Job) -> bool:
+    def _may_send(self, call: Call, job: _Job) -> bool:
         with self._lock:
-            job.may_be_sent = job.may_be_sent or not job.is_given_up
-            return not job.is_given_up
+            job.is_late = self._now() >= call.send_by
+            may_send = not job.is_given_up and not job.is_late
+            job.may_be_sent = job.may_be_sent or may_send
+            return may_send
+
+    def _settle(self, settle: Settle, job: _Job, outcomes: Sequence[Outcome]) -> None:
+        if job.is_late and not job.is_given_up:
+            # It was certainly not sent.
+            outcomes = [Outcome.FAILED] * len(outcomes)
+        settle(outcomes)
 
     def _send(self, call: Call, settle: Settle) -> None:
         outcomes: list[Outcome] = []
@@ -147,4 +161,5 @@ class _Job:
     has_begun: bool = False
     may_be_sent: bool = False
     is_given_up: bool = False
+    is_late: bool = False
     stand_in_of: CallerThreads | None = field(default=None, repr=False)

@@ -81,6 +81,16 @@ class Call:
     planned_at: float
     number: int = 0
 
+    @property
+    def send_by(self) -> float:
+        """Until when it may be sent, in monotonic seconds; infinity for a call without releases.
+
+        A release that is sent once its lease is over could make a message visible that someone
+        else has received since.
+        """
+        releases = [entry for entry in self.entries if entry.action is Action.RELEASE]
+        return min((entry.lease.expires_at for entry in releases), default=math.inf)
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:

@@ -79,9 +79,12 @@ class Leaser:
             return [payload for message, payload in fresh if not self._is_put_off(message, payload)]
 
     def keep_ours(self, poll: Poll, payloads: Iterable[Payload]) -> list[Payload]:
-        """Return those of a batch that are surely ours for long enough. It may wait for SQS."""
-        since = clock.now() - poll.sent_at
-        return [each for each in payloads if self._is_still_ours(poll, each, since=since)]
+        """Return those of a batch that are surely ours for long enough.
+
+        It may wait for SQS, once for all of them: meanwhile the worker reads nothing.
+        """
+        read_at = clock.now()
+        return [each for each in payloads if self._is_still_ours(poll, each, read_at=read_at)]
 
     def lease(
         self, poll: Poll, message: Message, *, task: Any = None, task_id: Any = None
@@ -126,14 +129,14 @@ class Leaser:
         heartbeat.keeper.release(message["ReceiptHandle"], math.floor(wait), DUE_LATER)
         return True
 
-    def _is_still_ours(self, poll: Poll, payload: Payload, *, since: float) -> bool:
+    def _is_still_ours(self, poll: Poll, payload: Payload, *, read_at: float) -> bool:
         """Return whether a message is ours for at least the threshold; let go of it if not.
 
         Each is, but after a long poll, or a standstill of the process, that may have left
         less: then once SQS has confirmed an extension.
 
         Args:
-            since: How long ago the poll was sent, in seconds.
+            read_at: When the batch was read.
         """
         keeper = self._heartbeat.keeper
         tag = payload["properties"]["delivery_tag"]
@@ -141,9 +144,10 @@ class Leaser:
         if lease is None or lease.state is not State.HELD:
             # Released with one before it in its group, maybe while that was waited for.
             return False
-        if since + lease.terms.threshold <= (poll.timeout or 0):
+        if read_at - poll.sent_at + lease.terms.threshold <= (poll.timeout or 0):
             return True
-        if keeper.confirm(tag, max(1.0, lease.terms.threshold)):
+        wait_until = read_at + max(1.0, lease.terms.threshold)
+        if keeper.confirm(tag, wait_until - clock.now()):
             return True
         keeper.drop(tag, ARRIVED_LATE)
         logger.warning(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -163,6 +164,31 @@ def test_a_call_that_hangs_within_a_client_that_asks_was_not_sent_and_never_is(
     wait_until(lambda: settled)
     assert (settled, sent) == ([[Outcome.UNKNOWN]], [])
     dispatcher.close()
+
+
+@pytest.mark.parametrize(("waits", "is_sent"), [(29.9, True), (30.0, False)])
+def test_a_release_is_not_sent_once_its_lease_is_over(waits: float, *, is_sent: bool) -> None:
+    booking = Booking()
+    booking.receive("m1")
+    booking.book.release("m1", 0, booking.now)
+    call = booking.one_call()
+    sqs = SlowToStart()
+    dispatcher = ThreadDispatcher(BotoSqs(sqs.client), 1, lambda: booking.now)
+    settled: list[Sequence[Outcome]] = []
+    dispatcher.dispatch(call, settled.append)
+    wait_until(lambda: sqs.steps == ["makes a client"])
+    booking.now += waits
+    sqs.sends.release()
+    sqs.clients.release()
+    wait_until(lambda: settled)
+    assert settled == [[Outcome.DONE if is_sent else Outcome.FAILED]]
+    assert sqs.steps == ["makes a client", "sends"][: 1 + is_sent]
+    dispatcher.close()
+
+
+def test_an_extension_is_sent_however_late() -> None:
+    (call,) = planned(1)
+    assert call.send_by == math.inf
 
 
 def test_one_that_is_given_up_after_that_may_have_been_sent() -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
+
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.lease import LeaseTerms
+from celery_sqs_heartbeat.leases.lease import LeaseTerms, State
 from celery_sqs_heartbeat.testing import SimulatedSqs
 from celery_sqs_heartbeat.transport.leaser import Leaser
 from celery_sqs_heartbeat.transport.poll import Poll
@@ -52,3 +54,35 @@ def test_what_sqs_has_back_already_is_not() -> None:
     # While an extension of another message was waited for, which may take seconds.
     scene = Scene()
     assert scene.kept("m1") == []
+
+
+class Unconfirmed:
+    """A keeper whose extensions are not answered. Waiting for them takes the time of a clock."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+        self.dropped: list[str] = []
+
+    def find(self, handle: str) -> SimpleNamespace:
+        terms = LeaseTerms.of(30)
+        return SimpleNamespace(message_id=handle, state=State.HELD, terms=terms)
+
+    def confirm(self, handle: str, timeout: float) -> bool:
+        self.now += max(0.0, timeout)
+        return False
+
+    def drop(self, handle: str, cause: str) -> None:
+        self.dropped.append(handle)
+
+
+def test_an_answer_that_came_late_is_waited_for_once_however_many_messages_it_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    keeper = Unconfirmed()
+    monkeypatch.setattr(clock, "now", lambda: keeper.now)
+    heartbeat = cast("Any", SimpleNamespace(keeper=keeper, queues=None, once=None))
+    leaser = Leaser(kombu=cast("Any", None), heartbeat=heartbeat)
+    poll = Poll(queue="q", url=URL, sent_at=keeper.now - 25, waits=0, count=10, timeout=30)
+    payloads: list[Any] = [{"properties": {"delivery_tag": tag}} for tag in ("m1", "m2", "m3")]
+    assert leaser.keep_ours(poll, payloads) == []
+    assert (keeper.dropped, keeper.now) == (["m1", "m2", "m3"], 110.0)
