@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.soak.table import Cause
 
@@ -53,6 +53,12 @@ def lasting(start: float, seconds: float, blocks: Iterable[Block]) -> float:
         seconds -= max(0.0, block.start - at)
         at = max(at, block.end)
     return at + seconds
+
+
+def since_when(end: float, seconds: float, blocks: Iterable[Block]) -> float:
+    """Return from when until a time so many seconds have passed that no block covers."""
+    mirrored = [replace(block, start=-block.end, end=-block.start) for block in blocks]
+    return -lasting(-end, seconds, mirrored)
 
 
 def foremost(start: float, end: float, blocks: Iterable[Block]) -> Block | None:

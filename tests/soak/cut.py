@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from tests.soak.blocks import since_when
 from tests.soak.lives import Life
 from tests.soak.model import Call, Records
 from tests.soak.releases import GRACE, why_released
 from tests.soak.table import RELEASE_CUT, Cause
 from tests.soak.tenure import HASTE, Tenure
 
-#: A reason for a release that is older has had its release done before, in seconds.
+#: A reason for a release that is older has had its release done before, in seconds that there was
+#: a keeper.
 _FRESH_SECONDS = GRACE + HASTE
 #: An answer that came so shortly before its keeper died may not have been read, in seconds.
 _READING_SECONDS = 0.1
@@ -53,7 +55,8 @@ def _was_cut(tenure: Tenure, life: Life, at: float) -> bool:
         return _was_under_way(releases[-1], at)
     # It may have been planned, and not sent yet.
     is_due = why_released(tenure, life, at + HASTE) is not None
-    return is_due and why_released(tenure, life, at - _FRESH_SECONDS) is None
+    fresh_since = since_when(at, _FRESH_SECONDS, life.blocks)
+    return is_due and why_released(tenure, life, fresh_since) is None
 
 
 def _was_under_way(call: Call, at: float) -> bool:

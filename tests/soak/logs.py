@@ -8,9 +8,12 @@ from tests.soak.member import Member
 
 #: A keeper was lost, and another goes on with its leases.
 _LOST = re.compile(r"the keeper's process .*; another starts ")
-#: A release is not tried again. Not of what was never to be released.
+#: Not releases that are not tried again: these were never to be released.
+_NEVER_RELEASED = r"\((?:kept|arrived late|undeliverable|not settled)\)"
+#: A release is not tried again. One that stops a message group is logged in other words.
 _LAPSING = re.compile(
-    r"message-lapsing: message (\S+) of (?!.*\((?:kept|arrived late|undeliverable|not settled)\)$)",
+    rf"message-lapsing: (?!.*{_NEVER_RELEASED}(?:$|: ))"
+    r"(?:group .*? stopped .*?: )?message ([\w-]+)",
     re.MULTILINE,
 )
 #: After these a keeper may be lost.
@@ -26,6 +29,10 @@ def unasked_deaths(member: Member) -> str:
 
 def unrepeated(member: Member) -> set[tuple[str, str]]:
     """Return the worker and the message of each release that is not tried again."""
-    return {
-        (member.info.name, message_id) for message_id in _LAPSING.findall(member.process.logs())
-    }
+    lapsing = lapsing_messages(member.process.logs())
+    return {(member.info.name, message_id) for message_id in lapsing}
+
+
+def lapsing_messages(log: str) -> list[str]:
+    """Return the messages of which a log says that a release is not tried again."""
+    return _LAPSING.findall(log)

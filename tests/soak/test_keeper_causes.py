@@ -179,6 +179,13 @@ def test_a_release_that_was_under_way_when_its_keeper_died_is_not_repeated(
     assert verdict.rows == [RELEASE_CUT]
 
 
+def test_what_a_hanging_keeper_left_undone_may_be_under_way_when_the_next_one_dies() -> None:
+    story = cut(None).hang("a", 1.05, 2.25).harm("keeper-kill", "a", 3.3).says_unrepeated("a")
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.rows == [RELEASE_CUT]
+
+
 @pytest.mark.parametrize(
     "story",
     [
