@@ -40,8 +40,8 @@ class Order:
 
     @property
     def most_waiting(self) -> int:
-        """How many may wait on a worker: where there is no room, one of each group more."""
-        return self.waiting + self._groups
+        """How many may wait on a worker: without room, one more of each group of each queue."""
+        return self.waiting + self._groups * len(self._world.queues)
 
     def group(self) -> str:
         """Draw the group of the next message."""
