@@ -62,6 +62,7 @@ class Calls:
         self._rules = rules
         self._host = host
         self._given_up: set[Call] = set()
+        self._unsent: set[Call] = set()
         self._under_way: dict[Call, float] = {}
         #: Queues that refused the last call of theirs: the next one waits for a while.
         self.refused: set[str] = set()
@@ -109,11 +110,17 @@ class Calls:
         sources = (world.starting, world.outage, world.holding, world.hangs)
         hang = next((hang for each in sources if (hang := each.draw(worker.name, call))), NONE)
 
-        def begin() -> None:
+        def send() -> None:
+            self._unsent.discard(call)
             if call in self._given_up:
-                # It waited for a thread until then.
+                # It waited for a thread until then, or for a CPU.
                 host.run(failed)
                 return
+            if worker.now() >= call.send_by:
+                host.run(lambda: answered([Outcome.FAILED] * len(call.entries)))
+                return
+            self._rules.leaves(call, worker.now())
+            world.leaves(call)
             world.network.carry(
                 f"{call.kind.value}Batch",
                 arrive,
@@ -123,15 +130,24 @@ class Calls:
                 hang,
             )
 
+        def begin() -> None:
+            if delay := world.delayed.draw(worker.name):
+                self._unsent.add(call)
+                world.clock.at(world.clock() + delay, lambda: host.run(send))
+            else:
+                send()
+
         self._threads.submit(call, begin)
         host.step()
 
     def give_up(self, call: Call) -> bool:
         """Wait for a call no more; its answer is carried back whenever it comes."""
         self._given_up.add(call)
-        self._end(call, [Outcome.UNKNOWN] * len(call.entries))
+        may_be_sent = self._threads.give_up(call) and call not in self._unsent
+        outcome = Outcome.UNKNOWN if may_be_sent else Outcome.FAILED
+        self._end(call, [outcome] * len(call.entries))
         self._world.unanswered(call)
-        return self._threads.give_up(call)
+        return may_be_sent
 
     def close(self) -> None:
         """Nothing to close."""

@@ -46,13 +46,17 @@ class CallRules:
                 if now + entry.timeout > lease.received_at + MAX_VISIBILITY_SECONDS:
                     raise Violation(f"4: {handle} would be held past 12 h after its receive")
             elif entry.action is Action.RELEASE:
-                if now >= lease.expires_at:
-                    raise Violation(f"{handle} is released too late")
                 if handle in self._given_back:
                     raise Violation(f"10: {handle} is released again")
                 self._released.add(handle)
             else:
                 self._deletes[handle] = self._deletes.get(handle, 0) + 1
+
+    def leaves(self, call: Call, now: float) -> None:
+        """Check a call that is sent now, which may be later than it was planned."""
+        for entry in call.entries:
+            if entry.action is Action.RELEASE and now >= entry.lease.expires_at:
+                raise Violation(f"{entry.receipt_handle} is released too late")
 
     def answered(self, call: Call, outcomes: Sequence[Outcome]) -> None:
         """Note that a call is over."""

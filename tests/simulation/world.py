@@ -16,6 +16,7 @@ from celery_sqs_heartbeat.transport.poll import Poll
 from tests.simulation import disturbances, replacing
 from tests.simulation.afterwards import failing_afterwards, may_fail_afterwards
 from tests.simulation.attributes import Attributes
+from tests.simulation.delayed import Delayed
 from tests.simulation.hangs import Hangs
 from tests.simulation.holding import Holding
 from tests.simulation.network import Network
@@ -85,6 +86,7 @@ class World:
         self.network = Network(self.clock, self.faults)
         self.refusals = Refusals(self, kind, seed)
         self.hangs = Hangs(self, f"{kind} {seed}")
+        self.delayed = Delayed(self, kind, seed)
         self.starting = Starting(self, kind, seed)
         self.holding = Holding(self, kind, seed)
         self.polls = {queue.url: self._new_polls(queue) for queue in self.queues}
@@ -260,6 +262,10 @@ class World:
             self.log(worker.name, f"sends {entry.action.value}", entry.lease.message_id)
             # At worst each release is a call of its own.
             self.tally.visibility_bound += entry.action is Action.RELEASE
+
+    def leaves(self, call: Call) -> None:
+        """Check a call that is sent now."""
+        for entry in call.entries:
             self._check_owner(entry)
 
     def _check_owner(self, entry: Entry) -> None:
