@@ -181,7 +181,9 @@ class Chaos:
                 send(pid, signal.SIGCONT)
             harm.until, member.paused = time.monotonic(), None
 
-        send(pid, signal.SIGSTOP)
+        # One that was told to end may have done so just now.
+        with contextlib.suppress(ProcessLookupError):
+            send(pid, signal.SIGSTOP)
         if with_keeper:
             self._keepers.stop_until(member, lambda: member.paused is not harm)
         self._later(self._chance.random() * LONGEST, go_on)
