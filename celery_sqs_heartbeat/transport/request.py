@@ -20,6 +20,9 @@ class LeasedRequest(Protocol):
     def outlives_consumer(self) -> bool:
         """Return whether the pool runs the task, or will, though its consumer is closed."""
 
+    def withdraw(self) -> bool:
+        """Keep the task from starting; return whether that was in time."""
+
     def is_held(self) -> bool:
         """Return whether its message is neither acked nor released yet."""
 

@@ -82,7 +82,7 @@ class Settler:
         if lease is None:
             return False
         request = heartbeat.requests.get(lease.key)
-        if request is None or not request.outlives_consumer():
+        if request is None or (not request.outlives_consumer() and request.withdraw()):
             self.release(delivery_tag, cause="consumer closed")
         return True
 

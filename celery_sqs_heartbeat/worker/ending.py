@@ -66,6 +66,7 @@ def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
         request
         for request in requests
         if not (request.has_started() if is_cancelled else request.outlives_consumer())
+        and request.withdraw()
     ]
     _release(waiting, "not started")
 

@@ -58,6 +58,8 @@ def task_failure_of(exc_info: Any) -> TaskFailure:
 
 
 _STARTED = "given to the pool"
+#: What may become of a request that waits for the pool.
+_START, _WITHDRAWAL = "start", "withdrawal"
 
 
 class LeasedRequest(Request):
@@ -190,6 +192,22 @@ class LeasedRequest(Request):
         """
         is_unknown = self._job is None and has_own_strategy(self.task)
         return self._has_begun or (is_unknown and not gathers_requests(self.task))
+
+    def claim_start(self) -> bool:
+        """Return whether the task may start: not once its message was withdrawn.
+
+        A pool's thread may start the task while another one releases the message. Only the first
+        of the two gets its way: a message that was released may run elsewhere at once.
+        """
+        return self._claim(_START)
+
+    def withdraw(self) -> bool:
+        """Keep the task from starting; return whether that was in time."""
+        return self._claim(_WITHDRAWAL)
+
+    def _claim(self, what: str) -> bool:
+        # One step, which no other thread can come between.
+        return bool(self.__dict__.setdefault("_claimed", what) == what)
 
     def outlives_consumer(self) -> bool:
         """Return whether the pool runs the task, or will, though its consumer is closed."""

@@ -289,6 +289,21 @@ def test_a_batch_whose_messages_were_released_while_it_waited_does_not_run(
     assert desk.rejected == [("c", True)]
 
 
+def test_nor_does_one_of_which_a_message_is_about_to_be_released(
+    desk: Desk,
+    green: Pool,
+    task: Gathering,
+    requests: list[Request],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    task.flush(requests)
+    assert requests[1].withdraw()
+    green.report("accept_callback", 1, 0.0)
+    green.targets[0](requests)
+    assert capsys.readouterr().out == ""
+    assert not any(request.has_started() for request in requests)
+
+
 def test_a_job_is_not_refused_for_what_another_job_of_its_batch_has_settled(
     desk: Desk,
     green: Pool,

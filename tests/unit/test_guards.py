@@ -173,6 +173,29 @@ def test_a_task_that_could_not_begin_has_ended() -> None:
     assert request.told == ["end"]
 
 
+class WithdrawnAsItStarts(Request):
+    """Its message is released right after the pool's thread has looked whether it may start."""
+
+    id = "1"
+
+    def is_not_ours(self) -> bool:
+        assert self.withdraw()
+        return False
+
+
+def test_a_task_does_not_start_whose_message_is_released_meanwhile() -> None:
+    request = WithdrawnAsItStarts()
+    run(request, AssertionError("it has run"))
+    assert request.told == []
+
+
+def test_a_message_is_not_withdrawn_once_its_task_starts() -> None:
+    request = Request()
+    run(request, None)
+    assert not request.withdraw()
+    assert request.told == ["result 0", "end"]
+
+
 def pool_of(uses_semaphore: bool) -> Any:
     return SimpleNamespace(
         uses_semaphore=uses_semaphore,
