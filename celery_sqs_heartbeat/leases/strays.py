@@ -31,6 +31,8 @@ from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.recent import CAPACITY
 
 _Key = tuple[str, str]
+#: After any other answer nothing was done, nor will be.
+_MAY_HAVE_BEEN_DONE = frozenset({Outcome.DONE, Outcome.UNSURE})
 
 
 @dataclass(slots=True)
@@ -39,7 +41,7 @@ class _Stray:
 
     Attributes:
         open: How many of the calls were not answered, as far as is known.
-        answered_at: When the last answer came.
+        answered_at: When the last answer came after which it may have been done.
         held_until: How long the lease lasted when its release was planned; -inf of an extension.
         is_spared: A redelivery was not run for it.
     """
@@ -83,7 +85,9 @@ class Strays:
             strays = self._by_key.get(entry.lease.key, {})
             stray = strays.get((entry.receipt_handle, entry.timeout, entry.action))
             if stray is not None and outcome is not Outcome.UNKNOWN:
-                stray.open, stray.answered_at = max(0, stray.open - 1), now
+                stray.open = max(0, stray.open - 1)
+                if outcome in _MAY_HAVE_BEEN_DONE:
+                    stray.answered_at = now
 
     def forget(self, key: _Key) -> None:
         """Forget a message that comes no more."""

@@ -12,6 +12,10 @@ from celery_sqs_heartbeat.leases.lease import Action
 Key = tuple[str, str]
 
 
+#: Answers after which a call may have been done at any time before.
+MAY_HAVE_BEEN_DONE = (Outcome.DONE, Outcome.UNSURE)
+
+
 @dataclass(eq=False)
 class Asked:
     """One change of visibility in one call.
@@ -19,7 +23,7 @@ class Asked:
     Attributes:
         held_until: When the lease would have ended by itself.
         limit: For how long it counts at most, when its answer comes.
-        answered_at: Infinity while it may still be done.
+        answered_at: Infinity while it may still be done; -infinity once it was refused.
         is_spared: A redelivery was not run for it.
     """
 
@@ -67,7 +71,8 @@ class Asking:
                 if (each.call, each.handle) == (call, entry.receipt_handle) and (
                     outcome is not Outcome.UNKNOWN
                 ):
-                    each.answered_at = now
+                    # One that was refused was not done before that, either.
+                    each.answered_at = now if outcome in MAY_HAVE_BEEN_DONE else -math.inf
 
     def forget(self, key: Key) -> None:
         self.asked = [each for each in self.asked if each.key != key]

@@ -82,6 +82,19 @@ def test_a_receive_that_was_under_way_when_the_older_call_was_answered_counts_in
     assert booking.lease("new").expires_at == booking.now - 2 + 30
 
 
+@pytest.mark.parametrize("outcome", [Outcome.THROTTLED, Outcome.FAILED, Outcome.DENIED])
+def test_it_counts_in_full_where_that_answer_says_that_nothing_was_done(outcome: Outcome) -> None:
+    booking = Booking()
+    booking.receive("m", handle="old")
+    booking.now += 20
+    call = booking.one_call()
+    booking.now += 1
+    booking.settle(call, outcome)
+    booking.now += 1
+    booking.receive("m", handle="new", hidden_for=120, poll=2)
+    assert booking.lease("new").expires_at == booking.now - 2 + 120
+
+
 @pytest.mark.parametrize("hidden_for", [30, 20])
 def test_an_older_extension_by_as_much_costs_nothing(hidden_for: int) -> None:
     booking = Booking()
