@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from tests.soak.belief import belief_of
-from tests.soak.blocks import after
+from tests.soak.blocks import after, free
 from tests.soak.cut import why_cut
-from tests.soak.lives import Life
+from tests.soak.lives import STARVATION, Life
 from tests.soak.model import Call
 from tests.soak.reading import why_unread
 from tests.soak.releases import why_released
 from tests.soak.strays import may_still_be_done
 from tests.soak.table import HELD_UP, Cause
-from tests.soak.tenure import Tenure
+from tests.soak.tenure import HASTE, Tenure
 
 
 def why_set_aside(tenure: Tenure, life: Life) -> Cause | None:
@@ -67,7 +67,8 @@ def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) 
         answered_by: An answer later than this does not count.
         came_back: When its worker received the message again.
     """
-    if came_back < belief_of(earlier, life).ends:
+    ends = belief_of(earlier, life, came_back).ends
+    if came_back < ends:
         return False
     releases = [
         (call, entry)
@@ -76,27 +77,33 @@ def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) 
         and entry.timeout < earlier.queue.shortest
         and call.started < came_back
     ]
-    if why_cut(earlier, life) is not None or (not releases and _was_never_sent(earlier, life)):
+    if why_cut(earlier, life) is not None or (
+        not releases and _was_never_sent(earlier, life, ends)
+    ):
         return True
     return any(
         may_still_be_done(earlier, call, entry, answered_by=answered_by)
-        or _was_given_up(earlier, call, life)
+        or _was_given_up(earlier, call, life, ends)
         for call, entry in releases
     )
 
 
-def _was_never_sent(earlier: Tenure, life: Life) -> bool:
-    """Return whether a keeper had no time for a release until the lease was over.
+def _was_never_sent(earlier: Tenure, life: Life, ends: float) -> bool:
+    """Return whether a keeper had no time for a release until the lease was over, at `ends`.
 
     It says so in its log, but its worker may have read the message again before it hears of it.
     """
-    is_wanted = why_released(earlier, life, belief_of(earlier, life).ends) is not None
+    is_wanted = why_released(earlier, life, ends) is not None
     return is_wanted and earlier.message_id in life.unrepeated
 
 
-def _was_given_up(earlier: Tenure, call: Call, life: Life) -> bool:
+def _was_given_up(earlier: Tenure, call: Call, life: Life, ends: float) -> bool:
     """Return whether a keeper did not wait for the answer to a release any more, as its log says.
 
-    It plans none when a lease is over: one that is sent then has waited for a CPU since.
+    It plans none when a lease is over: one that is sent then has waited for a CPU since. It counts
+    its wait for the answer from the plan, too, which a busy machine may have used up.
     """
-    return earlier.message_id in life.unrepeated and call.started > belief_of(earlier, life).ends
+    starved = [block for block in life.still if block.why == STARVATION]
+    planned = call.started - earlier.longest_patience
+    was_starved = free(planned, call.started, starved) < HASTE
+    return earlier.message_id in life.unrepeated and (call.started > ends or was_starved)

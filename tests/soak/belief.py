@@ -32,8 +32,12 @@ class Belief:
     lapsed: float
 
 
-def belief_of(tenure: Tenure, life: Life) -> Belief:
-    """Return what the worker of a receive had been told by the end of the lease."""
+def belief_of(tenure: Tenure, life: Life, by: float = math.inf) -> Belief:
+    """Return what the worker of a receive had been told by the end of the lease.
+
+    Args:
+        by: What it was told later does not count.
+    """
     most = longest_hold(tenure)
     ends = tenure.receive.started + min(tenure.timeout, most)
     is_certain, lapsed = True, math.inf
@@ -43,6 +47,7 @@ def belief_of(tenure: Tenure, life: Life) -> Belief:
         if call.operation == CHANGE
         and call.worker == tenure.worker
         and tenure.is_known(call, entry)
+        and call.ended <= by
         and entry.timeout >= tenure.queue.shortest
     ]
     for call, timeout in sorted(told, key=lambda each: each[0].ended):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tests.soak.blocks import Block
 from tests.soak.lives import Life
-from tests.soak.reading import before_its_answer_was_read
+from tests.soak.reading import asked_at, before_its_answer_was_read
 from tests.soak.table import UNREAD, Cause
 from tests.soak.tenure import Message, Tenure
 
@@ -21,8 +21,8 @@ LEAST_WAIT = 1.0
 
 def came_late(tenure: Tenure, life: Life) -> bool:
     """Return whether so little was left of its lease that it waits for an extension."""
-    call = tenure.receive
-    return _read_at(tenure, life) + tenure.queue.threshold > call.started + tenure.timeout
+    ends = asked_at(tenure, life) + tenure.timeout
+    return _read_at(tenure, life) + tenure.queue.threshold > ends
 
 
 def note_waits(messages: Iterable[Message], lives: dict[str, Life]) -> None:

@@ -23,10 +23,7 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
     blocks = [*life.still, *life.deaf, *_confirming(tenure, life), *_cut(tenure, life), *ends]
     row = _row(tenure, life)
     read_at = row[-1].end if row else after(call.ended, life.still)
-    # It may have asked before it stood still, and sent that when it went on.
-    stood_still = [block for block in life.still if 0 <= call.started - block.end < HASTE]
-    asked_at = min([call.started, *(block.start for block in stood_still)])
-    if read_at + HASTE > asked_at + tenure.timeout:
+    if read_at + HASTE > asked_at(tenure, life) + tenure.timeout:
         return Cause(
             UNREAD, "it was read so late after the question that it may have been anybody's"
         )
@@ -34,6 +31,18 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
         return None
     block = foremost(call.ended, tenure.visible_at, blocks)
     return Cause(UNREAD, f"it was not read in time: {block.why}") if block else None
+
+
+def asked_at(tenure: Tenure, life: Life) -> float:
+    """Return when its worker may have asked for it: before it stood still, or was in a task.
+
+    It sends that when it goes on.
+    """
+    at = tenure.receive.started
+    for block in sorted([*life.still, *life.tasks], key=lambda block: block.end, reverse=True):
+        if 0 <= at - block.end < HASTE:
+            at = block.start
+    return at
 
 
 def _cut(tenure: Tenure, life: Life) -> Iterator[Block]:

@@ -481,6 +481,38 @@ def test_its_log_must_say_so(*, sent: bool) -> None:
     assert verdict.faults == ["came back after receive 2 without a cause"]
 
 
+def test_an_extension_by_the_old_handle_that_was_sent_later_changes_nothing_of_that() -> None:
+    story = set_aside_after_a_busy_time(sent=False).says_unrepeated("a").hide("a", 1, 8.1)
+    verdict = story.verdict()
+    assert verdict.faults == []
+    assert verdict.comebacks[1] == "an older release of it was held up"
+
+
+def answered_too_late_for_its_keeper(*, busy_from: float) -> Story:
+    """A release by a is answered at once, but was planned when the machine was busy."""
+    story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail").hide("a", 1, 4.9)
+    story.harm("starved", "a", busy_from, 6.0).hide("a", 1, 6.0, 5).receive("a", 2, 11.1)
+    return story.receive("b", 3, 17.3).run("b", 3, 17.4, 18.0).delete("b", 3, 18.1)
+
+
+def test_a_keeper_may_not_have_waited_for_the_answer_to_what_it_had_planned_long_before() -> None:
+    verdict = answered_too_late_for_its_keeper(busy_from=4.5).says_unrepeated("a").verdict()
+    assert verdict.comebacks[1] == "an older release of it was held up"
+
+
+@pytest.mark.parametrize(
+    "story",
+    [
+        pytest.param(answered_too_late_for_its_keeper(busy_from=4.5), id="its log does not say so"),
+        pytest.param(
+            answered_too_late_for_its_keeper(busy_from=5.9).says_unrepeated("a"), id="hardly busy"
+        ),
+    ],
+)
+def test_else_it_has(story: Story) -> None:
+    assert story.verdict().comebacks[1] == "nothing"
+
+
 def test_a_receive_that_its_worker_never_saw_is_not_the_once() -> None:
     verdict = set_aside_later(unread=True).verdict()
     assert verdict.faults == []
@@ -954,6 +986,18 @@ def test_a_worker_without_a_pool_may_go_on_with_a_task_after_a_standstill() -> N
 
 def test_it_reads_what_came_after_that_task() -> None:
     faults = busy_after_a_standstill(6.2).verdict().faults
+    assert faults == ["came back after receive 1 without a cause"]
+
+
+def asked_before_a_task(*, read_at: float) -> Story:
+    """a, which has no pool, sends a receive after the task that it was in as it asked."""
+    story = Story(pool="solo").busy("a", 0.5, 3.0).receive("a", 1, 3.05).busy("a", 3.055, read_at)
+    return story.receive("b", 2, 9.2).run("b", 2, 9.3, 10.0).delete("b", 2, 10.1)
+
+
+def test_a_worker_without_a_pool_counts_from_its_question_which_it_sends_after_a_task() -> None:
+    assert asked_before_a_task(read_at=6.4).verdict().faults == []
+    faults = asked_before_a_task(read_at=5.0).verdict().faults
     assert faults == ["came back after receive 1 without a cause"]
 
 
