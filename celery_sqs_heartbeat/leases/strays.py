@@ -16,7 +16,8 @@ knows what it has sent, and so how early such a call can end the lease:
 
 A call whose answer was lost stays open: SQS may do it however late. It costs nothing as long as the
 timeouts are the same. A call that SQS answered with HTTP 500 is not open: it was done before that
-answer, or not at all. FIFO queues refuse an old handle; they are treated alike, as it is rare.
+answer, or not at all. One that SQS refused was not done. FIFO queues refuse an old handle; they are
+treated alike, as it is rare.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Batch:
 
         def on_accepted(*args: Any) -> None:
             nonlocal is_refused
-            is_refused = self._may_refuse and (self._has_lost_any() or self._is_withdrawn())
+            is_refused = self._may_refuse and self._has_lost_any()
             if is_refused:
                 return
             for request in list(self._requests):
@@ -102,11 +102,7 @@ class Batch:
     def _has_lost_any(self) -> bool:
         # Another job of the batch may have settled its own.
         waiting = [request for request in self._requests if not request.acknowledged]
-        return bool([request for request in waiting if _is_not_ours(request)])
-
-    def _is_withdrawn(self) -> bool:
-        """Return whether a message is on its way back; claim the start of the others."""
-        return bool([request for request in self._requests if not request.claim_start()])
+        return bool([request for request in waiting if not request.claim_start()])
 
     def _settle(self) -> None:
         while True:

@@ -92,7 +92,7 @@ class _Start:
 
     def accept(self, pid: Any, time_accepted: Any) -> None:
         """Tell the request that its task begins, unless it must not."""
-        self._is_refused = self._request.is_not_ours() or not self._request.claim_start()
+        self._is_refused = not self._request.claim_start()
         if self._is_refused:
             state.task_ready(self._request)
             return

@@ -194,12 +194,12 @@ class LeasedRequest(Request):
         return self._has_begun or (is_unknown and not gathers_requests(self.task))
 
     def claim_start(self) -> bool:
-        """Return whether the task may start: not once its message was withdrawn.
+        """Return whether the task may start: its message is ours, and was not withdrawn.
 
         A pool's thread may start the task while another one releases the message. Only the first
         of the two gets its way: a message that was released may run elsewhere at once.
         """
-        return self._claim(_START)
+        return not self.is_not_ours() and self._claim(_START)
 
     def withdraw(self) -> bool:
         """Keep the task from starting; return whether that was in time."""
