@@ -37,7 +37,7 @@ class Order:
         self.is_kept = is_ordered(kind)
         self._groups = self._random.choice(GROUPS)
         self.waiting = self._random.choice(WAITING) if self.is_kept else 0
-        self._ends, self._ended_at, self._steps = 0, 0.0, 0
+        self._last_end: tuple[int, float] | None = None
 
     @property
     def most_waiting(self) -> int:
@@ -82,11 +82,11 @@ class Order:
         """Check, at each step of the quiet at the end, that no group stands still for long."""
         left = sum(len(queue.messages) for queue in self._world.queues)
         ends = self._world.tally.executions - left
-        now = self._world.clock()
-        if ends != self._ends:
-            self._ends, self._ended_at, self._steps = ends, now, 0
-        self._steps += 1
+        now, profile = self._world.clock(), self._world.profile
+        if self._last_end is None or ends != self._last_end[0]:
+            self._last_end = ends, now
         # A worker whose poll has lost its answer is deaf for as long as a simulated poll lasts.
-        waits = now - self._ended_at < 2 * WAIT_SECONDS
-        if self.is_kept and self._steps > STANDSTILL and not waits:
+        step = profile.terms.visibility_timeout + profile.mean_task
+        longest = max(STANDSTILL * step, 2 * WAIT_SECONDS)
+        if self.is_kept and now - self._last_end[1] > longest:
             self._world.fail(f"9: groups stand still, and have {left} messages")

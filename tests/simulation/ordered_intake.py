@@ -131,7 +131,6 @@ class OrderedIntake:
                 self._at(later, partial(self._go_through, batch))
                 return
             message = batch.left.popleft()
-            batch.asked_at = self._worker.now()
             if is_ours:
                 batch.kept.append(message)
         if batch in self._batches:

@@ -12,7 +12,7 @@ import pytest
 from celery_sqs_heartbeat.current.record import Flag, Record
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import agenda
-from celery_sqs_heartbeat.leases.calls import Outcome
+from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.strays import Strays
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
@@ -177,6 +177,14 @@ def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found_out(
     monkeypatch.setattr(Strays, forgotten, lambda *_: nothing)
     with pytest.raises(Violation, match=r"^6: "):
         World("storm", seed).run()
+
+
+def test_a_release_that_is_sent_when_its_lease_is_over_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Call, "send_by", math.inf)
+    with pytest.raises(Violation, match="is released too late"):
+        World("storm-apart", 109).run()
 
 
 def test_a_worker_that_holds_its_settings_against_what_it_could_not_read_is_found_out(

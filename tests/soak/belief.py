@@ -36,7 +36,7 @@ def belief_of(tenure: Tenure, life: Life, by: float = math.inf) -> Belief:
     """Return what the worker of a receive had been told by the end of the lease.
 
     Args:
-        by: What it was told later does not count.
+        by: An answer that came later does not count.
     """
     most = longest_hold(tenure)
     ends = tenure.receive.started + min(tenure.timeout, most)

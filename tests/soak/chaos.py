@@ -181,7 +181,7 @@ class Chaos:
                 send(pid, signal.SIGCONT)
             harm.until, member.paused = time.monotonic(), None
 
-        # One that was told to end may have done so just now.
+        # A worker whose shutdown has begun may have exited just now.
         with contextlib.suppress(ProcessLookupError):
             send(pid, signal.SIGSTOP)
         if with_keeper:
