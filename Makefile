@@ -93,11 +93,11 @@ test: $(VENV)/test.stamp  ## Check and test what the README promises (five minut
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory --jobs $(words $(GROUPS)) --output-sync=target $(GROUPS)
 	@$(BIN)/python -m tests.running costs $(GROUPS)
-	@echo 'All passed. Next: make test-all, for what this leaves out (thirteen minutes), or make demo.'
+	@echo 'All passed. Next: make test-all, for what this leaves out (fifteen minutes), or make demo.'
 
-test-all: $(VENV)/test.stamp  ## Run what `make test` leaves out (thirteen minutes)
+test-all: $(VENV)/test.stamp  ## Run what `make test` leaves out (fifteen minutes)
 	@echo 'A soak, alone: its leases last a few seconds. Then side by side: more of real workers, the oldest Celery, every'
-	@echo 'Python here, other servers, Sail, Spark on a cluster, and the suites of Celery and kombu. About thirteen minutes.'
+	@echo 'Python here, other servers, Sail, Spark on a cluster, and the suites of Celery and kombu. About fifteen minutes.'
 	@$(MAKE) --no-print-directory test-soak
 	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(SIDE_BY_SIDE)
 	@$(BIN)/python -m tests.running costs $(MORE_GROUPS)
