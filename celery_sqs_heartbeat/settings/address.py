@@ -1,4 +1,4 @@
-"""Where a server listens, as people write it."""
+"""Reads and checks the address that a server listens on, as users write it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def parse_address(text: str) -> tuple[str, int]:
     """Return the host and the port of "HOST:PORT"; an IPv6 address is in brackets.
 
     Raises:
-        ValueError: It is none; the message tells how it is written.
+        ValueError: It is not an address; the message says how to write one.
     """
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
@@ -23,14 +23,14 @@ def parse_address(text: str) -> tuple[str, int]:
     if not host or not colon or not (port.isascii() and port.isdigit()):
         raise ValueError(_WAY_OUT)
     if int(port) > _MAX_PORT:
-        raise ValueError(f"has a port above {_MAX_PORT}, the last there is")
+        raise ValueError(f"has a port above {_MAX_PORT}, the highest port")
     return host, int(port)
 
 
 def url_of(host: str, port: int) -> str:
-    """Return the URL at which this machine asks a server that listens at a host and a port.
+    """Return the URL by which this machine reaches a server that listens on a host and a port.
 
-    A host that means all addresses is asked at its loopback address.
+    If the host means all addresses, the URL has the loopback address.
     """
     try:
         address = ipaddress.ip_address(host)

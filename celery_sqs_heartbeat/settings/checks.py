@@ -1,4 +1,4 @@
-"""The rules that values must keep. Each check returns what is wrong, or None."""
+"""The rules for values. Each check returns the fault of a value, or None."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from celery_sqs_heartbeat.settings.number_check import number_fault
 from celery_sqs_heartbeat.settings.release_delay import release_delay_fault
 from celery_sqs_heartbeat.settings.target import parse_target
 
-#: Batches a second that extend the leases of one queue without strain: four calls in
-#: flight of 0.1 s each, several times what SQS takes within a region.
+#: Batches a second that a worker can send to extend the leases of one queue: four calls in
+#: flight of 0.1 s each. Within a region SQS answers several times faster.
 CALLS_PER_SECOND = 40.0
-#: Fewer characters can be guessed by trying.
+#: The fewest characters of a token: shorter ones can be guessed by trial.
 SHORTEST_TOKEN = 16
-#: Settings whose values are shown to nobody.
+#: Settings whose values are never shown.
 SECRETS = frozenset({"status_token"})
 
 
@@ -76,10 +76,10 @@ def _journal(value: Any) -> str | None:
 
 
 def token_fault(value: Any) -> str | None:
-    """Check a text that is to be sent in a header and to be known to few."""
+    """Check a secret text that is sent in a header."""
     sendable = isinstance(value, str) and all("!" <= character <= "~" for character in value)
     if not sendable or len(value) < SHORTEST_TOKEN:
-        return f"must be at least {SHORTEST_TOKEN} visible ASCII characters that nobody can guess"
+        return f"must be at least {SHORTEST_TOKEN} visible ASCII characters that no one can guess"
     return None
 
 
@@ -102,7 +102,7 @@ def _parse_fault(parse: Callable[[str], object], value: Any, way_out: str) -> st
     return None
 
 
-#: What can be set for the worker as a whole.
+#: Settings of the worker as a whole.
 WORKER_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "enabled": _flag,
     "fifo_waiting": _count,
@@ -114,7 +114,7 @@ WORKER_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "status": _address,
     "status_token": token_fault,
 }
-#: What can be set for all queues.
+#: Settings for all queues, and of the worker.
 GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     **WORKER_CHECKS,
     "visibility_timeout": _whole,
@@ -128,9 +128,9 @@ GLOBAL_CHECKS: Mapping[str, Callable[[Any], str | None]] = {
     "fifo_batch": _batch,
     "fifo_retry": _fifo_retry,
 }
-#: What can be set for one queue.
+#: Settings for one queue.
 QUEUE_CHECKS = {k: v for k, v in GLOBAL_CHECKS.items() if k not in WORKER_CHECKS}
-#: What can be set for one task.
+#: Settings for one task.
 TASK_CHECKS = {k: v for k, v in QUEUE_CHECKS.items() if k not in ("ack", "fifo", "fifo_batch")}
 
 
@@ -139,8 +139,8 @@ def order_faults(scope: str, terms: LeaseTerms, interval: float | None) -> Itera
     timeout, threshold = terms.visibility_timeout, terms.threshold
     if timeout < 1:
         yield (
-            f"{scope}: visibility_timeout={timeout} must be at least 1: what is received is "
-            "visible again at once; set sqs_heartbeat_visibility_timeout, or the queue's own"
+            f"{scope}: visibility_timeout={timeout} must be at least 1: received messages "
+            "are visible again at once; set sqs_heartbeat_visibility_timeout, or the queue's own"
         )
         return
     if threshold >= timeout:
@@ -167,7 +167,7 @@ def load_faults(scope: str, terms: LeaseTerms, leases: int) -> Iterator[str]:
     """Check that the keeper can make the calls that the settings imply.
 
     Args:
-        leases: The most messages the worker holds at once; 0 for no bound.
+        leases: The most messages that the worker holds at once; 0 for no limit.
     """
     if not leases or terms.threshold >= terms.visibility_timeout:
         return
@@ -177,7 +177,7 @@ def load_faults(scope: str, terms: LeaseTerms, leases: int) -> Iterator[str]:
     if calls > CALLS_PER_SECOND:
         yield (
             f"{scope}: visibility_timeout={terms.visibility_timeout} with "
-            f"threshold={terms.threshold:g} asks for {calls:.0f} calls a second to extend "
-            f"{leases} messages, and {CALLS_PER_SECOND:g} is what one worker can make: "
+            f"threshold={terms.threshold:g} needs {calls:.0f} calls a second to extend "
+            f"{leases} messages, but one worker can make at most {CALLS_PER_SECOND:g}: "
             "raise visibility_timeout, or lower worker_prefetch_multiplier or the concurrency"
         )

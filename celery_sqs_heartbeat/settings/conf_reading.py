@@ -23,7 +23,7 @@ from celery_sqs_heartbeat.settings.suggesting import closest, resembles
 
 _SHORT_NAME = re.compile(r"\b(visibility_timeout|threshold|interval|max_lease)=")
 
-#: What makes of a value that passed its check what is used.
+#: Converts a value that has passed its check to the form that is used.
 _READ: Mapping[str, Callable[[Any], Any]] = {"release_delay": read_release_delay}
 
 Checks = Mapping[str, Callable[[Any], "str | None"]]
@@ -40,9 +40,9 @@ def read_settings(
 
     Args:
         get: Returns the value of a full setting name, or None where it is not set.
-        names: Every configured name, to tell of misspelt ones.
+        names: Every configured name, to find misspelt ones.
         tasks: The `sqs_heartbeat` attribute of each task that has one, by task name.
-        leases: The most messages the worker holds at once; 0 for no bound.
+        leases: The most messages that the worker holds at once; 0 for no limit.
 
     Raises:
         ConfigurationError: Lists every fault.
@@ -81,12 +81,14 @@ def _unknown(names: Iterable[str]) -> Iterator[str]:
         if name.removeprefix(PREFIX) not in known:
             close = closest(rest, known)
             listed = ", ".join(PREFIX + each for each in known)
-            hint = f"known are {listed}" if close is None else f"did you mean {PREFIX}{close}?"
+            hint = (
+                f"the settings are {listed}" if close is None else f"did you mean {PREFIX}{close}?"
+            )
             yield f"{name}: there is no such setting; {hint}"
 
 
 def _behind_misspelt_prefix(name: str) -> str:
-    """Return what follows on something like the common prefix, or nothing."""
+    """Return the rest of a name after a misspelt common prefix, or an empty text."""
     stem = PREFIX.rstrip("_")
     if name.startswith(stem) and name != stem:
         return name.removeprefix(stem).lstrip("_")
@@ -98,12 +100,12 @@ def _behind_misspelt_prefix(name: str) -> str:
 def _checked(
     given: Mapping[Any, Any], checks: Checks, label: Callable[[str], str], faults: list[str]
 ) -> dict[str, Any]:
-    """Return the values that pass their checks; note the others as faults."""
+    """Return the values that pass their checks; add the others to the faults."""
     values = {}
     for name, value in given.items():
         if name not in checks:
             close = closest(str(name), checks)
-            hint = f"did you mean {close!r}?" if close else f"known are {', '.join(checks)}"
+            hint = f"did you mean {close!r}?" if close else f"valid names are {', '.join(checks)}"
             faults.append(f"{label(str(name))}: can't be set here; {hint}")
         elif value is not None and (fault := checks[name](value)):
             shown = "..." if name in SECRETS else repr(value)
@@ -118,7 +120,7 @@ def _as_is(value: Any) -> Any:
 
 
 def _item_of(where: str) -> Callable[[str], str]:
-    # Not a format string: names of queues may have braces.
+    # Not a format string, because names of queues may contain braces.
     return lambda name: f"{where}[{name!r}]"
 
 
@@ -154,9 +156,9 @@ def _read_tasks(given: Mapping[str, Any], faults: list[str]) -> dict[str, Rules]
 
 
 def _status_faults(settings: Settings, given: Mapping[str, Any]) -> Iterator[str]:
-    """Check that no one reads the status page from elsewhere without a token.
+    """Check that other machines cannot read the status page without a token.
 
-    A token that is wrong is a fault of its own, and not missing.
+    A wrong token is another fault, and does not count as missing.
     """
     if settings.status is None or "status_token" in given:
         return
@@ -169,12 +171,12 @@ def _status_faults(settings: Settings, given: Mapping[str, Any]) -> Iterator[str
 
 
 def _with_full_names(essence: str) -> str:
-    """Return a fault of the general rules with the names that are set for them."""
+    """Return a fault of the general rules with full setting names."""
     return _SHORT_NAME.sub(PREFIX + r"\1=", essence.removeprefix(": "))
 
 
 def _order_faults(settings: Settings, leases: int) -> Iterator[str]:
-    """Check the order of values where it does not depend on a queue's own timeout."""
+    """Check the order of values that do not depend on a queue's own timeout."""
     scopes = {"sqs_heartbeat": settings.rules}
     scopes |= {f"{PREFIX}queues[{queue!r}]": settings.for_queue(queue) for queue in settings.queues}
     scopes |= {
@@ -191,7 +193,7 @@ def _order_faults(settings: Settings, leases: int) -> Iterator[str]:
             *load_faults(scope, terms, leases),
         ]
         for fault in faults:
-            # A fault of the general rules shows in each scope that inherits them.
+            # A fault of the general rules appears in each scope that inherits them.
             essence = fault[len(scope) :]
             if essence not in seen:
                 seen.add(essence)
@@ -202,5 +204,5 @@ def _order_faults(settings: Settings, leases: int) -> Iterator[str]:
             yield (
                 f"{PREFIX}interval={settings.interval:g} must be below "
                 f"{PREFIX}threshold={threshold:g}: the keeper would sleep through the time "
-                "it has for an extension"
+                "that it has for an extension"
             )

@@ -1,4 +1,4 @@
-"""Functions of the user's that are set as the release delay: which form they have."""
+"""Finds out how a user's release delay function can be called."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-#: What a function of the whole failure is called with, by keyword.
+#: The keyword arguments of a function that receives the whole failure.
 ARGUMENTS = ("exception", "receive_count", "message_age", "queue")
-#: How such a function is written.
+#: How to write that function.
 WRITTEN_AS = f"def backoff(*, {', '.join(ARGUMENTS)})"
-#: What a call gives no seconds of.
+#: Kinds of functions whose call does not return seconds.
 _NOT_PLAIN = (
     inspect.iscoroutinefunction,
     inspect.isgeneratorfunction,
@@ -21,24 +21,24 @@ _NOT_PLAIN = (
 
 
 class Form(enum.Enum):
-    """What a function is called with."""
+    """The arguments that a function is called with."""
 
     COUNT = "the receive count alone"
     FAILURE = "keyword arguments"
 
 
 class BadFunction(ValueError):
-    """A function can be called in neither form; the message says how it is written."""
+    """A function can be called in neither form; the message says how to write one."""
 
 
 def form_of(function: Callable[..., Any]) -> Form:
-    """Return what a function is to be called with.
+    """Return the form in which a function must be called.
 
     Raises:
         BadFunction: It can be called in neither form, is not plain, or is a class.
     """
     if inspect.isclass(_unwrapped(function)):
-        raise BadFunction("is a class, which returns no seconds: name a function that does")
+        raise BadFunction("is a class: name a function that returns seconds")
     if any(is_of_kind(function) or is_of_kind(_called(function)) for is_of_kind in _NOT_PLAIN):
         raise BadFunction(
             "must be a plain function that returns seconds, neither a coroutine nor a generator"
@@ -49,7 +49,7 @@ def form_of(function: Callable[..., Any]) -> Form:
         raise BadFunction(_way_out(error)) from None
     by_count = _misfit(signature, 1)
     by_keywords = _misfit(signature, **dict.fromkeys(ARGUMENTS))
-    # One with `**kwargs` can be called in both: by its own names it shows what it wants.
+    # A function with `**kwargs` can be called in both forms. Its named parameters decide.
     if by_keywords is None and (by_count is not None or signature.parameters.keys() & ARGUMENTS):
         return Form.FAILURE
     if by_count is None:
@@ -59,7 +59,7 @@ def form_of(function: Callable[..., Any]) -> Form:
 
 
 def name_of(function: Any) -> str:
-    """Return what a function is called in the log: its module and its name in there."""
+    """Return the name of a function for the log: its module and its name in it."""
     plain = _unwrapped(function)
     named = plain if hasattr(plain, "__qualname__") else type(plain)
     return f"{named.__module__}:{named.__qualname__}"
@@ -77,7 +77,7 @@ def _way_out(error: Exception) -> str:
     return (
         f"must be a function of the receive count alone, or of {', '.join(ARGUMENTS)} by keyword "
         f"({error}): write it as `lambda receive_count: ...` or `{WRITTEN_AS}`, with `**_` for "
-        "those that it does not need"
+        "the arguments that it does not need"
     )
 
 
@@ -88,6 +88,6 @@ def _unwrapped(value: Any) -> Any:
 
 
 def _called(value: Callable[..., Any]) -> Any:
-    """Return what runs when an object is called, where it is no function itself."""
+    """Return what runs when an object is called: the object itself if it is a function."""
     value = _unwrapped(value)
     return value if inspect.isroutine(value) else getattr(value, "__call__", None)  # noqa: B004

@@ -1,4 +1,4 @@
-"""What a release policy may go by: a task that failed, its message and its queue."""
+"""The facts that a release policy may use: the failed task, its message and its queue."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueInfo:
-    """What is known of the queue that a message came from.
+    """The known attributes of the queue that a message came from.
 
     Attributes:
-        name: As Celery knows it.
-        visibility_timeout: That of the message's lease, in seconds.
-        max_receive_count: Of its redrive policy; None without one, or where it is not known.
-        is_known: Whether the queue's attributes are known. `max_receive_count` is None if not.
+        name: The name that Celery uses.
+        visibility_timeout: The one of the message's lease, in seconds.
+        max_receive_count: From its redrive policy; None without one, or if it is not known.
+        is_known: Whether the queue's attributes are known. If not, `max_receive_count` is None.
     """
 
     name: str
@@ -25,12 +25,12 @@ class QueueInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """A task that failed while its message is to stay in the queue.
+    """A failed task whose message stays in the queue.
 
     Attributes:
         receive_count: How often SQS had delivered the message, at least 1.
-        exception: What the task raised; None where that is not known.
-        message_age: Seconds since the message was sent; None where SQS did not say.
+        exception: The type that the task raised; None if it is not known.
+        message_age: Seconds since the message was sent; None if SQS did not return it.
     """
 
     queue: QueueInfo
@@ -40,6 +40,6 @@ class Failure:
 
     @property
     def is_last_receive(self) -> bool:
-        """Whether SQS moves the message to the dead-letter queue instead of its next receive."""
+        """Whether SQS moves the message to the dead-letter queue instead of delivering it again."""
         most = self.queue.max_receive_count
         return most is not None and self.receive_count >= most

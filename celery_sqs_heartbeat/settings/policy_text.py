@@ -1,7 +1,7 @@
 """Reads a release policy that is set as text, such as `linear(10, max=600)`.
 
-A small grammar of its own: a name, or a name with numbers, True and False in brackets. No
-expression of Python's is evaluated.
+The grammar is small: a name, or a name with numbers, True and False in brackets. No Python
+expression is evaluated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.settings.suggesting import closest
 
 Policy = ReleasePolicy | Verdict
 
-#: By name: how each is made, and an example of it.
+#: By name: the function that makes the policy, and an example of its text.
 _POLICIES: Mapping[str, tuple[Callable[..., Policy], str]] = {
     "immediate": (lambda: IMMEDIATE, "immediate"),
     "keep": (lambda: Verdict.KEEP, "keep"),
@@ -26,7 +26,7 @@ _POLICIES: Mapping[str, tuple[Callable[..., Policy], str]] = {
     "linear": (ReleasePolicy.linear, "linear(10, max=600)"),
     "exponential": (ReleasePolicy.exponential, "exponential(base=2, max=900, jitter=True)"),
 }
-#: Every policy as it is written, for errors and documents.
+#: The text of every policy, for errors and documents.
 EXAMPLES = tuple(example for _, example in _POLICIES.values())
 
 _CALL = re.compile(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", re.ASCII)
@@ -36,7 +36,7 @@ _WORDS = {"True": True, "False": False}
 
 
 class BadPolicy(ValueError):
-    """The text names no release policy; the message says how one is written."""
+    """The text names no release policy; the message says how to write one."""
 
 
 def parse_policy(text: str) -> Policy:
@@ -69,12 +69,12 @@ def _unknown(text: str, name: str | None) -> str:
         return f"is text: write the number without quotes, or 'fixed({text.strip()})'"
     if "." in text and re.fullmatch(r"[\w.]+", text):
         module, _, function = text.rpartition(".")
-        return f"is no release policy: a function is named as {f'{module}:{function}'!r}"
+        return f"is not a release policy: write a function as {f'{module}:{function}'!r}"
     close = closest(name, _POLICIES) if name else None
     if close is not None:
-        return f"is no release policy; did you mean {_POLICIES[close][1]!r}?"
+        return f"is not a release policy; did you mean {_POLICIES[close][1]!r}?"
     known = ", ".join(map(repr, EXAMPLES))
-    return f"is no release policy; known are {known}, and 'module:function' for one of yours"
+    return f"is not a release policy; write one of {known}, or 'module:function' for your own"
 
 
 def _read_arguments(text: str | None, example: str) -> tuple[list[float], dict[str, float]]:
@@ -84,10 +84,13 @@ def _read_arguments(text: str | None, example: str) -> tuple[list[float], dict[s
         found = _ARGUMENT.fullmatch(part)
         value = _value(found[2]) if found else None
         if found is None or value is None:
-            raise BadPolicy(f"{part.strip()!r} is no number: write it as {example!r}")
+            raise BadPolicy(f"{part.strip()!r} is not a number: write it as {example!r}")
         name = found[1]
         if name is None and named:
-            raise BadPolicy(f"{part.strip()!r} has no name, but follows one that has: {example!r}")
+            raise BadPolicy(
+                f"{part.strip()!r} has no name, but follows a named argument: "
+                f"write it as {example!r}"
+            )
         if name in named:
             raise BadPolicy(f"{name} is given twice: write it as {example!r}")
         if name is None:
@@ -108,7 +111,7 @@ def _values_fault(arguments: Mapping[str, Any]) -> str | None:
         if name == "jitter":
             if not isinstance(value, bool):
                 return "jitter must be True or False"
-        # A first step of 0 would stay 0 for ever.
+        # A first delay of 0 would never grow.
         elif fault := number_fault(value, above=None if name == "seconds" else 0):
             return f"{name}={value:g} {fault}"
     first = arguments.get("step", arguments.get("base", 0))

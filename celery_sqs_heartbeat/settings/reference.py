@@ -1,4 +1,4 @@
-"""What each setting is by default and what it means: the source of the table in the docs."""
+"""The default and the meaning of each setting: the source of the table in the docs."""
 
 from __future__ import annotations
 
@@ -26,74 +26,88 @@ class Entry:
 
 _POLICIES = ", ".join(f'`"{example}"`' for example in EXAMPLES)
 
-#: By name, without the prefix, in the order they are shown in.
+#: By name, without the prefix, in the order of the table.
 REFERENCE: Mapping[str, Entry] = {
-    "enabled": Entry("`False`", "on without the flag; `--no-heartbeat-sqs` overrides it"),
+    "enabled": Entry(
+        "`False`", "switches the heartbeat on without the flag; `--no-heartbeat-sqs` overrides it"
+    ),
     "visibility_timeout": Entry(
         "the queue's own",
-        f"whole seconds, 1 to {MAX_VISIBILITY_SECONDS}; asked for with each receive and each "
-        "extension",
+        f"whole seconds, 1 to {MAX_VISIBILITY_SECONDS}. The worker requests it with each receive "
+        "and each extension",
     ),
-    "threshold": Entry("a third of it", "extend when less than this is left"),
+    "threshold": Entry(
+        "a third of the visibility timeout",
+        "the keeper extends a lease when less than this is left",
+    ),
     "interval": Entry(
-        f"`{DEFAULT_INTERVAL:g}`, less where a threshold is small",
-        "the longest sleep of the keeper's thread; it wakes earlier for whatever is due",
+        f"`{DEFAULT_INTERVAL:g}`, less if a threshold is small",
+        "the longest sleep of the keeper's thread; it wakes earlier if anything is due",
     ),
     "max_lease": Entry(
-        f"`{DEFAULT_MAX_LEASE_SECONDS:g}`", "stop extending this long after the receive"
+        f"`{DEFAULT_MAX_LEASE_SECONDS:g}`",
+        "the keeper stops extending a lease this long after the receive",
     ),
     "hold_eta": Entry(
         "the time of two extensions, at least a minute",
-        "a message whose task is due within so many seconds is held; one whose task is due later "
-        "waits at SQS (except on FIFO queues), see [below](#tasks-that-are-due-later)",
+        "the worker holds a message whose task is due within this time. A message whose task is "
+        "due later waits at SQS (except on FIFO queues), see [below](#tasks-that-are-due-later)",
     ),
     "release_delay": Entry(
         "`0`",
-        "when a message is visible again after a failure: a number, a list by receive count (the "
-        f"last repeats), {_POLICIES}, a function, or its path "
+        "when a message becomes visible again after a failure: a number, a list by receive count "
+        f"(the last repeats), {_POLICIES}, a function, or its path "
         'as `"proj.delays:backoff"`: [each of them](howto/retries.md)',
     ),
     "on_lost": Entry(
         '`"warn"`',
-        'what becomes of a task whose lease is lost, has expired or is capped: `"warn"` (it goes '
-        "on, while another worker may run it, too; one that has not started is dropped if its "
-        'lease is lost); `"revoke"` (not started after any of the three); `"terminate"` (stopped, '
-        "too)",
+        "what happens to a task whose lease is lost, has expired or is capped. "
+        '`"warn"`: it continues, while another worker may run it, too; a task that has not started '
+        'is dropped if its lease is lost. `"revoke"`: a task that has not started is dropped in '
+        'all three cases. `"terminate"`: a running task is stopped, too',
     ),
-    "ack": Entry('`"batched"`', 'or `"inline"`: kombu\'s own blocking delete'),
+    "ack": Entry(
+        '`"batched"`',
+        'the keeper deletes messages in batches; or `"inline"`: kombu\'s own blocking delete',
+    ),
     "fifo": Entry(
         '`"strict"`',
         "on FIFO queues: one message of a group at a time, in order; a failure stops its group; or "
-        '`"parallel"`: all that are received run side by side. See [FIFO queues](howto/fifo.md)',
+        '`"parallel"`: all received messages run side by side. See [FIFO queues](howto/fifo.md)',
     ),
     "fifo_batch": Entry(
         f"`{DEFAULT_FIFO_BATCH}`",
-        "how many messages one receive of a FIFO queue in strict order asks for, 1 to 10. Of more, "
-        "those behind the first of a group [wait in the worker](howto/fifo.md#many-short-tasks)",
+        "how many messages one receive of a FIFO queue in strict order requests, 1 to 10. With "
+        "more than one, those behind the first of a group "
+        "[wait in the worker](howto/fifo.md#many-short-tasks)",
     ),
     "fifo_retry": Entry(
         '`"release"`',
-        "what `self.retry()` does on a FIFO queue in strict order: its message comes back after "
-        'the countdown, before the rest of its group; or `"send"`: a new message, as in Celery',
+        "what `self.retry()` does on a FIFO queue in strict order: the message becomes visible "
+        "after the countdown, before the rest of its group; or "
+        '`"send"`: a new message, as in Celery',
     ),
     "queues": Entry(
-        "`{}`", "by queue name, a dict of any of those above but `enabled` and `interval`"
+        "`{}`",
+        "by queue name, a dict of any of the settings above except `enabled` and `interval`",
     ),
     "fifo_waiting": Entry(
         f"`{DEFAULT_FIFO_WAITING}`",
         "how many messages of FIFO queues a worker may hold that wait for another of their group, "
-        "beside one of each group that came alone; near it, receives ask for fewer",
+        "besides one of each group that arrived alone. Near this limit, receives request fewer",
     ),
     "flush_timeout": Entry(
         f"`{FLUSH_SECONDS:g}`",
-        "how long a worker that ends waits for SQS to confirm its last deletes and releases; it "
-        "ends at once when they are confirmed, and logs those that are not",
+        "how long a worker waits at its exit for SQS to confirm its last deletes and releases. It "
+        "exits as soon as they are confirmed, and logs those that are not",
     ),
-    "journal": Entry("`None`", "folder or `s3://BUCKET/PREFIX` to write the journal to"),
+    "journal": Entry(
+        "`None`", "the folder or `s3://BUCKET/PREFIX` that the worker writes the journal to"
+    ),
     "status": Entry("`None`", "`HOST:PORT` of the status page"),
     "status_token": Entry(
         "`None`",
-        f"at least {SHORTEST_TOKEN} visible ASCII characters; needed where other machines can "
+        f"at least {SHORTEST_TOKEN} visible ASCII characters; needed if other machines can "
         "reach the status page",
     ),
     "session": Entry(

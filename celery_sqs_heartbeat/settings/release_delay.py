@@ -1,4 +1,4 @@
-"""The setting `release_delay` in all its forms: what is wrong with it, and what it says."""
+"""Checks the setting `release_delay` in all its forms, and chooses the delay after a failure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from celery_sqs_heartbeat.settings.number_check import number_fault
 from celery_sqs_heartbeat.settings.policy_text import EXAMPLES, BadPolicy, Policy, parse_policy
 from celery_sqs_heartbeat.settings.release_policies import ReleasePolicy, Verdict
 
-#: Seconds; one for each receive (the last repeats); a policy; or a function, see `delay_functions`.
+#: Seconds; a list with one delay for each receive (the last repeats); a policy; or a function, see
+#: `delay_functions`.
 ReleaseDelay = float | Sequence[float] | Policy | Callable[..., float | None]
 
 _WAY_OUT = (
@@ -26,11 +27,11 @@ _WAY_OUT = (
 
 
 class UnusableDelay(SqsHeartbeatError, ValueError):
-    """What the function set as `release_delay` returned is neither seconds nor None."""
+    """The function set as `release_delay` returned neither seconds nor None."""
 
 
 def release_delay_fault(value: Any) -> str | None:
-    """Return what is wrong with the setting, or None. A function that it names is imported."""
+    """Return the fault of the setting, or None. A function that it names is imported."""
     try:
         read_release_delay(value)
     except (BadPolicy, BadFunction, NotImportable) as error:
@@ -42,16 +43,16 @@ def release_delay_fault(value: Any) -> str | None:
     if not isinstance(value, Sequence) or isinstance(value, bytes):
         return _WAY_OUT
     if not value:
-        return "must have at least one delay: the first receive's"
+        return "must have at least one delay, for the first receive"
     return next((fault for item in value if (fault := number_fault(item))), None)
 
 
 def read_release_delay(value: Any) -> Any:
-    """Return what a text stands for: a policy or a function. Other values are what they are.
+    """Return the policy or the function that a text names. Other values are returned unchanged.
 
     Raises:
         BadPolicy: The text names no policy.
-        NotImportable: It names a function that is not there.
+        NotImportable: It names a function that does not exist.
         BadFunction: The function, named or given, can't be called.
     """
     if isinstance(value, str):
@@ -59,7 +60,7 @@ def read_release_delay(value: Any) -> Any:
             return parse_policy(value)
         value = import_named(value)
         if not callable(value):
-            raise BadFunction(f"names {value!r}, which is no function")
+            raise BadFunction(f"names {value!r}, which is not a function")
     if callable(value):
         form_of(value)
     return value
@@ -70,10 +71,10 @@ def choose_delay(
     failure: Failure,
     draw: Callable[[], float] = random.random,
 ) -> float | Verdict:
-    """Return the release delay after a failure, 0 to SQS's 12 hours, or what else is to be done.
+    """Return the release delay after a failure, 0 to SQS's 12 hours, or a verdict instead.
 
-    A number, a list or a function of the receive count alone that says 0 means the usual, and so
-    does no setting at all.
+    `Verdict.USUAL` stands for an unset setting, and for 0 from a number, a list or a function of
+    the receive count alone.
 
     Raises:
         UnusableDelay: The configured function returned no seconds.
@@ -107,10 +108,10 @@ def _of_failure(function: Callable[..., Any], failure: Failure) -> Any:
 
 
 def _usable(delay: Any) -> float | Verdict:
-    """Return what a function returned, cut to what SQS takes."""
+    """Return what a function returned, limited to what SQS accepts."""
     if delay is None:
         return Verdict.KEEP
-    # A number that is not a number compares to nothing.
+    # NaN is not equal to itself.
     if not is_number(delay) or delay != delay:
         raise UnusableDelay(f"it returned {delay!r}: must be a number of seconds, or None")
     return float(min(max(delay, 0), MAX_VISIBILITY_SECONDS))

@@ -7,31 +7,31 @@ from dataclasses import dataclass
 
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS
 
-#: Receives after which nothing grows any more: a whole number may be too large to calculate with.
+#: Receives after which a delay stops growing: larger integers may not convert to a float.
 _MOST_STEPS = 10**9
 #: Doublings after which any delay is longer than SQS allows.
 _MOST_DOUBLINGS = 64
 
 
 class Verdict(enum.Enum):
-    """What is to become of a message, instead of a release after some seconds."""
+    """What to do with a message instead of releasing it after some seconds."""
 
-    #: Let the lease expire: the message comes back when its visibility timeout ends.
+    #: Let the lease expire: the message becomes visible when its visibility timeout ends.
     KEEP = "keep"
-    #: As if nothing were set: at once, or ever later on a queue without a dead-letter queue.
+    #: As if nothing were set: at once, or after growing delays if there is no dead-letter queue.
     USUAL = "usual"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReleasePolicy:
-    """For how long a message is hidden after its task failed. Times in seconds.
+    """How long a message is hidden after its task failed. Times in seconds.
 
     Attributes:
-        first: After the first receive.
+        first: The delay after the first receive.
         step: Added with each further receive.
-        doubles: Whether it doubles with each further receive.
-        jitter: Whether it is a random number in the upper half of that, so that messages which
-            failed together do not come back together.
+        doubles: Whether the delay doubles with each further receive.
+        jitter: Whether to draw a random delay from the upper half of that. Messages that failed
+            together then do not return together.
     """
 
     first: float
@@ -42,13 +42,13 @@ class ReleasePolicy:
 
     @classmethod
     def fixed(cls, seconds: float) -> ReleasePolicy:
-        """Return the policy that is the same each time."""
+        """Return the policy with the same delay each time."""
         return cls(first=seconds)
 
-    # `max` as users write it.
+    # Users write `max`.
     @classmethod
     def linear(cls, step: float, max: float = MAX_VISIBILITY_SECONDS) -> ReleasePolicy:  # noqa: A002
-        """Return the policy of `step` seconds, then twice as many, three times as many."""
+        """Return the policy of `step` seconds, then twice that, three times that and so on."""
         return cls(first=step, step=step, most=max)
 
     @classmethod
@@ -60,7 +60,7 @@ class ReleasePolicy:
     ) -> ReleasePolicy:
         """Return the policy of `base` seconds, doubled with each further receive.
 
-        So `base` is the first delay, not what is raised to a power: 5, 10, 20, ... for 5.
+        `base` is the first delay, not the base of a power: 5, 10, 20, ... for 5.
         """
         return cls(first=base, doubles=True, most=max, jitter=jitter)
 
@@ -68,8 +68,8 @@ class ReleasePolicy:
         """Return the release delay, in seconds.
 
         Args:
-            receive_count: How often SQS had delivered the message.
-            draw: 0 to 1, random: for the jitter.
+            receive_count: How often SQS has delivered the message.
+            draw: A random number from 0 to 1, for the jitter.
         """
         further = min(max(receive_count, 1) - 1, _MOST_STEPS)
         seconds = self.first + self.step * further
@@ -79,5 +79,5 @@ class ReleasePolicy:
         return seconds * (0.5 + 0.5 * draw) if self.jitter else seconds
 
 
-#: At once, also where a message that always fails would come back for ever.
+#: At once, even if a message that always fails would then repeat indefinitely.
 IMMEDIATE = ReleasePolicy.fixed(0)

@@ -1,4 +1,4 @@
-"""The values that hold for a queue or a task, and how the special goes over the general."""
+"""The values for a queue or a task: a task's setting overrides its queue's."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ from celery_sqs_heartbeat.settings.failure import Failure
 from celery_sqs_heartbeat.settings.release_delay import ReleaseDelay, choose_delay
 from celery_sqs_heartbeat.settings.release_policies import Verdict
 
-#: Common beginning of every setting's name.
+#: The prefix of every setting's name.
 PREFIX = "sqs_heartbeat_"
-#: The longest sleep of the keeper where nothing else is said, in seconds.
+#: The longest sleep of the keeper by default, in seconds.
 DEFAULT_INTERVAL = 1.0
-#: Messages that one receive of a FIFO queue asks for. Of more, those that wait go back whenever one
-#: ahead of them fails, and each receive counts towards `maxReceiveCount`.
+#: How many messages one receive of a FIFO queue requests. With more than one, the messages that
+#: wait are released whenever one ahead of them fails, and each receive counts toward
+#: `maxReceiveCount`.
 DEFAULT_FIFO_BATCH = 1
-#: Messages that may wait behind others of their groups: of ten groups, the nine that one receive
-#: brings beside the first.
+#: How many messages may wait behind others of their groups: for ten groups, the nine messages that
+#: one receive brings besides the first.
 DEFAULT_FIFO_WAITING = 90
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rules:
-    """What can be set for all queues, for one queue and for one task. Times in seconds.
+    """The settings for all queues, for one queue and for one task. Times in seconds.
 
-    None stands for "not said here".
+    None means "not set here".
     """
 
     visibility_timeout: int | None = None
@@ -49,10 +50,10 @@ class Rules:
     extend: bool | None = None
 
     def under(self, special: Rules | None) -> Rules:
-        """Return these rules with what `special` says put over them.
+        """Return these rules, overridden by those that `special` sets.
 
-        A threshold belongs to the visibility timeout it was said with: a special
-        timeout without a threshold of its own gets the default one.
+        A threshold belongs to the visibility timeout that it was set with. So a timeout in
+        `special` without a threshold gets the default threshold.
         """
         if special is None:
             return self
@@ -62,7 +63,7 @@ class Rules:
         return replace(self, **said)
 
     def terms(self, own_timeout: int) -> LeaseTerms:
-        """Return the terms of a lease on a queue whose own visibility timeout is given."""
+        """Return the terms of a lease on a queue with this visibility timeout of its own."""
         timeout = own_timeout if self.visibility_timeout is None else self.visibility_timeout
         threshold = timeout * DEFAULT_THRESHOLD_PART if self.threshold is None else self.threshold
         max_lease = DEFAULT_MAX_LEASE_SECONDS if self.max_lease is None else self.max_lease
@@ -74,13 +75,13 @@ class Rules:
         )
 
     def fitting_terms(self, own_timeout: int, leases: int) -> LeaseTerms:
-        """Return the terms, changed where they do not fit that timeout or can't be kept.
+        """Return the terms, changed if they do not fit that timeout or need too many calls.
 
-        For a queue whose visibility timeout changes while a worker consumes from it: see
-        `Settings.faults_with` for what fits.
+        For a queue whose visibility timeout changes while a worker consumes from it.
+        `Settings.faults_with` says what fits.
 
         Args:
-            leases: The most messages the worker holds at once; 0 for no bound.
+            leases: The most messages that the worker holds at once; 0 for no limit.
         """
         terms = self.terms(own_timeout)
         if any(load_faults("", terms, leases)):
@@ -89,25 +90,25 @@ class Rules:
         return replace(terms, max_lease=max(terms.max_lease, terms.visibility_timeout))
 
     def delay_after(self, failure: Failure) -> float | Verdict:
-        """Return the release delay after a failure, in seconds, or what else is to be done.
+        """Return the release delay after a failure, in seconds, or a verdict instead.
 
         Raises:
             UnusableDelay: The configured function returned no seconds.
-            Exception: Whatever the configured function raised.
+            Exception: Any error that the configured function raised.
         """
         return choose_delay(self.release_delay, failure)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All settings of one worker, valid as far as can be told without its queues.
+    """All settings of one worker, checked as far as possible without its queues.
 
     Attributes:
         fifo_waiting: How many messages may wait behind others of their groups.
-        flush_timeout: How long a worker that ends waits for its last confirmations, in seconds.
+        flush_timeout: How long a worker waits at its exit for the last confirmations, in seconds.
         journal: A folder, or an `s3://` prefix.
         session: A function that returns a boto3 session, as "module:function".
-        status: Where the status page listens, "HOST:PORT".
+        status: The address of the status page, "HOST:PORT".
     """
 
     enabled: bool = False
@@ -124,7 +125,7 @@ class Settings:
     tasks: Mapping[str, Rules] = field(default_factory=dict)
 
     def for_queue(self, queue: str) -> Rules:
-        """Return the rules of a queue, by the name that Celery knows it by."""
+        """Return the rules of a queue, by the name that Celery uses."""
         return self.rules.under(self.queues.get(queue))
 
     def for_task(self, queue: str, task: str | None) -> Rules:
@@ -132,7 +133,7 @@ class Settings:
         return self.for_queue(queue).under(self.tasks.get(task or ""))
 
     def place_of(self, name: str, queue: str, task: str | None) -> str:
-        """Return where the value is set that holds for a task's messages on a queue."""
+        """Return the place of the setting that applies to a task's messages on a queue."""
         if _sets(self.tasks.get(task or ""), name):
             return f"task {task!r}: sqs_heartbeat[{name!r}]"
         if _sets(self.queues.get(queue), name):
@@ -140,40 +141,40 @@ class Settings:
         return PREFIX + name
 
     def may_terminate(self) -> bool:
-        """Return whether anything asks to stop tasks whose lease was lost."""
+        """Return whether any setting stops tasks whose lease was lost."""
         scopes = (self.rules, *self.queues.values(), *self.tasks.values())
         return any(scope.on_lost == "terminate" for scope in scopes)
 
     def longest_sleep(self) -> float:
-        """Return the keeper's interval, in seconds: less than 1 where a threshold is small."""
+        """Return the keeper's interval, in seconds: less than 1 if a threshold is small."""
         if self.interval is not None:
             return self.interval
         scopes = (self.rules, *map(self.for_queue, self.queues))
         return min(DEFAULT_INTERVAL, *(scope.terms(30).threshold / 2 for scope in scopes))
 
     def keeps_order(self, queue: str) -> bool:
-        """Return whether the messages of each group of a queue go one after the other."""
+        """Return whether the messages of each group of a queue run one after the other."""
         return is_fifo(queue) and self.for_queue(queue).fifo != "parallel"
 
     def releases_retries(self, queue: str, task: str | None) -> bool:
-        """Return whether a retry of a task that came from a queue is a release of its message."""
+        """Return whether a retry of a task from this queue releases its message."""
         return self.keeps_order(queue) and self.for_task(queue, task).fifo_retry != "send"
 
     def leases_on(self, queue: str, leases: int) -> int:
-        """Return how many messages of a queue a worker may hold that holds so many otherwise.
+        """Return how many messages of a queue a worker may hold.
 
-        Those of a FIFO queue that wait for another of their group come on top.
+        On a FIFO queue, the messages that wait for another of their group are added.
 
         Args:
-            leases: 0 for no bound.
+            leases: The most messages that it holds otherwise; 0 for no limit.
         """
         return leases + self.fifo_waiting if leases and self.keeps_order(queue) else leases
 
     def faults_with(self, queue: str, own_timeout: int, leases: int) -> list[str]:
-        """Return what is wrong on a queue whose own visibility timeout is known.
+        """Return the faults of the settings on a queue whose own visibility timeout is known.
 
         Args:
-            leases: The most messages the worker holds at once; 0 for no bound.
+            leases: The most messages that the worker holds at once; 0 for no limit.
         """
         terms = self.for_queue(queue).terms(own_timeout)
         scope = f"queue {queue!r}"

@@ -1,18 +1,18 @@
-"""Suggests the known name that was meant by an unknown one."""
+"""Suggests the known name that an unknown one probably means."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-#: A typo changes at most one in so many characters, and one in a short name.
+#: A typo changes at most one character in this many, and one in a short name.
 _CHARACTERS_PER_TYPO = 4
 
 
 def closest(name: str, known: Iterable[str]) -> str | None:
     """Return the known name that takes the fewest changes to reach, or None if none is close.
 
-    A name that leaves out whole words of a known one is close, too: "token" is meant to be
-    "status_token". Common beginnings must be cut off before: they make everything look alike.
+    A name that omits whole words of a known one is close, too: "token" means "status_token". The
+    caller must remove common prefixes, because they make all names look alike.
     """
     ranked = sorted((distance(name.lower(), each.lower()), each) for each in set(known))
     if ranked and ranked[0][0] <= max(1, len(name) // _CHARACTERS_PER_TYPO):
@@ -22,7 +22,7 @@ def closest(name: str, known: Iterable[str]) -> str | None:
 
 
 def resembles(name: str, known: str) -> bool:
-    """Return whether a name is a known one with one typo, or with its words in another order."""
+    """Return whether a name is the known one with one typo, or with its words reordered."""
     return name != known and (
         distance(name, known) == 1 or sorted(name.split("_")) == sorted(known.split("_"))
     )

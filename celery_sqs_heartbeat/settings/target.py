@@ -1,18 +1,18 @@
-"""Where a journal goes to, as people write it."""
+"""Reads the folder or the S3 prefix that a journal is written to, as users write it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-#: How a place on S3 begins, as people write it.
+#: The prefix of a place on S3, as users write it.
 S3 = "s3://"
 _WAY_OUT = "must be a folder, or s3://BUCKET/PREFIX"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Destination:
-    """Where segments go to: `key/dt=.../worker=.../seg-N.jsonl.zst`, the same each time."""
+    """The S3 place of segments: `PREFIX/dt=.../worker=.../seg-N.jsonl.zst`, always the same."""
 
     bucket: str
     prefix: str
@@ -26,7 +26,7 @@ def parse_target(target: str) -> Path | Destination:
     """Return the folder or the S3 prefix that a setting names.
 
     Raises:
-        ValueError: It names neither; the message tells how it is written.
+        ValueError: It names neither; the message says how to write one.
     """
     if not target.startswith(S3):
         if not target.strip() or "://" in target:
@@ -34,7 +34,7 @@ def parse_target(target: str) -> Path | Destination:
         return Path(target).expanduser()
     bucket, _, prefix = target.removeprefix(S3).rstrip("/").partition("/")
     parts = (bucket, *prefix.split("/")) if prefix else (bucket,)
-    # Each is the name of a folder in the spool, too.
+    # Each part is also the name of a folder in the spool.
     if not all(part.strip(".") for part in parts):
         raise ValueError(_WAY_OUT)
     return Destination(bucket=bucket, prefix=prefix)

@@ -102,7 +102,7 @@ def test_a_queue_goes_over_all_and_a_task_over_its_queue() -> None:
         ({"jurnal": "x"}, "did you mean sqs_heartbeat_journal?"),
         ({"max_leaes": 5}, "did you mean sqs_heartbeat_max_lease?"),
         ({"queues": {"q": {"treshold": 5}}}, "did you mean 'threshold'?"),
-        ({"xyzzy": 5}, "there is no such setting; known are"),
+        ({"xyzzy": 5}, "there is no such setting; the settings are"),
         ({"tasks": {"t": {"ack": "inline"}}}, "task 't': sqs_heartbeat['ack']: can't be set here"),
         ({"tasks": {"t": 5}}, "task 't': sqs_heartbeat=5: must be a dict of settings, or False"),
         (
@@ -111,7 +111,7 @@ def test_a_queue_goes_over_all_and_a_task_over_its_queue() -> None:
         ),
         (
             {"leases": 12_000, "visibility_timeout": 30},
-            "asks for 60 calls a second to extend 12000 messages",
+            "needs 60 calls a second to extend 12000 messages",
         ),
     ],
 )
