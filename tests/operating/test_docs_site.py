@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.settings import PREFIX, Settings
 from celery_sqs_heartbeat.settings.checks import GLOBAL_CHECKS
 from celery_sqs_heartbeat.settings.reference import REFERENCE
 from tests.support.browser import chromium, complaints, emulate, require_chromium
-from tests.support.markdown import ROOT, blocks, commands, typed
+from tests.support.markdown import ROOT, blocks, typed
 from tests.support.waiting import wait_until
 
 DOCS = ROOT / "docs"
@@ -321,13 +321,10 @@ def anchor(title: str) -> str:
     return re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
 
 
-def test_the_front_pages_project_and_commands_are_those_of_the_readme() -> None:
+def test_the_front_pages_project_is_that_of_the_readme() -> None:
     project, *others = blocks("docs/index.md", "python")
     assert project == blocks("README.md", "python")[0]
     assert others == []
-    # tests/acceptance/test_readme.py runs them.
-    assert set(commands("docs/index.md")) <= set(commands("README.md"))
-    assert any("add.delay" in command for command in commands("docs/index.md"))
 
 
 def test_the_reference_has_every_setting_with_its_default() -> None:

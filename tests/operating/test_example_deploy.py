@@ -158,8 +158,8 @@ def test_the_stack_makes_a_queue_that_gives_failures_to_its_dead_letter_queue() 
     assert kept["studio-dead"] > kept["studio"]
 
 
-def test_a_worker_is_allowed_what_the_readme_says_and_a_site_less() -> None:
-    (policy,) = blocks("README.md", "json")
+def test_a_worker_is_allowed_what_the_guide_to_production_says_and_a_site_less() -> None:
+    (policy,) = blocks("docs/howto/production.md", "json")
     first, _ = json.loads(policy)["Statement"]
     assert allowed("WorkerPolicy") == set(first["Action"])
     assert allowed("SitePolicy") < allowed("WorkerPolicy")

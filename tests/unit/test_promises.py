@@ -1,4 +1,4 @@
-"""What `make test` shows of the README is what the README says, and is there."""
+"""What `make test` shows of the README and its pages is what they say, and is there."""
 
 from __future__ import annotations
 
@@ -8,23 +8,29 @@ import sys
 
 import pytest
 
-from tests.acceptance.promises import FOLDER, PROMISES, promised
+from tests.acceptance.promises import FOLDER, PAGES, PROMISES, promised
 from tests.support.markdown import ROOT
 
 
 @pytest.mark.parametrize("words", PROMISES)
-def test_each_promise_is_in_the_readme(words: str) -> None:
-    readme = " ".join((ROOT / "README.md").read_text(encoding="utf-8").split())
-    assert words in readme
+def test_each_promise_is_in_the_readme_or_its_pages(words: str) -> None:
+    assert any(words in " ".join(read(page).split()) for page in PAGES)
+
+
+def test_the_readme_links_to_the_other_pages_of_promises() -> None:
+    readme, *others = PAGES
+    assert [page for page in others if f"]({page})" not in read(readme)] == []
+
+
+def read(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_the_limits_name_the_exceptions_to_the_first_promise_that_the_docs_explain() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = read("README.md")
     claim, _, rest = readme.partition("\n## ")
     limits = _section(rest, "Limits")
-    explained = _section(
-        (ROOT / "docs" / "motivation.md").read_text(encoding="utf-8"), "What can still run twice"
-    )
+    explained = _section(read("docs/motivation.md"), "What can still run twice")
     assert "(#limits)" in claim
     assert "docs/motivation.md#what-can-still-run-twice" in limits
     exceptions = re.findall(r"^\| \*\*(.+?)\*\*", explained, re.MULTILINE)
