@@ -63,7 +63,7 @@ def test_the_plain_consumer_processes_releases_and_deletes(
         consume(url, process)
     keeper.stop()
     assert seen.count("good") == 1
-    assert "failed; it will come back" in caplog.text
+    assert "failed; it becomes visible again" in caplog.text
     released = proxy.calls("ChangeMessageVisibilityBatch")
     # A call that a busy machine answers late is repeated.
     assert {entry["VisibilityTimeout"] for call in released for entry in call.entries} == {1}
