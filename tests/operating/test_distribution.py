@@ -113,7 +113,10 @@ def test_the_installed_wheel_does_what_the_readme_says(shell: Shell, fresh: Path
     assert found.startswith(str(fresh.parent))
 
     shell.start("celery -A proj worker --heartbeat-sqs --loglevel INFO")
-    (page,) = re.findall(r"status page at (http://\S+)/", shell.wait_for("ready."))
+    shell.wait_for("ready.")
+    # Of the keeper's process, which is ready after the worker or before it.
+    log = shell.wait_for("status page at http://")
+    (page,) = re.findall(r"status page at (http://\S+)/", log)
     shell.run('python -c "from proj import add; add.delay(2, 2)"')
     shell.wait_for("succeeded in")
 
