@@ -9,17 +9,17 @@ HOURS ?= 1000
 FLEET ?= build/fleet
 DIST ?= build/dist
 SITE ?= build/docs
-# Some machines forbid caches of bytecode. Here each of hundreds of processes would compile all it imports.
+# Some machines forbid bytecode caches. Then each of hundreds of processes would compile all its imports.
 unexport PYTHONDONTWRITEBYTECODE
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# For what computes: it leaves more of the machine to the workers and servers, whose timeouts are real. Not all of
-# it: beside a load, at 10, it would hardly get on.
+# For groups that only compute: workers and servers have real timeouts and need the machine more. At 10, such a
+# group would make hardly any progress beside a load.
 BEHIND := nice -n 5
 
-# Each group has servers, ports and files of its own.
+# Each group has its own servers, ports and files.
 GROUPS := test-core test-servers test-workers test-pipeline
-# What those leave out, the longest first. Together they cover tests/, whatever is added to it.
+# What GROUPS leaves out, the longest first. Together they cover all of tests/, including anything added later.
 SIDE_BY_SIDE := test-spark test-more test-pythons test-simulation test-peers test-oldest test-sail test-conformance test-batches
 MORE_GROUPS := test-soak $(SIDE_BY_SIDE)
 SERVERS := tests/integration tests/operating
@@ -31,18 +31,18 @@ PIPELINE := tests/pipeline
 SAIL := tests/sail
 USUAL := -m 'not thorough and not batches'
 REST := -m 'thorough and not batches'
-# So many tests at a time, each process with a server and a proxy of its own.
+# Append the number of processes. Each has its own server and proxy.
 SPREAD := --dist worksteal --numprocesses
-# Keeps what the group cost, for `costs` and for CI.
+# Records the cost of the group, for `costs` and for CI.
 RUN = $(BIN)/python -m tests.running run $@
 REPORT = --junitxml build/costs/$@.xml
 
 .PHONY: help demo fleet test $(GROUPS) test-all $(MORE_GROUPS) test-quick test-deep lint docs dist soak simulate benchmark clean
 
-help:  ## Show this
+help:  ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
-# Nothing is compiled when it is installed, which takes a minute: most of it is never imported.
+# --no-compile saves a minute: most of what is installed is never imported.
 VENV_PYTHONS := $(patsubst %,%/bin/python,$(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV))
 $(VENV_PYTHONS): %/bin/python:
 	$(PYTHON) -m venv $*
@@ -72,36 +72,38 @@ $(PEERS_VENV)/test.stamp: pyproject.toml | $(PEERS_VENV)/bin/python
 	$(PEERS_VENV)/bin/python -m pip install --quiet --no-compile --editable . --group test-peers
 	touch $@
 
-demo: $(VENV)/demo.stamp  ## Run the same work under a stock worker and under ours, and report (two minutes)
+demo: $(VENV)/demo.stamp  ## Compare a stock worker with one that keeps leases, and write a report (two minutes)
 	@$(BIN)/python -m demo
 
-fleet: $(VENV)/demo.stamp  ## Simulate a fleet's journals in FLEET, with the truth about their duplicates beside them
+fleet: $(VENV)/demo.stamp  ## Write the journals of a simulated fleet to FLEET, with a list of its true duplicates
 	$(BIN)/python -m fleet $(FLEET)
 
-lint: $(VENV)/test.stamp  ## Check style, types and who imports whom
+lint: $(VENV)/test.stamp  ## Check style, types, imports and avoided words
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
 
-test-quick: $(VENV)/test.stamp  ## Run the rules alone, without server or worker (half a minute)
+test-quick: $(VENV)/test.stamp  ## Test the rules, without servers or workers (half a minute)
 	$(PYTEST) $(SPREAD) 2 $(USUAL) tests/unit tests/conformance
 
-test: $(VENV)/test.stamp  ## Check and test what the README promises (five minutes)
+test: $(VENV)/test.stamp  ## Lint, and test what the README promises (five minutes)
 	@echo 'Style and types, then side by side: the core and its models, servers, real workers, the pipeline on Spark.'
-	@echo 'About five minutes on two cores. Each group shows its output when it has ended.'
+	@echo 'This takes about five minutes on two cores. Each group prints its output when it ends.'
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory --jobs $(words $(GROUPS)) --output-sync=target $(GROUPS)
 	@$(BIN)/python -m tests.running costs $(GROUPS)
-	@echo 'All passed. Next: make test-all, for what this leaves out (fifteen minutes), or make demo.'
+	@echo 'All passed. Next: run make test-all for the other tests (fifteen minutes), or make demo.'
 
-test-all: $(VENV)/test.stamp  ## Run what `make test` leaves out (fifteen minutes)
-	@echo 'A soak, alone: its leases last a few seconds. Then side by side: more of real workers, the oldest Celery, every'
-	@echo 'Python here, other servers, Sail, Spark on a cluster, and the suites of Celery and kombu. About fifteen minutes.'
+test-all: $(VENV)/test.stamp  ## Run the tests that `make test` leaves out (fifteen minutes)
+	@echo 'First a soak, alone, because its leases last a few seconds. Then side by side: more tests of real workers, the'
+	@echo 'oldest Celery, every Python on this machine, other servers, Sail, Spark on a cluster, and the test suites of'
+	@echo 'Celery and kombu. This takes about fifteen minutes.'
 	@$(MAKE) --no-print-directory test-soak
 	@$(MAKE) --no-print-directory --jobs 4 --output-sync=target $(SIDE_BY_SIDE)
 	@$(BIN)/python -m tests.running costs $(MORE_GROUPS)
-	@echo 'All passed. Next: make soak and make simulate, for as long as you like, with random seeds; make test-deep.'
+	@echo 'All passed. To search further with random seeds, run make soak, make simulate or make test-deep.'
 
 test-core: $(VENV)/test.stamp
 	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(USUAL) tests $(patsubst %,--ignore=%,$(SERVERS) $(WORKERS) $(PIPELINE) $(SAIL))
@@ -121,11 +123,11 @@ test-more: $(VENV)/test.stamp
 test-simulation: $(VENV)/test.stamp
 	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(SPREAD) 2 $(REST) $(SIMULATION)
 
-# One process: it asks all servers side by side (tests/conformance/servers/lanes.py).
+# One process, which calls all servers side by side (tests/conformance/servers/lanes.py).
 test-conformance: $(VENV)/test.stamp
 	$(RUN) $(PYTEST) $(REPORT) $(CONFORMANCE)
 
-# The seed is fixed here. Random ones are for `make soak`: no build is to depend on one.
+# The seed is fixed, because no build should depend on a random one. `make soak` uses random seeds.
 test-soak: $(VENV)/test.stamp
 	SOAK_SEED=$${SOAK_SEED:-1} $(RUN) $(PYTEST) $(REPORT) $(SOAK)
 
@@ -141,33 +143,33 @@ test-sail: $(SAIL_VENV)/test.stamp $(VENV)/test.stamp
 test-spark: $(VENV)/test.stamp
 	$(BEHIND) $(RUN) $(PYTEST) $(REPORT) $(REST) $(PIPELINE)
 
-# Core and integration on every Python that we claim, and that this machine has.
+# Core and integration tests on every supported Python that this machine has.
 test-pythons: $(VENV)/test.stamp
 	$(RUN) $(BIN)/python -m tests.pythons
 
-test-peers: $(PEERS_VENV)/test.stamp  ## Run Celery's and kombu's own tests with stock and with ours
+test-peers: $(PEERS_VENV)/test.stamp  ## Run the test suites of Celery and kombu, with their transport and with ours
 	$(RUN) $(PEERS_VENV)/bin/python -m tests.peers
 
-# The variable silences an advertisement of the theme's.
-docs: $(VENV)/test.stamp  ## Build the documents as a site, in SITE (build/docs)
+# The variable suppresses an advertisement of the theme.
+docs: $(VENV)/test.stamp  ## Build the site of the docs in SITE (build/docs)
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir $(SITE)
 	@echo 'The site is in $(SITE): open $(SITE)/index.html'
 
-dist: $(VENV)/test.stamp  ## Build the wheel and the sdist in DIST, and check them
+dist: $(VENV)/test.stamp  ## Build and check the wheel and the sdist in DIST
 	$(BIN)/python -m build --no-isolation --outdir $(DIST) .
 	$(BIN)/twine check --strict $(DIST)/*
 
-soak: $(VENV)/test.stamp  ## Harm real workers for SOAK_SECONDS (60) and account for every message
+soak: $(VENV)/test.stamp  ## Disturb real workers for SOAK_SECONDS (60) and account for every message
 	$(PYTEST) $(SOAK)
 
-simulate: $(VENV)/test.stamp  ## Simulate HOURS worker-hours of everything that can go wrong
+simulate: $(VENV)/test.stamp  ## Simulate HOURS worker-hours (1000) with random faults
 	$(BIN)/python -m tests.simulation --hours $(HOURS)
 
-test-deep: $(VENV)/test.stamp  ## Try several times as many examples of the models and of fuzzing
+test-deep: $(VENV)/test.stamp  ## Run models and fuzzing with several times as many examples
 	THOROUGH=1 $(PYTEST) $(SPREAD) 2 tests/model tests/fuzz
 
-benchmark: $(VENV)/test.stamp  ## Compare throughput with a stock worker, side by side
+benchmark: $(VENV)/test.stamp  ## Compare the throughput of a stock worker and of ours
 	$(BIN)/python -m benchmarks.throughput
 
-clean:  ## Remove what the other targets made
+clean:  ## Remove the virtual environments, the caches and most of build/
 	rm -rf $(VENV) $(OLDEST_VENV) $(BATCHES_VENV) $(SAIL_VENV) $(PEERS_VENV) .venv-3.* build/costs build/dist build/peers .venv-localstack .mypy_cache .pytest_cache .ruff_cache .hypothesis
