@@ -1,4 +1,4 @@
-"""Writes the table of private names into private-names.md: `docs/make_private_names.py`."""
+"""Write the tables of private names into private-names.md."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.worker.compat.versions import VERIFIED, distribution_o
 DOCUMENT = Path(__file__).with_name("private-names.md")
 BEGIN = "<!-- The tables are of docs/make_private_names.py: change worker/compat/ instead. -->\n"
 END = "<!-- End of the tables. -->\n"
-#: Of what has another name than its package.
+#: The titles of packages whose name is spelled differently.
 _TITLES = {
     "celery": "Celery",
     "celery_batches": "celery-batches",
@@ -33,10 +33,10 @@ def tables() -> str:
 
 
 def with_tables(text: str) -> str:
-    """Return the document with the tables that are true now.
+    """Return the document with the current tables.
 
     Raises:
-        ValueError: The document does not have the marks.
+        ValueError: The document lacks the marker lines.
     """
     before, marked, rest = text.partition(BEGIN)
     _, closed, after = rest.partition(END)
