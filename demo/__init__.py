@@ -1,1 +1,1 @@
-"""Shows in a minute what the package does: `python -m demo` in the checkout."""
+"""A demonstration of the package, in two minutes: run `python -m demo` in the checkout."""

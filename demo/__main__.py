@@ -1,7 +1,7 @@
-"""Runs the demo: the same work under a stock worker and under one with --heartbeat-sqs.
+"""Runs the same work under a stock worker and under one with --heartbeat-sqs.
 
-Exit status: 0, or 1 when the heartbeat let a task run twice without need or get lost, 2 when a
-worker did not start, 130 when interrupted.
+Exit status: 0; 1 if a task of the heartbeat's worker was lost or had an avoidable duplicate; 2 if a
+worker did not start; 130 if interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from demo.proj import JOURNAL
 from demo.server import EmbeddedSqs
 from demo.worker import ROOT, WorkerFailed
 
-#: For this process and its workers: nothing may reach a real account, or a web proxy.
+#: For this process and its workers, so that no call reaches a real account or a web proxy.
 ENVIRONMENT = {
     "AWS_ACCESS_KEY_ID": "key",
     "AWS_SECRET_ACCESS_KEY": "secret",
@@ -39,7 +39,7 @@ KINDS = {"stock worker": (), "--heartbeat-sqs": ("--heartbeat-sqs",)}
 
 
 def main() -> int:
-    """Run it and return the exit status."""
+    """Run the demo and return its exit status."""
     for name in ("AWS_PROFILE", "AWS_DEFAULT_PROFILE"):
         os.environ.pop(name, None)
     os.environ.update(ENVIRONMENT)
@@ -51,10 +51,10 @@ def main() -> int:
     try:
         stock, heartbeat = _run(console, folder)
     except WorkerFailed as failure:
-        console.print(f"\n{failure}\nIts whole log is in {folder}", style="red", markup=False)
+        console.print(f"\n{failure}\nFor the whole log, see {folder}", style="red", markup=False)
         return 2
     except KeyboardInterrupt:
-        console.print("\nInterrupted; all workers are ended.")
+        console.print("\nInterrupted. All workers have exited.")
         shutil.rmtree(folder)
         return 130
     console.print(report.table(stock, heartbeat))
@@ -84,11 +84,11 @@ def _run(console: Console, folder: Path) -> list[Result]:
 
 
 def _write_report(journal: Path) -> bool:
-    """Have the journal of our workers told as a page, by the command that users have."""
+    """Write a report of our workers' journal, with the command that users run."""
     page = ROOT / "build" / "demo-report.html"
     page.parent.mkdir(exist_ok=True)
     command = [sys.executable, "-m", "celery", "-A", "demo.proj", "sqs-heartbeat", "report"]
-    # Its error, if there is one, tells what it needs; the demo has shown the rest by now.
+    # If it fails, its error names what is missing. The demo has shown everything else by then.
     command += [str(journal), "--out", str(page)]
     return subprocess.run(command, cwd=ROOT, check=False).returncode == 0  # noqa: S603
 

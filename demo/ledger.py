@@ -1,6 +1,6 @@
-"""Reads what was executed, how often and when, from the lines that tasks wrote of it.
+"""Reads from the ledger which tasks ran, how often and when.
 
-All pure: lines in, values out. Times are wall clock seconds of one machine.
+All functions are pure: lines in, values out. Times are wall clock seconds of one machine.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from statistics import fmean
 
 
 class Event(str, enum.Enum):
-    """What a line tells."""
+    """What a line of the ledger records."""
 
     STARTED = "started"
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-    #: A worker was killed, and with it whatever its process group ran.
+    #: A worker was killed, with all processes of its group.
     KILLED = "killed"
 
 
 @dataclass(kw_only=True)
 class Execution:
-    """One run of a task; a task that is delivered twice has two.
+    """One run of a task. A task that is delivered twice has two.
 
     Attributes:
         group: The process group of its worker.
-        end: How it ended; None while it runs, and when the demo was over before.
+        end: How it ended. None while it runs, and if the demo ended first.
     """
 
     task: str
@@ -42,7 +42,7 @@ def executions(lines: Iterable[str]) -> list[Execution]:
     """Return all executions, earliest first.
 
     Args:
-        lines: JSON objects; a line without its line feed is still being written.
+        lines: JSON objects. A line without a line feed is still being written, and is ignored.
     """
     runs: dict[str, Execution] = {}
     for line in lines:
@@ -72,8 +72,8 @@ def succeeded(runs: Iterable[Execution]) -> set[str]:
 def duplicates(runs: Sequence[Execution]) -> list[Execution]:
     """Return the executions that began although the one before had not failed.
 
-    This is what docs/pipeline.md calls a duplicate. So is what follows a kill, as nothing tells
-    whether the killed execution had an effect.
+    docs/pipeline.md defines duplicates like this. An execution after a kill is a duplicate, too,
+    because no one knows whether the killed execution had an effect.
     """
     return [
         run
@@ -83,7 +83,7 @@ def duplicates(runs: Sequence[Execution]) -> list[Execution]:
 
 
 def after_a_kill(runs: Sequence[Execution]) -> list[Execution]:
-    """Return the duplicates that nothing avoids: the worker of the one before was killed."""
+    """Return the unavoidable duplicates: the worker of the execution before was killed."""
     return [
         run
         for before, run in _repeated(runs)
@@ -92,7 +92,7 @@ def after_a_kill(runs: Sequence[Execution]) -> list[Execution]:
 
 
 def _repeated(runs: Sequence[Execution]) -> list[tuple[Execution, Execution]]:
-    """Return each execution after a task's first, with the one before."""
+    """Return pairs of consecutive executions of a task."""
     pairs, last = [], dict[str, Execution]()
     for run in sorted(runs, key=lambda each: each.started_at):
         if run.task in last:
@@ -102,9 +102,9 @@ def _repeated(runs: Sequence[Execution]) -> list[tuple[Execution, Execution]]:
 
 
 def mean_delay(runs: Sequence[Execution], end: Event) -> float | None:
-    """Return the mean time from such an end to the task's next start, in seconds.
+    """Return the mean time from an end of that kind to the task's next start, in seconds.
 
-    None when no execution ended so, or none was followed by another.
+    None if no execution ended like this, or if none of these was followed by another.
     """
     delays = [
         min(later)

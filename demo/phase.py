@@ -1,4 +1,4 @@
-"""Runs the demo's work once, with one kind of worker, and tells what became of it."""
+"""Runs the demo's work once, with one kind of worker, and returns the result."""
 
 from __future__ import annotations
 
@@ -16,49 +16,50 @@ from demo.recording import LEDGER, note, read
 from demo.server import EmbeddedSqs
 from demo.worker import Worker, shut_down
 
-#: Of the queues, in seconds.
+#: The visibility timeout of the queues, in seconds.
 VISIBILITY_TIMEOUT = 3
-#: How long an archive takes: several timeouts.
+#: How long an archive takes: longer than the visibility timeout.
 ARCHIVE_SECONDS = 6.0
 PACKAGES = ("email", "asyncio", "json", "http", "xml", "logging")
-#: Archived by the worker that is killed half-way, and how long that takes. Half of it is
-#: no multiple of the timeout: else it were chance whether the message is hidden at the kill.
+#: The package that the killed worker archives, and how long that takes. The kill comes halfway.
+#: Half of the time must not be a multiple of the visibility timeout. Otherwise chance would decide
+#: whether the message is hidden at the kill.
 KILLED = "unittest"
 KILLED_SECONDS = 7.0
 FLAKY = "flaky"
 FAILURES = 2
 TASKS = (*PACKAGES, FLAKY, KILLED)
-#: Each task once, and again after each failure and after the kill.
+#: The executions needed: each task once, and again after each failure and after the kill.
 NEEDED = len(TASKS) + FAILURES + 1
-#: How long workers are watched at least: a duplicate may start after the last success.
+#: The shortest time for which workers are watched: a duplicate may start after the last success.
 WATCH_SECONDS = 26.0
-#: When a phase is given up. Only a machine under heavy load comes near it.
+#: When a phase is given up. Only a machine under heavy load takes this long.
 LIMIT_SECONDS = 300.0
 POLL_SECONDS = 0.1
 
-#: Told of the executions so far and of what goes on.
+#: Receives the executions so far, and the current step.
 Watcher = Callable[[Sequence[Execution], str], None]
 
 
 @dataclass(kw_only=True)
 class Result:
-    """What became of the work."""
+    """The executions of the work, and the calls to SQS."""
 
     executions: Sequence[Execution]
     calls: Counter[str]
 
 
 class _OutOfTime(Exception):
-    """The limit was reached: what has not succeeded by now counts as lost."""
+    """The limit was reached. A task that has not succeeded by then counts as lost."""
 
 
 @dataclass(kw_only=True)
 class Phase:
-    """The work under one kind of worker, on queues of its own.
+    """The work under one kind of worker, on its own queues.
 
-    One worker of two processes has more archives than it can run at once. Another of one
-    process first runs the task that fails, and is then killed amid an archive: apart from
-    the others, so that what is measured is SQS and not the wait for a free process.
+    One worker with two processes gets more archives than it can run at once. Another worker with
+    one process first runs the task that fails, and is then killed during an archive. It runs apart
+    from the first one, so that the measured time is that of SQS, not the wait for a free process.
     """
 
     name: str
@@ -70,10 +71,10 @@ class Phase:
     _ends_at: float = 0.0
 
     def run(self) -> Result:
-        """Run it all.
+        """Run the work and return the result.
 
         Raises:
-            WorkerFailed: A worker did not start, or ended by itself.
+            WorkerFailed: A worker did not start, or exited early.
         """
         for kind in ("steady", "rough"):
             self.sqs.make_queue(self._queue(kind), visibility_timeout=VISIBILITY_TIMEOUT)
@@ -84,11 +85,11 @@ class Phase:
                 self._work()
             shut_down(self._workers)
         finally:
-            # On Ctrl-C: in sessions of their own they do not hear of it.
+            # Workers have their own sessions, so Ctrl-C does not reach them.
             for worker in self._workers:
                 worker.kill()
         runs = read(self._ledger)
-        self.watch(runs, "ended")
+        self.watch(runs, "done")
         return Result(executions=runs, calls=self.sqs.take_calls())
 
     def _work(self) -> None:
@@ -144,5 +145,5 @@ def _is_half_way(runs: Sequence[Execution]) -> bool:
 
 
 def _is_redelivered(runs: Sequence[Execution]) -> bool:
-    # Where this process was held up, the task was through before the kill.
+    # If this process was delayed, the task succeeded before the kill.
     return mean_delay(runs, Event.KILLED) is not None or KILLED in succeeded(runs)

@@ -1,4 +1,4 @@
-"""Shows how far the work is: live on a terminal, elsewhere as a line now and then."""
+"""Shows the progress of the work: live on a terminal, elsewhere as lines."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from celery_sqs_heartbeat.common.wording import counted
 from demo.ledger import Execution, after_a_kill, duplicates, succeeded
 from demo.phase import TASKS, Watcher
 
-#: How often a log gets a line when nothing else happens.
+#: How often a line is printed if the current step does not change, in seconds.
 QUIET_SECONDS = 5.0
 
 
 class Display:
-    """One row for each kind of worker, for the length of a `with` block."""
+    """One row for each kind of worker, during a `with` block."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -41,7 +41,7 @@ class Display:
         self._rows.stop()
 
     def row(self, title: str) -> Watcher:
-        """Add a row; what is returned keeps it up to date."""
+        """Add a row, and return the function that updates it."""
         row = self._rows.add_task(title, total=len(TASKS), counts="", seconds=0.0, doing="")
         began_at = time.monotonic()
         lines = _Lines(self._console, title)
@@ -65,7 +65,7 @@ class Display:
 
 
 class _Lines:
-    """Writes a line when something else goes on, and after a while anyway."""
+    """Prints a line when the current step changes, and every few seconds."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._console = console
@@ -74,7 +74,7 @@ class _Lines:
         self._next_at = 0.0
 
     def update(self, counts: str, seconds: float, doing: str) -> None:
-        """Tell of the state, unless it was told a short while ago."""
+        """Print the state, unless the same step was printed a short while ago."""
         if doing == self._doing and seconds < self._next_at:
             return
         self._doing, self._next_at = doing, seconds + QUIET_SECONDS

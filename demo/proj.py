@@ -1,4 +1,4 @@
-"""The Celery project whose workers the demo watches."""
+"""The Celery project that the demo's workers run."""
 
 from __future__ import annotations
 
@@ -20,11 +20,12 @@ from demo.ledger import Event
 from demo.recording import recorded
 
 COMPRESSORS = {"zlib": zlib.compress, "bz2": bz2.compress, "lzma": lzma.compress}
-#: How much the pool's processes give way to the others of the machine.
+#: The nice value of the pool's processes.
 NICENESS = 10
-#: Environment variable with the demo's process id; without it a worker stays until it is ended.
+#: The environment variable with the demo's process id. Without it, a worker does not watch for
+#: the demo's end.
 PARENT = "DEMO_PID"
-#: Environment variable with the folder of the workers' journal, if they are to write one.
+#: The environment variable with the folder of the workers' journal. Without it there is none.
 JOURNAL = "DEMO_JOURNAL"
 
 app = install(Celery("demo"))
@@ -32,30 +33,30 @@ app.conf.update(
     broker_transport_options={
         "region": "us-east-1",
         "is_secure": False,
-        # The demo's server answers one call at a time: a long poll would hold up the rest.
+        # The demo's server answers one call at a time, so a long poll would delay the others.
         "wait_time_seconds": 0,
         "polling_interval": 0.2,
     },
     broker_connection_retry_on_startup=True,
     task_acks_late=True,
-    # What fails stays in the queue and is delivered again.
+    # The message of a failed task stays in the queue and is delivered again.
     task_acks_on_failure_or_timeout=False,
     task_ignore_result=True,
     worker_prefetch_multiplier=4,
-    # Only our worker knows what that is.
+    # A stock worker ignores this setting.
     sqs_heartbeat_journal=os.environ.get(JOURNAL),
-    # Its queue would be polled too, and show up among the calls.
+    # Its queue would be polled, too, and its calls would be counted.
     worker_enable_remote_control=False,
 )
 
 
 class NotYet(Exception):
-    """Raised by a task whose time to succeed has not come."""
+    """Raised by a task that must not succeed yet."""
 
 
 @signals.worker_ready.connect
 def _end_with_the_demo(**_: Any) -> None:
-    """End with a demo that was killed: kombu would poll the server that is gone for ever."""
+    """Exit if the demo was killed. kombu would poll its missing server indefinitely."""
     if PARENT in os.environ:
         demo = int(os.environ[PARENT])
         threading.Thread(target=_kill_orphan, args=(demo,), daemon=True).start()
@@ -69,13 +70,13 @@ def _kill_orphan(parent: int) -> None:
 
 @signals.worker_process_init.connect
 def _give_way(**_: Any) -> None:
-    """Leave the server and the workers' main processes their turn on a machine of few cores."""
+    """Run at a lower priority than the server and the workers' main processes."""
     os.nice(NICENESS)
 
 
 @app.task
 def archive(package: str, seconds: float) -> dict[str, Any]:
-    """Compress the modules of a standard library package, round after round, for some time."""
+    """Compress the modules of a standard library package repeatedly for some time."""
     with recorded(package):
         source = _source(package)
         rounds = 0
@@ -94,7 +95,7 @@ def archive(package: str, seconds: float) -> dict[str, Any]:
 
 @app.task
 def flaky(name: str, failures: int) -> None:
-    """Fail the first times, as a task does whose remote service is down for a while."""
+    """Fail `failures` times, as a task does while its remote service is down."""
     with recorded(name) as before:
         failed = sum(run.task == name and run.end is Event.FAILED for run in before)
         if failed < failures:

@@ -1,4 +1,4 @@
-"""Writes the ledger: one line for each start and end of a task, by any process."""
+"""Writes the ledger: any process adds a line for each start and end of a task."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from pathlib import Path
 
 from demo.ledger import Event, Execution, executions
 
-#: Environment variable that tells a worker where the ledger is.
+#: The environment variable with the path of the ledger.
 LEDGER = "DEMO_LEDGER"
 
 
 def note(ledger: Path, event: Event, **values: str | int) -> None:
-    """Append a line; whole, since a single short write to an appended file is not torn."""
+    """Append a line. It stays whole, because one short write to an appended file is not split."""
     line = json.dumps({"event": event.value, "at": time.time(), **values}) + "\n"
     file = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -27,7 +27,7 @@ def note(ledger: Path, event: Event, **values: str | int) -> None:
 
 
 def read(ledger: Path) -> list[Execution]:
-    """Return the executions so far; none before the first one began."""
+    """Return the executions so far."""
     if not ledger.exists():
         return []
     with ledger.open(encoding="utf-8") as lines:
@@ -36,7 +36,7 @@ def read(ledger: Path) -> list[Execution]:
 
 @contextmanager
 def recorded(task: str) -> Iterator[list[Execution]]:
-    """Note an execution's start and end; gives what the ledger held before it."""
+    """Note an execution's start and end. Yields the executions before it."""
     ledger = Path(os.environ[LEDGER])
     before = read(ledger)
     run = uuid.uuid4().hex

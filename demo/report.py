@@ -1,4 +1,4 @@
-"""The table at the end, and the sentences under it."""
+"""The table that the demo prints last, and the sentences below it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rich.table import Table
 from demo.ledger import Event, after_a_kill, duplicates, mean_delay, succeeded
 from demo.phase import LIMIT_SECONDS, NEEDED, TASKS, VISIBILITY_TIMEOUT, Result
 
-#: Batched and single calls, by what they are for. Not those that receive: most of them find an
-#: empty queue, so they say for how long a worker was watched.
+#: Batched and single calls, by purpose. Receives are left out: most of them find an empty queue,
+#: so their number only shows how long a worker was watched.
 CALLS = {
     "extend or release": ("ChangeMessageVisibility", "ChangeMessageVisibilityBatch"),
     "delete": ("DeleteMessage", "DeleteMessageBatch"),
@@ -19,12 +19,12 @@ CALLS = {
 
 
 def twice(result: Result) -> int:
-    """Return how many executions were duplicates that a heartbeat avoids."""
+    """Return the number of duplicates that a heartbeat avoids."""
     return len(duplicates(result.executions)) - expected(result)
 
 
 def expected(result: Result) -> int:
-    """Return how many executions were duplicates because of the kill: none or one."""
+    """Return the number of duplicates that the kill caused: none or one."""
     return len(after_a_kill(result.executions))
 
 
@@ -44,10 +44,10 @@ def recovery_delay(result: Result) -> float | None:
 
 
 def table(stock: Result, heartbeat: Result) -> Table:
-    """Return what both kinds of worker made of the same work, side by side."""
+    """Return the results of both kinds of worker, side by side."""
     shown = Table(
         title=f"{len(TASKS)} tasks, visibility timeout {VISIBILITY_TIMEOUT} s",
-        caption="* by a new worker: its start, of some seconds, is part of it",
+        caption="* includes the start of a new worker, some seconds",
     )
     shown.add_column("")
     shown.add_column("stock worker", justify="right")
@@ -58,35 +58,36 @@ def table(stock: Result, heartbeat: Result) -> Table:
 
 
 def verdict(stock: Result, heartbeat: Result) -> str:
-    """Return what one sees in the table, and what to do next."""
+    """Return the conclusion from the table, and what to do next."""
     if twice(heartbeat) or lost(heartbeat):
         return (
             f"With --heartbeat-sqs, avoidable duplicates: {twice(heartbeat)}; tasks lost (no "
-            f"success within {LIMIT_SECONDS:.0f} s): {lost(heartbeat)}. Neither should be: this "
+            f"success within {LIMIT_SECONDS:.0f} s): {lost(heartbeat)}. Both should be 0. Either this "
             "machine was far too busy, or you have found a defect."
         )
-    but = (
-        " but the killed worker's task, which has to run again: no one knows how far it came"
+    except_for = (
+        " except the killed worker's task. That task must run again: no one knows how far it came"
         if expected(heartbeat)
         else ""
     )
     return (
-        f"The stock worker started a task that was running or done {twice(stock)} times: it avoids "
-        "that only with a timeout longer than any task, and then waits as long after each failure "
-        f"and crash. With --heartbeat-sqs nothing ran twice{but}. What failed was tried again "
-        f"{_seconds(retry_delay(heartbeat))} s later. Next: write `app = install(Celery(...))` "
-        "and start your worker with --heartbeat-sqs; README.md tells more."
+        f"The stock worker started a task {twice(stock)} times while it was running or done. It "
+        "avoids that only with a visibility timeout longer than any task, and then each failure "
+        "and crash waits for that timeout. With --heartbeat-sqs, no task ran twice"
+        f"{except_for}. The failed task ran again after {_seconds(retry_delay(heartbeat))} s. "
+        "Next: write `app = install(Celery(...))` and start your worker with --heartbeat-sqs. "
+        "README.md shows how."
     )
 
 
 def about_the_page(heartbeat: Result) -> str:
-    """Return how the page on the journal goes with the table."""
-    begin = "The page is on the --heartbeat-sqs workers alone, "
+    """Return how the report of the journal relates to the table."""
+    begin = "The report covers only the --heartbeat-sqs workers. "
     if not expected(heartbeat):
-        return begin + "and has no duplicates, either."
+        return begin + "It has no duplicates, either."
     return (
-        f"{begin}and its duplicate is the task of the killed worker, too. Its time of recovery is "
-        "longer: it counts from that worker's last event in the journal, which was before the kill."
+        f"{begin}Its duplicate is the killed worker's task, too. Its recovery time is longer, "
+        "because it counts from that worker's last event in the journal, before the kill."
     )
 
 
@@ -94,7 +95,7 @@ def _rows() -> Iterator[tuple[str, Callable[[Result], str]]]:
     yield "tasks sent", lambda _: str(len(TASKS))
     yield f"executions ({NEEDED} needed)", lambda result: str(len(result.executions))
     yield "duplicates", lambda result: str(len(duplicates(result.executions)))
-    yield "  as the worker was killed: expected", lambda result: str(expected(result))
+    yield "  expected: the worker was killed", lambda result: str(expected(result))
     yield "  avoidable", lambda result: _alarming(twice(result))
     yield "tasks lost", lambda result: _alarming(lost(result))
     yield "seconds from failure to next start", lambda result: _seconds(retry_delay(result))

@@ -1,4 +1,4 @@
-"""The embedded SQS: moto on a thread of this process, each call counted."""
+"""The embedded SQS: moto on a thread of this process. It counts the calls."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from moto.moto_server.werkzeug_app import (
 )
 from werkzeug.serving import make_server
 
-#: Of a failing message until it goes to the dead-letter queue: more than the demo needs.
+#: Receives before a message goes to the dead-letter queue: more than the demo needs.
 MAX_RECEIVES = 10
 
 
 class EmbeddedSqs:
-    """Serves on a free loopback port for the length of a `with` block."""
+    """Serves on a free loopback port during a `with` block."""
 
     def __init__(self) -> None:
-        # One line per request on stderr would bury what the demo shows.
+        # One line per request on stderr would bury the output of the demo.
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._moto = DomainDispatcherApplication(create_backend_app)
         self._calls: Counter[str] = Counter()
-        # moto may give a message to two receivers that ask at the same time.
+        # moto may deliver one message to two concurrent receivers.
         self._one_at_a_time = threading.Lock()
         self._server = make_server(
             "127.0.0.1", 0, self._handle, threaded=True, request_handler=MotoRequestHandler
@@ -53,7 +53,7 @@ class EmbeddedSqs:
         self._server.server_close()
 
     def make_queue(self, name: str, *, visibility_timeout: int) -> None:
-        """Make a queue, and the dead-letter queue that belongs to it."""
+        """Create a queue and its dead-letter queue."""
         sqs = boto3.client("sqs", endpoint_url=f"http://{self.address}")
         dead = sqs.create_queue(QueueName=f"{name}-dead")["QueueUrl"]
         attributes = sqs.get_queue_attributes(QueueUrl=dead, AttributeNames=["QueueArn"])

@@ -1,4 +1,4 @@
-"""A real Celery worker, with all its processes in a group of their own."""
+"""A real Celery worker, whose processes form a process group."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from pathlib import Path
 
 #: The checkout, from where `-A demo.proj` can be imported.
 ROOT = Path(__file__).resolve().parents[1]
-#: What the worker logs once it consumes.
+#: What the worker logs when it begins to consume.
 READY = " ready."
-#: A start takes one or two seconds; a busy machine with cold caches needs far more.
+#: A start takes one or two seconds. A busy machine with cold caches needs far more.
 START_SECONDS = 120.0
-#: How long a warm shutdown may take. A stock worker may be amid a duplicate: it is not waited for.
+#: How long a warm shutdown may take. A stock worker may be running a duplicate: do not wait for it.
 STOP_SECONDS = 3.0
 POLL_SECONDS = 0.05
 TAIL_LINES = 25
 
 
 class WorkerFailed(Exception):
-    """A worker did not start, or ended by itself. The text has the end of its log."""
+    """A worker did not start, or exited early. The text has the end of its log."""
 
 
 class Worker:
-    """One run of `celery -A demo.proj worker`; it is not ready yet when this returns."""
+    """One run of `celery -A demo.proj worker`. It is not ready yet when this returns."""
 
     def __init__(
         self, name: str, options: Sequence[str], *, env: Mapping[str, str], folder: Path
@@ -53,40 +53,40 @@ class Worker:
 
     @property
     def group(self) -> int:
-        """The id of its process group."""
+        """The id of the worker's process group."""
         return self._process.pid
 
     def is_ready(self) -> bool:
-        """Return whether it consumes."""
+        """Return whether the worker consumes."""
         return READY in self._log()
 
     def check(self) -> None:
-        """Make sure that all is well with it.
+        """Check the worker.
 
         Raises:
-            WorkerFailed: It ended by itself, or does not consume after `START_SECONDS`.
+            WorkerFailed: It exited, or does not consume after `START_SECONDS`.
         """
         if self._was_killed:
             return
         if self._process.poll() is not None:
-            raise self._failure(f"ended by itself with status {self._process.returncode}")
+            raise self._failure(f"exited with status {self._process.returncode}")
         if time.monotonic() > self._start_by and not self.is_ready():
             raise self._failure(f"does not consume after {START_SECONDS:.0f} s")
 
     def terminate(self) -> None:
-        """Ask for a warm shutdown."""
+        """Start a warm shutdown."""
         self._process.terminate()
 
     def kill(self) -> None:
-        """End all its processes at once, as a machine that is lost does."""
+        """Kill all processes of the worker at once, as the loss of a machine does."""
         self._was_killed = True
-        # On macOS a group of ended processes is not permitted, instead of not found.
+        # For a group of exited processes, macOS raises PermissionError, not ProcessLookupError.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.group, signal.SIGKILL)
         self._process.wait()
 
     def wait(self, seconds: float) -> None:
-        """Return when it has ended, or after that time."""
+        """Return when the worker has exited, or after that time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(seconds)
 
@@ -99,7 +99,7 @@ class Worker:
 
 
 def shut_down(workers: Sequence[Worker]) -> None:
-    """End workers in order, so that what they have done is deleted; the late ones by force."""
+    """Shut workers down warmly, so that they delete finished messages. Then kill the late ones."""
     for worker in workers:
         worker.terminate()
     deadline = time.monotonic() + STOP_SECONDS

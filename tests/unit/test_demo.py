@@ -78,7 +78,7 @@ def test_both_kinds_of_worker_stand_side_by_side() -> None:
     assert rows["SQS calls: delete"] == ("0", "3")
 
 
-def test_the_killed_task_is_a_duplicate_that_is_expected_and_alarms_nobody(
+def test_the_duplicate_of_the_killed_task_is_expected_and_not_highlighted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(report, "TASKS", ("a",))
@@ -86,11 +86,11 @@ def test_the_killed_task_is_a_duplicate_that_is_expected_and_alarms_nobody(
     titles, *columns = (list(column.cells) for column in report.table(killed, killed).columns)
     rows = dict(zip(titles, zip(*columns, strict=True), strict=True))
     assert rows["duplicates"] == ("1", "1")
-    assert rows["  as the worker was killed: expected"] == ("1", "1")
+    assert rows["  expected: the worker was killed"] == ("1", "1")
     assert rows["  avoidable"] == ("[green]0", "[green]0")
     assert report.twice(killed) == 0
-    assert "its duplicate is the task of the killed worker, too" in report.about_the_page(killed)
-    assert "nothing ran twice but the killed worker's task" in report.verdict(killed, killed)
+    assert "Its duplicate is the killed worker's task, too" in report.about_the_page(killed)
+    assert "no task ran twice except the killed worker's task" in report.verdict(killed, killed)
 
 
 def test_receives_are_not_compared() -> None:
