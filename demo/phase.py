@@ -18,7 +18,7 @@ from demo.worker import Worker, shut_down
 
 #: The visibility timeout of the queues, in seconds.
 VISIBILITY_TIMEOUT = 3
-#: How long an archive takes: longer than the visibility timeout.
+#: How long an archive takes: two visibility timeouts.
 ARCHIVE_SECONDS = 6.0
 PACKAGES = ("email", "asyncio", "json", "http", "xml", "logging")
 #: The package that the killed worker archives, and how long that takes. The kill comes halfway.

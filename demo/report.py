@@ -62,8 +62,8 @@ def verdict(stock: Result, heartbeat: Result) -> str:
     if twice(heartbeat) or lost(heartbeat):
         return (
             f"With --heartbeat-sqs, avoidable duplicates: {twice(heartbeat)}; tasks lost (no "
-            f"success within {LIMIT_SECONDS:.0f} s): {lost(heartbeat)}. Both should be 0. Either this "
-            "machine was far too busy, or you have found a defect."
+            f"success within {LIMIT_SECONDS:.0f} s): {lost(heartbeat)}. Both should be 0. Either "
+            "this machine was far too busy, or you have found a defect."
         )
     except_for = (
         " except the killed worker's task. That task must run again: no one knows how far it came"

@@ -1,1 +1,1 @@
-"""A synthetic fleet: journals of any size from the simulated SQS, with the truth beside them."""
+"""A synthetic fleet: journals of any size from the simulated SQS, and the true duplicates."""

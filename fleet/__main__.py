@@ -1,4 +1,4 @@
-"""Makes a synthetic fleet's journal: `python -m fleet OUT --workers 20 --hours 4 --seed 7`."""
+"""Writes the journal of a synthetic fleet: `python -m fleet OUT --workers 20 --hours 4 --seed 7`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from fleet.making import make_fleet
 def main() -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m fleet", description=__doc__)
-    parser.add_argument("out", type=Path, help="gets journal/ and truth.jsonl")
+    parser.add_argument("out", type=Path, help="the folder for journal/ and truth.jsonl")
     parser.add_argument("--workers", type=int, default=20)
-    parser.add_argument("--hours", type=float, default=4.0, help="simulated ones")
+    parser.add_argument("--hours", type=float, default=4.0, help="simulated hours")
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--copies", type=int, default=1, help="of all workers and messages")
+    parser.add_argument("--copies", type=int, default=1, help="copies of all workers and messages")
     options = parser.parse_args()
     began = time.monotonic()
     made = make_fleet(

@@ -1,4 +1,4 @@
-"""A worker that nobody hears of: no heartbeat, no journal."""
+"""A worker that no journal mentions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class BareWorker:
-    """A worker with neither heartbeat nor journal: one task at a time."""
+    """A worker with neither a heartbeat nor a journal. It runs one task at a time."""
 
     wid = None
     is_up = True
@@ -24,13 +24,13 @@ class BareWorker:
 
     @property
     def room(self) -> int:
-        """How many more messages it takes."""
-        # No journal tells what it receives from what a worker did that was just killed.
+        """How many more messages the worker accepts."""
+        # After a kill, no journal could tell these receives from those of the killed worker.
         return 0 if self._is_busy or self.world.clock() < self.world.unheard_until else 1
 
     @property
     def is_calm(self) -> bool:
-        """Whether it holds nothing: of what it holds no journal tells."""
+        """Whether it holds nothing, because no journal mentions the messages it holds."""
         return not self._is_busy
 
     def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:

@@ -1,4 +1,4 @@
-"""Makes a fleet's journal and its truth, and copies of both."""
+"""Writes a fleet's journal and its true duplicates, and copies of both."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from fleet.world import World
 JOURNAL = "journal"
 TRUTH = "truth.jsonl"
 DEAD_LETTERS = "dead-letters.jsonl"
-#: Fields of a line, and of a line of the truth, that differ in each copy of the fleet.
+#: The fields of lines of the journal and of the truth that differ in each copy of the fleet.
 _OWN = ("wid", "msg", "dlv", "task_id", "first_wid", "second_wid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Made:
-    """What was made, in numbers; `pairs` are the truth's."""
+    """The size of the fleet, and the true pairs of duplicates."""
 
     messages: int
     lines: int
@@ -34,7 +34,7 @@ class Made:
 
 
 def make_fleet(out: Path, *, workers: int, hours: float, seed: int, copies: int = 1) -> Made:
-    """Simulate a fleet; write its journal and its truth into a folder."""
+    """Simulate a fleet, and write its journal and its true duplicates into a folder."""
     journal = out / JOURNAL
     journal.mkdir(parents=True, exist_ok=True)
     world = World(journal, workers=workers, hours=hours, seed=seed)
@@ -74,11 +74,11 @@ def _other_lines(segment: Path, number: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _other(fields: dict[str, Any], number: int) -> dict[str, Any]:
-    """Return the line of another copy of the fleet."""
+    """Return the same line in another copy of the fleet."""
     changed = {name: _other_id(fields[name], number) for name in _OWN if fields.get(name)}
     return {**fields, **changed}
 
 
 def _other_id(old: str, number: int) -> str:
-    """Return an id of the same length."""
+    """Return another id of the same length."""
     return old[:1] + hashlib.sha256(f"{number} {old}".encode()).hexdigest()[: len(old) - 1]

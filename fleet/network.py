@@ -1,4 +1,4 @@
-"""Carries a keeper's calls to the simulated SQS, in the weather of their worker."""
+"""Carries a keeper's calls to the simulated SQS, with the faults of its worker's network."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.testing import FakeClock
 from fleet.profile import Trouble
 
-#: After so many seconds without an answer a call is given up.
+#: The seconds after which a call without an answer is given up.
 CALL_TIMEOUT = 5.0
-#: Of the visibility timeout, which a slow call takes to arrive: it is too late then.
+#: The part of the visibility timeout that a slow call needs to arrive. That is too late.
 SLOW_PART = 0.6
-#: What SQS answers to a call that it does not do, where it does not throttle.
+#: How SQS answers a call that it does not carry out, unless it throttles the call.
 _ANSWERS: dict[Trouble | None, Outcome] = {
     Trouble.ERRORS: Outcome.UNSURE,
     Trouble.DENIED: Outcome.DENIED,
 }
-#: Of a call there and back, in seconds: lognormal around the median.
+#: The time of a call, there and back: mu and sigma of a lognormal distribution of seconds.
 _LATENCY = (-3.5, 0.4)
 
 
 class Network:
-    """Time and loss between one worker and SQS.
+    """The delays and losses between one worker and SQS.
 
     Args:
-        is_stale: Returns whether a message was received again since, under another handle.
+        is_stale: Returns whether a message was received again later, with another handle.
 
     Attributes:
-        trouble: What its calls meet now.
+        trouble: What currently disturbs its calls.
     """
 
     def __init__(
@@ -50,11 +50,11 @@ class Network:
         self.trouble: Trouble | None = None
 
     def latency(self) -> float:
-        """Draw how long a call takes, there and back."""
+        """Return a random duration of a call, there and back."""
         return self._random.lognormvariate(*_LATENCY)
 
     def hinders(self, call: Call) -> bool:
-        """Return whether that call would go wrong now."""
+        """Return whether that call would currently fail."""
         if self.trouble is Trouble.KILLED_AFTER_SUCCESS:
             return call.kind is CallKind.DELETE
         if self.trouble is Trouble.SLOW:
@@ -65,7 +65,7 @@ class Network:
         return self.trouble in (Trouble.LOST, Trouble.REFUSED, Trouble.ERRORS)
 
     def carry(self, call: Call, settle: Settle) -> None:
-        """Carry one call; `settle` is told what became of it."""
+        """Carry one call, and pass its outcomes to `settle`."""
         there = back = self.latency() / 2
         if self.hinders(call):
             if self.trouble is Trouble.LOST:
@@ -79,10 +79,10 @@ class Network:
         self._clock.at(self._clock() + there, lambda: self._arrive(call, back, settle))
 
     def _arrive(self, call: Call, back: float, settle: Settle) -> None:
-        """Have SQS answer; a stale handle can only delete.
+        """Let SQS answer. A stale handle can only delete.
 
-        A standard queue would let it move the message away from its new owner, and no
-        journal could tell of that: the journal of either says that all is well.
+        On a standard queue a stale handle could also take the message from its new owner. No
+        journal could show that: in the journals of both owners all is well.
         """
         lost = [
             call.kind is CallKind.CHANGE_VISIBILITY and self._is_stale(entry)

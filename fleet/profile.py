@@ -1,4 +1,4 @@
-"""What the fleet is made of: queues, their tasks, and how often what goes wrong."""
+"""The fleet's queues and tasks, and how often each fault occurs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from celery_sqs_heartbeat.worker.describing import describe_worker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueProfile:
-    """One queue and its task. Times in seconds.
+    """One queue and its task. Times are in seconds.
 
     Attributes:
-        median: Of the run times, which are lognormal.
-        sigma: Of their logarithms.
-        share: Of the messages.
-        max_receive_count: Of its redrive policy; None without one.
-        is_extended: Whether its task has not opted out.
+        median: The median of the run times, which are lognormal.
+        sigma: The standard deviation of their logarithms.
+        share: The part of all messages that goes to this queue.
+        max_receive_count: The one of its redrive policy, or None.
+        is_extended: Whether its leases are extended: False if its task has opted out.
     """
 
     name: str
@@ -40,22 +40,22 @@ class QueueProfile:
 
     @property
     def rules(self) -> Rules:
-        """What is set for it."""
+        """The settings of the queue."""
         return Rules(visibility_timeout=self.visibility_timeout, max_lease=self.max_lease)
 
     @property
     def terms(self) -> LeaseTerms:
-        """The rules that its leases are kept by."""
+        """The terms of its leases."""
         rules = replace(self.rules, extend=self.is_extended)
         return rules.terms(self.visibility_timeout)
 
     @property
     def mean(self) -> float:
-        """Mean run time."""
+        """The mean run time."""
         return self.median * math.exp(self.sigma**2 / 2)
 
     def run_time(self, generator: random.Random) -> float:
-        """Draw a run time."""
+        """Return a random run time."""
         return max(0.01, generator.lognormvariate(math.log(self.median), self.sigma))
 
 
@@ -80,7 +80,7 @@ QUEUES = (
 
 
 class Trouble(enum.Enum):
-    """What happens to a worker. Each has one known consequence for the messages it holds."""
+    """A disturbance of a worker. Each has one known effect on the messages that it holds."""
 
     STARVED = "keeper-starved"
     SLOW = "slow calls"
@@ -94,34 +94,34 @@ class Trouble(enum.Enum):
     SOFT_SHUTDOWN = "soft shutdown"
 
 
-#: Seconds that a spell of bad calls lasts: longer than any visibility timeout.
+#: How many seconds calls keep failing: longer than any visibility timeout.
 SPELL = 150.0
-#: Seconds that a starved keeper stands still: so that every lease runs out.
+#: How many seconds a starved keeper does nothing. Every lease expires within that time.
 STALL = 130.0
-#: Seconds after which a worker that is not heard of is taken for dead.
+#: The seconds without a line after which a worker counts as dead.
 SILENT = 900.0
-#: Seconds between two troubles of the fleet, for one worker; N workers have N times as many.
+#: The mean seconds between two disturbances of a worker. N workers have N times as many.
 TROUBLE_EVERY = 1_800.0
-#: Seconds between two second deliveries of SQS's own, for one worker.
+#: The mean seconds between two copies that SQS itself delivers, for one worker.
 SECOND_DELIVERY_EVERY = 7_200.0
-#: Part of the fleet's slots that is busy on average.
+#: The part of the fleet's slots that is busy on average.
 LOAD = 0.6
-#: Tasks at once of one worker.
+#: How many tasks one worker runs at the same time.
 CONCURRENCY = 4
-#: Messages of one worker, waiting ones included.
+#: How many messages one worker holds, including waiting ones.
 PREFETCH = 5
-#: One in so many workers has neither heartbeat nor journal.
+#: One in this many workers has neither a heartbeat nor a journal.
 BARE_EVERY = 20
-#: By how much a worker's wall clock is off, in seconds: so much that the pipeline corrects it.
+#: The error of a worker's wall clock, in seconds: large enough for the pipeline to correct it.
 SKEW = (0.5, 3.0)
-#: One in so many executions fails and is released.
+#: The part of all executions that fail and are released.
 FAILING = 0.005
-#: One in so many messages fails in every execution.
+#: The part of the messages, on queues with a dead-letter queue, that fail in every execution.
 POISONED = 0.002
 
 
 def worker_info() -> WorkerInfo:
-    """Return what a worker's first line says, as a real one with these settings says it."""
+    """Return the contents of a worker's first line, as a real worker with these settings has it."""
     settings = Settings(
         enabled=True,
         journal="journal",

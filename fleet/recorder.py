@@ -1,4 +1,4 @@
-"""Writes one worker's journal, with real records, by the fake clock."""
+"""Writes one worker's journal, with real records and the times of the fake clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from celery_sqs_heartbeat.leases.events import Event
 
-#: Lines that are written at once.
+#: How many lines are written together.
 _BATCH = 500
 
 
@@ -29,10 +29,10 @@ class Recorder:
     """A worker's journal.
 
     Args:
-        wall: Microseconds from the clock's zero to the epoch's, by the worker's wall clock.
+        wall: The Unix time, in microseconds, of the clock's zero by the worker's wall clock.
 
     Attributes:
-        recorded_at: When the last line was put down.
+        recorded_at: When the last line was recorded.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Recorder:
         )
 
     def note_late(self, seconds: float) -> None:
-        """Write that the keeper was held up."""
+        """Write that the keeper was late."""
         stamp = self._origin.stamp(KEEPER_LATE, self._clock(), self._next())
         self._put(KeeperLate(**stamp, late_us=microseconds(seconds) or 0))
 
@@ -79,21 +79,21 @@ class Recorder:
         self._put(WorkerStopped(**self._origin.stamp(WORKER_STOPPED, self._clock(), self._next())))
 
     def flush(self) -> None:
-        """Write the lines that wait."""
+        """Write the waiting lines."""
         self._flush()
 
     def is_all_about(self, message_id: str) -> bool:
-        """Return whether the lines that wait are of that message alone."""
+        """Return whether all waiting lines concern that message."""
         name = f'"msg":"{message_id}"'.encode()
         return all(name in line for _, line in self._waiting)
 
     def lose(self) -> None:
-        """Lose the lines that wait, as a worker that is killed does."""
+        """Lose the waiting lines, as a killed worker does."""
         self.lines -= len(self._waiting)
         self._waiting = []
 
     def close(self) -> None:
-        """Finish the files; also of a worker that was killed."""
+        """Finish the files, also those of a killed worker."""
         self._flush()
         self._writer.rotate()
 

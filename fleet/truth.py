@@ -1,4 +1,4 @@
-"""What really happened to each message, as only the simulation can know."""
+"""What really happened to each message. Only the simulation can know it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 @dataclass(eq=False, slots=True)
 class Execution:
-    """One run of a task. Times in seconds of the world; None of `wid` is a bare worker.
+    """One run of a task. Times are the world's, in seconds. `wid` is None for a bare worker.
 
     Attributes:
-        ended_at: None for as long as it runs.
-        is_cut_off: Its worker was killed, or gave the message back, while it ran: no
-            journal tells of its end.
+        ended_at: None while it runs.
+        is_cut_off: Whether its worker was killed or released the message while it ran. No
+            journal shows its end.
     """
 
     wid: str | None
@@ -28,8 +28,8 @@ class Receive:
     """One delivery of a message.
 
     Attributes:
-        mark: What would be to blame if the message were delivered again now.
-        cause: What was to blame when it was; None where it was not.
+        mark: What would be the cause if the message were delivered again now.
+        cause: What was the cause of the next delivery, or None if there was none.
     """
 
     wid: str | None
@@ -54,7 +54,7 @@ class History:
     receives: list[Receive] = field(default_factory=list)
 
     def deliver(self, wid: str | None, count: int, *, is_second: bool) -> Receive:
-        """Note a delivery, and what brought it about."""
+        """Note a delivery and its cause."""
         if self.receives:
             last = self.receives[-1]
             last.cause = "second-delivery" if is_second else last.mark or "unknown"
@@ -63,7 +63,7 @@ class History:
         return receive
 
     def pairs(self, end: float) -> Iterator[dict[str, object]]:
-        """Return the duplicates that journals can tell of, the world having ended at `end`."""
+        """Return the duplicates that journals can show, in a world that ended at `end`."""
         first: Receive | None = None
         for receive in self.receives:
             second = receive.execution
@@ -94,5 +94,5 @@ class History:
 
 
 def pairs_of(histories: Iterable[History], end: float) -> list[dict[str, object]]:
-    """Return the duplicates of all messages, the world having ended at `end`."""
+    """Return the duplicates of all messages, in a world that ended at `end`."""
     return [pair for history in histories for pair in history.pairs(end)]

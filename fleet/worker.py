@@ -1,4 +1,4 @@
-"""A worker of the fleet: the real keeper, fed and told as the transport does."""
+"""A worker of the fleet: the real keeper, called in the same way as by the transport."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
     from fleet.world import World
 
-#: Longest sleep of the keeper: it is woken for whatever is due.
+#: The longest sleep of the keeper. It is woken whenever something is due.
 _LONG = 1e9
-#: How long a kill waits, in seconds, for a moment that a journal can tell of.
+#: How often a kill checks, in seconds, whether a journal could show it.
 _KILL_POLL = 0.2
-#: For how long one waits whose deletes fail: those that do are more and more.
+#: How many seconds a kill waits while deletes fail. More of them fail all the time.
 _KILL_PATIENCE = 60.0
-#: What the clocks of two workers leave open, in seconds.
+#: The uncertainty of comparing two workers' clocks, in seconds.
 _CLOCKS = 2.0
-#: How much longer a task runs, in seconds, that would end while a call for it is under way.
+#: How many seconds longer a task runs if it would end during a call for it.
 _ANSWER_POLL = 0.2
-#: What a journal can show of calls that went wrong.
-#: A call that is slow enough to cost a lease is given up before it is answered.
+#: What a journal shows as the cause after failed calls. A call that is slow enough to cost a lease
+#: is given up before it is answered.
 _BLAMED = {
     Trouble.SLOW: "network",
     Trouble.REFUSED: "sqs-errors",
@@ -48,7 +48,7 @@ _BLAMED = {
 
 @dataclass(slots=True)
 class _Held:
-    """A message that is not ended here. `receive` is the latest of it here."""
+    """A message that this worker still holds, and its latest receive here."""
 
     receive: Receive
     handle: str
@@ -89,16 +89,16 @@ class Worker:
 
     @property
     def room(self) -> int:
-        """How many more messages it takes."""
+        """How many more messages the worker accepts."""
         if not self.is_up or self.is_stopping or self._is_stalled():
             return 0
         room = profile.PREFETCH - len(self._queued) - self._running
-        # Of what comes beside the last that it receives, no journal would tell either.
+        # The journal would not show messages beside the last one, either.
         return min(room, 1) if self._dies_with_next else room
 
     @property
     def is_calm(self) -> bool:
-        """Whether all that it holds is its own for certain."""
+        """Whether all its leases are certain."""
         now = self.world.clock()
         return (
             self.network.trouble is None
@@ -131,7 +131,7 @@ class Worker:
             self._held[message_id] = _Held(receive, handle, queue)
             self._queued.append(message_id)
         elif len(self.keeper) == leases:
-            # Its lease goes on, be it for its delete only: so does its one execution.
+            # Its lease continues, perhaps only for its delete, and so does its execution.
             receive.execution = self._receives[message_id].execution
             if held is not None:
                 held.receive, held.handle = receive, handle
@@ -141,7 +141,7 @@ class Worker:
             self._die_unheard(receive, message_id, heard_at)
 
     def go_on(self) -> None:
-        """Start what can be started, and let the keeper work."""
+        """Start the tasks that can start, and let the keeper make a step."""
         if not self.is_up or self._is_stalled():
             return
         while self._queued and self._running < profile.CONCURRENCY and not self.is_stopping:
@@ -154,24 +154,24 @@ class Worker:
     # -- The keeper's dispatcher -----------------------------------------------------------
 
     def dispatch(self, call: Call, settle: Settle) -> None:
-        """Carry a call of the keeper's through the network."""
+        """Carry a call of the keeper through the network."""
         if self.network.hinders(call) and self.network.trouble in _BLAMED:
             for entry in call.entries:
                 self._blame(entry.lease.message_id, _BLAMED[self.network.trouble])
         self.network.carry(call, partial(self._settle, settle))
 
     def give_up(self, call: Call) -> bool:
-        """Nothing to give up: it was sent, and its answer is carried back whenever it comes."""
+        """Return True: the call was sent, and its answer is delivered when it arrives."""
         del call
         return True
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Do nothing: there is nothing to close."""
 
     # -- What disturbs it -----------------------------------------------------------------
 
     def meet(self, trouble: Trouble) -> None:
-        """Let something happen to it."""
+        """Disturb the worker."""
         self.troubled_at = self.world.clock()
         if trouble is Trouble.STARVED:
             self._stall()
@@ -189,7 +189,7 @@ class Worker:
             self._later(profile.SPELL, self._recover)
 
     def stop(self, *, is_soft: bool = False) -> None:
-        """Begin no more; when soft, give back what runs, and let that go on."""
+        """Start no more tasks. If soft, release the running ones, and let them continue."""
         self.is_stopping = True
         while self._queued:
             self.keeper.release(self._held.pop(self._queued.popleft()).handle, 0, "shutdown")
@@ -226,9 +226,9 @@ class Worker:
         self.network.trouble = None
 
     def _kill(self, *, after_success: bool = False) -> None:
-        """Die at once, unless something has ended of which the journal says nothing yet."""
+        """Die at once, unless the journal does not yet show all that has ended."""
         heard_at = self.recorder.recorded_at
-        # Deletes that fail are many lines, and are not to pile up.
+        # Failing deletes write many lines, which should not pile up.
         is_wrong = not self._ending() if after_success else self._is_confused(heard_at)
         if after_success and self.world.clock() > self.troubled_at + _KILL_PATIENCE:
             self._recover()
@@ -239,7 +239,7 @@ class Worker:
         self._die(heard_at)
 
     def _die_unheard(self, receive: Receive, message_id: str, heard_at: float) -> None:
-        """Die with a task that has just begun, of whose receive the journal says nothing."""
+        """Die with a task that has just started, and whose receive is not in the journal."""
         execution = receive.execution
         is_alone = self.recorder.is_all_about(message_id)
         if self._is_unwritten() or self._is_confused(heard_at) or not is_alone or execution is None:
@@ -253,20 +253,20 @@ class Worker:
         return [each for each in self.keeper.leases() if each.state is not State.HELD]
 
     def _is_unwritten(self) -> bool:
-        """Return whether something has ended of which the journal says nothing yet.
+        """Return whether the journal does not yet show all that has ended.
 
-        The two are the same in it: a worker that died before its task had ended, and one
-        that died within the moment between that and SQS's answer. Nor does it tell whether a task
-        ran on whose lease was capped.
+        In a journal, a worker that died before its task ended looks the same as one that died
+        between that end and SQS's answer. A journal does not show, either, whether a task whose
+        lease was capped continued.
         """
         return any(each.state is State.BACK or not each.attempts for each in self._ending()) or any(
             each.standing is Standing.CAPPED for each in self.keeper.leases()
         )
 
     def _is_confused(self, heard_at: float) -> bool:
-        """Return whether a worker without a journal received something since this was heard of.
+        """Return whether a worker without a journal received something after this one's last line.
 
-        No journal tells that from what this one did, were it to die now.
+        If this worker died now, no journal could tell which of the two received it.
         """
         return self.world.bare_at >= heard_at - _CLOCKS
 
@@ -326,9 +326,9 @@ class Worker:
         self.go_on()
 
     def _has_call_under_way(self, message_id: str) -> bool:
-        """Return whether SQS is being asked something of a message.
+        """Return whether a call about the message waits for its answer.
 
-        A task that ends meanwhile could keep a slow answer out of the journal.
+        If the task ended now, a slow answer might never appear in the journal.
         """
         held = self._held.get(message_id)
         lease = self.keeper.find(held.handle) if held is not None else None

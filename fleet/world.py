@@ -1,4 +1,4 @@
-"""The fleet's world: queues, what is sent, who receives it, and what goes wrong when."""
+"""The fleet's world: queues, messages, their receivers, and the times of disturbances."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from fleet.recorder import Recorder
 from fleet.truth import History
 from fleet.worker import Worker
 
-#: 2026-02-28 23:15:00 UTC, the clock's zero, in seconds: midnight is in the fleet's life.
+#: The clock's zero, 2026-02-28 23:15:00 UTC, in Unix seconds. So the fleet lives past a midnight.
 EPOCH = 1_772_320_500
-#: How often waiting messages are handed out, in seconds.
+#: How often workers receive messages, in seconds.
 _TICK = 0.5
-#: SQS delivers nothing twice that becomes visible within so many seconds by itself.
+#: SQS delivers no copy while a message of the queue becomes visible again within this many seconds.
 _MARGIN = 2.0
-#: A worker meets no two troubles within so many seconds.
+#: The shortest time between two disturbances of one worker, in seconds.
 _QUIET = 900.0
 
 
 class World:
-    """Everything that one seed makes.
+    """The whole simulation of one seed.
 
     Args:
-        journal: The folder that the workers write to.
-        hours: For which messages are sent; then the fleet works off what is left, and stops.
+        journal: The folder of the workers' journals.
+        hours: How long messages are sent. Then the fleet finishes the rest, and stops.
     """
 
     def __init__(self, journal: Path, *, workers: int, hours: float, seed: int) -> None:
@@ -49,7 +49,7 @@ class World:
         self._count = workers
         self._is_over = False
         self._second_delivery: str | None = None
-        #: When a worker without a journal last received something, and until when none does.
+        #: When a worker without a journal last received something, and until when none may receive.
         self.bare_at = -profile.SILENT
         self.unheard_until = 0.0
         self._info = worker_info()
@@ -75,7 +75,7 @@ class World:
             self._hire()
 
     def run(self) -> None:
-        """Live through it all."""
+        """Run the simulation to its end."""
         for queue in QUEUES:
             self._send_next(queue)
         self._every(profile.TROUBLE_EVERY / self._count, self._trouble)
@@ -91,7 +91,7 @@ class World:
             self.clock.advance(1.0)
 
     def dead_letters(self) -> list[str]:
-        """Return the ids of the messages in the dead-letter queue that a journal tells of."""
+        """Return the ids of the dead letters that a journal shows."""
         return [
             message_id
             for message_id in self._dead.messages
@@ -99,19 +99,19 @@ class World:
         ]
 
     def is_stale(self, entry: Entry) -> bool:
-        """Return whether the entry's message was received again since."""
+        """Return whether the entry's message was received again later."""
         queue = self._queues[self.histories[entry.lease.message_id].queue]
         message = queue.messages.get(entry.lease.message_id)
         return message is not None and message.handle != entry.receipt_handle
 
     def ended(self, worker: Worker) -> None:
-        """Take in that a worker is gone; another process takes its place."""
+        """Replace a worker that has exited."""
         self.workers.remove(worker)
         if not self._is_over or any(queue.messages for queue in self._queues.values()):
             self.clock.at(self.clock() + self.random.uniform(2, 20), self._hire)
 
     def _hire(self) -> None:
-        """Start a worker, whose wall clock is off by some seconds."""
+        """Start a worker, whose wall clock is wrong by some seconds."""
         skew = round(self.random.choice((-1, 1)) * self.random.uniform(*profile.SKEW) * 1_000_000)
         wall = EPOCH * 1_000_000 + skew
         pid = next(self._pids)
@@ -144,12 +144,12 @@ class World:
         self.clock.at(self.clock() + wait, send)
 
     def _tick(self) -> None:
-        """Hand out what is visible to whoever has room."""
+        """Deliver visible messages to the workers that have room."""
         for queue in QUEUES:
             takers = [each for each in (*self.workers, *self._bare) if each.room > 0]
             self.random.shuffle(takers)
             for taker in takers:
-                # One that died of what it received has no room any more, nor has who is to wait.
+                # A receive may end a worker, or make bare ones wait: neither has room then.
                 if taker.room > 0 and not self._receive(queue, taker):
                     break
         self.clock.at(self.clock() + _TICK, self._tick)
@@ -182,7 +182,7 @@ class World:
         return bool(messages)
 
     def _is_calm(self, queue: SimulatedQueue) -> bool:
-        """Return whether a second delivery now could be taken for nothing else."""
+        """Return whether a copy delivered now could have no other explanation."""
         now = self.clock()
         ends = [each.visible_at for each in queue.messages.values() if each.is_in_flight(now)]
         return all(end > now + _MARGIN for end in ends) and all(
@@ -190,7 +190,7 @@ class World:
         )
 
     def _every(self, seconds: float, job: object) -> None:
-        """Do something again and again, at random times, until the world is over."""
+        """Call `job` at random times until the world ends."""
         assert callable(job)
 
         def again() -> None:
@@ -201,7 +201,7 @@ class World:
         self.clock.at(self.clock() + self.random.expovariate(1 / seconds), again)
 
     def _trouble(self) -> None:
-        """Have the next trouble meet a worker that has been quiet for a while."""
+        """Disturb a worker that was not disturbed recently."""
         since = self.clock() - _QUIET
         quiet = [
             each
