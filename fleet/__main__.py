@@ -1,4 +1,4 @@
-"""Writes the journal of a synthetic fleet: `python -m fleet OUT --workers 20 --hours 4 --seed 7`."""
+"""Writes the journal of a synthetic fleet: `python -m fleet OUT --workers 20 --hours 4`."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-# Nothing that imports tasks: they would read settings that are not there yet.
+# Import nothing that imports tasks: they would read settings that do not exist yet.
 from studio import broker
 
 DEBUG = os.environ.get("DJANGO_DEBUG") == "1"
@@ -31,15 +31,15 @@ TEMPLATES = [
 DATABASES: dict[str, dict[str, str]] = {}
 STATIC_URL = "static/"
 USE_TZ = True
-TIME_ZONE = "UTC"  # of log lines; the page shows times in the reader's own zone
+TIME_ZONE = "UTC"  # for log lines; the page shows times in the reader's zone
 
 CELERY_BROKER_URL = broker.URL
 CELERY_BROKER_TRANSPORT_OPTIONS = broker.transport_options()
 CELERY_TASK_DEFAULT_QUEUE = broker.QUEUE
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_TASK_ACKS_LATE = True  # delete after the task, not before
-CELERY_TASK_ACKS_ON_FAILURE_OR_TIMEOUT = False  # what fails stays in the queue
-CELERY_TASK_REJECT_ON_WORKER_LOST = True  # and what lost its process
+CELERY_TASK_ACKS_LATE = True  # delete the message after its task, not before
+CELERY_TASK_ACKS_ON_FAILURE_OR_TIMEOUT = False  # a failed task stays in the queue
+CELERY_TASK_REJECT_ON_WORKER_LOST = True  # and so does one whose process died
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # no task waits behind a long one
 CELERY_SQS_HEARTBEAT_RELEASE_DELAY = [1, 10, 60]  # seconds after the 1st, 2nd, ... failure
 CELERY_SQS_HEARTBEAT_STATUS = os.environ.get("STUDIO_STATUS")  # HOST:PORT of a status page

@@ -1,4 +1,4 @@
-"""Takes orders and shows what became of them."""
+"""Takes orders and shows their jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def index(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def table(request: HttpRequest) -> HttpResponse:
-    """Show the jobs alone, for the page to refresh itself."""
+    """Show only the jobs, so that the page can refresh them."""
     return render(request, "table.html", pages.table(request.GET.get("page")))
 
 
@@ -46,7 +46,7 @@ def create(request: HttpRequest) -> HttpResponse:
 
 @require_safe
 def job(request: HttpRequest, job_id: uuid.UUID) -> HttpResponse:
-    """Show all that a job made."""
+    """Show all files that a job made."""
     try:
         terms = pages.job(str(job_id), request.GET.get("page"))
     except KeyError:

@@ -1,4 +1,4 @@
-"""Takes orders and shows what became of them."""
+"""Takes orders and shows their jobs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def index() -> str:
 
 @site.get("/table")
 def table() -> str:
-    """Show the jobs alone, for the page to refresh itself."""
+    """Show only the jobs, so that the page can refresh them."""
     return render_template("table.html", **pages.table(request.args.get("page")))
 
 
@@ -42,7 +42,7 @@ def create() -> AnyResponse:
 
 @site.get("/jobs/<uuid:job_id>")
 def job(job_id: uuid.UUID) -> str:
-    """Show all that a job made."""
+    """Show all files that a job made."""
     try:
         terms = pages.job(str(job_id), request.args.get("page"))
     except KeyError:

@@ -1,4 +1,4 @@
-"""Which queue both sites use, from the environment."""
+"""Reads from the environment which queue both sites use."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from botocore.exceptions import BotoCoreError, ClientError
 from celery import current_app
 from kombu.exceptions import KombuError
 
-#: `sqs://` is AWS with the credentials of the machine. The simulated server is
+#: `sqs://` is AWS, with the credentials of the machine. The simulated server is
 #: `sqs://any:thing@127.0.0.1:9324`.
 URL = os.environ.get("CELERY_BROKER_URL", "sqs://")
 QUEUE = os.environ.get("STUDIO_QUEUE", "studio")
 QUEUE_URL = os.environ.get("STUDIO_QUEUE_URL")
-#: What a call raises when SQS does not answer, or refuses it.
+#: The errors of a call that SQS does not answer, or refuses.
 UNREACHABLE = (BotoCoreError, ClientError, KombuError)
 
 
 def transport_options() -> dict[str, Any]:
     """Return kombu's `broker_transport_options`."""
     options: dict[str, Any] = {
-        # Plain HTTP never leaves the machine.
+        # Use plain HTTP only within this machine.
         "is_secure": urlsplit(URL).hostname != "127.0.0.1",
-        # Without SQS an order fails within 30 s, after which gunicorn would end the site's
-        # worker. Longer than the 10 s for which kombu's polls wait.
+        # If SQS is down, an order fails within 30 s, before gunicorn ends the site's worker. The
+        # read timeout is longer than the 10 s of kombu's long polls.
         "client-config": {
             "connect_timeout": 3,
             "read_timeout": 12,
@@ -35,7 +35,7 @@ def transport_options() -> dict[str, Any]:
         },
     }
     if QUEUE_URL:
-        # kombu then asks neither for a list of queues nor to create one.
+        # With this, kombu neither lists queues nor creates one.
         options["predefined_queues"] = {QUEUE: {"url": QUEUE_URL}}
     return options
 
@@ -43,8 +43,8 @@ def transport_options() -> dict[str, Any]:
 def max_receives() -> int | None:
     """Return after how many receives SQS moves a message to the dead-letter queue.
 
-    Asked once in each process: restart the workers after a change of the redrive policy. None
-    where there is no such policy, or SQS does not answer: that is no reason for a task to fail.
+    Each process asks SQS once: restart the workers after you change the redrive policy. None if
+    there is no redrive policy, or if SQS does not answer, because a task should not fail then.
     """
     try:
         return _max_receives()

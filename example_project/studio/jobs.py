@@ -1,7 +1,7 @@
 """Jobs as folders, which the site and its workers share.
 
-A message says only which job it is for. What a task makes becomes visible at once and as a
-whole, so that a task that is killed half-way, or runs twice, leaves nothing half-done.
+A message names only its job. The files that a task makes become visible all at once. So a task
+that is killed, or runs twice, leaves nothing half-done.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ ROOT = Path(os.environ.get("STUDIO_FOLDER", "outputs")).absolute()
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One order and what became of it.
+    """One order and its results.
 
     Attributes:
-        kind: What is to be made, by the name of its task.
-        size: How many of it.
-        ordered_at: Wall clock, in seconds.
-        upload_name: What the customer calls the file, to show.
+        kind: What to make: the name of the task.
+        size: How many pictures or pages to make.
+        ordered_at: The time of the order, in Unix seconds.
+        upload_name: The name of the customer's file, for display.
     """
 
     id: str
@@ -42,7 +42,7 @@ class Job:
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """The folder of its files."""
         return ROOT / self.id
 
     @property
@@ -52,17 +52,17 @@ class Job:
 
     @property
     def ordered(self) -> str:
-        """When it was ordered, as ISO 8601 in UTC."""
+        """The time of the order, in ISO 8601 and UTC."""
         return f"{datetime.fromtimestamp(self.ordered_at, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
     @property
     def tries(self) -> list[Try]:
-        """Each time that a worker began it, the first one first."""
+        """The tries of the job, the first one first."""
         return tries.of(self.folder / "tries")
 
     @property
     def files(self) -> list[str]:
-        """The names of what it made; none until it is done."""
+        """The names of the files that the job made. There are none until it is done."""
         made = self.folder / "made"
         return sorted(path.name for path in made.iterdir()) if made.exists() else []
 
@@ -70,7 +70,7 @@ class Job:
     def state(self) -> str:
         """`waiting`, `started`, `done`, `retrying` or `failed`.
 
-        After its last try SQS moves its message to the dead-letter queue: then it has failed,
+        After the last try SQS moves the message to the dead-letter queue. Then the job has failed,
         whether its task raised an error or its worker was killed.
         """
         if self.files:
@@ -84,9 +84,9 @@ class Job:
 
     @contextmanager
     def trying(self, receive_count: int | None, max_receives: int | None) -> Iterator[Path]:
-        """Lend a folder that becomes `made` when the block ends well.
+        """Yield a folder that becomes `made` if the block succeeds.
 
-        While the block runs, the page shows that a worker is at it.
+        While the block runs, the page shows the job as started.
         """
         with tries.noted(self.folder / "tries", receive_count, max_receives) as draft:
             yield draft
@@ -95,7 +95,7 @@ class Job:
                 draft.rename(made)
 
     def withdraw(self) -> None:
-        """Take the order back: from now on there is no such job."""
+        """Withdraw the order: the job no longer exists."""
         (self.folder / "order.json").unlink()
         shutil.rmtree(self.folder, ignore_errors=True)
 
@@ -108,7 +108,7 @@ def order(kind: str, size: int, upload: bytes = b"", upload_name: str = "") -> J
     terms = {name: value for name, value in asdict(job).items() if name != "id"}
     draft = job.folder / "order.draft"
     draft.write_text(json.dumps(terms))
-    draft.rename(job.folder / "order.json")  # No page reads half of it.
+    draft.rename(job.folder / "order.json")  # So no page reads half of it.
     return job
 
 
@@ -126,9 +126,9 @@ def get(job_id: str) -> Job:
 
 
 def newest_first() -> list[Job]:
-    """Return all jobs."""
+    """Return all jobs, the newest first."""
     found = []
     for path in ROOT.glob("*/order.json"):
-        with suppress(KeyError):  # It is taken back meanwhile.
+        with suppress(KeyError):  # It was withdrawn meanwhile.
             found.append(get(path.parent.name))
     return sorted(found, key=lambda job: job.ordered_at, reverse=True)

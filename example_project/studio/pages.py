@@ -1,4 +1,4 @@
-"""What both sites show: the values for the templates, which Django's and Jinja's engines share."""
+"""The values of both sites' pages. Django's and Jinja's engines share the templates."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any
 
 from studio import jobs, orders
 
-#: How many jobs, or files of a job, are on one page.
+#: How many jobs, or files of a job, one page shows.
 PAGE_LENGTH = 50
-#: How many files of a job are in the list of jobs.
+#: How many files of a job the list of jobs shows.
 FEW = 4
-#: Between two looks at the list of jobs.
+#: How often the page refreshes the list of jobs.
 REFRESH_SECONDS = 5
 HINTS = {
-    "retrying": "SQS hands it out again when its delay or timeout is over",
+    "retrying": "SQS delivers it again when its delay or timeout has passed",
     "failed": "its message goes to the dead-letter queue",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of something long. Pages count from 1; 0 stands for none."""
+    """A part of a long list. Page numbers start at 1; 0 means that there is no page."""
 
     items: Sequence[Any]
     number: int
@@ -30,7 +30,7 @@ class Page:
 
     @classmethod
     def of(cls, everything: Sequence[Any], asked: str | None) -> Page:
-        """Return the page that a request asks for, or the nearest one."""
+        """Return the requested page, or the nearest one."""
         count = max(1, -(-len(everything) // PAGE_LENGTH))
         number = int(asked) if asked and asked.isdecimal() and len(asked) < 9 else 1
         number = min(max(number, 1), count)
@@ -38,12 +38,12 @@ class Page:
 
     @property
     def previous(self) -> int:
-        """The page before."""
+        """The number of the page before."""
         return self.number - 1
 
     @property
     def next(self) -> int:
-        """The page after."""
+        """The number of the page after."""
         return self.number + 1 if self.number < self.count else 0
 
 
@@ -62,22 +62,22 @@ class Row:
 
     @property
     def hint(self) -> str:
-        """What its state means, where that needs a word."""
+        """An explanation of its state, if it needs one."""
         return HINTS.get(self.job.state, "")
 
     @property
     def files(self) -> list[str]:
-        """The first of what it made."""
+        """The first files that it made."""
         return self.job.files[:FEW]
 
     @property
     def more(self) -> int:
-        """How many files those are not."""
+        """How many files `files` leaves out."""
         return max(0, len(self.job.files) - FEW)
 
 
 def table(asked: str | None) -> dict[str, Any]:
-    """Return what table.html shows."""
+    """Return the values for table.html."""
     page = Page.of(jobs.newest_first(), asked)
     return {"page": Page([Row(job) for job in page.items], page.number, page.count)}
 
@@ -85,7 +85,7 @@ def table(asked: str | None) -> dict[str, Any]:
 def index(
     asked: str | None = None, *, error: str = "", kind: str = "", size: str = ""
 ) -> dict[str, Any]:
-    """Return what jobs.html shows: the form, with what was wrong about it, and the jobs."""
+    """Return the values for jobs.html: the form with its error, and the jobs."""
     return {
         **table(asked),
         "error": error,
@@ -98,7 +98,7 @@ def index(
 
 
 def job(job_id: str, asked: str | None) -> dict[str, Any]:
-    """Return what job.html shows: all that a job made.
+    """Return the values for job.html: all files that a job made.
 
     Raises:
         KeyError: There is no such job.

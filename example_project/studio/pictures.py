@@ -9,13 +9,13 @@ from PIL import Image, ImageDraw, ImageOps
 
 PICTURE = (1600, 1200)
 THUMBNAIL = (320, 240)
-#: How long a picture takes at least, in seconds. Without it a fast machine would be done before
-#: the queue's timeout is over, and there would be nothing to see of the lease's extensions.
+#: The shortest time for a picture, in seconds. Otherwise a fast machine would finish within the
+#: queue's visibility timeout, and no lease would be extended.
 PACE = 0.1
 
 
 def draw(number: int) -> Image.Image:
-    """Return a picture; the same number draws the same."""
+    """Return a picture, always the same one for a number."""
     ramp = Image.linear_gradient("L").resize(PICTURE)
     bands = (ramp, ImageOps.mirror(ramp.rotate(37 * number)), ImageOps.invert(ramp))
     picture = Image.merge("RGB", bands)
@@ -27,7 +27,7 @@ def draw(number: int) -> Image.Image:
 
 
 def draw_with_thumbnails(count: int, folder: Path) -> None:
-    """Write that many pictures into a folder, and a thumbnail of each, at a set pace."""
+    """Write `count` pictures and their thumbnails into a folder, at a fixed pace."""
     started = time.monotonic()
     for number in range(1, count + 1):
         picture = draw(number)

@@ -8,7 +8,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from studio.pictures import draw
 
-#: A4 at 100 dots an inch.
+#: A4 at 100 dots per inch.
 PAGE = (827, 1169)
 DOTS_PER_INCH = 100
 

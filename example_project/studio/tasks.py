@@ -1,4 +1,4 @@
-"""The tasks. They know neither Django nor Flask: both sites and their workers share them."""
+"""The tasks, shared by both sites and their workers. They use neither Django nor Flask."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from studio import broker, jobs, pictures, report, totals
 
 @shared_task
 def thumbnails(job_id: str) -> None:
-    """Draw pictures, and a thumbnail of each."""
+    """Draw pictures and their thumbnails."""
     with _result(job_id) as (job, folder):
         pictures.draw_with_thumbnails(job.size, folder)
 
 
 @shared_task(sqs_heartbeat={"max_lease": 3600})
 def pdf_report(job_id: str) -> None:
-    """Write a PDF report. One that takes an hour is stuck: its message is let go."""
+    """Write a PDF report. After an hour it counts as stuck: its lease is no longer extended."""
     with _result(job_id) as (job, folder):
         report.write_report(job.size, folder / "report.pdf")
 
@@ -35,11 +35,11 @@ def csv_totals(job_id: str) -> None:
 
 @contextmanager
 def _result(job_id: str) -> Iterator[tuple[jobs.Job, Path]]:
-    """Lend a job and a folder for what it makes."""
+    """Yield a job and a folder for its files."""
     job = jobs.get(job_id)
     receive_count = current_lease.receive_count if current_lease else None
     with job.trying(receive_count, broker.max_receives()) as folder:
         yield job, folder
         if current_lease:
-            # Another worker may have the message by now. Then this try shows nothing.
+            # If another worker has the message by now, the files of this try are discarded.
             current_lease.ensure_valid()

@@ -10,22 +10,22 @@ from pathlib import Path
 from typing import Any
 
 COLUMNS = ("region", "amount")
-#: Amounts below it, with their cents, add up without rounding: Decimal has 28 digits.
+#: Below this, amounts with cents add up without rounding: Decimal has 28 digits.
 TOO_LARGE = Decimal(10) ** 15
 
 
 def add_up(source: Path, target: Path) -> None:
-    """Write number and sum of the orders of each region.
+    """Write the number and the sum of the orders of each region.
 
     Args:
         source: A CSV file with the columns `region` and `amount`, in UTF-8.
 
     Raises:
-        ValueError: There is no order, or a line is none; says why, for the customer.
+        ValueError: There is no order, or a line is not an order. The text is for the customer.
     """
     amounts: dict[str, list[Decimal]] = defaultdict(list)
     try:
-        # Excel's "CSV UTF-8" begins with a byte order mark: "-sig" takes files with and without.
+        # Excel's "CSV UTF-8" begins with a byte order mark. "-sig" reads files with and without.
         with source.open(newline="", encoding="utf-8-sig") as lines:
             for region, amount in _orders(csv.DictReader(lines)):
                 amounts[region].append(amount)
@@ -57,9 +57,9 @@ def _orders(reader: csv.DictReader[str]) -> Iterator[tuple[str, Decimal]]:
 
 
 def _fault(row: dict[Any, Any]) -> str:
-    """Return what is wrong with a line; "" for nothing."""
+    """Return the fault of a line, or ""."""
     if None in row:
-        # An amount with a decimal comma, perhaps: without its cents the total would be wrong.
+        # The amount may have a decimal comma. Without its cents the total would be wrong.
         return "it has more fields than the first line"
     if None in row.values():
         return "it has fewer fields than the first line"

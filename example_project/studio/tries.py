@@ -1,8 +1,8 @@
-"""Tries: what is known of each time that a worker began a job.
+"""The tries of a job: one for each time that a worker started it.
 
-A try is a file, which its worker keeps locked. The system ends the lock with the process, even
-one that is killed; so a try that has neither ended nor a lock was cut short. What a try makes
-is in a folder beside its file until it is whole.
+A try is a file, which its worker keeps locked. The system removes the lock when the process ends,
+even if it is killed. So a try that has no end and no lock was cut short. The files that a try
+makes are in a folder beside it until they are complete.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ class Try:
     """One try of a job.
 
     Attributes:
-        receive_count: How often SQS had delivered the message by then; None without a lease.
-        max_receives: After how many receives SQS moves it to the dead-letter queue; None if
-            that is not known.
-        fault: Why it failed, once it has.
-        is_running: Whether a worker is at it.
+        receive_count: How often SQS had delivered the message, or None without a lease.
+        max_receives: After how many receives SQS moves it to the dead-letter queue, or None
+            if that is not known.
+        fault: Why it failed, if it has.
+        is_running: Whether a worker runs it.
     """
 
     receive_count: int | None
@@ -37,25 +37,25 @@ class Try:
 
     @property
     def is_last(self) -> bool:
-        """Whether SQS gives the message to no worker after it."""
+        """Whether SQS delivers the message to no worker after this try."""
         known = self.receive_count is not None and self.max_receives is not None
         return known and self.receive_count >= self.max_receives
 
     @property
     def text(self) -> str:
-        """What the page shows of it; one that ended well says no more than its receive."""
+        """The text on the page: the receive, and the fault if there is one."""
         begun = "no lease" if self.receive_count is None else f"receive {self.receive_count}"
         return f"{begun}: {self.fault}" if self.fault else begun
 
 
 @contextmanager
 def noted(folder: Path, receive_count: int | None, max_receives: int | None) -> Iterator[Path]:
-    """Keep a try in a folder while the block runs, and how it ended.
+    """Record a try in a folder while the block runs, and how the block ended.
 
-    Lends the block a folder for what it makes. What the block leaves there is removed.
+    Yields a folder for the files that the block makes. It is removed after the block.
     """
     folder.mkdir(exist_ok=True)
-    # In the order of their names; another worker may begin at the same time.
+    # Names sort by time. Another worker may start at the same time.
     path = folder / f"{time.time_ns():020}-{os.getpid()}.json"
     terms = {"receive_count": receive_count, "max_receives": max_receives}
     unlocked = path.with_suffix(".new")
@@ -63,7 +63,7 @@ def noted(folder: Path, receive_count: int | None, max_receives: int | None) -> 
         fcntl.flock(file, fcntl.LOCK_EX)
         json.dump(terms, file)
         file.flush()
-        unlocked.rename(path)  # It has its lock before anyone can see it.
+        unlocked.rename(path)  # So it is locked before anyone can see it.
         _clear(folder)
         draft = path.with_suffix(".draft")
         draft.mkdir()
@@ -84,10 +84,10 @@ def of(folder: Path) -> list[Try]:
 
 
 def _clear(folder: Path) -> None:
-    """Remove what tries have left that were cut short.
+    """Remove the files of tries that were cut short.
 
-    One that still runs keeps its folder: it has lost its lease, or has a second message for the
-    job. It clears up itself.
+    A try that still runs keeps its folder: it has lost its lease, or has a second message for the
+    job. It removes the folder itself.
     """
     for draft in folder.glob("*.draft"):
         if not _is_locked(draft.with_suffix(".json")):
@@ -95,7 +95,7 @@ def _clear(folder: Path) -> None:
 
 
 def _read(path: Path) -> Try:
-    # Before the fault, which is there when the lock goes.
+    # Look at the lock before the fault: the fault is written before the lock is removed.
     is_running = _is_locked(path)
     end = path.with_suffix(".fault")
     fault = "" if is_running else end.read_text() if end.exists() else "cut short"
@@ -105,7 +105,7 @@ def _read(path: Path) -> Try:
 def _is_locked(path: Path) -> bool:
     with path.open() as file:
         try:
-            # Shared, so that no two pages take each other for a worker.
+            # A shared lock, so that one page does not take another for a worker.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
