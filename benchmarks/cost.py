@@ -1,16 +1,16 @@
-"""What the keeper costs beside a stock worker, or beside the keeper of another checkout.
+"""Measures the cost of the keeper, compared with a stock worker or with another checkout.
 
-For each pool: tasks a second, CPU for each task in the worker and in the keeper's process, memory
-of both (the proportional set size, so that pages shared by a pool count once), and the CPU that
-each has used when the first receive is sent. All run the same empty tasks from the same server
-(ministack, behind a proxy that holds each call for the latency asked for), in turn.
+For each pool it shows tasks per second, CPU per task in the worker and in the keeper's process, the
+memory of both (the proportional set size, so that pages shared by a pool count once), and the CPU
+used before the first receive. The workers take turns. They run the same empty tasks from the same
+server (ministack, behind a proxy that delays each call by the given latency).
 
     python -m benchmarks.cost --rounds 3
     python -m benchmarks.cost --pools prefork gevent --latencies 0 0.01
     python -m benchmarks.cost --beside ../other    # another checkout of this project
 
-Figures of CPU are CPU time, so that a busy machine disturbs them little; of tasks a second only
-the ratio counts.
+CPU is measured as CPU time, which a busy machine changes little. Of tasks per second only the ratio
+is meaningful.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from tests.support.waiting import wait_until
 from tests.support.workers import ROOT, ProcessWorker
 
 POOLS = ("prefork", "threads", "solo", "gevent", "eventlet")
-#: How a keeper's process is known among the worker's.
+#: What identifies the keeper's process among the worker's processes.
 _KEEPER = "celery_sqs_heartbeat.keeper"
 
 
 @dataclass(frozen=True)
 class Usage:
-    """What a worker's processes have used: CPU in seconds, memory in MiB."""
+    """The use of a worker's processes: CPU in seconds, memory in MiB."""
 
     worker_cpu: float
     keeper_cpu: float
@@ -49,7 +49,7 @@ class Usage:
 
     @classmethod
     def of(cls, worker: ProcessWorker) -> Usage:
-        """Return what the worker, its pool and its keeper have used so far."""
+        """Return the use of the worker, its pool and its keeper so far."""
         main = psutil.Process(worker.pid)
         cpu, memory = [0.0, 0.0], [0.0, 0.0]
         for process in (main, *main.children(recursive=True)):
@@ -70,7 +70,7 @@ class Cost:
 
     @property
     def figures(self) -> dict[str, float]:
-        """What the table shows, by its row."""
+        """The values of the table's rows."""
         tasks, start, end = self.result.tasks, self.start, self.end
         worker, keeper = end.worker_cpu - start.worker_cpu, end.keeper_cpu - start.keeper_cpu
         return {
@@ -87,7 +87,7 @@ class Cost:
 
 
 class CostBench(Bench):
-    """Rounds that look at the worker's processes, too."""
+    """Rounds that also measure the worker's processes."""
 
     def cost(self, *args: str, tasks: int, flag: bool, checkout: Path) -> Cost:
         """Run one worker of a checkout on one queue of empty tasks until all are deleted."""
@@ -108,10 +108,10 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--pools", nargs="+", default=POOLS, choices=POOLS)
     parser.add_argument("--latencies", type=float, nargs="+", default=[0.0, 0.010])
-    parser.add_argument("--beside", type=Path, help="another checkout, in place of stock")
+    parser.add_argument("--beside", type=Path, help="another checkout, instead of a stock worker")
     parser.add_argument("--multiplier", type=int, default=100, help="prefetch multiplier")
     parser.add_argument(
-        "--tasks", type=int, nargs=2, metavar=("OTHER", "OURS"), help="tasks a round"
+        "--tasks", type=int, nargs=2, metavar=("OTHER", "OURS"), help="tasks per round"
     )
     options = parser.parse_args()
     console = Console()
@@ -135,7 +135,7 @@ def _compare(
     args = ("-P", pool, "--prefetch-multiplier", str(options.multiplier))
     args += () if pool == "solo" else ("-c", "2")
     other = options.beside.resolve() if options.beside else ROOT
-    # A stock worker takes its time.
+    # A stock worker is slower.
     default = (2_000 if options.beside else 400, 2_000)
     other_tasks, our_tasks = options.tasks or default
     theirs, ours = [], []

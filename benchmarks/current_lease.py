@@ -1,7 +1,7 @@
-"""What a question to `current_lease` costs, beside a bare `time.monotonic()`.
+"""Measures the cost of `current_lease`, compared with `time.monotonic()`.
 
-Asked in a task, with as many leases in the worker's table as one of ten processes holds
-with the usual prefetch. Rounds are short and the best one counts: a noisy machine
+It runs in a task, with as many leases in the worker's table as a worker of ten processes holds
+with the default prefetch. Rounds are short, and the best one counts, because a noisy machine
 disturbs most of them.
 
     python -m benchmarks.current_lease
@@ -37,7 +37,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
 def main() -> int:
     """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--calls", type=int, default=200, help="in a round")
+    parser.add_argument("--calls", type=int, default=200, help="calls per round")
     parser.add_argument("--rounds", type=int, default=1_000)
     options = parser.parse_args()
     board = share_board(LEASES)

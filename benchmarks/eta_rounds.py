@@ -1,4 +1,4 @@
-"""Workers that are sent tasks with a countdown, and what that costs them."""
+"""Runs workers on tasks with a countdown, and measures what the tasks cost them."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from tests.support.servers import MinistackServer
 from tests.support.waiting import wait_until
 from tests.support.workers import ProcessWorker, launch
 
-#: By kind of worker, its own settings; None for one without the flag.
+#: The settings of each kind of worker. None means a worker without the flag.
 KINDS: Mapping[str, Mapping[str, Any] | None] = {
     "stock": None,
     "held": {"sqs_heartbeat_hold_eta": 43_200},
     "parked": {},
 }
-#: For how long calls are counted at least while all wait, in seconds.
+#: The shortest time in which calls are counted while all tasks wait, in seconds.
 SHORTEST_WAIT = 20
-#: How often what is waited for is looked at, and for how long, in seconds.
+#: How often a condition is checked, and the longest wait for it, in seconds.
 LOOKS_EVERY, PATIENCE = 0.5, 900.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One kind of worker. Times in seconds, memory in MiB.
+    """The figures of one kind of worker. Times are in seconds, memory is in MiB.
 
     Attributes:
         waiting: Calls while all tasks waited, by operation.
-        waited: For how long they were counted.
+        waited: How long they were counted.
     """
 
     received: int
@@ -73,7 +73,7 @@ class EtaBench:
             latest = begun + countdown - SHORTEST_WAIT
             wait_until(lambda: self._received() >= tasks or time.monotonic() > latest, PATIENCE)
             received, received_at = self._received(), time.monotonic()
-            # What the last ones cost is not counted as waiting.
+            # The cost of the last receives does not count as waiting.
             time.sleep(2)
             before, since = self._calls(), time.monotonic()
             time.sleep(max(1.0, begun + countdown - 2 - since))

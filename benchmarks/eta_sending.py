@@ -1,4 +1,4 @@
-"""Sends many tasks with ETAs in little time: kombu would send one by one."""
+"""Sends many tasks with ETAs quickly. kombu would send them one by one."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ BATCH, THREADS = 10, 4
 
 
 def send(client: Any, url: str, *, tasks: int, countdown: float, spread: float) -> None:
-    """Send the tasks by a boto3 client.
+    """Send the tasks with a boto3 client.
 
     Args:
-        countdown: How far away the first ETA is now, in seconds.
-        spread: How long after that the last one is, in seconds.
+        countdown: The time from now to the first ETA, in seconds.
+        spread: The time from the first to the last ETA, in seconds.
     """
 
     def send_batch(bodies: Sequence[str]) -> None:

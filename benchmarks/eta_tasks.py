@@ -1,4 +1,4 @@
-"""The app of `benchmarks.etas`: its task writes down how late it starts."""
+"""The app of `benchmarks.etas`. Its task records how late it starts."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from celery import Task
 
 from benchmarks.throughput import app
 
-# With kombu's own wait of a poll, 10 s.
+# Keeps kombu's default `wait_time_seconds`, 10 s.
 app.conf.broker_transport_options = {"region": "us-east-1", "is_secure": False}
 
 
 @app.task(bind=True)
 def note_delay(self: Task[Any, Any]) -> None:
-    """Write down how long after its ETA this starts, in seconds."""
+    """Record how many seconds after its ETA this task starts."""
     late = time.time() - datetime.fromisoformat(self.request.eta).timestamp()
     with open(os.environ["BENCH_LEDGER"], "a") as ledger:
         ledger.write(f"{late:.4f}\n")

@@ -1,19 +1,18 @@
-"""What tasks with a countdown cost a worker: stock, one that holds them, one that parks them.
+"""Measures the cost of tasks with a countdown: a stock worker, one that holds, one that parks.
 
-Each kind of worker in turn gets the same tasks, on a queue of its own, by the same server
-(ministack, behind a proxy that counts calls). Each holds or parks them all before the first is due.
-Memory is the proportional set size of the worker, its pool and its keeper's process. Calls are
-those of the time in which all wait, and for an hour of that. The delay is from a task's ETA to its
-start.
+The workers take turns. Each gets the same tasks on its own queue, from the same server (ministack,
+behind a proxy that counts calls), and holds or parks all of them before the first is due. Memory is
+the proportional set size of the worker, its pool and its keeper's process. Calls are counted while
+all tasks wait, and extrapolated to an hour. The delay is the time from a task's ETA to its start.
 
     python -m benchmarks.etas
     python -m benchmarks.etas --tasks 500 --countdown 70 --spread 9 --timeout 30 --kinds held parked
 
-The countdown must leave time to receive all, and be longer than `hold_eta` after that: else the
+The countdown must leave time to receive all tasks, and then more than `hold_eta`. Otherwise the
 last ones are held, not parked.
 
-The stock worker does not extend: its queue gets a visibility timeout longer than the countdown, or
-each task would run several times.
+The stock worker does not extend. So its queue gets a visibility timeout longer than the countdown.
+Otherwise each task would run several times.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ ROWS = (
 
 
 def row(result: Result, tasks: int) -> list[str]:
-    """Return what the table shows, in the order of `ROWS`."""
+    """Return the values of the table, in the order of `ROWS`."""
     percentiles = statistics.quantiles(result.delays, n=100)
     rate = sum(result.waiting.values()) / result.waited
     return [
@@ -72,8 +71,8 @@ def main() -> int:
     """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--tasks", type=int, default=10_000)
-    parser.add_argument("--countdown", type=int, default=170, help="of the first, in seconds")
-    parser.add_argument("--spread", type=int, default=100, help="of all ETAs, in seconds")
+    parser.add_argument("--countdown", type=int, default=170, help="seconds until the first ETA")
+    parser.add_argument("--spread", type=int, default=100, help="seconds from first to last ETA")
     parser.add_argument("--timeout", type=int, default=60, help="the queue's visibility timeout")
     parser.add_argument("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     options = parser.parse_args()

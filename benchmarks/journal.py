@@ -1,8 +1,8 @@
-"""What a line of the journal costs: its caller, the process, and the disk.
+"""Measures the cost of a line of the journal: for its caller, the thread and the disk.
 
-The caller's cost is measured while nothing is written, and so is the thread's; rounds are
-short and the best one counts. Sizes are those of tasks as they mostly are: received,
-started, extended a few times, deleted.
+The times of the caller and of the thread are measured while nothing is written. Rounds are
+short, and the best one counts. Sizes are those of typical tasks: received, started, extended
+a few times, deleted.
 
     python -m benchmarks.journal
 """
@@ -31,7 +31,7 @@ URL = "https://sqs.eu-west-1.amazonaws.com/123456789012/shop-production"
 
 
 def events_of(tasks: int) -> Iterator[Event]:
-    """Return what a keeper tells of so many tasks."""
+    """Return a keeper's events of that many tasks."""
     chance = random.Random(1)
     for number in range(tasks):
         at = number * 0.3
@@ -74,15 +74,15 @@ def events_of(tasks: int) -> Iterator[Event]:
 
 
 def caller_seconds(event: Event, calls: int, rounds: int) -> float:
-    """Return what `journal(event)` takes at best."""
+    """Return the shortest time of `journal(event)`."""
     with tempfile.TemporaryDirectory() as folder:
-        # Not started: nothing else runs.
+        # It is not started, so nothing else runs.
         journal = open_journal(folder, queue_limit=calls * rounds + 1)
         return min(timeit.repeat(lambda: journal(event), number=calls, repeat=rounds)) / calls
 
 
 def line_seconds(events: list[Event], rounds: int) -> float:
-    """Return what the journal's thread takes for a line at best, without the disk."""
+    """Return the journal thread's shortest time for a line, without the disk."""
     origin = Origin(wid="0123456789ab", started_at=0.0, offset=0)
 
     def encode() -> None:
@@ -108,7 +108,7 @@ def sizes(events: list[Event]) -> tuple[float, float]:
 def main() -> int:
     """Run the benchmark and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--calls", type=int, default=200, help="in a round")
+    parser.add_argument("--calls", type=int, default=200, help="calls per round")
     parser.add_argument("--rounds", type=int, default=200)
     parser.add_argument("--tasks", type=int, default=10_000)
     options = parser.parse_args()

@@ -1,12 +1,12 @@
-"""Times the pipeline's tables beside DuckDB's, on a fleet's events that were multiplied.
+"""Times the pipeline's tables and compares them with DuckDB's, on a multiplied fleet's events.
 
 python -m benchmarks.pipeline --events 10000000 30000000 --shape even hot --lines 1000000 2000000
 
-Each measurement has a process of its own; its start is not timed. `hot` has 95 % of the messages
-in one queue. From Parquet, the tables of Spark and of Sail are compared with DuckDB's: where they
-differ, this ends with status 1. At last, all is made of compressed JSON Lines, of workers whose
-clocks are wrong, or right. The data is made once, in a folder that later runs use again. Sail has
-an environment of its own: make .venv-sail/test.stamp.
+Each measurement runs in its own process, whose start is not timed. In `hot`, 95 % of the messages
+are in one queue. The tables that Spark and Sail make from Parquet are compared with DuckDB's. If
+they differ, the benchmark exits with status 1. Finally everything is made from compressed JSON
+Lines, of workers whose clocks are wrong, or right. The data is made once, in a folder that later
+runs reuse. Sail needs its own environment: make .venv-sail/test.stamp.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def main() -> None:
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=list(SHAPES))
     parser.add_argument("--lines", type=int, nargs="*", default=[1_000_000, 2_000_000])
     parser.add_argument(
-        "--right-clocks", action="store_true", help="In the journals; else each is wrong."
+        "--right-clocks",
+        action="store_true",
+        help="Use right clocks in journals.",
     )
     parser.add_argument("--sail-python", default=".venv-sail/bin/python")
     parser.add_argument("--folder", type=Path, default=Path("build/pipeline-benchmark"))
@@ -85,7 +87,7 @@ def main() -> None:
 
 
 def _from_parquet(events: Path, out: Path, title: str, python: str) -> dict[str, Pair]:
-    """Measure the engines and DuckDB; end with status 1 if they have made different tables."""
+    """Measure the engines and DuckDB. Exit with status 1 if their tables differ."""
     shutil.rmtree(out, ignore_errors=True)
     runs = {
         SPARK: fresh(of_spark, events, out / SPARK),
@@ -101,9 +103,9 @@ def _from_parquet(events: Path, out: Path, title: str, python: str) -> dict[str,
 
 
 def _from_lines(journal: Path, out: Path, written: int, python: str) -> dict[str, Pair]:
-    """Measure the engines from a journal, and from the events that they have made of that.
+    """Measure the engines from a journal, and from the events that they made of it.
 
-    It ends with status 1 if those are not as many as were written.
+    Exit with status 1 if there are not as many events as written lines.
     """
     shutil.rmtree(out, ignore_errors=True)
     segments = list(journal.glob("dt=*/worker=*/seg-*"))
@@ -127,7 +129,7 @@ def _from_lines(journal: Path, out: Path, written: int, python: str) -> dict[str
 
 
 def _compare(title: str, pair: Pair, engine: str, other: str) -> None:
-    """Show the seconds for each table, and of both the load of the machine."""
+    """Show the seconds for each table, and the load of the machine for both."""
 
     def line(name: str, one: float | None, two: float | None) -> str:
         ratio = f"{one / two:8.2f}" if one and two else ""

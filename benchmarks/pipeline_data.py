@@ -1,4 +1,4 @@
-"""A fleet's events, multiplied: each copy has messages and workers of its own, over a day."""
+"""A fleet's events, multiplied over a day. Each copy has its own messages and workers."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ from fleet.making import make_fleet
 
 EVEN, HOT = "even", "hot"
 SHAPES = (EVEN, HOT)
-#: Percent of the messages in the one hot queue.
+#: The percentage of the messages in the one hot queue.
 HOT_PART = 95
-#: Queues of each name where they are even.
+#: How many queues each name has in the even shape.
 QUEUES = 8
 
-#: A million and a half lines.
+#: The fleet writes a million and a half lines.
 _FLEET = {"workers": 20, "hours": 3.8, "seed": 7, "copies": 12}
 _DAY = datetime.datetime(2026, 3, 2, tzinfo=datetime.timezone.utc)
-#: From the first copy's start to the last's: the fleet lives for the rest of the day.
+#: The time from the first copy's start to the last's. The rest of the day is the fleet's life.
 _SPREAD_US = 20 * 3600 * 1_000_000
-#: Of a fleet: for less there is no copy of some of its workers.
+#: The smallest number of copies of a fleet: with fewer, some workers have no copy.
 _LITTLE = 0.05
-#: A file beside the events that are all there.
+#: The file that marks complete events.
 _DONE = "_DONE"
 
 
 def events_path(folder: Path, size: int, shape: str) -> Path:
-    """Return where the warehouse of events is."""
+    """Return the path of the warehouse of events."""
     return folder / f"{shape}-{size}"
 
 
 def is_made(events: Path) -> bool:
-    """Return whether a warehouse is there, and whole."""
+    """Return whether a warehouse exists and is complete."""
     return (events / _DONE).exists()
 
 
 def journal_path(folder: Path, size: int, *, with_skew: bool) -> Path:
-    """Return where the journal is."""
+    """Return the path of the journal."""
     return folder / (f"journal-{size}" if with_skew else f"journal-{size}-right-clocks")
 
 
 class Data:
-    """Journals and events in a folder, made when they are first asked for."""
+    """Journals and events in a folder, made on first use."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self._spark = spark
         self._folder = folder
 
     def journal(self, size: int, *, with_skew: bool) -> Path:
-        """Return a journal of about so many lines, compressed."""
+        """Return a compressed journal of about that many lines."""
         path = journal_path(self._folder, size, with_skew=with_skew)
         if not path.exists():
             events = Warehouse(self._spark, str(self.events(size, EVEN))).read(EVENTS)
@@ -67,7 +67,7 @@ class Data:
         return path
 
     def events(self, size: int, shape: str) -> Path:
-        """Return a warehouse with about so many events."""
+        """Return a warehouse with about that many events."""
         path = events_path(self._folder, size, shape)
         if not is_made(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -91,7 +91,7 @@ class Data:
         return path
 
     def _fleet(self) -> Path:
-        """Return the journal of the fleet."""
+        """Return the fleet's journal."""
         fleet = self._folder / "fleet"
         if not (fleet / "truth.jsonl").exists():
             make_fleet(fleet, **_FLEET)  # type: ignore[arg-type]
@@ -106,10 +106,10 @@ class Data:
 
 
 def _copy(events: DataFrame, number: int, offset: int, *, is_hot: bool) -> DataFrame:
-    """Return the events with other ids, so many microseconds later."""
+    """Return the events with other ids, and shifted by some microseconds."""
 
     def own(name: str) -> Column:
-        # Of the same length, as the size of the ids is most of what is shuffled.
+        # Ids keep their length, because they make up most of the shuffled data.
         return F.concat(F.lit(f"{number:03x}"), F.substring(name, 4, 100)).alias(name)
 
     queue = F.concat("queue", F.lit("-"), F.pmod(F.xxhash64("msg"), F.lit(QUEUES)))

@@ -1,4 +1,4 @@
-"""The tables in DuckDB, by the steps of the Spark side: from Parquet to Parquet, each read again.
+"""Makes the tables with DuckDB in Spark's steps: from Parquet to Parquet, each read again.
 
 The SQL is in `pipeline_sql*.py`.
 """
@@ -40,10 +40,10 @@ from celery_sqs_heartbeat.pipeline.tuning.measured import Fleet, Measured
 from celery_sqs_heartbeat.pipeline.tuning.replay import Worth
 from celery_sqs_heartbeat.pipeline.tuning.survey import Survey
 
-#: As many as the Spark side's machine has cores.
+#: The number of cores that Spark uses.
 THREADS = 2
 
-#: In an order in which each comes after those that it is made of.
+#: In an order in which each table follows its sources.
 QUERIES: Mapping[Table, str] = {
     schema.WORKERS: WORKERS,
     schema.ATTEMPTS: ATTEMPTS,
@@ -59,7 +59,7 @@ _READ_AGAIN = (schema.WORKERS, schema.ATTEMPTS, schema.DURATIONS)
 
 
 def make_tables(events: Path, out: Path, memory_limit: str = "8GB") -> dict[str, float]:
-    """Make the tables of a warehouse's events in another; return the seconds of each."""
+    """Make the tables of one warehouse's events in another, and return the seconds of each."""
     out.mkdir(parents=True, exist_ok=True)
     seconds = {}
     with tempfile.TemporaryDirectory(prefix=".duckdb-", dir=out) as temp, connect() as connection:
@@ -83,7 +83,7 @@ def make_tables(events: Path, out: Path, memory_limit: str = "8GB") -> dict[str,
 
 
 def _show(connection: DuckDBPyConnection, table: Table, warehouse: Path) -> None:
-    """Have a table's name stand for its files."""
+    """Create a view with a table's name on its files."""
     connection.execute(f"CREATE VIEW {table.name} AS FROM {parquet_of(warehouse, table)}")
 
 
@@ -97,7 +97,7 @@ def _write(connection: DuckDBPyConnection, table: Table, query: str, out: Path) 
 
 
 def _recommend(connection: DuckDBPyConnection) -> None:
-    """Put into the table `recommended` what the project recommends for what was measured."""
+    """Fill the table `recommended` with the project's recommendations for the measurements."""
     columns = [f'"{each.name}" {type_of(each)}' for each in schema.RECOMMENDATIONS.columns]
     connection.execute(f"CREATE TABLE recommended ({', '.join(columns)}, {PARTITION} DATE)")
     ((day,),) = connection.execute(LAST_DAY).fetchall()
@@ -112,7 +112,7 @@ def _recommend(connection: DuckDBPyConnection) -> None:
 
 
 def _survey(connection: DuckDBPyConnection) -> Survey:
-    """Return what was measured, as `measuring.survey` does."""
+    """Return the measurements, as `measuring.survey` does."""
     ((worker_us, concurrency, settings),) = connection.execute(FLEET).fetchall()
     latencies, entries, stalls = _latenesses(connection)
     fleet = Fleet(stalls=stalls, worker_us=worker_us or 0, concurrency=concurrency or 1)
@@ -162,7 +162,7 @@ def _timeouts(counts: Sequence[Sequence[Any]]) -> dict[int, int]:
 def _latenesses(
     connection: DuckDBPyConnection,
 ) -> tuple[dict[str, Histogram], dict[str, float], Histogram]:
-    """Return calls by latency and entries in one, of each queue; and the keepers' stalls."""
+    """Return each queue's calls by latency and entries, and the keepers' stalls."""
     calls: defaultdict[str, Counter[int]] = defaultdict(Counter)
     parts: Counter[str] = Counter()
     entries: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What one measurement gives."""
+"""The figures of one measurement."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class Run:
-    """What one program took for all tables.
+    """The cost of making all tables with one program.
 
     Attributes:
         wall: Seconds by table.
-        cpu: CPU seconds of all.
-        reading_cpu: Of them, those until the events were there.
+        cpu: CPU seconds of everything.
+        reading_cpu: The part of them before the events existed.
         kinds: CPU seconds by kinds of Spark's threads.
-        writing_cpu: About how many were for writing Parquet.
-        peak_mb: The most memory that the engine's process held.
-        heap_mb: The most that its heap may hold.
+        writing_cpu: About how many of them went into writing Parquet.
+        peak_mb: The peak memory of the engine's process.
+        heap_mb: The limit of its heap.
         load: The machine's load at the end.
     """
 

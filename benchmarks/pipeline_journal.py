@@ -23,12 +23,12 @@ SEGMENT_LINES = 10_000
 
 
 def write_journal(events: DataFrame, journal: Path, *, with_skew: bool) -> None:
-    """Write a journal that reads as these events.
+    """Write a journal of these events.
 
-    The lines of some workers, each of which has written but little, are in one segment.
+    Workers that wrote only a few lines share one segment.
 
     Args:
-        with_skew: By the workers' clocks, which were wrong.
+        with_skew: Whether the times are those of the workers' wrong clocks.
     """
     segments = math.ceil(events.count() / SEGMENT_LINES)
     skew = F.coalesce("skew_us", F.lit(0)) if with_skew else F.lit(0)

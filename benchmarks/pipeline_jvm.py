@@ -1,4 +1,4 @@
-"""What a process and its threads took: times and memory as Linux tells them in /proc."""
+"""The times and memory of a process and its threads, read from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pathlib import Path
 EXECUTORS, COMPILERS, COLLECTOR, PLANNING = "executors", "compilers", "collector", "planning"
 PYTHON, OTHERS = "python", "others"
 
-#: What the names of the JVM's threads begin with; /proc knows 15 letters of them. Plans are made
-#: in the thread that serves Python's calls.
+#: How the names of the JVM's threads begin. /proc shows 15 letters of them. The thread that serves
+#: Python's calls makes the plans.
 _KINDS = {
     "Executor task": EXECUTORS,
     "C1 Compiler": COMPILERS,
@@ -24,14 +24,14 @@ _KINDS = {
     "Thread-": PLANNING,
 }
 _TICKS = os.sysconf("SC_CLK_TCK")
-#: In `stat`, after the name: the process's user and system time; and of its children that ended.
+#: The fields of `stat` after the name: user and system time of the process and its ended children.
 _OWN, _OWN_AND_ENDED = slice(11, 13), slice(11, 15)
-#: How often the threads are asked: what a thread took after that, before it ended, is `others`.
+#: How often the threads are read. The time between the last reading and a thread's end is `others`.
 _PAUSE_S = 0.5
 
 
 class Watch:
-    """The CPU seconds of a JVM and of Python's processes, since the watch was made."""
+    """The CPU seconds of a JVM and of Python's processes since the watch began."""
 
     def __init__(self, pid: int) -> None:
         self._process = Path("/proc", str(pid))
@@ -47,7 +47,7 @@ class Watch:
         return self._total() - jvm + self._python() - python
 
     def by_kind(self) -> dict[str, float]:
-        """Return the same by kinds of threads."""
+        """Return the CPU seconds by kinds of threads."""
         jvm, python, kinds = self._began
         found = self._by_kind() - kinds
         total = self._total() - jvm
@@ -56,12 +56,12 @@ class Watch:
         return {**{kind: found[kind] for kind in _KINDS.values()}, OTHERS: others, PYTHON: own}
 
     def peak_mb(self) -> float:
-        """Return the most memory that the JVM has held, of which its heap is a part."""
+        """Return the peak memory of the JVM, including its heap."""
         match = re.search(r"^VmHWM:\s+(\d+)", (self._process / "status").read_text(), re.MULTILINE)
         return int(match[1]) / 1024 if match else 0.0
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         self._is_over.set()
 
     def _look(self) -> None:
@@ -76,7 +76,7 @@ class Watch:
         return _times(self._process / "stat")[1]
 
     def _by_kind(self) -> Counter[str]:
-        """Return the seconds by kind, those of threads that have ended as they were seen last."""
+        """Return the seconds by kind. For ended threads it uses the last reading."""
         with self._lock:
             for thread in (self._process / "task").glob("*"):
                 try:
@@ -92,7 +92,7 @@ class Watch:
 
 
 def _times_below(process: Path) -> float:
-    """Return the CPU seconds of all processes that one has started, and they."""
+    """Return the CPU seconds of all direct and indirect child processes."""
     seconds = 0.0
     for children in process.glob("task/*/children"):
         try:

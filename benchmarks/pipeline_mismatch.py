@@ -1,4 +1,4 @@
-"""Compares what two programs made of the same events: all tables of two warehouses, whole rows."""
+"""Compares two programs' tables of the same events: all tables of two warehouses, row by row."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks.pipeline_duckdb import QUERIES
 from benchmarks.pipeline_sql import parquet_of, type_of
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Column, Table
 
-#: Doubles count as equal where these digits are: sums of them are rounded in any order.
+#: Doubles are equal if this many digits are: their sums depend on the order of rounding.
 _DIGITS = 6
 
 
 def mismatches(one: Path, other: Path) -> list[str]:
-    """Return what rows of any table are in but one of the two warehouses; empty if none is."""
+    """Return which rows of any table are in only one of the two warehouses."""
     found: list[str] = []
     with connect() as connection:
         connection.execute("SET threads = 2")
@@ -40,13 +40,13 @@ def _rows_of(warehouse: Path, table: Table) -> str:
 def _comparable(column: Column) -> str:
     value = f'"{column.name}"::{type_of(column)}'
     if column.type == "double":
-        # Plus zero, as there is a negative zero, too.
+        # Adding zero turns a negative zero into zero.
         value = f"printf('%.{_DIGITS}g', {value} + 0.0)"
     return f'{value} AS "{column.name}"'
 
 
 def _sums(connection: DuckDBPyConnection, rows: str) -> tuple[Any, ...]:
-    """Return the number of rows and the sum of their hashes, for which no order is needed."""
+    """Return the number of rows and the sum of their hashes. They do not depend on the order."""
     (sums,) = connection.execute(
         f"SELECT count(*), sum(hash(each)) FROM ({rows}) AS each"
     ).fetchall()
@@ -58,7 +58,7 @@ def _missing(
 ) -> list[str]:
     """Return how many rows the others lack, and one of them, if they lack any.
 
-    Only the hashes are compared: with the texts of millions of rows, no memory would do.
+    Only the hashes are compared: the texts of millions of rows would not fit into memory.
     """
     hashes = "SELECT hash(each) AS hash FROM ({}) AS each"
     ((count, example),) = connection.execute(

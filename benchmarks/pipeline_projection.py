@@ -1,4 +1,4 @@
-"""Where the difference to DuckDB goes, and what a billion events a day would take."""
+"""Explains the difference to DuckDB, and projects a billion events a day."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from celery_sqs_heartbeat.pipeline.prices import COMPUTE_SECOND_USD
 
 BILLION = 1_000_000_000
 CLUSTER_CORES = 16
-#: Of the cores' time, what is not lost to waiting for the last task, the network and S3.
+#: The part of the cores' time that is not lost to waiting for the last task, the network and S3.
 EFFICIENCY = 0.7
-#: A daily run reads its day's lines and those of the two days before; after it there are none.
+#: A daily run reads the lines of its day and of the two days before. There are no later lines.
 #: Some of its tables look back further.
 DAYS_READ = 3
 
 
 def difference(pair: Pair, sail: Run) -> Iterator[str]:
-    """Return lines that tell what Spark's CPU time is for, beside DuckDB's and Sail's."""
+    """Return lines that break down Spark's CPU time, and compare it with DuckDB's and Sail's."""
     spark, duckdb = pair.own, pair.other
     yield f"  CPU: Spark {spark.cpu:.1f} s, Sail {sail.cpu:.1f} s, DuckDB {duckdb.cpu:.1f} s"
     yield (
@@ -31,31 +31,31 @@ def difference(pair: Pair, sail: Run) -> Iterator[str]:
         yield f"  {kind:12} {seconds:7.1f} s  {seconds / max(spark.cpu, 1e-9):4.0%}"
     executors = spark.kinds.get(EXECUTORS, 0.0)
     yield (
-        f"  more than DuckDB: {spark.cpu - duckdb.cpu:.1f} s, of which the executors' own work "
-        f"{executors - duckdb.cpu:.1f} s, all else {spark.cpu - executors:.1f} s"
+        f"  more than DuckDB: {spark.cpu - duckdb.cpu:.1f} s, of which the executors use "
+        f"{executors - duckdb.cpu:.1f} s more and everything else {spark.cpu - executors:.1f} s"
     )
     yield (
-        f"  of the executors' time, about {spark.writing_cpu:.1f} s are for writing Parquet"
-        " (the largest table's write, repeated)"
+        f"  the executors spend about {spark.writing_cpu:.1f} s on writing Parquet"
+        " (estimated by repeating the largest table's write)"
     )
 
 
 def projection(pairs: Pairs, journals: Mapping[int, Pair]) -> Iterator[str]:
-    """Return lines about a billion events a day, by what one more event takes here."""
+    """Return lines about a billion events a day, projected from the cost of one more event here."""
     evens = {size: pair for (size, shape), pair in pairs.items() if shape == EVEN}
     if not evens:
         return
     tables = _marginal({pair.events: pair.own.cpu for pair in evens.values()})
     reading = _marginal({pair.events: pair.own.reading_cpu for pair in journals.values()})
     yield (
-        f"  CPU seconds a million events: tables {tables:.2f} (from {_sizes(evens)} events), "
+        f"  CPU seconds per million events: tables {tables:.2f} (from {_sizes(evens)} events), "
         f"reading JSON {reading:.2f} (from {_sizes(journals) or 'no'} lines)"
     )
     if len(evens) < 2 or len(journals) < 2:
-        yield "  where only one size was measured, the compiling is in it: far too much"
+        yield "  only one size was measured, so compilation is included: far too much"
     for title, days in (
         ("each event once", 1),
-        (f"a daily run, as if all were of {DAYS_READ} days", DAYS_READ),
+        (f"a daily run, if every table read {DAYS_READ} days", DAYS_READ),
     ):
         core_hours = (tables + reading) * days * BILLION / 1e6 / 3600
         paid = core_hours / EFFICIENCY
@@ -65,17 +65,17 @@ def projection(pairs: Pairs, journals: Mapping[int, Pair]) -> Iterator[str]:
             f"${paid * 3600 * COMPUTE_SECOND_USD:.2f} a day"
         )
     yield (
-        f"  Assumed: time grows as the events do; cores as fast as these; {EFFICIENCY:.0%} of "
-        "their time is used;"
+        f"  Assumed: time grows in proportion to the events; cores are as fast as these, and "
+        f"{EFFICIENCY:.0%} of their time is used;"
     )
     yield (
         f"  ${COMPUTE_SECOND_USD * 3600:.4f} for an hour of a core with 2 GB (AWS Fargate, list "
-        "price); S3's requests and storage are not in it."
+        "price). S3 requests and storage are not included."
     )
 
 
 def _marginal(cpu_by_events: Mapping[int, float]) -> float:
-    """Return the CPU seconds of a million more events; of one size, of a million of those."""
+    """Return the CPU seconds of a million more events. With one size, the mean of its events."""
     if not cpu_by_events:
         return 0.0
     few, many = min(cpu_by_events), max(cpu_by_events)

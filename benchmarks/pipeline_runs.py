@@ -1,4 +1,4 @@
-"""Measurements, each in a process of its own: no JVM is warm, no memory is used already."""
+"""Measurements, each in its own process: no JVM is warm, and no memory is in use."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ R = TypeVar("R")
 
 
 def fresh(function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call a function in a new process that ends afterwards."""
+    """Call a function in a new process, which then exits."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *args, **kwargs).result()
 
 
 def events_of(folder: Path, size: int, shape: str) -> Path:
-    """Return a warehouse with events, made if it is not there."""
+    """Return a warehouse with events. Make it if it does not exist."""
     path = events_path(folder, size, shape)
     if not is_made(path):
         with _Session() as spark:
@@ -43,7 +43,7 @@ def events_of(folder: Path, size: int, shape: str) -> Path:
 
 
 def journal_of(folder: Path, size: int, *, with_skew: bool) -> Path:
-    """Return a journal, made if it is not there."""
+    """Return a journal. Make it if it does not exist."""
     path = journal_path(folder, size, with_skew=with_skew)
     if not path.exists():
         with _Session() as spark:
@@ -78,7 +78,7 @@ def of_sail(python: str, make: str, source: Path, out: Path) -> Run:
     """Make tables with Sail, in the environment that it needs.
 
     Args:
-        python: Of that environment.
+        python: The interpreter of that environment.
         make: The name of a function of `pipeline_spark`.
     """
     command = [python, "-m", "benchmarks.pipeline_sail", make, str(source), str(out)]
@@ -88,12 +88,12 @@ def of_sail(python: str, make: str, source: Path, out: Path) -> Run:
 
 
 def compare(one: Path, other: Path) -> list[str]:
-    """Return in what the tables of two warehouses differ."""
+    """Return the differences between the tables of two warehouses."""
     return mismatches(one, other)
 
 
 class _Session:
-    """A Spark session whose JVM has ended when the context has."""
+    """A Spark session whose JVM exits before the context ends."""
 
     def __enter__(self) -> SparkSession:
         self._spark = new_session("benchmark")
@@ -103,7 +103,7 @@ class _Session:
         gateway = self._spark.sparkContext._gateway
         self._spark.stop()
         gateway.shutdown()
-        # It ends with its input.
+        # The JVM exits when its input ends.
         gateway.proc.stdin.close()
         gateway.proc.wait()
 

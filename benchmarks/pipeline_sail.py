@@ -1,4 +1,4 @@
-"""Measures Sail in a process of its own: `python -m benchmarks.pipeline_sail`, for `pipeline`."""
+"""Measures Sail in its own process: `pipeline` runs `python -m benchmarks.pipeline_sail`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.pipeline.options import SAIL
 
 
 def main(make: str, source: str, out: str) -> None:
-    """Print the figures as JSON. This process is the server and its one client."""
+    """Print the figures as JSON. This process is both the server and its only client."""
     spark = new_session("benchmark")
     turns: list[tuple[str, float, float]] = []
 

@@ -1,4 +1,4 @@
-"""The tables as the daily job makes them: from Parquet to Parquet, each read again."""
+"""Makes the tables as the daily job does: from Parquet to Parquet. Each table is read again."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from celery_sqs_heartbeat.pipeline.options import SPARK
 from celery_sqs_heartbeat.pipeline.schema import EVENTS, PARTITION, WORKERS, Table
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 
-#: What is shown of each table's seconds, by its name. Those after the workers are made side by
-#: side, each when what it is made of is there, and so shown as one.
+#: How the seconds of each table are shown, by its name. The tables after the workers are made side
+#: by side, as soon as their sources exist, and so their seconds are shown together.
 TITLES = {each.name: each.name if each is WORKERS else "the other tables" for each in MAKERS}
 
 
@@ -32,7 +32,7 @@ def make_tables(
     """Make the tables of a warehouse's events in another.
 
     Args:
-        progress: Is told each title when its turn comes.
+        progress: Receives each title when its turn comes.
     """
     out.mkdir(parents=True)
     (out / EVENTS.name).symlink_to(events.absolute() / EVENTS.name)
@@ -54,13 +54,13 @@ def make_all(
     """Make `events`, `rejects` and the tables of a journal.
 
     Args:
-        progress: Is told each title when its turn comes.
+        progress: Receives each title when its turn comes.
     """
     engine_of(engine).build(spark, str(journal), str(out), progress=_titles(progress))
 
 
 def _titles(progress: Callable[[str], None]) -> Callable[[str], None]:
-    """Return what the job may tell of each table."""
+    """Return the title that the job may show for each table."""
     told: set[str] = set()
 
     def tell(name: str) -> None:
@@ -76,8 +76,8 @@ def _titles(progress: Callable[[str], None]) -> Callable[[str], None]:
 def writing_cpu(spark: SparkSession, out: Path, cpu: Callable[[], float]) -> float:
     """Return about how many CPU seconds went into the tables' files.
 
-    The largest of those tables is written again, and read once more without that; of the others
-    as many are assumed for each byte.
+    The largest table is written again, and read once more without writing. The other tables are
+    assumed to need the same for each byte.
     """
     bytes_of = {table: _bytes_of(out, table) for table in MAKERS}
     largest = max(MAKERS, key=bytes_of.__getitem__)

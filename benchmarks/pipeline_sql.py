@@ -1,4 +1,4 @@
-"""The tables in DuckDB's SQL: how they are read, and those that need but a few steps.
+"""The tables in DuckDB's SQL: how they are read, and the tables that need only a few steps.
 
 The names of tables are views on their Parquet files. A query's columns may be in any order, and
 of any types that can be cast to those of the contract.
@@ -34,7 +34,7 @@ def parquet_of(warehouse: Path, table: Table) -> str:
 MACROS = f"""
     CREATE MACRO day_of(ts) AS make_timestamp(ts)::DATE;
     CREATE MACRO bin_of(us) AS floor(ln(greatest(us, 1)) / ln({RATIO}))::INTEGER;
-    -- An entry's part of a call.
+    -- One entry's part of a call.
     CREATE MACRO parts_of(batch) AS {CALL_PARTS} // greatest(batch, 1);
     CREATE MACRO price_of(queue) AS
         CASE WHEN suffix(queue, '.fifo') THEN {FIFO_USD!r} ELSE {STANDARD_USD!r} END;
@@ -69,7 +69,7 @@ WITH receives AS (
     SELECT *,
         lead(received) OVER next_one AS next_received,
         lead(wid) OVER next_one AS next_wid,
-        -- Of a next receive that is in no journal nothing is known.
+        -- If the next receive is in no journal, nothing is known about it.
         coalesce(lead(rc) OVER next_one <= rc + 1, TRUE) AS is_known
     FROM attempts
     WHERE msg IN (
@@ -106,7 +106,7 @@ FROM promises
 WHERE cause IS DISTINCT FROM 'due later' OR is_dead_letter
 """
 
-#: What still went on was seen until its last event, or until the end of the data where it runs.
+#: An unfinished attempt was seen until its last event, or until the end of the data if it runs.
 DURATIONS = """
 WITH attempts_seen AS (
     SELECT dt, queue, task, vt, received, started, finished, run_us, wait_us, ended_as,
@@ -158,7 +158,7 @@ WITH entries AS (
         'message-lapsing', 'message-deleted', 'delete-failed', 'delete-abandoned'
     )
     UNION ALL
-    -- Messages that were asked for at the same moment came by one call.
+    -- Messages with the same time of request came in one call.
     SELECT dt, queue, wid, 'receive',
         CASE
             WHEN asked IS NULL THEN parts_of(10)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-#: Texts are carried as codes through the aggregates, as those of numbers are faster in DuckDB,
-#: too. `last_code` is the code of the last line that has one.
+#: The aggregates use codes instead of texts, because DuckDB, too, aggregates numbers faster.
+#: `last_code` is the code of the last line that has one.
 MACROS = """
     CREATE MACRO code_of(said, known) AS
         CASE WHEN said IS NOT NULL THEN coalesce(list_position(known, said), 0) END;
@@ -95,7 +95,7 @@ in_order AS (
     FROM leases
     WINDOW of_lease AS (PARTITION BY queue, msg, wid, lease ORDER BY rc NULLS FIRST, received, dlv)
     UNION ALL BY NAME
-    -- The one receive of a message that was dealt with has nothing to learn.
+    -- A message that was settled after its only receive needs no more.
     FROM deliveries WHERE end_code IS NOT NULL AND rc = 1
 )
 SELECT
@@ -111,7 +111,7 @@ SELECT
         WHEN lost IS NOT NULL THEN 'lost'
         WHEN capped IS NOT NULL THEN 'capped'
         WHEN received_again IS NOT NULL OR workers.stopped IS NOT NULL THEN 'abandoned'
-        -- 15 minutes after its last line and after its lease, other workers are still heard of.
+        -- 15 minutes after its last line and its lease, other workers still write lines.
         WHEN data_end > greatest(
             last_seen + 900_000_000, last_event + coalesce(last_vt, 0) * 1_000_000
         ) THEN 'abandoned'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 MACROS = """
-    -- Seconds with one decimal, halves rounded away from zero: DuckDB's own format does not.
+    -- Seconds with one decimal. Halves are rounded away from zero, unlike in DuckDB's own format.
     CREATE MACRO seconds_of(us) AS printf(
         '%s%d.%d',
         CASE WHEN us < 0 THEN '-' ELSE '' END,
@@ -21,7 +21,7 @@ MACROS = """
             cause IN ('failed', 'backoff policy', 'delete refused', 'asked by task', 'retried'),
             FALSE
         );
-    -- When an execution ended; of one that was cut off, its last event.
+    -- When an execution ended. If it was cut off, its last event.
     CREATE MACRO end_of(finished, ended_as, last_event, data_end) AS coalesce(
         finished, CASE WHEN ended_as = 'abandoned' THEN last_event ELSE data_end END
     );
@@ -43,7 +43,7 @@ WITH receives AS (
         lead(received) OVER in_order AS next_received,
         lead(rc) OVER in_order AS next_rc,
         rc > coalesce(lag(rc) OVER in_order, 0) + 1 AS has_gap,
-        -- The receive before this one, for what is in no journal between the two.
+        -- The receive before this one, to see whether receives between the two are in no journal.
         lag(wid) OVER in_order AS before_wid,
         lag(last_event) OVER in_order AS before_last_event,
         lag(lease_end) OVER in_order AS before_lease_end,
@@ -215,7 +215,7 @@ judged AS (
     SELECT known.*, lost.lost_by, lives.last_seen AS first_last_seen,
         has_opted_out(lives.tasks, known.task) AS is_opted_out,
         (
-            -- Since when its worker could extend nothing of the queue.
+            -- Since when its worker could not extend any lease of the queue.
             SELECT CASE
                 WHEN max(ts) FILTER (is_denied) > coalesce(max(ts) FILTER (NOT is_denied), 0)
                 THEN max(ts) FILTER (is_denied)
@@ -225,7 +225,7 @@ judged AS (
                 AND permissions.ts < known.next_received
         ) AS denied_at,
         (
-            -- For how long the keeper stood still when the lease ran out.
+            -- How long the keeper was stopped when the lease expired.
             SELECT max(late.late_us) FROM late
             WHERE late.wid = known.prior.wid
                 AND late.ts >= known.sure_until - 1_000_000
@@ -299,7 +299,9 @@ caused AS (
         }
         WHEN late_us IS NOT NULL THEN {
             'cause': 'keeper-starved',
-            'evidence': printf('the keeper stood still for %s s', seconds_of(late_us))
+            'evidence': printf(
+                'the keeper stood still for %s s', seconds_of(late_us) -- codespell:ignore
+            )
         }
         WHEN greatest(refused_at, denied_at) > failed_at THEN {
             'cause': 'not-permitted',

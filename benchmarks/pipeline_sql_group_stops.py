@@ -36,7 +36,7 @@ by_message AS (
         min(failed) FILTER (is_stop) AS stopped_at,
         max(ended) FILTER (ended_as = 'deleted') AS deleted,
         max(failed) FILTER (is_last) AS last_failed,
-        -- Of a dead letter: when it would have been handed out again.
+        -- For a dead letter: when SQS would have delivered it again.
         max(
             coalesce(ended, last_event) + 1_000_000 * CASE
                 WHEN ended_as = 'released' THEN coalesce(last_vt, 0)::BIGINT

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-#: To put all changes in order takes twice as long as to order only those of seconds whose peak
-#: may be above what its minute reached at the end of some second.
+#: Sorting all changes takes twice as long as sorting only those of seconds whose peak may exceed
+#: the highest value at the end of any second of their minute.
 IN_FLIGHT = """
 WITH stays AS (
     SELECT queue, wid, received AS begin,
@@ -33,7 +33,7 @@ by_second AS (
     SELECT queue, ts // 1_000_000 AS second,
         sum(step) AS net,
         count(*) FILTER (step > 0) AS more,
-        -- What they add to the rest of their minute, in messages times microseconds.
+        -- Their contribution to the rest of their minute, in messages times microseconds.
         sum(step * (60_000_000 - ts % 60_000_000)) AS area
     FROM changes
     GROUP BY ALL
@@ -57,7 +57,7 @@ unclear AS (
 exact AS (
     SELECT queue, number, max(level) AS exact
     FROM (
-        -- Who leaves at the very microsecond that another arrives has left before.
+        -- If one message leaves in the microsecond in which another arrives, it leaves first.
         SELECT queue, number, before + sum(step) OVER (
             PARTITION BY queue, second ORDER BY ts, step ROWS UNBOUNDED PRECEDING
         ) AS level
@@ -80,7 +80,7 @@ minutes AS (
 every_minute AS (
     SELECT queue, minute, peak, mean FROM minutes
     UNION ALL
-    -- Those in which nothing changed while messages were in flight.
+    -- The minutes in which nothing changed while messages were in flight.
     SELECT queue, unnest(range(minute + 60_000_000, next, 60_000_000)), after, after
     FROM minutes
     WHERE after > 0

@@ -1,6 +1,6 @@
-"""What is measured of a fleet, in DuckDB's SQL: the rows that the recommendations are made of.
+"""The measurements of a fleet in DuckDB's SQL: the rows behind the recommendations.
 
-Where a row is of a whole queue, its `task` is null.
+In a row about a whole queue, `task` is null.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FROM (
 )
 """
 
-#: Of queues, and of tasks with enough messages.
+#: The histograms of queues, and of tasks with enough messages.
 HISTOGRAMS = """
 WITH of_tasks AS (
     SELECT queue, task, measure, vt, bin,
@@ -55,7 +55,7 @@ GROUP BY GROUPING SETS ((queue), (queue, task))
 HAVING grouping(task) = 1 OR task IS NOT NULL
 """
 
-#: Of calls that extend, by queue; of the keepers' stalls, where `queue` is null.
+#: The delays of extending calls, by queue, and the keepers' stalls, whose `queue` is null.
 LATENESSES = """
 SELECT queue, bin_of(coalesce(late_us, lat_us, 0)) AS bin,
     count(*) AS entries,
