@@ -134,7 +134,7 @@ def test_a_sound_queue_passes_and_nothing_is_received_or_changed(
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert ended.stderr == ""
     lines = ended.stdout.splitlines()
-    assert "OK       queue work: the queue is there: visibility timeout 30 s" in lines
+    assert "OK       queue work: the queue exists: visibility timeout 30 s" in lines
     assert lines[-1] == "0 errors, 0 warnings, 2 notes, 4 checks passed."
     assert "testing" not in ended.stdout
     (message,) = client.receive_message(QueueUrl=url, AttributeNames=["ApproximateReceiveCount"])[
@@ -655,7 +655,7 @@ def test_attributes_of_another_server_are_read(sqs_server: SqsServer) -> None:
         Attributes={"MessageRetentionPeriod": "60", "VisibilityTimeout": "90"},
     )
     findings = examine(app_at(sqs_server.broker_url), queues=[name])
-    assert found(findings, "SQSHB-P301")["SQSHB-E207"] == "60 s, hidden for 90 s"
+    assert found(findings, "SQSHB-P301")["SQSHB-E207"] == "retention period 60 s, visibility timeout 90 s"
     assert "sqs:DeleteMessage" in (found(findings, "SQSHB-P301")["SQSHB-P301"] or "")
 
 

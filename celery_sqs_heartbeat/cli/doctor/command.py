@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     "-P",
     "--pool",
     metavar="POOL",
-    help="The worker's pool, where its command line names another than the app.",
+    help="The worker's pool, if its command line overrides the app's.",
 )
 @click.option(
     "-c",
     "--concurrency",
     type=Concurrency(),
     metavar="N",
-    help="The worker's concurrency, likewise.",
+    help="The worker's concurrency, if its command line overrides the app's.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the findings as a JSON list.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when there are warnings.")
@@ -40,11 +40,11 @@ def doctor(
     as_json: bool,
     strict: bool,
 ) -> None:
-    """Check what a worker will meet: settings, queues, permissions, this machine.
+    """Check what a worker needs: settings, queues, permissions, this machine.
 
-    It changes nothing and takes no message away.
+    The doctor changes nothing and receives no messages.
     """
-    # Not at the top: every `celery` command imports this module.
+    # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.doctor.examination import examine
     from celery_sqs_heartbeat.cli.doctor.presentation import print_findings
 
@@ -55,7 +55,7 @@ def doctor(
 
 
 def exit_status(findings: Sequence[Finding], *, strict: bool) -> int:
-    """Return 2 where there are errors, 1 where there are warnings that count, else 0."""
+    """Return 2 if there are errors, 1 if `strict` and there are warnings, else 0."""
     found = {finding.severity.value for finding in findings}
     if "error" in found:
         return REFUSED

@@ -1,4 +1,4 @@
-"""Examines an app: what the doctor does, in its order."""
+"""Runs all checks of the doctor on an app, in order."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def examine(
 ) -> list[Finding]:
     """Return all findings about an app and its queues, the worst first.
 
-    Imports the app's tasks and asks SQS.
+    Imports the app's tasks and calls SQS.
 
     Args:
-        queues: Those to look at; empty for all that the app consumes from.
-        pool: The worker's pool, where its command line says another than the app.
-        concurrency: Likewise.
+        queues: The queues to check; empty for all that the app consumes from.
+        pool: The worker's pool, if its command line overrides the app's.
+        concurrency: The worker's concurrency, if its command line overrides the app's.
     """
     if is_made_up(app):
         return [broker.NO_APP.found()]
@@ -60,10 +60,10 @@ def examine(
 
 
 def examine_offline(app: Any, *, broken_tasks: str | None = None) -> list[Finding]:
-    """Return what can be found about an app without SQS.
+    """Return the findings about an app that need no call to SQS.
 
     Args:
-        broken_tasks: What `import_tasks` returned.
+        broken_tasks: The return value of `import_tasks`.
     """
     rename = naming(app)
     findings = check_offline(read_app(app, broken_tasks=broken_tasks))
@@ -71,7 +71,7 @@ def examine_offline(app: Any, *, broken_tasks: str | None = None) -> list[Findin
 
 
 def check_offline(facts: AppFacts) -> list[Finding]:
-    """Return what can be found in the facts without SQS."""
+    """Return the findings that need no call to SQS."""
     findings = [*broker.check_broker(facts), *setup.check_setup(facts)]
     if facts.is_sqs:
         findings += [
@@ -105,6 +105,6 @@ def _examine_queues(app: Any, facts: AppFacts, chosen: Iterable[str]) -> Iterato
 
 
 def _skews(asked: Iterable[QueueFacts]) -> list[float | None]:
-    """Return by how much our clock was ahead at each answer that came."""
+    """Return how many seconds our clock was ahead at each answer from SQS."""
     answers = [answer for each in asked for answer in (each.found, *each.tries.values())]
     return [answer.skew for answer in answers if answer.has_come]

@@ -1,4 +1,4 @@
-"""Puts findings of one kind together, on many queues or of many values, for people to read."""
+"""Groups findings of one kind that differ only in their queue or value, for people to read."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Findings with the same id and setting, in their order; mostly one alone."""
+    """Findings with the same id and setting, in their order. Most groups hold one."""
 
     findings: Sequence[Finding]
 
     @property
     def first(self) -> Finding:
-        """The one that speaks for all."""
+        """The finding whose texts represent the group."""
         return self.findings[0]
 
 
 def grouped(findings: Iterable[Finding]) -> list[Group]:
-    """Return the findings, those that differ in their queue and value only as one group."""
+    """Return the findings in groups. A group's findings differ only in their queue and value."""
     groups: dict[object, list[Finding]] = {}
     for finding in findings:
         setting = None if _says_all(finding) else finding.setting
@@ -31,7 +31,7 @@ def grouped(findings: Iterable[Finding]) -> list[Group]:
 
 
 def headline(group: Group) -> str:
-    """Return what was found, and where. `values_of` has the rest where it ends with a colon."""
+    """Return what was found, and where. If it ends with a colon, `values_of` has the rest."""
     first = group.first
     if values_of(group):
         return f"{first.title}:"
@@ -46,7 +46,7 @@ def headline(group: Group) -> str:
 
 
 def values_of(group: Group) -> list[str]:
-    """Return the values of a group that is of no queue, where they are many."""
+    """Return the values of a group without a queue, if they differ."""
     values = [f"{finding.value}" for finding in group.findings]
     return values if group.first.queue is None and len(set(values)) > 1 else []
 
@@ -62,4 +62,4 @@ def _queues(group: Group, *, with_values: bool) -> str:
         for each in group.findings
     ]
     is_one = len({each.queue for each in group.findings}) == 1
-    return f"queue {', '.join(names)}" if is_one else f"on each of {', '.join(names)}"
+    return f"queue {', '.join(names)}" if is_one else f"queues {', '.join(names)}"

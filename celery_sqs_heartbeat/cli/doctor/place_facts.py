@@ -1,4 +1,4 @@
-"""What was found of the places of this machine that a worker uses, as plain values."""
+"""The state of the places on this machine that a worker uses, as plain values."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 
 
 class Place(enum.Enum):
-    """What was found where a worker of this machine would write or listen."""
+    """Whether a worker on this machine can write or listen at a place."""
 
     USABLE = "usable"
     UNUSABLE = "unusable"
-    #: A worker's status page is served there.
+    #: A worker already serves its status page there.
     OURS = "ours"
-    #: S3 does not give the bucket.
+    #: S3 does not let us use the bucket.
     NO_BUCKET = "no bucket"
-    #: As far as can be known without a write.
+    #: Usable, as far as can be known without a write.
     UNTRIED = "untried"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlaceFacts:
-    """What is known of the journal's place and the status page's address.
+    """The state of the journal's place and of the status page's address.
 
     Attributes:
         space: Bytes that the journal's file system has left for this user.

@@ -1,4 +1,4 @@
-"""Tries this machine's places as a worker would use them, and leaves nothing behind."""
+"""Tries the journal's place and the status page's address like a worker. Leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.settings.address import parse_address, url_of
 from celery_sqs_heartbeat.settings.target import Destination, parse_target
 
-#: Bytes that are written to see whether the file system takes any.
+#: Bytes to write, to see whether the file system has space.
 _SAMPLE = bytes(65_536)
 
 
 def probe_places(settings: Settings) -> PlaceFacts:
-    """Return what a worker with these settings would find here."""
+    """Return what a worker with these settings would find on this machine."""
     page, page_why = _probe_page(settings.status)
     if settings.journal is None:
         return PlaceFacts(page=page, page_why=page_why)
@@ -52,7 +52,7 @@ def _probe_folder(path: Path, *, is_private: bool) -> tuple[Place, str, int | No
 
 
 def _nearest(path: Path) -> Path:
-    """Return the nearest of its folders that is there."""
+    """Return the path itself or the nearest parent that exists."""
     return next(each for each in (path, *path.parents) if os.path.lexists(each))
 
 
@@ -69,15 +69,15 @@ def _write_in(path: Path, *, is_private: bool) -> None:
 
 
 def _make_in(parent: Path) -> None:
-    """Make a folder where the first one that is missing would be, and remove it."""
+    """Make a folder in the deepest existing parent, and remove it."""
     os.rmdir(tempfile.mkdtemp(prefix=".sqs-heartbeat-doctor-", dir=parent))
 
 
 def _probe_bucket(target: Destination) -> tuple[Place, str]:
-    """Ask for one name in the bucket: its answer to a write can't be had without one.
+    """List one name in the bucket. Only a write would show whether writes are permitted.
 
-    HeadBucket would take less, but can't distinguish a wrong key from a missing permission, nor
-    from a missing bucket of someone else's.
+    HeadBucket needs less, but its answer does not distinguish a wrong key, a missing permission
+    and a bucket of another account.
     """
     from botocore.exceptions import BotoCoreError, ClientError
 
@@ -86,7 +86,7 @@ def _probe_bucket(target: Destination) -> tuple[Place, str]:
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code"))
         if code == "AccessDenied":
-            # The least a worker needs does not include s3:ListBucket.
+            # A worker does not need s3:ListBucket.
             return Place.UNTRIED, ""
         return Place.NO_BUCKET, "there is no such bucket" if code == "NoSuchBucket" else code
     except (BotoCoreError, OSError, ValueError) as error:

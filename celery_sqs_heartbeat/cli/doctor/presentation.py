@@ -1,4 +1,4 @@
-"""Shows findings to people and to scripts."""
+"""Prints findings, as text for people or as JSON for scripts."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _NOUNS = {
 def print_findings(
     findings: Sequence[Finding], *, json: bool, color: bool | None, file: Any = None
 ) -> None:
-    """Print findings: as JSON, or as people read them.
+    """Print findings as JSON or as text.
 
     Args:
-        color: False for none; None leaves it to the terminal.
-        file: Standard output, unless another is given.
+        color: False for no colors; None lets the terminal decide.
+        file: The file to print to; None for standard output.
     """
     if json:
         click.echo(as_json(findings), file=file)
@@ -57,16 +57,16 @@ def as_json(findings: Sequence[Finding]) -> str:
 
 
 def blocks_of(findings: Sequence[Finding]) -> list[Block]:
-    """Return what shows the findings, and a line that counts them."""
+    """Return the findings as blocks, followed by a line with their counts."""
     parts = [_explanation(group) for group in grouped(findings)]
     return [
-        Explanations(heading="What was found", reference="Id", parts=parts),
+        Explanations(heading="Finding", reference="Id", parts=parts),
         Lines([Styled(summary(findings))]),
     ]
 
 
 def summary(findings: Sequence[Finding]) -> str:
-    """Return how many findings of each severity there are, as they are shown: in groups."""
+    """Return how many groups of findings there are of each severity."""
     counts = Counter(group.first.severity for group in grouped(findings))
     parts = [counted(counts[severity], *nouns) for severity, nouns in _NOUNS.items()]
     return f"{', '.join(parts)}."

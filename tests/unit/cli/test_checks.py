@@ -1,4 +1,4 @@
-"""What each check finds, as tables: what the doctor knows, and the ids that it tells."""
+"""What each check finds, as tables: the facts that it gets, and the ids of its findings."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_the_broker_and_the_settings(facts: dict[str, Any], found: list[str]) ->
     ("facts", "found"),
     [
         ({}, []),
-        # Only where messages outlive the start of their tasks does the rest matter.
+        # The rest matters only if messages outlive the start of their tasks.
         ({"acks_late": False, "acks_on_failure": "s", "keeps_on_worker_lost": False}, ["W101"]),
         ({"tasks": [TaskFacts(name="a", acks_late=False)]}, ["I102"]),
         ({"acks_on_failure": "s"}, ["W103"]),
@@ -157,7 +157,7 @@ def test_a_queue(queue: QueueFacts, facts: dict[str, Any], found: list[str]) -> 
 
 
 def a_fifo_queue(**attributes: Any) -> QueueFacts:
-    """Return one with which nothing is wrong but for the attributes given."""
+    """Return a sound FIFO queue, changed by the attributes given."""
     policy = json.dumps({"deadLetterTargetArn": "arn:aws:sqs:e:1:dead.fifo", "maxReceiveCount": 5})
     high = {"FifoThroughputLimit": "perMessageGroupId", "DeduplicationScope": "messageGroup"}
     queue = a_queue("q.fifo", **{"RedrivePolicy": policy, **high, **attributes})
@@ -165,7 +165,7 @@ def a_fifo_queue(**attributes: Any) -> QueueFacts:
 
 
 def retried(retries: int | None, **known: Any) -> dict[str, Any]:
-    """Return what is known of an app with a task that retries itself so often."""
+    """Return the facts about an app with a task that retries itself this often."""
     return {"tasks": [TaskFacts(name="a", retries=retries, **known)]}
 
 
@@ -182,7 +182,7 @@ EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
         (a_fifo_queue(RedrivePolicy=""), {}, ["W021"]),
         (a_fifo_queue(RedrivePolicy=DEAD_LETTERS), {}, ["W022"]),
         (replace(a_fifo_queue(), dead_letters=NO_QUEUE), {}, ["W023"]),
-        # No permission to look at it says nothing.
+        # A denial does not show whether it exists.
         (replace(a_fifo_queue(), dead_letters=Answer(tried=Tried.DENIED)), {}, []),
         (replace(a_fifo_queue(), dead_letters=None), {}, []),
         (a_fifo_queue(DeduplicationScope="queue"), {}, ["W024"]),
@@ -221,16 +221,16 @@ EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
         (a_fifo_queue(), {**retried(5), "acks_on_failure": "s"}, ["W032"]),
         (a_fifo_queue(), retried(5, acks_late=False), ["W030"]),
         (a_fifo_queue(), retried(0), []),
-        # Left to maxReceiveCount, as is meant.
+        # No limit but maxReceiveCount, which is intended.
         (a_fifo_queue(), retried(None), []),
         (a_fifo_queue(RedrivePolicy=""), retried(5), ["W021"]),
-        # Here it is a new message.
+        # On this queue a retry is a new message.
         (a_fifo_queue(), {**retried(5), "settings": settings_of(fifo="parallel")}, ["I218"]),
         (a_fifo_queue(), {**retried(5), "settings": settings_of(fifo_retry="send")}, ["I218"]),
         (a_fifo_queue(), {**retried(5), "settings": SENT_BY_A}, ["I218"]),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=2)}, ["W031"]),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=1)}, []),
-        # Without a redrive policy they still count as retries, where those count receives.
+        # Without a redrive policy they still count as retries, if retries are receives.
         (
             a_fifo_queue(RedrivePolicy=""),
             {"settings": settings_of(fifo_batch=10)},
@@ -256,7 +256,7 @@ EARLY = [TaskFacts(name="b", acks_late=False), TaskFacts(name="a")]
             {"settings": settings_of(fifo_batch=10, fifo_retry="send")},
             ["W031"],
         ),
-        # The keeper makes the deletes of a queue in order, whatever is set.
+        # The keeper makes the deletes of a queue in order, regardless of the setting.
         (a_fifo_queue(), {"settings": settings_of(ack="inline")}, ["I033"]),
         (a_fifo_queue(), {"settings": settings_of(ack="inline", fifo="parallel")}, []),
         (a_fifo_queue(), {"settings": settings_of(fifo_batch=10, fifo="parallel")}, []),
@@ -267,7 +267,7 @@ def test_a_fifo_queue(queue: QueueFacts, facts: dict[str, Any], found: list[str]
     assert ids(check_queue(app, queue)) == ["P201", "I209", *found]
 
 
-def test_findings_about_a_fifo_queue_name_what_is_wrong() -> None:
+def test_findings_about_a_fifo_queue_name_the_setting_and_its_value() -> None:
     batch = {"sending": SendingFacts(), "settings": settings_of(fifo_batch=4)}
     queue = a_fifo_queue(DeduplicationScope="queue", **ON)
     found = {f.id[-4:]: (f.setting, f.value) for f in check_fifo(AppFacts(**batch), queue)}
@@ -295,12 +295,12 @@ def test_a_redrive_policy_that_names_no_queue(policy: str) -> None:
 @pytest.mark.parametrize(
     ("retries", "acks_on_failure", "said"),
     [
-        (3, None, "a (max_retries 3): a dead letter after 8 runs that fail, up to 20 runs where"),
-        (3, "s", "a (max_retries 3): deleted after 4 runs that fail, up to 20 runs where"),
-        (None, None, "a (max_retries None): retried without end, never a dead letter"),
+        (3, None, "a (max_retries 3): a dead letter after 8 failed runs, or up to 20 runs if"),
+        (3, "s", "a (max_retries 3): deleted after 4 failed runs, or up to 20 runs if"),
+        (None, None, "a (max_retries None): retried indefinitely, never a dead letter"),
     ],
 )
-def test_it_says_how_often_a_task_with_retries_may_run(
+def test_the_value_says_how_often_a_task_with_retries_may_run(
     retries: int | None, acks_on_failure: str | None, said: str
 ) -> None:
     app = AppFacts(tasks=[TaskFacts(name="a", retries=retries)], acks_on_failure=acks_on_failure)
@@ -310,7 +310,7 @@ def test_it_says_how_often_a_task_with_retries_may_run(
 
 
 @pytest.mark.parametrize("queue", ["work", "work.fifo"])
-def test_of_many_tasks_with_retries_five_are_named(queue: str) -> None:
+def test_a_finding_names_at_most_five_tasks(queue: str) -> None:
     tasks = [TaskFacts(name=f"t{number}", retries=9) for number in range(9)]
     (found,) = check_retries(AppFacts(tasks=tasks), queue, 5)
     assert found.value is not None
@@ -318,7 +318,7 @@ def test_of_many_tasks_with_retries_five_are_named(queue: str) -> None:
     assert found.value.endswith("; and 4 more")
 
 
-def test_tasks_whose_retries_are_sent_and_released_are_named_apart() -> None:
+def test_tasks_with_sent_retries_and_with_released_ones_are_in_different_findings() -> None:
     tasks = [TaskFacts(name="a", retries=9), TaskFacts(name="b", retries=7)]
     found = check_retries(AppFacts(tasks=tasks, settings=SENT_BY_A), "work.fifo", 5)
     values = {finding.id[-4:]: str(finding.value) for finding in found}
@@ -350,7 +350,7 @@ def test_permissions(tries: dict[str, Tried], found: list[str]) -> None:
     assert ids(check_permissions(QueueFacts(name="q", tries=answers))) == found
 
 
-def test_what_is_not_tried_is_told_once_and_only_where_anything_was() -> None:
+def test_permissions_that_are_not_tried_are_reported_once_and_only_if_others_were_tried() -> None:
     assert ids(check_untried([a_queue(), a_queue()])) == ["I303"]
     assert ids(check_untried([QueueFacts(name="q")])) == []
     (missing,) = check_untried([QueueFacts(name="q", is_predefined=False, found=NO_QUEUE)])
@@ -379,11 +379,11 @@ def test_polling(facts: dict[str, Any], found: list[str]) -> None:
     [
         (30, 20, None),
         (30, 10, None),
-        (29, 20, "20, cut to 19"),
-        (9, 10, "10, cut to 6"),
+        (29, 20, "20, shortened to 19"),
+        (9, 10, "10, shortened to 6"),
     ],
 )
-def test_long_polls_that_are_cut(timeout: int, wait: int, value: str | None) -> None:
+def test_long_polls_that_are_shortened(timeout: int, wait: int, value: str | None) -> None:
     queue = a_queue(VisibilityTimeout=timeout)
     found = [finding.value for finding in check_waits(AppFacts(wait_time=wait), queue)]
     assert found == ([] if value is None else [value])
@@ -395,7 +395,7 @@ def test_long_polls_that_are_cut(timeout: int, wait: int, value: str | None) -> 
         ([], [], None),
         ([None, None], ["I504"], None),
         ([None, -5.0], ["P503"], None),
-        # What was slow on its way says less than what was not.
+        # A fast answer is more exact than a slow one.
         ([8.0, 2.0], ["P503"], None),
         ([6.0], ["W502"], "6 s ahead"),
         ([-300.0], ["W502"], "300 s behind"),
@@ -425,7 +425,7 @@ def test_versions(celery: str, kombu: str, found: list[str]) -> None:
     assert finding.value == f"celery {celery}, kombu {kombu}, pool solo"
 
 
-def test_ids_are_distinct_and_every_kind_says_what_to_do() -> None:
+def test_ids_are_distinct_and_every_error_and_warning_has_a_fix() -> None:
     assert len({kind.id for kind in KINDS}) == len(KINDS)
     for kind in KINDS:
         assert kind.title
@@ -434,7 +434,7 @@ def test_ids_are_distinct_and_every_kind_says_what_to_do() -> None:
             assert kind.fix
 
 
-def test_a_number_means_one_thing_whatever_the_severity() -> None:
+def test_a_number_means_the_same_for_each_severity() -> None:
     by_number: dict[str, list[str]] = {}
     for kind in KINDS:
         by_number.setdefault(kind.id[-3:], []).append(kind.id)

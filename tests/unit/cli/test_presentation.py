@@ -1,4 +1,4 @@
-"""What people and scripts get to read."""
+"""The output of the doctor, for people and for scripts."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ FINDINGS = [
 ]
 TEXT = """\
 ERROR    queue work: permissions are missing: sqs:DeleteMessage
-         Why: the worker can't do its work on this queue without them
-         Fix: permit them to the worker's role: `celery -A proj sqs-heartbeat
-              iam` prints the policy
+         Why: The worker can't do its work on this queue without them.
+         Fix: Grant them to the worker's role. `celery -A proj sqs-heartbeat
+              iam` prints the policy.
          SQSHB-E301
 
 WARNING  task_acks_late=False: messages are deleted before their tasks run
-         Why: a task that fails, or whose worker is killed, is lost: there is no
-              message to come back
-         Fix: set task_acks_late = True
+         Why: If a task fails or its worker is killed, the task is lost, because
+              its message is already deleted.
+         Fix: Set task_acks_late = True.
          SQSHB-W101
 
-OK       queue work: permissions are there: sqs:ReceiveMessage
+OK       queue work: permissions are granted: sqs:ReceiveMessage
 
 1 error, 1 warning, 0 notes, 1 check passed."""
 
@@ -50,7 +50,7 @@ class Terminal(io.StringIO):
 
 @pytest.fixture
 def text_of(monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """What goes into a file, of findings and a width."""
+    """Return the text that is printed to a file, for findings and a width."""
 
     def printed(findings: Sequence[Finding], *, width: int) -> str:
         monkeypatch.setenv("COLUMNS", str(width))
@@ -78,7 +78,7 @@ def test_faults_of_one_kind_are_listed_under_one_reason(text_of: Callable[..., s
     assert text.count("Fix:") == 1
 
 
-def test_no_colours_get_into_a_file() -> None:
+def test_a_file_gets_no_colors() -> None:
     file = io.StringIO()
     print_findings(FINDINGS, json=False, color=None, file=file)
     assert "\x1b" not in file.getvalue()
@@ -90,7 +90,7 @@ def test_a_terminal_gets_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     file = Terminal()
     print_findings(FINDINGS, json=False, color=None, file=file)
     shown = click.unstyle(file.getvalue())
-    assert "What was found" in shown
+    assert "Finding" in shown
     for finding in FINDINGS:
         assert finding.id in shown
     assert summary(FINDINGS) in shown
@@ -128,8 +128,8 @@ def test_json_has_all_fields() -> None:
         (FINDINGS[1], "task_acks_late=False: messages are deleted before their tasks run"),
         (DENIED.found(), "permissions are missing"),
         (
-            CUT.found(queue="q", setting="wait_time_seconds", value="20, cut to 6"),
-            "queue q, wait_time_seconds=20, cut to 6: long polls are cut",
+            CUT.found(queue="q", setting="wait_time_seconds", value="20, shortened to 6"),
+            "queue q, wait_time_seconds=20, shortened to 6: long polls are shortened",
         ),
     ],
 )
@@ -157,7 +157,7 @@ def test_the_exit_status(found: str, strict: bool, status: int) -> None:
     assert exit_status(findings, strict=strict) == status
 
 
-def test_other_celery_commands_pay_nothing_for_these() -> None:
+def test_other_celery_commands_import_nothing_for_these() -> None:
     code = "import sys, celery_sqs_heartbeat.cli; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -1,4 +1,4 @@
-"""The doctor's checks: values in, findings out. One module for each group."""
+"""The doctor's checks. They take plain values and return findings. One module for each group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.cli.doctor.checks import (
     timing,
 )
 
-#: Every kind of finding there is, in the order of their numbers.
+#: Every kind of finding, ordered by number.
 KINDS = (
     *broker.KINDS,
     *setup.KINDS,

@@ -1,4 +1,4 @@
-"""Checks of when messages are acked, and of how many a worker holds for how long."""
+"""Checks when messages are acked, and how long a worker holds them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from celery_sqs_heartbeat.cli.app.app_facts import AppFacts
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding, Kind
 
-#: Messages for each of a worker's processes beyond which most of them only wait.
+#: With a prefetch multiplier above this, most of a worker's messages only wait.
 MANY_PREFETCHED = 10
 #: Pools that can't stop a task.
 UNSTOPPABLE = ("threads", "solo")
@@ -15,63 +15,67 @@ UNSTOPPABLE = ("threads", "solo")
 EARLY = Kind(
     "SQSHB-W101",
     "messages are deleted before their tasks run",
-    "a task that fails, or whose worker is killed, is lost: there is no message to come back",
-    "set task_acks_late = True",
+    "If a task fails or its worker is killed, the task is lost, because its message is already "
+    "deleted.",
+    "Set task_acks_late = True.",
 )
 EARLY_TASKS = Kind(
     "SQSHB-I102",
     "these tasks' messages are deleted before they run",
-    "they have acks_late=False of their own: a run that is cut short is lost",
-    "remove acks_late=False from them, if that is not meant",
+    "The tasks have acks_late=False. If a run is interrupted, the task is lost.",
+    "Remove acks_late=False from these tasks, unless it is intended.",
 )
 FAILED_DELETED = Kind(
     "SQSHB-W103",
     "messages of failed tasks are deleted",
-    "a task that raises is not tried again by SQS and never gets to the dead-letter queue",
-    "set it to False, unless tasks retry themselves",
+    "If a task raises an error, SQS does not deliver its message again and does not move it to "
+    "the dead-letter queue.",
+    "Set this to False, unless tasks retry themselves.",
 )
 LOST_DELETED = Kind(
     "SQSHB-W104",
     "messages of tasks whose process dies are deleted",
-    "a pool process that is killed, by the system for its memory, say, takes its task with it",
-    "set task_reject_on_worker_lost = True, and give the queues a redrive policy",
+    "If a pool process is killed, for example by the system because memory is short, its task "
+    "is lost.",
+    "Set task_reject_on_worker_lost = True, and give the queues a redrive policy.",
 )
 NO_BOUND = Kind(
     "SQSHB-W105",
-    "a worker takes as many messages as it can keep extended",
-    "those are thousands, leased by one worker while others have nothing to do",
-    "set worker_prefetch_multiplier to 1 to 4",
+    "a worker receives as many messages as it can keep extended",
+    "One worker may hold thousands of messages while other workers have nothing to do.",
+    "Set worker_prefetch_multiplier to a value from 1 to 4.",
 )
 MANY = Kind(
     "SQSHB-I106",
-    "a worker takes many messages in advance",
-    "they wait leased behind those that run, and other workers can't have them",
-    "set worker_prefetch_multiplier to 1 to 4, unless tasks take milliseconds",
+    "a worker prefetches many messages",
+    "They wait in this worker behind running tasks, and other workers can't receive them.",
+    "Set worker_prefetch_multiplier to a value from 1 to 4, unless tasks take milliseconds.",
 )
 ETA_UNBOUND = Kind(
     "SQSHB-I107",
-    "tasks with an ETA are held without bound",
-    "each that is due within sqs_heartbeat_hold_eta raises the number of messages that one worker "
-    "holds and extends",
-    "set worker_eta_task_limit, if you use ETAs or countdowns",
+    "a worker holds any number of tasks with an ETA",
+    "Each task that is due within sqs_heartbeat_hold_eta raises the number of messages that "
+    "one worker holds and extends.",
+    "If you use ETAs or countdowns, set worker_eta_task_limit.",
 )
 NO_LIMIT = Kind(
     "SQSHB-I108",
     "tasks have no time limit",
-    "a task that hangs keeps its message until max_lease is over, 12 hours by default",
-    "set task_time_limit, or a shorter sqs_heartbeat_max_lease",
+    "A task that hangs keeps its message until max_lease has passed, 12 hours by default.",
+    "Set task_time_limit, or a shorter sqs_heartbeat_max_lease.",
 )
 LIMIT_TOO_LONG = Kind(
     "SQSHB-W109",
-    "tasks may run for longer than their messages are kept",
-    "after max_lease the message is not extended any more, and a second copy starts",
-    "set a time limit below sqs_heartbeat_max_lease, which is 12 hours at most",
+    "tasks may run longer than their messages are extended",
+    "After max_lease the keeper stops extending the message. It becomes visible, and its task "
+    "starts a second time.",
+    "Set a time limit below sqs_heartbeat_max_lease, which is 12 hours at most.",
 )
 CANT_TERMINATE = Kind(
     "SQSHB-W110",
     "a task whose lease is lost can't be stopped",
-    'sqs_heartbeat_on_lost is "terminate", and this pool can\'t stop a task',
-    'use the prefork pool, or "revoke" and current_lease.ensure_valid() in the task',
+    'sqs_heartbeat_on_lost is "terminate", and this pool can\'t stop a task.',
+    'Use the prefork pool, or "revoke" and current_lease.ensure_valid() in the task.',
 )
 
 KINDS = (
@@ -89,7 +93,7 @@ KINDS = (
 
 
 def check_delivery(app: AppFacts) -> Iterator[Finding]:
-    """Check the settings of Celery that decide over a message's end."""
+    """Check Celery's settings that decide when a message is deleted or released."""
     yield from _check_acks(app)
     yield from _check_amount(app)
     yield from _check_time(app)
@@ -120,7 +124,7 @@ def _check_amount(app: AppFacts) -> Iterator[Finding]:
 
 
 def _check_time(app: AppFacts) -> Iterator[Finding]:
-    """Check the time limits against the shortest max_lease that holds."""
+    """Check the time limits against the shortest max_lease that applies."""
     rules, settings = app.settings.rules, app.settings
     leases = [settings.for_queue(queue).terms(1).max_lease for queue in settings.queues]
     max_lease = min([rules.terms(1).max_lease, *leases])

@@ -1,4 +1,4 @@
-"""Checks of a FIFO queue: what stops its message groups, and what breaks or slows their order."""
+"""Checks a FIFO queue for what stops its message groups, breaks their order or slows them down."""
 
 from __future__ import annotations
 
@@ -11,107 +11,113 @@ from celery_sqs_heartbeat.leases.message import is_fifo
 from celery_sqs_heartbeat.settings import PREFIX
 from celery_sqs_heartbeat.sqs.adapter import read_attributes
 
-#: What SQS says of a queue that sets neither (SQS API reference, SetQueueAttributes).
+#: SQS's defaults for queues that set neither (SQS API reference, SetQueueAttributes).
 _QUEUE_SCOPE, _QUEUE_LIMIT = "queue", "perQueue"
 _GROUP_SCOPE, _GROUP_LIMIT = "messageGroup", "perMessageGroupId"
-#: The group of all messages that are sent without one.
+#: kombu's group for messages that are sent without one.
 KOMBUS_GROUP = "default"
 
 NO_DEAD_LETTERS = Kind(
     "SQSHB-W021",
     "the FIFO queue has no dead-letter queue",
-    "a message whose task always fails, or kills its worker, comes back for ever, and its message "
-    "group never goes on",
-    "give it a FIFO dead-letter queue: a RedrivePolicy with a maxReceiveCount of 5 or so; where no "
-    "message may be left out of the order, have an alert on sqs_heartbeat_group_stops_total",
+    "If a task always fails or kills its worker, SQS delivers its message indefinitely, and "
+    "the message group never continues.",
+    "Give it a FIFO dead-letter queue: a RedrivePolicy with a maxReceiveCount of about 5. If "
+    "no message may be skipped, set an alert on sqs_heartbeat_group_stops_total instead.",
 )
 NOT_FIFO = Kind(
     "SQSHB-W022",
     "the dead-letter queue of the FIFO queue is not FIFO",
-    "SQS moves messages of a FIFO queue to a FIFO queue alone: a message whose task always fails "
-    "stops its message group for ever",
-    "create a dead-letter queue whose name ends in .fifo, and name it in the RedrivePolicy",
+    "SQS moves messages of a FIFO queue only to another FIFO queue. If a task always fails, "
+    "its message stops its message group indefinitely.",
+    "Create a dead-letter queue whose name ends in .fifo, and name it in the RedrivePolicy.",
 )
 NO_SUCH_DEAD_LETTERS = Kind(
     "SQSHB-W023",
     "the dead-letter queue of the FIFO queue does not exist",
-    "SQS can't move a message there: one whose task always fails stops its message group for ever",
-    "create it as a FIFO queue, or correct the deadLetterTargetArn in the RedrivePolicy",
+    "SQS can't move messages to it. If a task always fails, its message stops its message "
+    "group indefinitely.",
+    "Create it as a FIFO queue, or correct the deadLetterTargetArn in the RedrivePolicy.",
 )
 HALF_HIGH = Kind(
     "SQSHB-W024",
-    "high throughput is only half set",
-    "SQS counts calls by message group only where it looks for duplicates by message group, too",
-    'set DeduplicationScope to "messageGroup", or FifoThroughputLimit to "perQueue"',
+    "high throughput is only half enabled",
+    "SQS counts calls per message group only if it also deduplicates per message group.",
+    'Set DeduplicationScope to "messageGroup", or FifoThroughputLimit to "perQueue".',
 )
 NORMAL_THROUGHPUT = Kind(
     "SQSHB-I025",
-    "the FIFO queue takes 300 calls a second of each action",
-    "a worker makes a receive and a delete for each message where groups are short, and all "
-    "workers and senders share the limit",
-    'if that is too little, set DeduplicationScope to "messageGroup" and FifoThroughputLimit to '
-    '"perMessageGroupId"',
+    "the FIFO queue allows 300 calls per second for each action",
+    "All workers and senders share this limit. If groups are short, a worker makes one receive "
+    "and one delete for each message.",
+    'If the limit is too low, set DeduplicationScope to "messageGroup" and FifoThroughputLimit '
+    'to "perMessageGroupId".',
 )
 ONE_GROUP = Kind(
     "SQSHB-I026",
     "all messages seem to be in one message group",
-    "that is one task at a time over all workers; no MessageGroupId that differs was found in "
-    "task_routes, nor code that may set one: what calls of apply_async give can't be seen here",
-    'send with a group: apply_async(..., MessageGroupId="A17"); one group for each thing whose '
-    "order matters",
+    "Only one task of a group runs at a time, over all workers. The doctor found no other "
+    "MessageGroupId in task_routes, and no code that may set one. It can't see the arguments "
+    "of apply_async calls.",
+    'Send with a group, such as apply_async(..., MessageGroupId="A17"). Use one group for each '
+    "thing whose order matters.",
 )
 RETRIES_DEDUPLICATED = Kind(
     "SQSHB-W027",
     "retries are new messages, and the queue has content-based deduplication",
-    "SQS drops without an error what it takes for a message of the last 5 minutes, and a retry "
-    "that it drops is lost: the message before it is deleted. The id that kombu gives each message "
-    "prevents it; nothing does where a MessageDeduplicationId of your own goes with the retry",
-    'remove sqs_heartbeat_fifo_retry and sqs_heartbeat_fifo, so that they are "release" and '
-    '"strict"; or set ContentBasedDeduplication to false',
+    "SQS drops a duplicate of a message of the last 5 minutes without an error. If it drops a "
+    "retry, the task is lost, because the message before it is deleted. The id that kombu "
+    "gives each message prevents this. A MessageDeduplicationId of your own that is sent again "
+    "with the retry does not.",
+    'Remove sqs_heartbeat_fifo_retry and sqs_heartbeat_fifo, which default to "release" and '
+    '"strict". Or set ContentBasedDeduplication to false.',
 )
 NOT_DEDUPLICATED = Kind(
     "SQSHB-I028",
     "content-based deduplication has no effect on Celery's messages",
-    "kombu gives each message a MessageDeduplicationId of its own, which comes before it; other "
-    "senders' messages with the body of one of the last 5 minutes are dropped without an error",
-    "give tasks that must not be sent twice a MessageDeduplicationId of their own",
+    "kombu gives each message its own MessageDeduplicationId, which takes precedence. From "
+    "other senders, SQS drops a message with the same body as one of the last 5 minutes "
+    "without an error.",
+    "If a task must not be sent twice, send it with your own MessageDeduplicationId.",
 )
 SAME_ID = Kind(
     "SQSHB-W029",
     "a route gives all its messages the same deduplication id",
-    "SQS keeps the first of them in 5 minutes, and drops the others without an error",
-    "remove MessageDeduplicationId from task_routes; give it to apply_async, from what is to be "
-    "done once",
+    "SQS keeps only the first of these messages in 5 minutes and drops the others without an "
+    "error.",
+    "Remove MessageDeduplicationId from task_routes. Pass it to apply_async instead, with a "
+    "value that identifies the work to do once.",
 )
 EARLY_ORDER = Kind(
     "SQSHB-W030",
     "messages of a FIFO queue are deleted before their tasks run",
-    "the next of the group goes out with the delete: only the starts are in order, the tasks run "
-    "side by side, and one that fails stops nothing",
-    "set acks_late=True for all tasks that are sent there",
+    "SQS delivers the next message of a group as soon as one is deleted. Tasks start in order "
+    "but run side by side, and a failed task does not stop its group.",
+    "Set acks_late=True for all tasks that are sent to this queue.",
 )
 UNRUN_RECEIVES = Kind(
     "SQSHB-W031",
-    "messages that wait use up their receives unrun",
-    "a receive brings several of a group; those behind one that fails go back with it, and each of "
-    "their receives counts: towards maxReceiveCount, so they may become dead letters unrun, and "
-    "towards max_retries, where a retry is a release of the message",
-    "remove sqs_heartbeat_fifo_batch: it is 1 by default; or raise maxReceiveCount and max_retries "
-    "to a multiple of it",
+    "messages use up receives while they wait",
+    "One receive returns several messages of a group. If one fails, those behind it are "
+    "released with it, and each of their receives counts. They count toward maxReceiveCount, "
+    "so messages may become dead letters without a run. If a retry is a release, they also "
+    "count toward max_retries.",
+    "Remove sqs_heartbeat_fifo_batch, which defaults to 1. Or raise maxReceiveCount and "
+    "max_retries to a multiple of it.",
 )
 FEW_FOR_RETRIES = Kind(
     "SQSHB-W032",
     "messages become dead letters before their retries are used up",
-    "on this queue a retry is one more receive of the same message, which ends with the smaller of "
-    "max_retries + 1 and maxReceiveCount",
-    "raise maxReceiveCount in the RedrivePolicy to max_retries + 1, or lower max_retries",
+    "On this queue a retry is another receive of the same message. It gets at most max_retries "
+    "+ 1 or maxReceiveCount receives, the smaller of the two.",
+    "Raise maxReceiveCount in the RedrivePolicy to max_retries + 1, or lower max_retries.",
 )
 INLINE = Kind(
     "SQSHB-I033",
     "inline acks have no effect on the FIFO queue",
-    "the keeper makes the deletes of a queue in strict order: the next message of a group waits "
-    "until SQS has confirmed one",
-    "set it for other queues alone, in sqs_heartbeat_queues",
+    "On a queue in strict order the keeper makes the deletes, because the next message of a "
+    "group waits until SQS has confirmed the delete.",
+    "Set it only for other queues, in sqs_heartbeat_queues.",
 )
 
 KINDS = (
@@ -132,7 +138,7 @@ KINDS = (
 
 
 def check_fifo(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
-    """Check a FIFO queue whose attributes could be read."""
+    """Check a FIFO queue whose attributes are known."""
     yield from _check_dead_letters(queue)
     yield from _check_throughput(queue)
     yield from _check_duplicates(app, queue)
@@ -188,7 +194,7 @@ def _check_order(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     if not app.sending.may_name_groups and len(app.sending.groups) < 2:
         yield ONE_GROUP.found(queue=queue.name, value=next(iter(app.sending.groups), KOMBUS_GROUP))
     early = [task.name for task in app.tasks if not task.acks_late]
-    # The setting is only the default of tasks that say nothing themselves.
+    # The setting is only the default for tasks that do not set acks_late themselves.
     if not app.acks_late and (early or not app.tasks):
         yield EARLY_ORDER.found(queue=queue.name, setting="task_acks_late", value=False)
     elif early:

@@ -1,4 +1,4 @@
-"""What a check finds: the kinds of findings, with their ids, and single findings."""
+"""The results of checks: kinds of findings, with their ids, and single findings."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 
 
 class Severity(enum.Enum):
-    """How bad a finding is, the worst first."""
+    """How severe a finding is, the worst first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -17,23 +17,24 @@ class Severity(enum.Enum):
     OK = "ok"
 
 
-#: The name of a setting, and of what in it, before its value or what is wrong with it.
+#: The name of a setting, with keys in it, before its value or its fault.
 _SETTING = re.compile(r"(?:task '.*?': )?\w+(?:\[[^\]]*\])*(?=[=:])")
 _LETTERS = {"E": Severity.ERROR, "W": Severity.WARNING, "I": Severity.INFO, "P": Severity.OK}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was found.
+    """One result of a check.
 
     Attributes:
-        id: Never changes its meaning, for scripts to go by.
-        title: What is so.
+        id: Never changes its meaning, so scripts can rely on it.
+        title: What is the case.
         why: Why it matters.
-        fix: What to do; empty where nothing need be done.
-        queue: The queue it is about, as Celery names it.
-        setting: The setting it is about. A value that begins with it says all that was found.
-        value: The value that was found, as text.
+        fix: What to do; empty if nothing.
+        queue: The queue that the finding is about, as Celery names it.
+        setting: The setting that the finding is about.
+        value: The value that was found, as text. If it begins with the setting's name, it is a
+            complete sentence.
     """
 
     severity: Severity
@@ -46,7 +47,7 @@ class Finding:
     value: str | None = None
 
     def naming(self, rename: Callable[[str], str]) -> Finding:
-        """Return it with each of its texts as `rename` has them."""
+        """Return the finding with `rename` applied to each of its texts."""
         return replace(
             self,
             title=rename(self.title),
@@ -57,13 +58,13 @@ class Finding:
         )
 
     def as_plain(self) -> dict[str, str | None]:
-        """Return it as JSON has it."""
+        """Return the finding as its JSON object."""
         return {**asdict(self), "severity": self.severity.value}
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One kind of finding; the letter in its id is its severity: E, W, I, or P (passed)."""
+    """One kind of finding. The letter in its id is its severity: E, W, I, or P (passed)."""
 
     id: str
     title: str
@@ -72,7 +73,7 @@ class Kind:
 
     @property
     def severity(self) -> Severity:
-        """How bad it is."""
+        """The severity, read from the id."""
         return _LETTERS[self.id.rpartition("-")[2][0]]
 
     def found(
@@ -92,7 +93,7 @@ class Kind:
 
 
 def of_fault(kind: Kind, fault: str, *, queue: str | None = None) -> Finding:
-    """Return a finding of a sentence that begins with the name of a setting."""
+    """Return a finding for a sentence that begins with the name of a setting."""
     name = _SETTING.match(fault)
     return kind.found(queue=queue, setting=name and name[0], value=fault)
 
@@ -104,5 +105,5 @@ def worst_first(findings: Iterable[Finding]) -> list[Finding]:
 
 
 def _natural(name: str) -> list[tuple[str, int]]:
-    """Return what sorts q2 before q10."""
+    """Return a sort key that puts q2 before q10."""
     return [(text, int(digits or 0)) for text, digits in re.findall(r"(\D*)(\d*)", name)]

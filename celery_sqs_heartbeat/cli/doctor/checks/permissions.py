@@ -1,4 +1,4 @@
-"""Checks of what SQS permits on a queue, and of whether it could be asked at all."""
+"""Checks which calls SQS permits on a queue, and whether SQS answers at all."""
 
 from __future__ import annotations
 
@@ -9,59 +9,60 @@ from celery_sqs_heartbeat.cli.queues.queue_facts import Answer, QueueFacts, Trie
 
 PERMITTED = Kind(
     "SQSHB-P301",
-    "permissions are there",
-    "each was tried with a call that changes nothing",
+    "permissions are granted",
+    "The doctor tried each with a call that changes nothing.",
 )
 DENIED = Kind(
     "SQSHB-E301",
     "permissions are missing",
-    "the worker can't do its work on this queue without them",
-    "permit them to the worker's role: `celery -A proj sqs-heartbeat iam` prints the policy",
+    "The worker can't do its work on this queue without them.",
+    "Grant them to the worker's role. `celery -A proj sqs-heartbeat iam` prints the policy.",
 )
 ATTRIBUTES_DENIED = Kind(
     "SQSHB-W302",
     "the queue's attributes can't be read",
-    "the worker has to guess its visibility timeout and extends each message at once; "
-    "neither that nor its redrive policy could be checked here",
-    "permit sqs:GetQueueAttributes: `celery -A proj sqs-heartbeat iam` prints the policy",
+    "The worker must guess the visibility timeout, so it extends each message at once. The "
+    "doctor could check neither the visibility timeout nor the redrive policy.",
+    "Grant sqs:GetQueueAttributes. `celery -A proj sqs-heartbeat iam` prints the policy.",
 )
 NOT_TRIED = Kind(
     "SQSHB-I303",
     "a permission was not tried",
-    "trying sqs:SendMessage would send a message, and trying sqs:CreateQueue would create the "
-    "queue; retries and tasks that call tasks send messages",
-    "see that the worker's role has it",
+    "Trying sqs:SendMessage would send a message, and trying sqs:CreateQueue would create the "
+    "queue. Retries and tasks that call tasks send messages.",
+    "Make sure that the worker's role has it.",
 )
 UNREACHABLE = Kind(
     "SQSHB-E304",
     "SQS can't be reached",
-    "a worker here can't receive anything",
-    "check the region, the endpoint in broker_url, the network and web proxies",
+    "A worker on this machine can't receive anything.",
+    "Check the region, the endpoint in broker_url, the network and web proxies.",
 )
 CREDENTIALS = Kind(
     "SQSHB-E305",
-    "SQS does not take the credentials",
-    "they are missing, wrong or out of date, or this machine's clock is",
-    "check the keys or the role that this process runs under, and the clock",
+    "SQS does not accept the credentials",
+    "They are missing, wrong or expired, or this machine's clock is wrong.",
+    "Check the clock, and the keys or the role that this process uses.",
 )
 BUSY = Kind(
     "SQSHB-W306",
-    "SQS throttles calls or is in trouble",
-    "the check is not complete",
-    "run the doctor again",
+    "SQS throttles calls or has an outage",
+    "The check is incomplete.",
+    "Run the doctor again.",
 )
 REFUSED = Kind(
     "SQSHB-W307",
-    "SQS refused a call of the doctor",
-    "the reason has nothing to do with permissions: the check is not complete",
-    "look the code up in the SQS API reference, under common errors",
+    "SQS refused one of the doctor's calls",
+    "The reason is not a missing permission. The check is incomplete.",
+    "Look up the code in the SQS API reference, under common errors.",
 )
 
 INCOMPLETE = Kind(
     "SQSHB-E308",
     "queues could not be checked",
-    "SQS did not answer every question about them: what is wrong with them may not be listed here",
-    "correct what keeps SQS from answering, and run the doctor again",
+    "SQS did not answer every call about these queues, so they may have faults that are not "
+    "listed here.",
+    "Fix what keeps SQS from answering, then run the doctor again.",
 )
 
 KINDS = (
@@ -107,7 +108,7 @@ def check_permissions(queue: QueueFacts) -> Iterator[Finding]:
 
 
 def check_complete(queues: Sequence[QueueFacts]) -> Iterator[Finding]:
-    """Say how many queues SQS gave no answer for: that nothing was found there means nothing."""
+    """Report the queues for which SQS gave no answer: no findings about them prove nothing."""
     unchecked = [queue.name for queue in queues if not queue.is_answered]
     if unchecked:
         count = f"{len(unchecked)} of {len(queues)}"
@@ -115,7 +116,7 @@ def check_complete(queues: Sequence[QueueFacts]) -> Iterator[Finding]:
 
 
 def check_untried(queues: Iterable[QueueFacts]) -> Iterator[Finding]:
-    """Name the permissions that can't be tried without harm."""
+    """Name the permissions that can't be tried without an effect."""
     asked = list(queues)
     untried = ["sqs:SendMessage"] if any(queue.attributes for queue in asked) else []
     if any(queue.found.tried is Tried.NO_QUEUE and not queue.is_predefined for queue in asked):

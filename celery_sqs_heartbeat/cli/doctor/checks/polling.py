@@ -1,4 +1,4 @@
-"""Checks of how queues are polled."""
+"""Checks how queues are polled."""
 
 from __future__ import annotations
 
@@ -16,53 +16,56 @@ USUAL_INTERVAL = 1
 WRONG_OPTION = Kind(
     "SQSHB-E401",
     "a transport option is wrong",
-    "a worker with --heartbeat-sqs lists all such faults and exits; the queues were not checked",
-    "correct it in broker_transport_options, and run the doctor again",
+    "A worker with --heartbeat-sqs lists all such faults and exits. The doctor did not check "
+    "the queues.",
+    "Correct it in broker_transport_options, then run the doctor again.",
 )
 SHORT_POLLS = Kind(
     "SQSHB-W402",
     "queues are polled without waiting",
-    "each worker makes a call a queue in every polling_interval, which costs money even when "
-    "there is nothing to do, and a short poll may miss messages that are there",
-    "set wait_time_seconds to 10 to 20 in broker_transport_options",
+    "Each worker polls each queue once in every polling_interval. This costs money even when "
+    "there is no work, and a short poll may miss messages that are in the queue.",
+    "Set wait_time_seconds to a value from 10 to 20 in broker_transport_options.",
 )
 CUT = Kind(
     "SQSHB-I403",
-    "long polls are cut",
-    "a message that comes at the end of a long poll must have its threshold left, so a receive "
-    "waits for no longer than visibility_timeout - threshold: empty polls are more frequent",
-    "nothing, or a longer visibility timeout: 30 s allows polls of 20 s",
+    "long polls are shortened",
+    "A message that arrives at the end of a long poll must have its threshold left. A receive "
+    "therefore waits no longer than visibility_timeout - threshold, and empty polls are more "
+    "frequent.",
+    "Nothing, or set a longer visibility timeout. 30 s allows polls of 20 s.",
 )
 PAUSES = Kind(
     "SQSHB-I404",
-    "the worker pauses for long after an empty poll",
-    "a message that comes then waits for polling_interval to end; long polls need no pause",
-    "set polling_interval to 1 or less, and wait_time_seconds to 10 to 20",
+    "the worker pauses for a long time after an empty poll",
+    "A message that arrives during the pause waits until polling_interval has passed. Long "
+    "polls need no pause.",
+    "Set polling_interval to 1 or less, and wait_time_seconds to a value from 10 to 20.",
 )
 ONLY_CREATED = Kind(
     "SQSHB-I405",
-    "the transport option visibility_timeout counts for new queues only",
-    "kombu uses it where it creates a queue: those that are there, or predefined, keep their own",
-    "set sqs_heartbeat_visibility_timeout, which goes with each receive",
+    "the transport option visibility_timeout applies only to new queues",
+    "kombu uses it when it creates a queue. Existing and predefined queues keep their own.",
+    "Set sqs_heartbeat_visibility_timeout, which applies to each receive.",
 )
 BLOCKING = Kind(
     "SQSHB-W406",
     "long polls of kombu 5.5 block the worker",
-    "the end of a prefork task is noticed up to three long polls later",
-    "update kombu, or set wait_time_seconds to 1 in broker_transport_options",
+    "The worker may notice the end of a prefork task up to three long polls later.",
+    "Upgrade kombu, or set wait_time_seconds to 1 in broker_transport_options.",
 )
 
 KINDS = (WRONG_OPTION, SHORT_POLLS, CUT, PAUSES, ONLY_CREATED, BLOCKING)
 
 
 def check_options(app: AppFacts) -> Iterator[Finding]:
-    """Check the transport options by the rules of a worker's start."""
+    """Report the transport options with which a worker refuses to start."""
     for fault in app.option_faults:
         yield of_fault(WRONG_OPTION, fault)
 
 
 def check_polling(app: AppFacts) -> Iterator[Finding]:
-    """Check the transport options that decide over receives. None of them is wrong."""
+    """Check the transport options that control receives. All of them have valid values."""
     if app.wait_time == 0:
         yield SHORT_POLLS.found(setting="wait_time_seconds", value=app.wait_time)
     elif app.versions.get("kombu", "").startswith("5.5.") and app.wait_time > 1:
@@ -86,5 +89,7 @@ def check_waits(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     )
     if wait < app.wait_time:
         yield CUT.found(
-            queue=queue.name, setting="wait_time_seconds", value=f"{app.wait_time}, cut to {wait}"
+            queue=queue.name,
+            setting="wait_time_seconds",
+            value=f"{app.wait_time}, shortened to {wait}",
         )

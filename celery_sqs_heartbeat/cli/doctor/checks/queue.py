@@ -1,4 +1,4 @@
-"""Checks of one queue's attributes against the settings."""
+"""Checks one queue's attributes against the settings."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from celery_sqs_heartbeat.cli.queues.queue_facts import QueueFacts, Tried
 from celery_sqs_heartbeat.sqs.adapter import read_attributes
 from celery_sqs_heartbeat.sqs.names import is_queue_name
 
-#: From here on it is time to do something, before SQS gives out nothing more.
+#: From this part of SQS's quota of messages in flight on, the doctor warns.
 IN_FLIGHT_PART = 0.8
-#: Fewer receives than this leave no room for a lost worker.
+#: A smaller maxReceiveCount leaves no spare receive for a lost worker.
 FEW_RECEIVES = 3
-#: A message that a dead worker held waits for so long, in seconds: no longer a short time.
+#: A visibility timeout longer than this is long, in seconds: messages of a dead worker wait for it.
 LONG_TIMEOUT = 300
-#: A weekend's outage takes a day's retention with it, in seconds.
+#: A retention period up to this is short, in seconds: an outage over a weekend exceeds a day.
 SHORT_RETENTION = 86_400
 
 
 def check_queue(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
-    """Check whether the queue is there, and what it says of itself."""
+    """Check whether the queue exists, and its attributes."""
     if queue.found.tried is Tried.NO_QUEUE:
         yield _missing(queue)
     if not queue.attributes:
@@ -63,7 +63,7 @@ def _missing(queue: QueueFacts) -> Finding:
 def _check_redrive(app: AppFacts, queue: QueueFacts) -> Iterator[Finding]:
     count = read_attributes(queue.attributes).max_receive_count
     if count is None:
-        # Of a FIFO queue the checks for those tell what it means.
+        # For a FIFO queue, `check_fifo` reports this.
         if not queue.is_fifo:
             yield queue_kinds.NO_REDRIVE.found(queue=queue.name)
         return
@@ -80,11 +80,12 @@ def _check_retention(app: AppFacts, queue: QueueFacts, timeout: int) -> Iterator
     held = max(app.settings.for_task(queue.name, task).terms(timeout).max_lease for task in scopes)
     if retention <= timeout:
         yield queue_kinds.VANISHES.found(
-            queue=queue.name, value=f"{retention} s, hidden for {timeout} s"
+            queue=queue.name,
+            value=f"retention period {retention} s, visibility timeout {timeout} s",
         )
     elif retention <= max(SHORT_RETENTION, held):
         yield queue_kinds.SHORT_LIVED.found(
-            queue=queue.name, value=f"{retention} s, held up to {held:g} s"
+            queue=queue.name, value=f"{retention} s, and messages are held for up to {held:g} s"
         )
 
 

@@ -4,113 +4,124 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Kind
 
-#: Messages in flight of one queue, standard or FIFO (SQS Developer Guide, "Amazon SQS
-#: message quotas", and "Avoiding large message backlogs" for FIFO; 20,000 there until 2024).
+#: The most messages in flight of one queue, standard or FIFO (SQS Developer Guide, "Amazon SQS
+#: message quotas", and "Avoiding large message backlogs" for FIFO, where it was 20,000 until 2024).
 IN_FLIGHT_QUOTA = 120_000
 
-EXISTS = Kind("SQSHB-P201", "the queue is there", "its attributes could be read")
+EXISTS = Kind(
+    "SQSHB-P201",
+    "the queue exists",
+    "The doctor read its attributes.",
+)
 MISSING = Kind(
     "SQSHB-E201",
-    "there is no such queue",
-    "predefined queues are never created: the worker starts, and each receive from it fails",
-    "create the queue, or correct its url in predefined_queues",
+    "the queue does not exist",
+    "kombu never creates predefined queues. The worker starts, but each receive from this "
+    "queue fails.",
+    "Create the queue, or correct its url in predefined_queues.",
 )
 NOT_PREDEFINED = Kind(
     "SQSHB-E215",
     "the queue is not among predefined_queues",
-    "where there are any, kombu uses no other: the worker exits as it begins to consume",
-    "add it to predefined_queues with its url, or remove it from -Q and task_queues",
+    "If predefined_queues is set, kombu uses no other queues. The worker exits when it begins "
+    "to consume.",
+    "Add the queue to predefined_queues with its url, or remove it from -Q and task_queues.",
 )
 WRONG_NAME = Kind(
     "SQSHB-E216",
-    "SQS accepts no queue of that name",
-    "kombu can't create it: the worker exits as it begins to consume",
-    "use 1 to 80 letters, digits, hyphens and underscores; a FIFO queue's name ends in .fifo",
+    "SQS does not accept the queue's name",
+    "kombu can't create the queue. The worker exits when it begins to consume.",
+    "Use 1 to 80 letters, digits, hyphens and underscores. The name of a FIFO queue ends in .fifo.",
 )
 NONE = Kind(
     "SQSHB-E217",
     "there is no queue to consume from",
-    "a worker starts, and receives nothing",
-    "set task_default_queue or task_queues, or name queues with -Q",
+    "A worker starts, but receives nothing.",
+    "Set task_default_queue or task_queues, or name queues with -Q.",
 )
 WILL_BE_CREATED = Kind(
     "SQSHB-W202",
-    "there is no such queue yet",
-    "kombu creates it: with a visibility timeout of 30 minutes, unless the transport option "
-    "visibility_timeout says another, and with no dead-letter queue",
-    "create it yourself, with a visibility timeout of 30 s or so and a redrive policy",
+    "the queue does not exist yet",
+    "kombu creates it without a dead-letter queue and with a visibility timeout of 30 minutes, "
+    "unless the transport option visibility_timeout sets another.",
+    "Create it yourself, with a visibility timeout of about 30 s and a redrive policy.",
 )
 DOES_NOT_FIT = Kind(
     "SQSHB-E203",
     "the settings do not fit the queue",
-    "the worker refuses to start on it",
-    "change the named setting, or the queue's visibility timeout",
+    "A worker that consumes from it refuses to start.",
+    "Change the named setting, or the queue's visibility timeout.",
 )
 NO_REDRIVE = Kind(
     "SQSHB-W204",
     "the queue has no redrive policy",
-    "a message whose task always fails, or kills its worker, comes back for ever",
-    "give it a dead-letter queue: a RedrivePolicy with a maxReceiveCount of 5 or so",
+    "If a task always fails or kills its worker, SQS delivers its message indefinitely.",
+    "Give it a dead-letter queue: a RedrivePolicy with a maxReceiveCount of about 5.",
 )
 FEW_TRIES = Kind(
     "SQSHB-W205",
     "maxReceiveCount is low",
-    "every receive counts, also one whose worker was killed, and each wait at SQS for an ETA: "
-    "messages go to the dead-letter queue though nothing is wrong with them",
-    "raise maxReceiveCount in the RedrivePolicy to 5 or so",
+    "Every receive counts, including those of killed workers and each wait at SQS for an ETA. "
+    "Messages may reach the dead-letter queue although nothing is wrong with them.",
+    "Raise maxReceiveCount in the RedrivePolicy to about 5.",
 )
 LONG = Kind(
     "SQSHB-I206",
-    "messages are hidden for long",
-    "a message that a killed worker held is not run again before that time is over; "
-    "with the heartbeat it need not be longer than a minute",
-    "set sqs_heartbeat_visibility_timeout, or the queue's own, to 30 or so",
+    "messages are hidden for a long time",
+    "If a worker and its keeper die, for example with their machine, no one else can run their "
+    "messages until this time has passed. With the heartbeat, a minute is enough.",
+    "Set sqs_heartbeat_visibility_timeout, or the queue's own visibility timeout, to about 30 s.",
 )
 VANISHES = Kind(
     "SQSHB-E207",
-    "messages are kept for no longer than one receive may hide them",
-    "retention counts from the send: SQS deletes a message before it can be tried again",
-    "raise the queue's MessageRetentionPeriod to several days, or lower the visibility timeout",
+    "messages expire before they can be delivered again",
+    "The retention period counts from the send. If it is not longer than the visibility "
+    "timeout, SQS deletes a message before a second receive.",
+    "Raise the queue's MessageRetentionPeriod to several days, or lower the visibility timeout.",
 )
 SHORT_LIVED = Kind(
     "SQSHB-W208",
-    "messages are kept for a short time only",
-    "retention counts from the send and goes on through retries, ETAs and outages: what is "
-    "older is deleted without a trace, even while its task runs",
-    "raise the queue's MessageRetentionPeriod to several days (1209600 is the most)",
+    "the retention period is short",
+    "It counts from the send and continues through releases, ETAs and outages. SQS deletes "
+    "older messages without a trace, even while their tasks run.",
+    "Raise the queue's MessageRetentionPeriod to several days. The maximum is 1209600 s.",
 )
 FIFO = Kind(
     "SQSHB-I209",
     "the queue is FIFO",
-    "while a message is in flight nothing behind it in its group is received, so a long task, "
-    "or a release delay, holds up its whole group; an expired lease can't delete its message",
-    "give messages that need no order groups of their own",
+    "While a message is in flight, SQS delivers nothing behind it in its message group. A long "
+    "task or a release delay delays the whole group. After a lease has expired, its message "
+    "can't be deleted with it.",
+    "Give messages that need no order their own message groups.",
 )
 NEARLY_FULL = Kind(
     "SQSHB-W210",
     "many messages are in flight",
-    f"SQS gives out no more than {IN_FLIGHT_QUOTA:,} at a time, and says nothing on a long poll",
-    "lower worker_prefetch_multiplier, set worker_eta_task_limit, or split the queue",
+    f"SQS allows at most {IN_FLIGHT_QUOTA:,} at a time. Beyond that a long poll returns "
+    "nothing, without an error.",
+    "Lower worker_prefetch_multiplier, set worker_eta_task_limit, or split the queue.",
 )
 FULL = Kind(
     "SQSHB-E211",
-    "as many messages are in flight as SQS allows",
-    "workers receive nothing more until some are deleted or released",
-    "lower worker_prefetch_multiplier, set worker_eta_task_limit, or split the queue",
+    "SQS allows no more messages in flight",
+    "Workers receive nothing until messages are deleted or released.",
+    "Lower worker_prefetch_multiplier, set worker_eta_task_limit, or split the queue.",
 )
 ENCRYPTED = Kind(
     "SQSHB-I212",
-    "the queue is encrypted with a key of KMS",
-    "without kms:Decrypt nothing is received, and without kms:GenerateDataKey nothing is sent",
-    "permit both on the key: `celery -A proj sqs-heartbeat iam` prints them",
+    "the queue is encrypted with a KMS key",
+    "Without kms:Decrypt a worker receives nothing, and without kms:GenerateDataKey it sends "
+    "nothing.",
+    "Grant both on the key. `celery -A proj sqs-heartbeat iam` prints the policy.",
 )
 RETRIED = Kind(
     "SQSHB-I218",
     "tasks retry themselves, and the queue counts receives",
-    "a retry is a new message, whose receives are counted from 1: max_retries bounds the retries, "
-    "maxReceiveCount the receives of each of them, and only the last one can become a dead letter",
-    "use one of the two for a task: retries, or errors that leave the message in the queue, with a "
-    "release policy",
+    "A retry is a new message, and SQS counts its receives from 1. max_retries limits the "
+    "retries, and maxReceiveCount the receives of each message. Only the last message can "
+    "become a dead letter.",
+    "For each task, use one of the two: retries, or errors that leave the message in the "
+    "queue, with a release policy.",
 )
 
 KINDS = (

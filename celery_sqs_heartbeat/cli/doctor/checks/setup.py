@@ -1,4 +1,4 @@
-"""Checks of what a worker needs besides its settings: tasks, queues' names, libraries, a pool."""
+"""Checks what a worker needs besides its settings: tasks, queue names, libraries, a pool."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from celery_sqs_heartbeat.settings.suggesting import did_you_mean
 UNKNOWN_QUEUE = Kind(
     "SQSHB-W009",
     "settings are given for a queue that does not exist",
-    "neither task_queues, -Q nor SQS has a queue of that name, so these settings have no effect",
-    "correct the name in sqs_heartbeat_queues, or remove it",
+    "Neither task_queues, -Q nor SQS has a queue of this name, so these settings have no effect.",
+    "Correct the name in sqs_heartbeat_queues, or remove it.",
 )
 UNUSED_TOKEN = Kind(
     "SQSHB-W010",
     "a status token is set, but no status page",
-    "without sqs_heartbeat_status the worker serves no page, and the token has no effect",
-    "set sqs_heartbeat_status, or remove the token",
+    "Without sqs_heartbeat_status the worker serves no page, and the token has no effect.",
+    "Set sqs_heartbeat_status, or remove the token.",
 )
 NO_OTEL = Kind(
     "SQSHB-E011",
     "opentelemetry is not installed",
-    "sqs_heartbeat_otel asks for it: a worker with --heartbeat-sqs exits",
-    "pip install 'celery-sqs-heartbeat[otel]', or do not set sqs_heartbeat_otel",
+    "sqs_heartbeat_otel needs it. A worker with --heartbeat-sqs exits.",
+    "Run pip install 'celery-sqs-heartbeat[otel]', or remove sqs_heartbeat_otel.",
 )
 BROKEN_TASKS = Kind(
     "SQSHB-E012",
     "the app's tasks can't be imported",
-    "a worker exits at its start, and the settings of its tasks could not be checked",
-    "correct the module or the package that the error names",
+    "A worker exits at startup. The doctor could not check the settings of the tasks.",
+    "Correct the module or the package that the error names.",
 )
 NO_POOL = Kind(
     "SQSHB-E013",
     "the pool can't be used",
-    "a worker that is to use it exits",
-    "correct -P or worker_pool, or install the pool's library",
+    "A worker with this pool exits.",
+    "Correct -P or worker_pool, or install the pool's library.",
 )
 
 KINDS = (UNKNOWN_QUEUE, UNUSED_TOKEN, NO_OTEL, BROKEN_TASKS, NO_POOL)
 
 
 def check_setup(app: AppFacts) -> Iterator[Finding]:
-    """Check what can be known without SQS."""
+    """Check tasks, pool and libraries, without a call to SQS."""
     if app.broken_tasks is not None:
         yield BROKEN_TASKS.found(value=app.broken_tasks)
     if app.pool_fault is not None:
@@ -57,7 +57,7 @@ def check_setup(app: AppFacts) -> Iterator[Finding]:
 
 
 def check_names(asked: Iterable[QueueFacts], known: Iterable[str]) -> Iterator[Finding]:
-    """Check the queues that are named in the settings alone, as SQS answered for them.
+    """Check the queues that only the settings name, by SQS's answers about them.
 
     Args:
         known: The names of the app's own queues.
@@ -65,7 +65,7 @@ def check_names(asked: Iterable[QueueFacts], known: Iterable[str]) -> Iterator[F
     names = tuple(known)
     for queue in asked:
         hint = did_you_mean(queue.name, names)
-        # An answer that says nothing of the queue leaves only the likeness to go by.
+        # If SQS did not say whether the queue exists, only a similar name shows a typing error.
         if queue.found.tried is Tried.ALLOWED or not (queue.found.tried is Tried.NO_QUEUE or hint):
             continue
         yield UNKNOWN_QUEUE.found(

@@ -16,18 +16,18 @@ from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
 TOO_LATE = Kind(
     "SQSHB-W214",
     "extensions begin too late",
-    "when one call to SQS hangs there is no time for a second one before the message is visible "
-    "again, and its task starts twice",
-    "remove the threshold and the interval that are set, or raise sqs_heartbeat_threshold and "
-    "lower sqs_heartbeat_interval",
+    "If one call to SQS hangs, there is no time for a second one before the message becomes "
+    "visible again. Its task then starts twice.",
+    "Remove the threshold and the interval that are set. Or raise sqs_heartbeat_threshold and "
+    "lower sqs_heartbeat_interval.",
 )
 TOO_SHORT = Kind(
     "SQSHB-W213",
     "the visibility timeout is too short",
-    "when one call to SQS hangs there is no time for a second one before the message is visible "
-    "again, and its task starts twice",
-    "set the visibility timeout to 30 s or so; with the default threshold and interval 12 s is "
-    "the least that leaves time",
+    "If one call to SQS hangs, there is no time for a second one before the message becomes "
+    "visible again. Its task then starts twice.",
+    "Set the visibility timeout to about 30 s. With the default threshold and interval, the "
+    "shortest that leaves enough time is 12 s.",
 )
 
 KINDS = (TOO_SHORT, TOO_LATE)
@@ -36,15 +36,15 @@ KINDS = (TOO_SHORT, TOO_LATE)
 def is_too_short(terms: LeaseTerms, interval: float) -> bool:
     """Return whether a call that hangs leaves no time for a second one.
 
-    An extension is due at the threshold. The keeper may sleep for its interval then, waits for
-    the call, and needs the time of a short call for another.
+    An extension is due at the threshold. From then on, the keeper may sleep for its interval, then
+    waits for the call that hangs, and needs the time of a short call for another one.
     """
     left = terms.threshold - interval - call_patience(terms.threshold)
     return terms.extend and terms.visibility_timeout > 0 and round(left, 6) < MIN_CALL_SECONDS
 
 
 def check_set_timeouts(app: AppFacts) -> Iterator[Finding]:
-    """Check the visibility timeouts that the settings say."""
+    """Check the visibility timeouts in the settings."""
     settings = app.settings
     scopes: dict[str, tuple[str | None, Rules, Rules]] = {
         PREFIX + "visibility_timeout": (None, settings.rules, settings.rules)
@@ -66,7 +66,7 @@ def check_set_timeouts(app: AppFacts) -> Iterator[Finding]:
 
 
 def check_own_timeout(app: AppFacts, queue: str, own_timeout: int) -> Iterator[Finding]:
-    """Check a queue's own visibility timeout, where no setting says another."""
+    """Check a queue's own visibility timeout, if no setting overrides it."""
     rules = app.settings.for_queue(queue)
     if rules.visibility_timeout is None:
         too_short = TOO_SHORT.found(queue=queue, value=f"{own_timeout} s")
@@ -76,9 +76,9 @@ def check_own_timeout(app: AppFacts, queue: str, own_timeout: int) -> Iterator[F
 def _check_haste(
     settings: Settings, rules: Rules, timeout: int, too_short: Finding
 ) -> Iterator[Finding]:
-    """Find out whether the timeout leaves no time for a second call, or what is set beside it.
+    """Find out whether the timeout, the threshold or the interval leaves no time for a second call.
 
-    Nothing is said of what the worker refuses: that is a fault of its own.
+    Values that the worker refuses give no finding here, because they are reported as faults.
     """
     terms, interval = rules.terms(timeout), settings.longest_sleep()
     if any(order_faults("", terms, settings.interval)) or not is_too_short(terms, interval):
@@ -87,5 +87,8 @@ def _check_haste(
     if is_too_short(usual, min(interval, DEFAULT_INTERVAL)):
         yield too_short
     else:
-        value = f"{terms.threshold:g} s before the end, by a keeper that sleeps for {interval:g} s"
+        value = (
+            f"{terms.threshold:g} s before the timeout ends, while the keeper sleeps up to "
+            f"{interval:g} s"
+        )
         yield TOO_LATE.found(queue=too_short.queue, value=value)
