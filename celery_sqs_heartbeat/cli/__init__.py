@@ -1,6 +1,6 @@
 """`celery -A proj sqs-heartbeat`: commands for people who run workers.
 
-Every `celery` command imports this, so it imports nothing but click.
+Every `celery` command imports this module, so it imports only click.
 """
 
 from celery_sqs_heartbeat.cli.group import sqs_heartbeat

@@ -1,4 +1,4 @@
-"""The group of the package's own commands."""
+"""The group of the package's commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from celery_sqs_heartbeat.cli.tune.command import tune
 
 @click.group("sqs-heartbeat")
 def sqs_heartbeat() -> None:
-    """Look into the SQS heartbeat."""
+    """Check, inspect and tune the SQS heartbeat."""
 
 
 for _command in (doctor, grafana, iam, report, status, tune):

@@ -8,32 +8,32 @@ import urllib.request
 from http.client import HTTPException
 from typing import Any
 
-#: How long a page may take, in seconds.
+#: How long a page may take to answer, in seconds.
 PATIENCE = 5.0
-#: Bytes of an answer at most: several times what the most leases take.
+#: The most bytes to read of an answer: several times the size of the largest page.
 MAX_ANSWER = 4_000_000
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Follows no redirection: the token is for the one who was named."""
+    """Follows no redirection, because the token is only for the named address."""
 
     def redirect_request(self, *_: object, **__: object) -> None:
-        """Leave the redirection as the error that it is here."""
+        """Treat the redirection as an error."""
 
 
-#: Without proxies: the pages are on this machine or near it.
+#: Uses no proxies, because the pages are on this machine or near it.
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
 
 
 def read_page(url: str, token: str | None = None) -> Any:
-    """Return what a page's JSON says. The URL must be of http or https.
+    """Return the content of a JSON page. The URL's scheme must be http or https.
 
     Raises:
         urllib.error.HTTPError: The status is an error or a redirection.
-        OSError: There is no answer, or none in time.
-        HTTPException: The answer is not of HTTP.
-        ValueError: It is no JSON.
-        RecursionError: It is nested too deep.
+        OSError: There is no answer, or it takes too long.
+        HTTPException: The answer is not HTTP.
+        ValueError: The answer is not JSON.
+        RecursionError: The JSON is nested too deeply.
     """
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     request = urllib.request.Request(url, headers=headers)  # noqa: S310
@@ -42,7 +42,7 @@ def read_page(url: str, token: str | None = None) -> Any:
 
 
 def serves_health(url: str) -> bool:
-    """Return whether what answers at a URL is a worker's status page. Shows it no token."""
+    """Return whether a worker's status page answers at a URL. Sends no token."""
     try:
         payload = read_page(f"{url}/healthz")
     except urllib.error.HTTPError as error:

@@ -1,4 +1,4 @@
-"""Writes files whole, or not at all."""
+"""Writes files completely, or not at all."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ _MODES = {"effective_ids": os.access in os.supports_effective_ids}
 
 
 def is_permitted(path: Path, mode: int) -> bool:
-    """Return whether this process may use a path as a mode says: `os.W_OK`, say."""
+    """Return whether this process may use a path in a mode, such as `os.W_OK`."""
     return os.access(path, mode, **_MODES)
 
 
 def write_whole(out: Path, content: bytes) -> None:
-    """Write a file. One that was there stays as it is until the new one is whole.
+    """Write a file. An existing file stays unchanged until the new one is complete.
 
     Raises:
-        OSError: It can't be written.
+        OSError: The file can't be written.
     """
-    # A device has no file beside it, nor has one in a folder that is not ours.
+    # A draft beside the file is impossible for a device, and in a folder that is not writable.
     is_beside = not out.exists() or (
         out.is_file() and not out.is_symlink() and is_permitted(out.parent, os.W_OK)
     )
@@ -34,6 +34,6 @@ def write_whole(out: Path, content: bytes) -> None:
             draft.replace(out)
     finally:
         if is_beside:
-            # It is gone if all went well.
+            # After a success the draft no longer exists.
             with suppress(OSError):
                 draft.unlink()

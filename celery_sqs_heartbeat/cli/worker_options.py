@@ -1,4 +1,4 @@
-"""What the commands share."""
+"""Options that the commands share with Celery's worker."""
 
 from __future__ import annotations
 
@@ -6,36 +6,42 @@ from typing import Any
 
 import click
 
-#: Which queues to look at, as a worker's -Q.
+#: Which queues to check, like the worker's option -Q.
 queues_option = click.option(
-    "-Q", "--queues", metavar="A,B", help="These queues, instead of all that the app consumes from."
+    "-Q",
+    "--queues",
+    metavar="A,B",
+    help="Only these queues, instead of all that the app consumes from.",
 )
 
 
 def split(queues: str | None) -> list[str]:
-    """Return the names in a list with commas, each once.
+    """Return the names in a comma-separated list, without duplicates.
 
     Raises:
         click.BadParameter: One of them is empty.
     """
     if queues is None:
         return []
-    # As a worker takes them: with their blanks.
+    # A worker keeps blanks in the names, too.
     names = queues.split(",")
     if "" in names:
-        raise click.BadParameter(f"{queues!r} has an empty name in it", param_hint="-Q")
+        raise click.BadParameter(
+            f"{queues!r} has an empty name in it: write names with one comma between them",
+            param_hint="-Q",
+        )
     return list(dict.fromkeys(names))
 
 
 class Concurrency(click.ParamType):  # type: ignore[type-arg, unused-ignore]
-    """How many tasks a worker runs at a time: a whole number, or "auto" as Celery 5.7 has it."""
+    """How many tasks a worker runs at a time: a whole number, or Celery 5.7's "auto"."""
 
     name = "concurrency"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> int | None:
-        """Return the number; None for as many as Celery chooses, as for 0."""
+        """Return the number; None for 0 and "auto", for which Celery chooses."""
         text = str(value)
         if text.isdecimal():
             return int(text) or None

@@ -17,7 +17,7 @@ def _day(
     try:
         return datetime.datetime.strptime(value, _FORMAT).date()  # noqa: DTZ007
     except ValueError:
-        fault = f"{value!r} is no day of the calendar: write {_WRITTEN}"
+        fault = f"{value!r} is not a day of the calendar: write {_WRITTEN}"
         raise click.BadParameter(fault, context, parameter) from None
 
 
@@ -26,14 +26,14 @@ from_option = click.option(
     "first",
     callback=_day,
     metavar=_WRITTEN,
-    help="First day of the journal, in UTC; without it, the journal's first.",
+    help="First day to read, in UTC. Without it, the journal's first day.",
 )
 to_option = click.option(
     "--to",
     "last",
     callback=_day,
     metavar=_WRITTEN,
-    help="Last day of the journal; without it, the journal's last.",
+    help="Last day to read, in UTC. Without it, the journal's last day.",
 )
 
 

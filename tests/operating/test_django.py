@@ -149,7 +149,7 @@ def test_a_project_that_does_not_install_it_is_told(manage: Manage, project: Pat
     ended = manage("check")
     assert ended.returncode == 1
     assert "(celery_sqs_heartbeat.E003) install(app) was not called" in ended.stderr
-    assert "HINT: where the app is made:" in ended.stderr
+    assert "HINT: Where the app is made, add:" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ class ShopConfig(AppConfig):
         "(celery_sqs_heartbeat.E015) HEARTBEAT_SQS_APP=None ('proj' was current at Django's start, "
         "'other' is now): there are several Celery apps"
     ) in unnamed.stderr
-    assert "HINT: set HEARTBEAT_SQS_APP to the module and the name of that one" in unnamed.stderr
+    assert "HINT: Set HEARTBEAT_SQS_APP to the module and the name of the workers" in unnamed.stderr
     assert manage("sqs_heartbeat_doctor").returncode == 2
     named = manage("check", HEARTBEAT_SQS_APP="proj.celery:app")
     assert "System check identified no issues" in named.stdout

@@ -541,7 +541,7 @@ def test_an_app_without_a_queue_is_an_error(proxy: FaultProxy, name: str | None)
         ("doctor -Q work,", "'work,' has an empty name in it"),
         ("doctor -c -1", "'-1' must be a whole number, 0 or more, or 'auto'"),
         ("iam --account 12", "'12' must be 12 digits"),
-        ("iam --region nowhere", "'nowhere' must be as eu-west-1"),
+        ("iam --region nowhere", "'nowhere' must be a region's name, such as eu-west-1"),
     ],
 )
 def test_wrong_options_are_refused(run: Run, line: str, said: str) -> None:
@@ -655,7 +655,10 @@ def test_attributes_of_another_server_are_read(sqs_server: SqsServer) -> None:
         Attributes={"MessageRetentionPeriod": "60", "VisibilityTimeout": "90"},
     )
     findings = examine(app_at(sqs_server.broker_url), queues=[name])
-    assert found(findings, "SQSHB-P301")["SQSHB-E207"] == "retention period 60 s, visibility timeout 90 s"
+    assert (
+        found(findings, "SQSHB-P301")["SQSHB-E207"]
+        == "retention period 60 s, visibility timeout 90 s"
+    )
     assert "sqs:DeleteMessage" in (found(findings, "SQSHB-P301")["SQSHB-P301"] or "")
 
 

@@ -140,7 +140,7 @@ def test_a_keeper_that_is_dead_is_something_to_act_on_and_says_what_it_means(
     scene.keeper.stop()
     result = run("--url", scene.url)
     assert result.exit_code == 1
-    assert "celery@one: its keeper is dead: leases run out" in result.stdout
+    assert "celery@one: its keeper is dead: leases expire" in result.stdout
 
 
 @pytest.mark.parametrize("how", [(), ("--json",)])
@@ -215,7 +215,7 @@ def test_an_app_without_the_setting_has_the_default_address_asked(
 @pytest.mark.parametrize(
     ("settings", "fault"),
     [
-        ({"sqs_heartbeat_status": "127.0.0.1:0"}, "takes any free port and logs which"),
+        ({"sqs_heartbeat_status": "127.0.0.1:0"}, "takes any free port and logs its number"),
         ({"sqs_heartbeat_status": "9808"}, "sqs_heartbeat_status='9808': must be 'HOST:PORT'"),
         ({"sqs_heartbeat_status": 9808}, "sqs_heartbeat_status=9808: must be 'HOST:PORT'"),
         (
@@ -244,7 +244,7 @@ def test_settings_that_can_not_be_read_are_one_line_and_not_needed_with_options(
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert "the app's settings can't be read (ModuleNotFoundError: No module named" in line
-    assert "give --url and --token" in line
+    assert "use --url and --token" in line
     assert run_with(app, "--url", scene.url, "--token", TOKEN).exit_code == 0
 
 
@@ -268,7 +268,7 @@ def test_what_is_no_token_is_refused(token: str) -> None:
 def test_what_is_no_address_is_refused(url: str) -> None:
     result = run("--url", url)
     assert result.exit_code == 2
-    assert "is no address like" in result.stderr
+    assert "is not an address like" in result.stderr
 
 
 @pytest.mark.parametrize("secret", ["/?token={}", "/#token={}", "/x?a=1&token={}"])

@@ -124,8 +124,8 @@ def test_days_without_a_journal_build_nothing(spark: SparkSession, tmp_path: Pat
     ("arguments", "fault"),
     [
         (["--from", "2026-03-02", "--to", "2026-03-01"], "is after --to"),
-        (["--from", "March"], "'March' is no day of the calendar: write YYYY-MM-DD"),
-        (["--to", "2026-02-30"], "'2026-02-30' is no day of the calendar"),
+        (["--from", "March"], "'March' is not a day of the calendar: write YYYY-MM-DD"),
+        (["--to", "2026-02-30"], "'2026-02-30' is not a day of the calendar"),
         (["--lookback", "0"], "--lookback"),
     ],
 )

@@ -357,7 +357,7 @@ def test_an_all_clear_says_what_it_is_based_on(
     [
         ([], "Missing argument 'JOURNAL_OR_WAREHOUSE'"),
         (["j", "--from", "2026-03-02", "--to", "2026-03-01"], "is after --to"),
-        (["j", "--from", "yesterday"], "is no day of the calendar"),
+        (["j", "--from", "yesterday"], "is not a day of the calendar"),
     ],
 )
 def test_wrong_options_are_told_before_spark_starts(arguments: list[str], fault: str) -> None:

@@ -160,7 +160,8 @@ def test_thin_data_is_kept_apart_from_settings_that_are_good(journal: str) -> No
     assert "Keep visibility_timeout 30 s and threshold 10 s. There is too little data to " in said
     assert "The data cannot show how many attempts would lose their lease." in said
     assert (
-        "OK: queue prod-work: visibility_timeout=30, threshold=10; too little data to find" in said
+        "OK: queue prod-work: visibility_timeout=30, threshold=10; too little data to find faults"
+        in said
     )
 
 

@@ -1,1 +1,1 @@
-"""The command `grafana`, which writes a dashboard and alerts."""
+"""The command `grafana`, which writes a dashboard and alerting rules."""

@@ -10,7 +10,7 @@ import click
 from celery_sqs_heartbeat.cli.whole_files import write_whole
 from celery_sqs_heartbeat.common.exits import Command, Refusal
 
-#: What is written: the dashboard for Grafana, the rules for Prometheus.
+#: The files to write: the dashboard for Grafana, the rules for Prometheus.
 FILES = ("dashboard.json", "alerts.yml")
 
 
@@ -20,11 +20,11 @@ FILES = ("dashboard.json", "alerts.yml")
     metavar="DIR",
     type=click.Path(path_type=Path),
     default=Path(),
-    help="The folder to write to, made if it is missing; without it, the current one.",
+    help="The folder to write to, created if it is missing. Without it, the current folder.",
 )
-@click.option("--force", is_flag=True, help="Replace files that are there already.")
+@click.option("--force", is_flag=True, help="Replace existing files.")
 def grafana(out: Path, force: bool) -> None:
-    """Write a Grafana dashboard and Prometheus alerts for the metrics of workers.
+    """Write a Grafana dashboard and Prometheus alerting rules for the workers' metrics.
 
     The files are dashboard.json and alerts.yml.
     """
@@ -35,7 +35,7 @@ def grafana(out: Path, force: bool) -> None:
         raise Refusal(f"--out {out} is a file: name a folder") from None
     except OSError as error:
         raise _unwritable(out, error) from None
-    # Both before either is written.
+    # Check both files before writing either.
     if not force and (there := [str(path) for path in targets if path.exists()]):
         raise Refusal(f"{' and '.join(there)} exist already: replace them with --force")
     source = files("celery_sqs_heartbeat.observe") / "grafana"

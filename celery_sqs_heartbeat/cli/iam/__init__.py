@@ -1,1 +1,1 @@
-"""The command `iam`, which prints a policy."""
+"""The command `iam`, which prints an IAM policy."""

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command)
 @queues_option
-@click.option("--producer", is_flag=True, help="For those who only send tasks.")
-@click.option("--account", metavar="ID", help="The AWS account, where SQS can't be asked.")
-@click.option("--region", metavar="NAME", help="The AWS region, where SQS can't be asked.")
+@click.option("--producer", is_flag=True, help="The policy for programs that only send tasks.")
+@click.option("--account", metavar="ID", help="The AWS account, used if SQS can't be called.")
+@click.option("--region", metavar="NAME", help="The AWS region, used if SQS can't be called.")
 @click.pass_context
 def iam(
     context: click.Context,
@@ -30,12 +30,12 @@ def iam(
     account: str | None,
     region: str | None,
 ) -> None:
-    """Print the least IAM policy that a worker needs, as JSON.
+    """Print the smallest IAM policy that a worker needs, as JSON.
 
-    SQS is asked for the queues' ARNs; where it does not answer, they are made from the
+    The command reads the queues' ARNs from SQS. If SQS does not answer, it builds them from the
     URLs in predefined_queues, or from the queues' names with --account and --region.
     """
-    # Not at the top: every `celery` command imports this module.
+    # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.app.app_contents import is_made_up, queue_names
     from celery_sqs_heartbeat.cli.app.app_reader import read_app
     from celery_sqs_heartbeat.cli.app.offline_broker import Broker
@@ -46,15 +46,17 @@ def iam(
     if account is not None and not re.fullmatch(r"\d{12}", account):
         raise click.BadParameter(f"{account!r} must be 12 digits", param_hint="--account")
     if region is not None and not re.fullmatch(r"[a-z]{2,}(-[a-z]+)+-\d+", region):
-        raise click.BadParameter(f"{region!r} must be as eu-west-1", param_hint="--region")
+        raise click.BadParameter(
+            f"{region!r} must be a region's name, such as eu-west-1", param_hint="--region"
+        )
     app = context.obj.app
     if is_made_up(app):
-        raise Refusal("no Celery app was found: name yours, as celery -A proj sqs-heartbeat iam")
+        raise Refusal("no Celery app was found: name it, as in celery -A proj sqs-heartbeat iam")
     facts = read_app(app)
     if facts.broker_fault is not None:
         raise Refusal(f"the broker can't be used: {naming(app)(facts.broker_fault)}")
     if not facts.is_sqs:
-        raise Refusal(f"the broker is not SQS: {facts.transport}")
+        raise Refusal(f"the broker is not SQS: {facts.transport}: set broker_url to an sqs:// URL")
     if facts.queue_fault is not None:
         raise Refusal(naming(app)(facts.queue_fault))
     broker = Broker.of_app(app)
@@ -62,7 +64,9 @@ def iam(
     try:
         asked = [inspector.look(name) for name in queue_names(app, split(queues))]
     except KeyError as error:
-        raise click.BadParameter(f"{error.args[0]!r} is not among the app's queues") from None
+        raise click.BadParameter(
+            f"{error.args[0]!r} is not among the app's queues: add it to task_queues"
+        ) from None
     if not asked:
         raise Refusal("the app has no queue to consume from: set task_default_queue or task_queues")
     places = [_place(broker, queue, account, region) for queue in asked]
@@ -78,10 +82,10 @@ def iam(
 def _place(
     broker: Broker, queue: QueueFacts, account: str | None, region: str | None
 ) -> QueuePlace:
-    """Return where a queue is.
+    """Return a queue's region, account and name.
 
     Raises:
-        click.UsageError: Not enough is known.
+        click.UsageError: The account is unknown.
     """
     from celery_sqs_heartbeat.cli.iam.iam_policy import QueuePlace
 
@@ -97,7 +101,7 @@ def _place(
     )
     if place.account is None:
         raise click.UsageError(
-            f"the account of queue {queue.name!r} is not known, and SQS did not tell "
-            f"({queue.found.reason or queue.found.tried.value}): give it with --account"
+            f"the account of queue {queue.name!r} is not known, and SQS did not return it "
+            f"({queue.found.reason or queue.found.tried.value}): name it with --account"
         )
     return place

@@ -1,4 +1,4 @@
-"""The least that AWS must permit to a worker, or to those who only send."""
+"""The smallest IAM policy for a worker, or for a program that only sends tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-#: What kombu and the keeper call on a queue.
+#: The calls that kombu and the keeper make on a queue.
 CONSUME = (
     "sqs:ReceiveMessage",
     "sqs:DeleteMessage",
@@ -25,7 +25,7 @@ _ACCOUNT = re.compile(r"\d{12}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueuePlace:
-    """Where a queue is: what an ARN is made of. None stands for not known."""
+    """The parts of a queue's ARN. None means that a part is unknown."""
 
     name: str
     region: str | None = None
@@ -33,7 +33,7 @@ class QueuePlace:
 
     @property
     def arn(self) -> str:
-        """The queue's ARN; all of it must be known."""
+        """The queue's ARN. All parts must be known."""
         return f"arn:{partition(self.region or '')}:sqs:{self.region}:{self.account}:{self.name}"
 
     @classmethod
@@ -44,7 +44,7 @@ class QueuePlace:
 
     @classmethod
     def of_url(cls, url: str) -> QueuePlace:
-        """Read a queue's URL as far as it is one of AWS."""
+        """Read the parts that a queue's URL contains, if AWS made it."""
         parts = urlsplit(url)
         host = parts.hostname or ""
         *path, name = parts.path.strip("/").split("/")
@@ -74,9 +74,9 @@ def policy(
     """Return an IAM policy for these queues.
 
     Args:
-        is_producer: For those who only send.
-        is_predefined: kombu need not look for the queues, nor create any.
-        keys: The KMS keys that queues are encrypted with, and a queue of each.
+        is_producer: Return the policy for programs that only send.
+        is_predefined: The queues are predefined, so kombu neither lists nor creates queues.
+        keys: A queue for each KMS key that queues are encrypted with.
     """
     arns = sorted({place.arn for place in places})
     statements = [
@@ -84,7 +84,7 @@ def policy(
     ]
     if not is_predefined:
         statements.append(_allow("Create", ["sqs:CreateQueue"], arns))
-        # AWS knows no ListQueues for some queues only.
+        # AWS can't restrict ListQueues to some queues.
         statements.append(_allow("Find", ["sqs:ListQueues"], ["*"]))
     actions = ["kms:GenerateDataKey", "kms:Decrypt"]
     for number, (key, place) in enumerate(sorted((keys or {}).items()), 1):
@@ -107,7 +107,7 @@ def _alias(key: str) -> str | None:
 
 
 def _key_arn(key: str, place: QueuePlace) -> str:
-    """Return the ARN of a key; of all keys where only an alias is known, see `_of`."""
+    """Return the ARN of a key, or of all keys if only an alias is known (see `_of`)."""
     if key.startswith("arn:") and not _alias(key):
         return key
     region, account = place.region or "", place.account
@@ -116,7 +116,7 @@ def _key_arn(key: str, place: QueuePlace) -> str:
 
 
 def _of(key: str) -> dict[str, Any]:
-    """Return the condition that the key is the one of the alias (AWS KMS guide)."""
+    """Return the condition that a key has the alias (AWS KMS guide)."""
     alias = _alias(key)
     if alias is None:
         return {}

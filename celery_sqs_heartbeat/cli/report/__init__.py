@@ -1,1 +1,1 @@
-"""The command `report`, which writes a page on what happened."""
+"""The command `report`, which writes a page about the messages in the journals."""

@@ -36,17 +36,17 @@ def report(
     last: datetime.date | None,
     engine: str,
 ) -> None:
-    """Write a page on what happened to the messages.
+    """Write a page about what happened to the messages.
 
-    JOURNAL_OR_WAREHOUSE is what sqs_heartbeat_journal names, a folder or URL of the workers'
-    journals, or the tables that the pipeline's run has made of them. The page says first what it
-    covers. Exits with 1, without a page, when there are no messages of these days, and with 2 when
-    it is neither a journal nor a warehouse.
+    JOURNAL_OR_WAREHOUSE is the folder or URL of the workers' journals (sqs_heartbeat_journal), or
+    the warehouse: the tables that the pipeline built from them. The page begins with the period
+    that it covers. If there are no messages in these days, the command writes no page and exits
+    with 1. If JOURNAL_OR_WAREHOUSE is neither, it exits with 2.
     """
     check_days(first, last)
     require_pyspark()
     require_jinja2()
-    # Not at the top: every `celery` command imports this module.
+    # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.report.page_file import check_page, write_page
     from celery_sqs_heartbeat.common.days import Span
     from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults

@@ -1,1 +1,1 @@
-"""The command `status`, which shows what workers' status pages say."""
+"""The command `status`, which shows the contents of workers' status pages."""

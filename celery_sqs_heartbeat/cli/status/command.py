@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.common.exits import DONE, FOUND, Command, Refusal, epi
 if TYPE_CHECKING:
     from celery_sqs_heartbeat.cli.status.page_answers import PageAnswer
 
-#: Between two looks, in seconds.
+#: The time between two requests, in seconds.
 WATCH_SECONDS = 1.0
 
 
@@ -31,16 +31,16 @@ WATCH_SECONDS = 1.0
     envvar="SQS_HEARTBEAT_STATUS_TOKEN",
     show_envvar=True,
     show_default="the app's sqs_heartbeat_status_token",
-    help="The token of the pages.",
+    help="The pages' token.",
 )
-@click.option("--watch", is_flag=True, help="Look again each second, until interrupted.")
-@click.option("--json", "as_json", is_flag=True, help="Print what the pages say as a JSON list.")
+@click.option("--watch", is_flag=True, help="Refresh every second, until interrupted.")
+@click.option("--json", "as_json", is_flag=True, help="Print the pages' contents as a JSON list.")
 @click.pass_context
 def status(
     context: click.Context, urls: Sequence[str], token: str | None, watch: bool, as_json: bool
 ) -> None:
-    """Show what workers with a status page (sqs_heartbeat_status) hold, and how they do."""
-    # Not at the top: every `celery` command imports this module.
+    """Show the leases and the health of workers with a status page (sqs_heartbeat_status)."""
+    # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.cli.status.lease_tables import blocks_of
     from celery_sqs_heartbeat.cli.status.page_answers import ask_all, check_url
     from celery_sqs_heartbeat.cli.status.page_targets import targets, token_for
@@ -54,7 +54,7 @@ def status(
     if token is not None and (fault := token_fault(token)):
         raise click.BadParameter(fault, param_hint="--token or SQS_HEARTBEAT_STATUS_TOKEN")
     if watch and as_json:
-        raise click.UsageError("--watch draws a table: leave out --json")
+        raise click.UsageError("--watch draws tables: remove --watch or --json")
     pages = targets(context.obj.app, urls)
     token = token_for(context.obj.app, token)
     color = False if context.obj.no_color else None
@@ -72,5 +72,5 @@ def status(
 
 
 def exit_status(answers: Sequence[PageAnswer]) -> int:
-    """Return 1 where a worker does not answer or is not healthy, or leases are not well."""
+    """Return 1 if a worker does not answer or is not healthy, or any lease is not well, else 0."""
     return DONE if all(answer.is_well for answer in answers) else FOUND

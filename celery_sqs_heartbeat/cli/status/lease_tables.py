@@ -1,4 +1,4 @@
-"""Shows what workers hold: a table of the workers, one of their tasks, and what needs a look."""
+"""Shows workers' leases: a table of the workers, one of their tasks, and notes on problems."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ _STYLES: Mapping[str, Style] = {
     "deaf": _YELLOW,
     "dead": _RED,
 }
-#: What a worker's health means where it is not ok.
+#: The meaning of a worker's health if it is not ok.
 _MEANINGS = {
-    "late": "its keeper is late: leases are in danger",
-    "stalled": "its event loop stands still: it neither receives nor settles",
-    "deaf": "SQS does not answer its polls: no messages come",
-    "dead": "its keeper is dead: leases run out",
+    "late": "its keeper is late: leases may expire",
+    "stalled": "its event loop is stalled: it neither receives nor settles messages",
+    "deaf": "SQS does not answer its polls: it receives no messages",
+    "dead": "its keeper is dead: leases expire",
 }
 _WORKERS = ("Worker", "Keeper", "In flight", "Running", "Waiting", "Deletes", "Releases", "Oldest")
 _TASKS = ("Queue", "Task", "Leases", "Running", "Waiting", "Oldest", "Least left", "Not well")
-#: Where any worker has message groups, and where any has stopped.
+#: Columns that are shown only if a worker has message groups, or a group that has stopped.
 _OF_GROUPS = ("Groups", "Behind", "Stopped")
 _STOPPED = ("Queue", "Stopped group", "Task", "Cause", "Receive", "Ago", "Hidden for")
 
 
 def blocks_of(answers: Sequence[PageAnswer]) -> list[Block]:
-    """Return what shows the workers, their tasks, the message groups that stopped, and notes.
+    """Return tables of the workers, their tasks and the stopped message groups, then notes.
 
-    What there is of message groups only FIFO queues have: without any, nothing speaks of them.
+    Without message groups, which only FIFO queues have, nothing mentions them.
     """
     payloads = [answer.payload for answer in answers if answer.payload is not None]
     has_groups = any(payload["groups"] or payload["stopped_groups"] for payload in payloads)
@@ -76,12 +76,14 @@ def _notes(answers: Sequence[PageAnswer]) -> Iterator[Styled]:
         if left_out := answer.payload["tasks_left_out"]:
             shown = len(answer.payload["tasks"])
             yield Styled(
-                f"{name}: the {shown:,} tasks with the most leases are shown, {left_out:,} are not"
+                f"{name}: only the {shown:,} tasks with the most leases are shown, of "
+                f"{shown + left_out:,}"
             )
         if left_out := answer.payload["stopped_groups_left_out"]:
             shown = len(answer.payload["stopped_groups"])
             yield Styled(
-                f"{name}: the {shown:,} groups that stopped last are shown, {left_out:,} are not"
+                f"{name}: only the {shown:,} groups that stopped last are shown, of "
+                f"{shown + left_out:,}"
             )
 
 
@@ -102,7 +104,7 @@ def _worker_row(answer: PageAnswer) -> list[Styled]:
 
 
 def _tasks(payloads: Sequence[Mapping[str, Any]]) -> Mapping[tuple[str, str], list[Any]]:
-    """Return the totals of each task of a queue, from each worker that has any."""
+    """Return the totals for each queue and task, one from each worker with such leases."""
     groups: dict[tuple[str, str], list[Any]] = defaultdict(list)
     for payload in payloads:
         for task in payload["tasks"]:

@@ -1,4 +1,4 @@
-"""Asks the status pages of workers."""
+"""Reads workers' status pages."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from celery_sqs_heartbeat.cli.status.page_targets import Target
 from celery_sqs_heartbeat.cli.status.payload_check import NO_PAGE, payload_fault
 from celery_sqs_heartbeat.common.escaping import escaped
 
-#: Pages that are asked at once.
+#: How many pages to read at the same time.
 _THREADS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class PageAnswer:
-    """What a worker's page said of its leases, or why it did not."""
+    """The leases on a worker's page, or why it could not be read."""
 
     target: Target
     payload: dict[str, Any] | None = None
     fault: str = ""
 
     def as_plain(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
+        """Return the answer as its JSON object."""
         said = {"error": self.fault} if self.payload is None else self.payload
         return {"url": self.target.url, **said}
 
@@ -48,19 +48,19 @@ def check_url(url: str) -> str | None:
     except ValueError:
         is_right = False
     if not is_right:
-        return f"{url!r} is no address like http://127.0.0.1:9808"
+        return f"{url!r} is not an address like http://127.0.0.1:9808"
     if parts.query or parts.fragment or parts.username is not None:
-        # It is not shown: that may be the token.
+        # The error does not quote the URL, because it may contain the token.
         return (
-            f"the address of {parts.hostname!r} has more than http://HOST:PORT: leave out what "
-            "follows ? or # and what is before @; a token goes into --token or, better, into "
+            f"the address of {parts.hostname!r} has more than http://HOST:PORT: remove the part "
+            "after ? or # and the part before @; set a token with --token or, better, "
             "SQS_HEARTBEAT_STATUS_TOKEN"
         )
     return None
 
 
 def ask_all(targets: Sequence[Target], token: str | None) -> list[PageAnswer]:
-    """Ask every page for its leases, several at once; raises nothing of the network's."""
+    """Read the leases of every page, several at the same time. Network errors become answers."""
     with ThreadPoolExecutor(_THREADS) as threads:
         return list(threads.map(lambda target: _ask(target, token), targets))
 
@@ -84,9 +84,9 @@ def _silence(error: Exception) -> str:
     reason = getattr(error, "reason", None) or error
     shown = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
     way_out = (
-        "look whether the worker is stopped, or its machine is too busy"
+        "check whether the worker is stopped or its machine is overloaded"
         if isinstance(reason, TimeoutError)
-        else "a worker with sqs_heartbeat_status logs its page's address when it starts, at the "
+        else "check the address, which a worker with sqs_heartbeat_status logs at startup, at the "
         "level INFO"
     )
     return f"does not answer ({escaped(shown)}): {way_out}"
@@ -95,11 +95,13 @@ def _silence(error: Exception) -> str:
 def _meaning(code: int) -> str:
     if code == 401:
         return (
-            "needs its token: give --token, or set SQS_HEARTBEAT_STATUS_TOKEN or the app's "
+            "needs its token: use --token, or set SQS_HEARTBEAT_STATUS_TOKEN or the app's "
             "sqs_heartbeat_status_token"
         )
     if code == 403:
-        return "refuses this name for the machine: give its address, as --url http://127.0.0.1:PORT"
+        return (
+            "refuses this host name: use the machine's address, such as --url http://127.0.0.1:PORT"
+        )
     if code == 503:
         return "is too busy to answer: try again"
     return f"answered with HTTP status {code}: {NO_PAGE}"

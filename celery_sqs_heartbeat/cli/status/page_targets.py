@@ -1,4 +1,4 @@
-"""Which status pages are asked, and with which token: those of the options, else of the app."""
+"""Chooses the status pages to read and their token: from the options, else from the app."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.common.exits import Refusal
 from celery_sqs_heartbeat.settings import checks
 from celery_sqs_heartbeat.settings.address import parse_address, url_of
 
-#: Where a page is if neither an option nor the app says so; docs/status-page.md uses it, too.
+#: The page's address if neither an option nor the app sets one. docs/status-page.md uses it, too.
 DEFAULT_URL = "http://127.0.0.1:9808"
 ADDRESS = "sqs_heartbeat_status"
 TOKEN = "sqs_heartbeat_status_token"  # noqa: S105 - the setting's name.
@@ -20,10 +20,10 @@ _WAY_OUT = "name the page with --url"
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """A page to ask.
+    """A page to read.
 
     Attributes:
-        origin: Where its URL is from, unless an option names it.
+        origin: Where its URL comes from; empty if an option names it.
     """
 
     url: str
@@ -34,10 +34,10 @@ class Target:
 
 
 def targets(app: Any, urls: Sequence[str]) -> list[Target]:
-    """Return the pages to ask: those that options name, else the one of the app's settings.
+    """Return the pages to read: those that options name, else the one in the app's settings.
 
     Raises:
-        Refusal: The app's settings can't be read, or their address can't be asked.
+        Refusal: The app's settings can't be read, or their address is unusable.
     """
     if urls:
         return [Target(url=url) for url in urls]
@@ -48,16 +48,16 @@ def targets(app: Any, urls: Sequence[str]) -> list[Target]:
 
 
 def token_for(app: Any, token: str | None) -> str | None:
-    """Return the token to show: that of the option or the environment, else the app's.
+    """Return the token to send: that of the option or the environment, else the app's.
 
     Raises:
-        Refusal: The app's settings can't be read, or their token is no token.
+        Refusal: The app's settings can't be read, or their token is invalid.
     """
     if token is not None:
         return token
     token = _setting(app, TOKEN)
     if token is not None and (fault := checks.token_fault(token)):
-        raise Refusal(f"{TOKEN}=...: {fault}; or give another with --token")
+        raise Refusal(f"{TOKEN}=...: {fault}; or use another one with --token")
     return token
 
 
@@ -65,10 +65,10 @@ def _setting(app: Any, name: str) -> Any:
     try:
         return app.conf.get(name)
     except Exception as error:
-        # Celery reads the settings now, so this is whatever a module of the user's raises.
+        # Celery reads the settings now, so this is any error of the user's module.
         cause = escaped(f"{type(error).__name__}: {error}")
         raise Refusal(
-            f"{name}: the app's settings can't be read ({cause}): fix them, or give --url "
+            f"{name}: the app's settings can't be read ({cause}): fix them, or use --url "
             "and --token, which need no settings"
         ) from None
 
@@ -79,6 +79,6 @@ def _url_of(address: Any) -> str:
     host, port = parse_address(address)
     if port == 0:
         raise Refusal(
-            f"{ADDRESS}={address!r}: the worker takes any free port and logs which: {_WAY_OUT}"
+            f"{ADDRESS}={address!r}: the worker takes any free port and logs its number: {_WAY_OUT}"
         )
     return url_of(host, port)

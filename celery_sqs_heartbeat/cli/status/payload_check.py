@@ -1,4 +1,4 @@
-"""Checks what a status page sent, which may be of another version or no status page at all."""
+"""Checks a status page's answer. It may be of another version, or not a status page at all."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def payload_fault(payload: Any) -> str | None:
         return NO_PAGE
     if not _is_known(payload):
         return (
-            "its worker runs another version of celery-sqs-heartbeat, whose totals are not known "
-            "here: use the same version here and there"
+            "its worker runs another version of celery-sqs-heartbeat, whose totals this command "
+            "can't read: use the same version for both"
         )
     return None
 

@@ -31,22 +31,27 @@ if TYPE_CHECKING:
 
 @click.command(cls=Command, epilog=epilog("tune"))
 @click.argument("source", metavar="JOURNAL_OR_WAREHOUSE")
-@click.option("--check", is_flag=True, help="Exit with 1 when the app's settings are worse.")
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Exit with 1 if the app's settings are worse than the recommended ones.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the recommendations as JSON.")
 @engine_option
 @click.pass_context
 def tune(context: click.Context, source: str, check: bool, as_json: bool, engine: str) -> None:
-    """Recommend settings for each queue, from what the workers' journals measured.
+    """Recommend settings for each queue, from the measurements in the workers' journals.
 
-    JOURNAL_OR_WAREHOUSE is what sqs_heartbeat_journal names, a folder or URL of the workers'
-    journals, or the tables that the pipeline's run has made of them.
+    JOURNAL_OR_WAREHOUSE is the folder or URL of the workers' journals (sqs_heartbeat_journal), or
+    the warehouse: the tables that the pipeline built from them.
 
-    Settings are worse when they lose more leases than one in 10,000 attempts, when they cost
-    1.5 times what the best ones do, or when max_lease is too short. Others stay as they are.
-    Where data is thin, that is said, and nothing counts as worse.
+    Settings are worse if they lose more than one lease in 10,000 attempts, if they cost 1.5 times
+    as much as the best ones, or if max_lease is too short. Running settings that are not worse are
+    recommended unchanged. If there is too little data, the output says so, and nothing counts as
+    worse.
     """
     require_pyspark()
-    # Not at the top: every `celery` command imports this module.
+    # Imported here because every `celery` command imports this module.
     from celery_sqs_heartbeat.common.days import Span
     from celery_sqs_heartbeat.pipeline.engine.faults import engine_faults
     from celery_sqs_heartbeat.pipeline.schema import SURVEYED
@@ -70,7 +75,7 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
     rows = [row for row in recommend(found, Worth()) if row.rank in (RECOMMENDED, RUNNING)]
     if not rows:
         raise NothingFound(
-            f"{source!r} has no message yet: let workers run with sqs_heartbeat_journal"
+            f"{source!r} has no messages yet: run workers with sqs_heartbeat_journal"
         )
     verdicts = list(verdicts_of(found, terms_of, Worth())) if check else []
     if as_json:
@@ -89,10 +94,10 @@ def tune(context: click.Context, source: str, check: bool, as_json: bool, engine
 def _of_app(
     app: Any, *, needs_tasks: bool
 ) -> tuple[dict[str, str], Callable[[str, str | None, int], LeaseTerms]]:
-    """Return Celery's names of queues by those that SQS has, and what the app's settings say.
+    """Return Celery's queue names by SQS's names, and a function that returns the app's terms.
 
     Args:
-        needs_tasks: Tasks count, too: they may have settings of their own.
+        needs_tasks: Import the tasks, too: they may have their own settings.
     """
     from celery_sqs_heartbeat.cli.app.app_contents import import_tasks, queue_names
     from celery_sqs_heartbeat.cli.app.app_reader import read_app
@@ -103,7 +108,7 @@ def _of_app(
         raise Refusal(f"the app's tasks can't be imported: {broken}")
     facts = read_app(app)
     if faults := [*facts.faults, *facts.option_faults]:
-        raise Refusal("the app's settings are faulty: " + naming(app)("; ".join(faults)))
+        raise Refusal("the app's settings are wrong: " + naming(app)("; ".join(faults)))
     names = {}
     if facts.is_sqs and facts.broker_fault is None:
         broker = Broker.of_app(app)

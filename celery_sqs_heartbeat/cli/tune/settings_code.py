@@ -1,4 +1,4 @@
-"""Writes recommendations as settings to paste."""
+"""Formats recommendations as settings to paste."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 _WIDTH = 96
 _WORDS = (
-    "An attempt is one receive of a message by a worker: a message that comes back is one more. "
-    "The worker holds the message until its task ends. Extension calls keep it from other "
-    "workers meanwhile; it loses its lease where they come too late."
+    "An attempt is one receive of a message by a worker. If a message is received again, that is "
+    "another attempt. The worker holds the message until its task ends. Until then, extension "
+    "calls hide it from other workers. If they come too late, the worker loses its lease."
 )
 
 
@@ -27,8 +27,8 @@ def as_settings(rows: Sequence[Row], names: Mapping[str, str]) -> str:
     """Return Python code, each setting with its reason as a comment.
 
     Args:
-        rows: Of what is recommended (rank 0), and what runs (rank -1).
-        names: Celery's names of queues, by those that SQS has.
+        rows: The recommended settings (rank 0) and the running ones (rank -1).
+        names: Celery's queue names, by SQS's names.
     """
     running = {row.queue: row for row in rows if row.rank < 0}
     recommended = [row for row in rows if row.rank == 0]
@@ -56,12 +56,12 @@ def _line(verdict: Verdict) -> str:
     said = f"visibility_timeout={verdict.visibility_timeout}, threshold={verdict.threshold:g}"
     if verdict.fault:
         return f"# WORSE: {whose}: {said}: {verdict.fault}"
-    thin = "; too little data to find a fault by" if verdict.confidence == "low" else ""
+    thin = "; too little data to find faults" if verdict.confidence == "low" else ""
     return f"# OK: {whose}: {said}{thin}"
 
 
 def _head(row: Row, running: Row | None) -> str:
-    """Return the values, and whether they are others than those in use."""
+    """Return the values, and whether they differ from those in use."""
     timeout, threshold = f"{row.visibility_timeout:,} s", f"{row.threshold:,g} s"
     if running is None:
         return f"Set visibility_timeout {timeout} and threshold {threshold}."
