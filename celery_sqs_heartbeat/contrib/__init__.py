@@ -1,1 +1,1 @@
-"""For the frameworks that Celery apps live in. Nothing else imports them."""
+"""Integrations with web frameworks. No other module imports them."""

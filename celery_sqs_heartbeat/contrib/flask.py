@@ -1,4 +1,4 @@
-"""A Flask extension that makes the Celery app, with the heartbeat installed."""
+"""A Flask extension that creates a Celery app with the heartbeat installed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from celery_sqs_heartbeat.worker.install import install
 class SqsHeartbeat:
     """Gives Flask apps a Celery app whose workers keep SQS messages leased.
 
-    `SqsHeartbeat(app)`, or `init_app` in an application factory. It keeps nothing, so one
-    may serve several apps.
+    Use `SqsHeartbeat(app)`, or `init_app` in an application factory. An instance has no state, so
+    it may serve several apps.
     """
 
     def __init__(self, app: Flask | None = None) -> None:
@@ -23,10 +23,10 @@ class SqsHeartbeat:
             self.init_app(app)
 
     def init_app(self, app: Flask) -> None:
-        """Install the heartbeat in the app's Celery app, and make that where there is none.
+        """Install the heartbeat in the app's Celery app. Create the Celery app if there is none.
 
         Raises:
-            ConfigurationError: As `celery_init_app`.
+            ConfigurationError: See `celery_init_app`.
         """
         existing = app.extensions.get("celery")
         if isinstance(existing, Celery):
@@ -36,13 +36,13 @@ class SqsHeartbeat:
 
 
 def celery_init_app(app: Flask) -> Celery:
-    """Make a Celery app from `app.config["CELERY"]`, and return it with the heartbeat.
+    """Create a Celery app from `app.config["CELERY"]`, install the heartbeat and return the app.
 
-    Its tasks run in the Flask app's context. It is `app.extensions["celery"]` from then on,
-    and the one that `shared_task` belongs to.
+    Its tasks run in the Flask app's context. It becomes `app.extensions["celery"]` and the default
+    app, to which tasks made with `shared_task` belong.
 
     Raises:
-        ConfigurationError: There is no such configuration.
+        ConfigurationError: `app.config["CELERY"]` is missing or not a dict.
     """
     config = app.config.get("CELERY")
     if not isinstance(config, dict):
@@ -54,7 +54,7 @@ def celery_init_app(app: Flask) -> Celery:
         )
 
     class ContextTask(Task):
-        """A task that may use the Flask app as a request may."""
+        """A task that runs in the Flask app's context."""
 
         def __call__(self, *args: Any, **kwargs: Any) -> Any:
             with app.app_context():

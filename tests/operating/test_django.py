@@ -192,7 +192,7 @@ def test_an_app_that_nobody_imports_is_found_by_the_setting(manage: Manage, proj
         ("proj.celery:nothing", "the module proj.celery has no 'nothing'"),
         ("proj.celry:app", "ModuleNotFoundError: No module named 'proj.celry'"),
         ("proj.celery:os", "it is of type module"),
-        (5, "it must be a text"),
+        (5, "it must be a string"),
         ("", "it is empty"),
     ],
 )

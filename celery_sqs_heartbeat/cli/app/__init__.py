@@ -1,1 +1,1 @@
-"""Reads what a Celery app is configured to do, without asking SQS."""
+"""Reads a Celery app's configuration, without a call to SQS."""

@@ -1,4 +1,4 @@
-"""What a worker finds in an app: its tasks, its queues, or no app at all."""
+"""The contents of an app for a worker: its queues and tasks, and whether there is an app."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ def queue_names(app: Any, chosen: Iterable[str] = ()) -> list[str]:
     """Return the names of the queues that a worker of the app consumes from.
 
     Args:
-        chosen: As for the worker's option -Q; empty for all of the app's.
+        chosen: The queues of the option -Q; empty for all of the app's.
 
     Raises:
-        KeyError: A chosen queue is not among the app's, and none may be added.
+        KeyError: The app has no such queue, and Celery may not create it.
     """
     queues = app.amqp.queues
     return [queues[name].name for name in chosen] or list(queues.consume_from)
 
 
 def is_made_up(app: Any) -> bool:
-    """Return whether this is the app that Celery makes where its command line names none."""
+    """Return whether this is the app that Celery makes if the command line names none."""
     is_default = type(app.loader).__module__ == "celery.loaders.default"
     return bool(is_default and app.main == "default")
 
 
 def import_tasks(app: Any) -> str | None:
-    """Import the app's tasks as a worker does; return why that failed, or None."""
+    """Import the app's tasks like a worker. Return why that failed, or None."""
     try:
         app.loader.import_default_modules()
     except (Exception, SystemExit) as error:

@@ -1,4 +1,4 @@
-"""What is known of an app without asking SQS, as plain values."""
+"""The facts about an app that need no call to SQS, as plain values."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ class TaskFacts:
     """How one task is delivered.
 
     Attributes:
-        retries: How often it may be retried, where it says that it is: by `autoretry_for`, or a
-            `max_retries` of its own. None without a limit, 0 where it says nothing.
+        retries: How often the task may be retried, if it sets `autoretry_for` or `max_retries`.
+            None without a limit, 0 if it sets neither.
     """
 
     name: str
@@ -25,15 +25,15 @@ class TaskFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerFacts:
-    """What is known of the app's broker. Times in seconds.
+    """The facts about the app's broker. Times are in seconds.
 
     Attributes:
         transport: The name of its transport.
-        is_sqs: The broker is SQS, by kombu's own transport.
-        own_transport: A transport that derives from kombu's; the heartbeat lets it be.
+        is_sqs: Whether the broker is SQS, by kombu's transport or one that derives from it.
+        own_transport: A transport that derives from kombu's. The heartbeat does not replace it.
         broken_broker: Why kombu can't use the broker's configuration.
-        option_faults: What is wrong with the transport options.
-        plain_http: Where SQS is reached without TLS, beyond this machine.
+        option_faults: The faults of the transport options.
+        plain_http: The address of SQS, if it is not this machine's and has no TLS.
     """
 
     transport: str = "sqs"
@@ -49,17 +49,17 @@ class BrokerFacts:
 
     @property
     def broker_fault(self) -> str | None:
-        """Why SQS can't be asked by the app's configuration, or None."""
+        """Why SQS can't be called with the app's configuration, or None."""
         return self.broken_broker or "; ".join(self.option_faults) or None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendingFacts:
-    """What is known of the messages that an app sends to FIFO queues.
+    """The facts about the messages that an app sends to FIFO queues.
 
     Attributes:
         groups: The message groups that its routes name.
-        may_name_groups: There is code that may name others, whatever it does.
+        may_name_groups: Whether there is code that may name other groups.
         deduplicated_routes: The patterns of routes with a deduplication id.
     """
 
@@ -70,18 +70,18 @@ class SendingFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AppFacts(BrokerFacts):
-    """What is known of an app and its broker without asking SQS. Times in seconds.
+    """The facts about an app and its broker that need no call to SQS. Times are in seconds.
 
     Attributes:
-        faults: What is wrong with the settings; `settings` are the defaults then.
-        acks_on_failure: The setting that has messages of failed tasks deleted, if one does.
-        keeps_on_worker_lost: A task whose process dies is tried again.
-        concurrency: Tasks that the worker runs at a time.
+        faults: The faults of the settings. If there are any, `settings` holds the defaults.
+        acks_on_failure: The setting that makes the worker delete messages of failed tasks, if any.
+        keeps_on_worker_lost: Whether a task whose process dies is tried again.
+        concurrency: How many tasks the worker runs at a time.
         pool_fault: Why a worker can't use the pool.
-        queue_fault: Why the app's queues can't be made of its settings.
+        queue_fault: Why the app's settings for queues are unusable.
         broken_tasks: Why the app's tasks can't be imported.
-        has_otel: opentelemetry is installed.
-        versions: By the name of the package.
+        has_otel: Whether opentelemetry is installed.
+        versions: The versions by package name.
     """
 
     is_installed: bool = True
@@ -107,5 +107,5 @@ class AppFacts(BrokerFacts):
 
     @property
     def leases(self) -> int:
-        """The most messages that the worker holds at once; 0 for no bound."""
+        """The most messages that the worker holds at the same time; 0 for no limit."""
         return self.concurrency * self.prefetch_multiplier

@@ -1,4 +1,4 @@
-"""Reads what an app and its settings say."""
+"""Reads the facts about an app from the app and its settings."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def read_app(
     concurrency: int | None = None,
     broken_tasks: str | None = None,
 ) -> AppFacts:
-    """Read what an app and its settings say.
+    """Return the facts about an app.
 
     Args:
-        pool: The worker's pool, where its command line says another than the app.
-        concurrency: Likewise.
-        broken_tasks: What `import_tasks` returned.
+        pool: The worker's pool, if its command line overrides the app's.
+        concurrency: The worker's concurrency, if its command line overrides the app's.
+        broken_tasks: The return value of `import_tasks`.
     """
     conf = app.conf
     pool = pool or str(conf.worker_pool)
@@ -46,7 +46,7 @@ def read_app(
     multiplier = _multiplier(conf.worker_prefetch_multiplier)
     settings, faults = _settings(app, concurrency * multiplier)
     of_tasks = () if of_celery else _tasks(app)
-    # Since Celery 5.7 there is one for each; None there stands for the older one.
+    # Celery 5.7 has a setting for failures alone. If it is None, the older one applies.
     of_failure = "task_acks_on_failure"
     if conf.get(of_failure) is None:
         of_failure = "task_acks_on_failure_or_timeout"
@@ -86,12 +86,12 @@ def read_app(
 
 
 def _multiplier(value: Any) -> int:
-    """Return the prefetch multiplier; Celery's default where it is wrong, which is found so."""
+    """Return the prefetch multiplier, or Celery's default if it is invalid (another finding)."""
     return int(value or 0) if is_count(value or 0) else _USUAL_MULTIPLIER
 
 
 def _whole(concurrency: object) -> int:
-    """Return the processes that a worker has: Celery takes "auto" and texts, too."""
+    """Return the worker's number of processes. Celery accepts "auto" and strings, too."""
     text = str(concurrency)
     return int(text) if text.isdecimal() and int(text) else os.cpu_count() or 1
 
@@ -100,7 +100,7 @@ def _settings(app: Any, leases: int) -> tuple[Settings, tuple[str, ...]]:
     try:
         settings = read_app_settings(app, leases)
         if settings.session:
-            # As a worker does at its start.
+            # A worker does the same at startup.
             try_session_function(settings.session)
     except ConfigurationError as error:
         return Settings(), error.faults
@@ -121,10 +121,10 @@ def _tasks(app: Any) -> list[TaskFacts]:
 
 
 def _retries(task: Any) -> int | None:
-    """Return how often a task may be retried, as `TaskFacts` has it."""
+    """Return how often a task may be retried, as defined by `TaskFacts.retries`."""
     options: dict[str, Any] = getattr(task, "retry_kwargs", None) or {}
     most = options.get("max_retries", task.max_retries)
-    # Every task has Celery's default, whether it retries or not.
+    # Every task inherits Celery's default, even if it never retries.
     own = itertools.takewhile(lambda each: each is not Task, type(task).__mro__)
     says_so = getattr(task, "autoretry_for", ()) or any("max_retries" in vars(each) for each in own)
     if not says_so:

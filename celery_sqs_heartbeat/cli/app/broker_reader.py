@@ -1,4 +1,4 @@
-"""Reads which broker an app has, and whether kombu can use its configuration."""
+"""Reads an app's broker, and whether kombu can use its configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.transport import Transport
 
 
 def read_broker(app: Any) -> BrokerFacts:
-    """Return what an app's configuration says of its broker."""
+    """Return the facts about an app's broker."""
     faults = tuple(option_faults(app.conf.broker_transport_options))
     try:
         connection = app.connection_for_read()
@@ -28,15 +28,15 @@ def read_broker(app: Any) -> BrokerFacts:
     try:
         transport = connection.get_transport_cls()
     except Exception as error:
-        # As kombu's transport for Redis, where no Redis client is installed.
-        unusable = f"{connection.transport_cls} (no use here: {type(error).__name__})"
+        # For example kombu's transport for Redis, if no Redis client is installed.
+        unusable = f"{connection.transport_cls} (not usable here: {type(error).__name__})"
         return BrokerFacts(is_sqs=False, transport=unusable)
     if not issubclass(transport, SQS.Transport):
         return BrokerFacts(is_sqs=False, transport=transport.driver_type)
     is_own = transport not in (SQS.Transport, Transport)
     own_transport = f"{transport.__module__}:{transport.__qualname__}" if is_own else None
     if faults:
-        # With wrong options kombu would only say so again, and less clearly.
+        # With wrong options kombu would report the same faults, but less clearly.
         return BrokerFacts(own_transport=own_transport, option_faults=faults)
     plain_http = broken = None
     try:
@@ -57,27 +57,27 @@ def read_broker(app: Any) -> BrokerFacts:
 
 
 def _unusable(app: Any, error: Exception) -> BrokerFacts:
-    """Return what an error says of a broker's URL."""
+    """Return the facts that follow from an error about the broker's URL."""
     name = type(error).__name__
     if isinstance(error, ImportError):
         scheme = str(app.conf.broker_read_url or app.conf.broker_url).partition(":")[0]
         return BrokerFacts(is_sqs=False, transport=f"{scheme} (no library for it: {name})")
     if isinstance(error, KeyError):
-        # kombu's, whose text names what stands before "://", where no key is.
+        # kombu's error. Its text names only the part before "://", which contains no keys.
         what = " ".join(str(error.args[0]).split())
         return BrokerFacts(
             is_sqs=False, broken_broker=f"broker_url can't be used: {what}: begin it with sqs://"
         )
-    # Its text may have a part of the URL in it, which has keys.
+    # The error's text may quote a part of the URL, which contains keys.
     hint = (
-        "broker_url can't be read: its port must be a number, and keys in it must be quoted as "
-        "URLs are"
+        "broker_url can't be read: its port must be a number, and keys in it must be "
+        "percent-encoded"
     )
     return BrokerFacts(is_sqs=False, broken_broker=f"{hint} ({name})")
 
 
 def _plain_http(config: BrokerConfig) -> str | None:
-    """Return where SQS is reached without TLS, beyond this machine; None where it is not."""
+    """Return SQS's address if it is on another machine and has no TLS, else None."""
     scheme = "https" if config.use_ssl else "http"
     endpoint = urlsplit(config.endpoint_url or f"{scheme}://sqs.{config.region}.amazonaws.com")
     host = endpoint.hostname

@@ -1,4 +1,4 @@
-"""What kombu makes of the broker's configuration, without a call to SQS."""
+"""kombu's view of the broker's configuration, without a call to SQS."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 
 
 class _OfflineChannel(SQS.Channel):
-    """Knows what kombu makes of the configuration. kombu's own asks SQS when it is made."""
+    """Reads the configuration like kombu's channel, which calls SQS when it is created."""
 
     def _update_queue_cache(self, queue_name_prefix: str) -> None:
-        """Ask for no queues."""
+        """Do not list queues."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Broker:
-    """How SQS is reached, and by which names the app's queues go there."""
+    """How SQS is reached, and the names of the app's queues at SQS."""
 
     config: BrokerConfig
     channel: Any

@@ -1,4 +1,4 @@
-"""Which pools a worker can be started with."""
+"""Checks whether a worker can use a pool."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kombu.utils.imports import symbol_by_name
 
 from celery_sqs_heartbeat.settings.suggesting import closest
 
-#: Importing one of these here could patch the standard library.
+#: Only looked up, because importing one of these could patch the standard library.
 _LIBRARIES = ("eventlet", "gevent")
 
 

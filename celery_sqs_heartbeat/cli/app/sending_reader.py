@@ -1,4 +1,4 @@
-"""Reads what an app gives the messages that it sends to FIFO queues, as far as that can be seen."""
+"""Reads which groups and ids an app's routes set for messages that it sends to FIFO queues."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from celery.signals import before_task_publish
 from celery_sqs_heartbeat.cli.app.app_facts import SendingFacts
 
 _GROUP, _DUPLICATE = "MessageGroupId", "MessageDeduplicationId"
-#: What Celery makes a router of that has a table; all else is code.
+#: The types from which Celery makes a router with a table. Any other router is code.
 _ROUTES = (Mapping, list, tuple)
 
 
 def read_sending(app: Any) -> SendingFacts:
-    """Return what an app's routes give its messages, and whether code may give more."""
+    """Return the groups and ids that an app's routes set, and whether code may set others."""
     routes = app.conf.task_routes
     found = list(_routes(routes))
     return SendingFacts(

@@ -1,4 +1,4 @@
-"""What SQS says of a queue, as plain values."""
+"""SQS's answers about a queue, as plain values."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from celery_sqs_heartbeat.leases.message import is_fifo
 
 
 class Tried(enum.Enum):
-    """What became of a call to SQS."""
+    """The result of a call to SQS."""
 
-    #: It was done, or refused for a reason that comes after the permission.
+    #: SQS did it, or refused it after the permission check.
     ALLOWED = "allowed"
     DENIED = "denied"
     NO_QUEUE = "no queue"
-    #: The credentials are missing, wrong or out of date.
+    #: The credentials are missing, wrong or expired.
     CREDENTIALS = "credentials"
     UNREACHABLE = "unreachable"
-    #: Throttled, or SQS is in trouble.
+    #: SQS throttled the call or has an outage.
     BUSY = "busy"
     #: Refused for any other reason.
     REFUSED = "refused"
@@ -28,11 +28,11 @@ class Tried(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The answer to one call, without anything secret.
+    """The answer to one call, without secrets.
 
     Attributes:
         reason: SQS's error code, or the kind of network error.
-        skew: By how many seconds this machine's clock is ahead of SQS's.
+        skew: How many seconds this machine's clock is ahead of SQS's.
     """
 
     tried: Tried
@@ -42,22 +42,21 @@ class Answer:
 
     @property
     def has_come(self) -> bool:
-        """Whether SQS itself has answered, as far as can be known."""
+        """Whether SQS itself answered, as far as can be known."""
         return self.skew is not None or self.tried not in (Tried.UNREACHABLE, Tried.CREDENTIALS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueFacts:
-    """What SQS says of one queue.
+    """SQS's answers about one queue.
 
     Attributes:
-        name: As Celery has it.
-        sqs_name: As SQS has it, where that is known: kombu puts a prefix before names, and
-            changes characters that SQS does not accept.
-        found: The answer to the question for its attributes, or for its URL.
+        name: Celery's name of the queue.
+        sqs_name: SQS's name of the queue, if known. kombu adds a prefix, and replaces characters
+            that SQS does not accept.
+        found: The answer to the request for its attributes, or for its URL.
         tries: The answers to calls that change nothing, by the permission they need.
-        dead_letters: The answer to the question for its dead-letter queue, of a FIFO queue that
-            names one.
+        dead_letters: The answer about the dead-letter queue, if a FIFO queue names one.
     """
 
     name: str
@@ -71,17 +70,17 @@ class QueueFacts:
 
     @property
     def is_answered(self) -> bool:
-        """Whether SQS said of all that it was asked what is so, even if it denies it."""
+        """Whether SQS answered every call about the queue, even with a denial."""
         said = (Tried.ALLOWED, Tried.DENIED, Tried.NO_QUEUE)
         return all(each.tried in said for each in (self.found, *self.tries.values()))
 
     @property
     def is_fifo(self) -> bool:
-        """Whether it keeps the order of its message groups."""
+        """Whether it is a FIFO queue."""
         return is_fifo(self.url or self.name)
 
     def number(self, attribute: str) -> int | None:
-        """Return a number among its attributes, or None where it has none."""
+        """Return an attribute that is a number, or None if the queue has no such attribute."""
         text = str(self.attributes.get(attribute, ""))
         return int(text) if text.isdecimal() else None
 
@@ -97,9 +96,9 @@ class QueueFacts:
 
     @property
     def encryption_key(self) -> str | None:
-        """The KMS key that needs permissions of its own, if any.
+        """The KMS key that needs its own permissions, if any.
 
-        The key `alias/aws/sqs` permits all who may use the queue (SQS Developer Guide, "Key
+        The key `alias/aws/sqs` permits everyone who may use the queue (SQS Developer Guide, "Key
         management").
         """
         key = self.attributes.get("KmsMasterKeyId")

@@ -1,4 +1,4 @@
-"""Asks SQS about queues, in ways that change nothing. No error leaves it: each is an answer."""
+"""Calls SQS about queues without changing anything. Errors become answers."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from celery_sqs_heartbeat.cli.queues.queue_facts import Answer, QueueFacts, Trie
 from celery_sqs_heartbeat.cli.queues.sqs_answers import of_error, of_payload, whether_permitted
 from celery_sqs_heartbeat.sqs.clients import new_client
 
-#: Gives each call five seconds (`short_config`): no lease depends on them.
+#: A threshold that gives each call five seconds (`short_config`), because no lease depends on it.
 _PATIENT = 10.0
-#: What servers other than AWS have for an account.
+#: The account of servers other than AWS.
 _NO_ACCOUNT = "000000000000"
-#: No queue ever made such a handle.
+#: A receipt handle that no queue ever made.
 _NO_HANDLE = {"Id": "0", "ReceiptHandle": "celery-sqs-heartbeat-doctor"}
 
 
 class QueueInspector:
-    """Asks SQS about the queues of one broker.
+    """Calls SQS about the queues of one broker.
 
-    An endpoint that can't be reached is not tried again: each try may take seconds.
+    If an endpoint can't be reached, it is not tried again, because each try may take seconds.
     """
 
     def __init__(self, broker: Broker, clock: Callable[[], float] = time.time) -> None:
@@ -34,10 +34,10 @@ class QueueInspector:
         self._down: dict[str, Answer] = {}
 
     def inspect(self, name: str) -> QueueFacts:
-        """Return what SQS says of a queue, and what it permits there.
+        """Return SQS's answers about a queue, including its permissions.
 
         Args:
-            name: As Celery knows the queue.
+            name: Celery's name of the queue.
         """
         queue = self.look(name)
         if queue.url is None or queue.found.tried not in (Tried.ALLOWED, Tried.DENIED):
@@ -45,7 +45,7 @@ class QueueInspector:
         return replace(queue, tries={**queue.tries, **self._try_harmlessly(queue.url)})
 
     def look(self, name: str) -> QueueFacts:
-        """Return what SQS says of a queue."""
+        """Return SQS's answers about a queue, without trying its permissions."""
         sqs_name = self._broker.sqs_name(name)
         return replace(self._look(name, sqs_name), sqs_name=sqs_name)
 
@@ -68,7 +68,7 @@ class QueueInspector:
         return QueueFacts(name=name, is_predefined=False, found=found, tries=tries)
 
     def _look_unlisted(self, name: str, sqs_name: str, tries: Mapping[str, Answer]) -> QueueFacts:
-        """Look at a queue whose URL may not be listed, so that all that is denied is named."""
+        """Look up a queue without permission to list queues, to name every other denial, too."""
         answer = self._call("", "GetQueueUrl", QueueName=sqs_name)
         if answer.tried is Tried.NO_QUEUE:
             return QueueFacts(name=name, is_predefined=False, found=answer, tries=tries)
@@ -82,14 +82,14 @@ class QueueInspector:
             return queue
         looked = self._look_at(name, url, {})
         guessed = {**looked.tries, **self._try_harmlessly(url)}
-        # Of a queue that may not be there only a denial says anything.
+        # The queue may not exist, so only a denial is significant.
         denied = {action: each for action, each in guessed.items() if each.tried is Tried.DENIED}
         return replace(queue, tries={**tries, **denied})
 
     def _likely_url(self, sqs_name: str, account: object) -> str | None:
-        """Return the URL that a queue most likely has, if that is known.
+        """Return the URL that a queue most likely has, or None if it can't be guessed.
 
-        Servers other than AWS name no account in a denial, and have any.
+        Servers other than AWS name no account in a denial, and accept any.
         """
         endpoint = self._broker.config.endpoint_url
         if account is None and endpoint is None:
@@ -116,11 +116,11 @@ class QueueInspector:
         return replace(queue, dead_letters=self._look_for_dead_letters(queue))
 
     def _look_for_dead_letters(self, queue: QueueFacts) -> Answer | None:
-        """Ask for the dead-letter queue of a FIFO queue; None where it names none.
+        """Return the answer about the dead-letter queue of a FIFO queue; None if it names none.
 
-        It is of the same account and region (SQS Developer Guide, "Using dead-letter queues"), so
-        its URL differs in the name alone. A worker needs no permission for it: a denial says
-        nothing.
+        Both are in the same account and region (SQS Developer Guide, "Using dead-letter queues"),
+        so their URLs differ only in the name. A worker needs no permission for the dead-letter
+        queue, so a denial is not significant.
         """
         name = queue.dead_letter_name
         if name is None or queue.url is None or not queue.is_fifo:
@@ -129,10 +129,10 @@ class QueueInspector:
         return self._call(url, "GetQueueAttributes", QueueUrl=url, AttributeNames=["QueueArn"])
 
     def _try_harmlessly(self, url: str) -> dict[str, Answer]:
-        """Make the worker's calls so that SQS refuses them after it has permitted them."""
+        """Make the worker's calls in a form that passes SQS's permission check and then fails."""
         return {
-            # One to ten may be asked for. A server that is not so strict shows what it
-            # takes at once again.
+            # A receive must request 1 to 10 messages. If a server accepts 0 and still returns
+            # messages, VisibilityTimeout 0 makes them visible again at once.
             "sqs:ReceiveMessage": whether_permitted(
                 self._call(
                     url,
@@ -166,7 +166,7 @@ class QueueInspector:
                 return self._down[endpoint]
             payload = getattr(client, xform_name(operation))(**request)
         except Exception as error:
-            # Whatever it is: the answer is that SQS can't be asked.
+            # Any error is an answer: the call was not possible.
             answer = of_error(error, operation, endpoint, asked_at, self._clock())
             if answer.tried is Tried.UNREACHABLE and endpoint:
                 self._down[endpoint] = answer

@@ -1,4 +1,4 @@
-"""What SQS's answers and errors mean."""
+"""Interprets SQS's answers and errors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.sqs import outcomes
 
 _ARN = re.compile(r"arn:aws[\w-]*:sqs:[\w-]*:(\d{12}):")
-#: The codes of SQS's and of AWS's common errors that are about who asks, not what for.
+#: The codes of SQS's errors and of AWS's common errors that concern the caller's credentials.
 _OF_CREDENTIALS = frozenset(
     (
         "AuthFailure",
@@ -40,7 +40,7 @@ _OF_CREDENTIALS = frozenset(
 
 
 def of_payload(payload: Mapping[str, Any], asked_at: float, answered_at: float) -> Answer:
-    """Return the answer to a call that was done. Times are Unix seconds."""
+    """Return the answer for a call that succeeded. Times are Unix seconds."""
     skew = _skew(payload, asked_at, answered_at)
     return Answer(tried=Tried.ALLOWED, payload=payload, skew=skew)
 
@@ -48,10 +48,10 @@ def of_payload(payload: Mapping[str, Any], asked_at: float, answered_at: float) 
 def of_error(
     error: Exception, operation: str, endpoint: str, asked_at: float, answered_at: float
 ) -> Answer:
-    """Return the answer that an error is. Never its text: that may quote a signature.
+    """Return the answer for an error, without its text, which may quote a signature.
 
     Args:
-        operation: The action that SQS was asked for, as it is called in its API reference.
+        operation: The action that was called, by its name in the SQS API reference.
     """
     if isinstance(error, ClientError):
         code = _code(error.response.get("Error") or {})
@@ -72,7 +72,7 @@ def of_error(
 
 
 def whether_permitted(answer: Answer) -> Answer:
-    """Return the answer to a call that can't succeed, as that to whether it is permitted."""
+    """Return whether a call that can't succeed was permitted."""
     failed: Any = answer.payload.get("Failed") or ()
     found = [outcomes.of_error(entry) for entry in failed]
     if Outcome.DENIED in found:
@@ -103,12 +103,12 @@ def _account_of(error: ClientError) -> Mapping[str, str]:
 
 
 def _code(error: Mapping[str, Any]) -> str:
-    """Return the error code's last part: servers prefix it differently."""
+    """Return the last part of the error code, because servers prefix it differently."""
     return str(error.get("Code") or "unknown").rsplit(".", 1)[-1].rsplit("#", 1)[-1]
 
 
 def _skew(answer: Mapping[str, Any], asked_at: float, answered_at: float) -> float | None:
-    """Return by how many seconds our clock is ahead of the answer's `Date`."""
+    """Return how many seconds our clock is ahead of the answer's `Date`."""
     headers = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {})
     try:
         theirs = parsedate_to_datetime(headers["date"]).timestamp()

@@ -1,1 +1,1 @@
-"""Terminal output of the commands: rich where it is installed, else plain text."""
+"""Output of the commands: with rich if it is installed, else plain text."""

@@ -1,4 +1,4 @@
-"""Prints what commands have to say: with rich on a terminal, else as plain text."""
+"""Prints the commands' output: with rich on a terminal, else as plain text."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ import click
 from celery_sqs_heartbeat.cli.terminal.plain import plain_lines
 from celery_sqs_heartbeat.cli.terminal.shapes import Block
 
-#: Sentences in longer lines are hard to read, however wide the terminal is.
+#: The widest line for sentences, on any terminal: longer lines are hard to read.
 MAX_TEXT_WIDTH = 100
 
 
 def show(blocks: Sequence[Block], *, color: bool | None, file: Any = None) -> None:
-    """Print blocks, with an empty line between each two.
+    """Print blocks, separated by empty lines.
 
     Args:
-        color: False for none; None leaves it to the terminal.
-        file: Standard output, unless another is given.
+        color: False for no colors; None lets the terminal decide.
+        file: The file to print to; None for standard output.
     """
     file = file or sys.stdout
     click.echo("\n".join(laid_out(blocks, file=file)), file=file, color=color)
 
 
 def laid_out(blocks: Sequence[Block], *, file: TextIO) -> list[str]:
-    """Return the lines of blocks as a file shows them best.
+    """Return the lines of blocks, in the layout that fits the file.
 
-    They have colours; `click.echo` takes them out for what is no terminal. Only plain text may
-    have lines that are longer than a terminal is wide.
+    The lines have colors, which `click.echo` removes if the file is not a terminal. Only plain
+    text may have lines that are longer than a terminal is wide.
     """
     lines: list[str] = []
     for block in blocks:
@@ -48,5 +48,5 @@ def _lines(block: Block, file: TextIO) -> list[str]:
         from celery_sqs_heartbeat.cli.terminal.rich_layout import rich_lines
 
         return rich_lines(block, file=file, width=width, text_width=text_width)
-    # Rows in a file are for scripts: they stay whole.
+    # In a file, rows are not folded, because scripts read them.
     return plain_lines(block, width=text_width, table_width=width if is_terminal else None)

@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.cli.terminal.shapes import (
 )
 
 _GAP = "  "
-#: Columns of names are not made narrower than this.
+#: The smallest width of a column of names.
 _LEAST = 10
 #: Where the text of an explanation begins.
 _INDENT = " " * 9
@@ -29,17 +29,17 @@ _REFERENCE = Style(dim=True)
 
 
 def plain_lines(block: Block, *, width: int, table_width: int | None) -> list[str]:
-    """Return a block's lines, with ANSI's colours.
+    """Return a block's lines, with ANSI colors.
 
     Args:
-        width: Of wrapped sentences.
-        table_width: Names are folded where rows would be longer; None for no limit.
+        width: The width of wrapped sentences.
+        table_width: The width of rows, to which names are folded; None for no limit.
     """
     if isinstance(block, Table):
         return _table(block, table_width)
     if isinstance(block, Explanations):
         lines = [line for part in block.parts for line in _explanation(part, width)]
-        # The last of them may end with the empty line that separates it from the next.
+        # The last explanation may end with an empty line, which separates explanations.
         return lines[:-1] if lines and not lines[-1] else lines
     return [_styled(line.shown, line.style) for line in block.lines]
 
@@ -60,7 +60,7 @@ def _table(table: Table, width: int | None) -> list[str]:
 
 
 def _narrow(widths: list[int], names: int, room: int) -> None:
-    """Make the widest columns of names narrower, until all fit or none can be made so."""
+    """Make the widest columns of names narrower, until all columns fit or none can shrink."""
     while sum(widths) > room:
         widest = max(range(names), key=lambda place: widths[place])
         if widths[widest] <= _LEAST:
@@ -97,7 +97,7 @@ def _explanation(part: Explanation, width: int) -> Iterator[str]:
 
 
 def _wrapped(text: str, width: int, start: str = "") -> list[str]:
-    """Return the lines of a text behind its start. Names of settings stay whole."""
+    """Return the wrapped lines of a text after its start. Words, such as settings, stay whole."""
     return textwrap.wrap(
         sentence(text),
         width,

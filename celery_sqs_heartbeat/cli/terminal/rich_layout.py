@@ -20,18 +20,18 @@ from celery_sqs_heartbeat.cli.terminal.shapes import (
     sentence,
 )
 
-#: A column of names that gets less than this makes a table harder to read than records.
+#: If a column of names gets less than this, rows are shown as records, which are easier to read.
 _LEAST = 8
 #: Wider than any table.
 _UNLIMITED = 1 << 20
 
 
 def rich_lines(block: Block, *, file: TextIO, width: int, text_width: int) -> list[str]:
-    """Return a block's lines, with the colours that the terminal has.
+    """Return a block's lines, with the terminal's colors.
 
     Args:
         file: The terminal.
-        text_width: Of wrapped sentences.
+        text_width: The width of wrapped sentences.
     """
     console = Console(file=file, width=width, highlight=False)
     with console.capture() as captured:
@@ -50,16 +50,16 @@ def _renderables(block: Block, console: Console, text_width: int) -> Iterator[Re
 
 
 def _table(table: Table, console: Console) -> Iterator[RenderableType]:
-    """Return the rows as wide as they are, else with folded names, else each as a record."""
+    """Return the rows at full width if they fit, else with folded names, else as records."""
     wide = _rows(table, gap=2)
-    # A table is never measured as wider than there is room for.
+    # rich never measures a table as wider than its options allow.
     unlimited = console.options.update_width(_UNLIMITED)
     if console.measure(wide, options=unlimited).maximum <= console.width:
         yield wide
         return
     names = len(table.columns) - table.numbers
     widths = [_least_width(table, place) for place in range(names, len(table.columns))]
-    # One character between two columns.
+    # There is one character between two columns.
     room = console.width - sum(widths) - (len(table.columns) - 1)
     if room >= names * _LEAST:
         yield _rows(table, gap=1, widths=widths)
@@ -69,7 +69,7 @@ def _table(table: Table, console: Console) -> Iterator[RenderableType]:
 
 def _rows(table: Table, *, gap: int, widths: Sequence[int] = ()) -> RichTable:
     made = _frame()
-    # The box has a character between two columns.
+    # The box adds one character between two columns.
     made.padding = (0, gap - 1, 0, 0)
     names = len(table.columns) - table.numbers
     for place, column in enumerate(table.columns):
@@ -84,7 +84,7 @@ def _rows(table: Table, *, gap: int, widths: Sequence[int] = ()) -> RichTable:
 
 
 def _least_width(table: Table, place: int) -> int:
-    """Return how wide a column of numbers must be that none of them, nor a word, is folded."""
+    """Return the smallest width at which a column of numbers folds no number and no word."""
     words = [*table.columns[place].split(), *(row[place].shown for row in table.rows)]
     return max(map(len, words))
 

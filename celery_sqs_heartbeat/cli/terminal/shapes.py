@@ -1,6 +1,6 @@
-"""The shapes that commands print. Another module lays them out.
+"""The blocks that commands print. Other modules lay them out.
 
-Texts may be names that others chose: characters that do more than be seen are escaped.
+Texts may contain names that strangers chose, so control characters and the like are escaped.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from celery_sqs_heartbeat.common.escaping import escaped
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """How a text looks where there are colours.
+    """How a text looks on a terminal with colors.
 
     Attributes:
-        color: One of ANSI's eight names, which click and rich share.
+        color: One of ANSI's eight color names, which click and rich share.
     """
 
     color: str | None = None
@@ -33,7 +33,7 @@ class Styled:
 
     @property
     def shown(self) -> str:
-        """The text, without characters that do more than be seen."""
+        """The text, with control characters and the like escaped."""
         return escaped(self.text)
 
 
@@ -48,13 +48,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One of several things that are explained.
+    """A headline with details.
 
     Attributes:
-        head: What is so, in a sentence.
-        items: What it is so for, where that takes a list.
-        details: More sentences, by their labels.
-        reference: What to look it up by.
+        head: The headline, a sentence.
+        items: The list below the headline, if any.
+        details: More sentences, with their labels.
+        reference: The id under which it is documented.
     """
 
     label: Styled
@@ -66,11 +66,11 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanations:
-    """Things that are explained, one below the other.
+    """Several explanations, one below the other.
 
     Attributes:
-        heading: What they are, where they have a heading.
-        reference: What their references are, likewise.
+        heading: The heading of the explanations, if the layout has one.
+        reference: The heading of their references, if the layout has one.
     """
 
     heading: str
@@ -86,9 +86,9 @@ class Lines:
 
 
 def sentence(text: str) -> str:
-    """Return a text to be wrapped, without line breaks and what does more than be seen."""
+    """Return a text on one line, with control characters and the like escaped."""
     return escaped(" ".join(text.split()))
 
 
-#: What an empty line separates from the next.
+#: One part of the output. An empty line separates it from the next.
 Block = Table | Explanations | Lines

@@ -12,16 +12,18 @@ import click
 from celery_sqs_heartbeat.cli.terminal.output import laid_out
 from celery_sqs_heartbeat.cli.terminal.shapes import Block
 
-#: To the first line; all of a line; to the screen's end. Each line is erased only as it is drawn
-#: again, and all is written at once: a screen that is cleared first flickers.
+#: Escape sequences: go to the first line, erase a line, erase to the end of the screen. Each line
+#: is erased only right before it is drawn, and all lines are written at once, because clearing
+#: the whole screen first makes it flicker.
 _HOME, _WHOLE_LINE, _REST_OF_SCREEN = "\x1b[H", "\x1b[2K", "\x1b[J"
 
 
 def watch(draw: Callable[[], Sequence[Block]], pause: float, *, color: bool | None = None) -> None:
-    """Draw the blocks again and again, with so many seconds between, until interrupted.
+    """Draw the blocks repeatedly until interrupted.
 
     Args:
-        color: As for `click.echo`.
+        pause: Seconds between two drawings.
+        color: The argument of `click.echo`.
     """
     is_terminal = sys.stdout.isatty()
     try:
@@ -39,18 +41,18 @@ def watch(draw: Callable[[], Sequence[Block]], pause: float, *, color: bool | No
 
 
 def _fitting(lines: Sequence[str], height: int) -> Sequence[str]:
-    """Return the lines, or as many as there is room for and how many are left out."""
-    # The cursor is in the line after the last.
+    """Return the lines, or as many as fit and a line with the count of the others."""
+    # The cursor needs the line after the last one.
     room = max(2, height - 1)
     if len(lines) <= room:
         return lines
     shown = lines[: room - 1]
-    return [*shown, f"{len(lines) - len(shown)} more lines: make the window higher to see them"]
+    return [*shown, f"{len(lines) - len(shown)} more lines: make the window taller to see them"]
 
 
 def _overwrite(lines: Sequence[str], color: bool | None) -> None:
     shown = map(click.unstyle, lines) if color is False else lines
-    # A line is erased before it is drawn: after one that fills the terminal's width, its last
-    # character would be erased with it.
+    # Erase a line before drawing it. Erasing after a line that fills the terminal's width would
+    # erase its last character.
     frame = "".join(f"{_WHOLE_LINE}{line}\n" for line in shown)
     click.echo(f"{_HOME}{frame}{_REST_OF_SCREEN}", nl=False, color=True)

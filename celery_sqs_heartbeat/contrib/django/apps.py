@@ -15,12 +15,12 @@ class SqsHeartbeatConfig(AppConfig):
     label = "celery_sqs_heartbeat"
     verbose_name = "SQS heartbeat"
 
-    #: The Celery app that is current where Django is set up. Other threads, as that of `runserver`,
-    #: have none.
+    #: The current Celery app of the thread that sets up Django. Other threads, such as that of
+    #: `runserver`, have none.
     celery_app: Any = None
 
     def ready(self) -> None:
-        """Register the system checks, and look which Celery app is current."""
+        """Register the system checks, and remember the current Celery app."""
         from celery_sqs_heartbeat.contrib.django.celery_app import current_celery_app
         from celery_sqs_heartbeat.contrib.django.checks import check_heartbeat
 

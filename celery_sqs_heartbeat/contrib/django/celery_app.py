@@ -16,17 +16,17 @@ from celery_sqs_heartbeat.cli.app.app_contents import is_made_up
 from celery_sqs_heartbeat.cli.doctor.checks.broker import NO_APP, SEVERAL_APPS, WRONG_APP
 from celery_sqs_heartbeat.cli.doctor.checks.finding import Finding
 
-#: Where the app is, as "proj.celery:app". Not named after the heartbeat's own settings:
-#: those of the Celery namespace are checked, and this one would be unknown there.
+#: The path of the app, such as "proj.celery:app". The name does not follow the heartbeat's
+#: settings, because those in the Celery namespace are checked and this one would be unknown there.
 SETTING = "HEARTBEAT_SQS_APP"
 _NO_APP = replace(
     NO_APP.found(),
-    fix=f'import the app in the __init__.py of your project, or set {SETTING} = "proj.celery:app"',
+    fix=f'Import the app in the __init__.py of your project, or set {SETTING} = "proj.celery:app".',
 )
 
 
 def find_celery_app() -> Any | Finding:
-    """Return the project's Celery app, or what was found instead."""
+    """Return the project's Celery app, or a finding that says why there is none."""
     path = getattr(settings, SETTING, None)
     if path is None:
         return _unnamed_app()
@@ -36,9 +36,9 @@ def find_celery_app() -> Any | Finding:
 
 
 def _path_fault(path: object) -> str | None:
-    """Return why a path leads to no Celery app, or None."""
+    """Return why a path does not name a Celery app, or None."""
     if not isinstance(path, str) or not path:
-        return "it must be a text" if path else "it is empty"
+        return "it must be a string" if path else "it is empty"
     module, _, name = path.partition(":")
     try:
         if name and not hasattr(import_module(module), name):
@@ -50,17 +50,17 @@ def _path_fault(path: object) -> str | None:
 
 
 def current_celery_app() -> Any | None:
-    """Return the app that is current in this thread, or None.
+    """Return the current app of this thread, or None.
 
-    A thread other than the one that made the app has none: Celery makes one up there, which knows
-    nothing of the project.
+    Only the thread that created the app has it as its current app. In other threads Celery creates
+    a default app, which knows nothing about the project.
     """
     app = app_or_default()
     return None if is_made_up(app) else app
 
 
 def _unnamed_app() -> Any | Finding:
-    """Return the app that no setting names. It must be the same at Django's start and now."""
+    """Return the app if no setting names one. It must be the same at Django's start and now."""
     at_start = apps.get_app_config("celery_sqs_heartbeat").celery_app
     now = current_celery_app()
     found = at_start if now is None else now

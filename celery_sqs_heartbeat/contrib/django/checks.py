@@ -1,4 +1,4 @@
-"""The system checks: those of the doctor that need no SQS."""
+"""The system checks: the doctor's checks that need no call to SQS."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from celery_sqs_heartbeat.cli.doctor.examination import examine_offline
 from celery_sqs_heartbeat.cli.doctor.finding_groups import Group, headline
 from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
 
-#: What `celery --skip-checks` sets.
+#: The variable that `celery --skip-checks` sets.
 _SKIP = "CELERY_SKIP_CHECKS"
-#: Not errors here: another broker is fine on a developer's machine, and an error would keep
-#: `manage.py` from doing anything.
+#: These are warnings in Django. Another broker is fine on a developer's machine, and an error would
+#: keep `manage.py` from doing anything.
 _NOT_SO_BAD = (NOT_SQS.id, NO_APP.id)
 
 
 def check_heartbeat(**_: Any) -> list[CheckMessage]:
-    """Check the settings of the heartbeat, and those of Celery that it goes by.
+    """Check the settings of the heartbeat, and Celery's settings that affect it.
 
-    Imports the app's tasks, as they have settings, too. Connects to nothing.
+    Imports the app's tasks, because they have settings, too. Makes no connections.
     """
     app = find_celery_app()
     if isinstance(app, Finding):
@@ -44,7 +44,7 @@ def check_heartbeat(**_: Any) -> list[CheckMessage]:
 
 @contextmanager
 def _without_checks() -> Iterator[None]:
-    """Keep Celery from having Django run its checks before tasks are imported: these run."""
+    """Keep Celery from running Django's checks when it imports tasks: they are running already."""
     before = os.environ.get(_SKIP)
     os.environ[_SKIP] = "true"
     try:
@@ -57,7 +57,7 @@ def _without_checks() -> Iterator[None]:
 
 
 def message_of(finding: Finding) -> CheckMessage:
-    """Return a finding of the doctor as Django's; the number in its id is the same."""
+    """Return a finding of the doctor as a Django message. The number in its id is the same."""
     is_error = finding.severity is Severity.ERROR and finding.id not in _NOT_SO_BAD
     number = finding.id[-3:]
     kind, letter = (Error, "E") if is_error else (Warning, "W")

@@ -162,6 +162,6 @@ def test_a_watch_says_how_many_lines_have_no_room(monkeypatch: pytest.MonkeyPatc
     assert click.unstyle(shown).splitlines() == [
         "0",
         "1",
-        "7 more lines: make the window higher to see them",
+        "7 more lines: make the window taller to see them",
     ]
     assert "\x1b[31m" not in shown

@@ -18,10 +18,10 @@ from celery_sqs_heartbeat.contrib.django.celery_app import find_celery_app
 
 
 class Command(BaseCommand):
-    """Does what `celery -A proj sqs-heartbeat doctor` does."""
+    """Runs the same checks as `celery -A proj sqs-heartbeat doctor`."""
 
-    help = "Check what a Celery worker will meet: settings, queues, permissions, this machine."
-    # It makes those that matter here itself, and is to work when others fail.
+    help = "Check what a Celery worker needs: settings, queues, permissions, this machine."
+    # The doctor runs the checks that it needs itself, and must work if other checks fail.
     requires_system_checks = ()
 
     def add_arguments(self, parser: Any) -> None:
@@ -34,7 +34,7 @@ class Command(BaseCommand):
             parser.add_argument(*option.opts, help=option.help, **own)
 
     def handle(self, **options: Any) -> None:
-        """Print the findings and exit as the doctor does."""
+        """Print the findings and exit with the doctor's status."""
         app = find_celery_app()
         try:
             queues = split(options["queues"])
