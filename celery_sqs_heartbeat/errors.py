@@ -1,4 +1,4 @@
-"""The exceptions that users may meet."""
+"""The exceptions that users may see."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 
 class SqsHeartbeatError(Exception):
-    """Base of every exception that this package raises on purpose."""
+    """Base class of all exceptions that this package raises."""
 
 
 class ConfigurationError(SqsHeartbeatError):
-    """Settings are wrong. Lists every fault, each with its setting, value and way out."""
+    """Settings are wrong. The message lists every fault with its setting, value and way out."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
@@ -20,7 +20,7 @@ class ConfigurationError(SqsHeartbeatError):
 
 
 class UnusableQueues(SqsHeartbeatError):
-    """SQS or kombu refused a queue as a worker started: there is nothing to consume from."""
+    """SQS or kombu refused a queue when a worker started, so the worker can't consume from it."""
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(
@@ -30,7 +30,7 @@ class UnusableQueues(SqsHeartbeatError):
 
 
 class IncompatibleVersions(SqsHeartbeatError):
-    """Another package lacks what the heartbeat needs of it. Lists every name that is missing."""
+    """Celery or another package lacks names that the heartbeat needs. The message lists them."""
 
     def __init__(self, missing: Sequence[str], versions: str, tested: str) -> None:
         self.missing = tuple(missing)
@@ -40,39 +40,39 @@ class IncompatibleVersions(SqsHeartbeatError):
             f"sqs-heartbeat: {names} that the heartbeat needs can't be used with {versions}:"
             f"{lines}\n"
             f"Messages would be received without leases. Install Celery and kombu {tested}, or a "
-            "newer celery-sqs-heartbeat; or start the worker with --no-heartbeat-sqs, on queues "
+            "newer celery-sqs-heartbeat. Or start the worker with --no-heartbeat-sqs, on queues "
             "whose visibility timeout is longer than their longest task"
         )
 
 
 class AlreadyHeld(SqsHeartbeatError):
-    """The message must not be processed: it is being processed here, or has been.
+    """The message must not be processed: this process already runs it, or has run it.
 
-    Or it was held up on its way for so long that it may be someone else's. The message
-    needs nothing more of its receiver.
+    Or the message was delayed so long that another consumer may have received it. In each case
+    the receiver does not need to do anything with it.
     """
 
 
 class NoLease(SqsHeartbeatError):
-    """There is no lease to ask about. `if current_lease:` asks whether there is one."""
+    """There is no current lease. `if current_lease:` checks whether there is one."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
 
     def __str__(self) -> str:
-        return f"there is no lease here: {self.args[0]} (`if current_lease:` asks)"
+        return f"there is no lease here: {self.args[0]} (check with `if current_lease:`)"
 
 
 class LeaseLost(SqsHeartbeatError):
-    """The task's message is not ours, or not for long enough: another run may be under way.
+    """The task's lease is lost, has expired or ends too soon: another run may have started.
 
     Attributes:
         message_id: The SQS message id.
-        remaining: Seconds that were left; 0.0 when it was lost or had expired.
+        remaining: The seconds that were left; 0.0 if the lease was lost or had expired.
     """
 
     def __init__(self, message: str, message_id: str, remaining: float) -> None:
-        # All of them, so that it comes out of a pool's process as it was raised.
+        # All arguments, so that the exception survives pickling by a pool's process.
         super().__init__(message, message_id, remaining)
         self.message_id = message_id
         self.remaining = remaining

@@ -1,1 +1,1 @@
-"""What every other folder may use: time, numbers, words. It imports nothing of ours but errors."""
+"""Helpers for all other packages: time, numbers, words. Imports only `errors` from this project."""

@@ -6,10 +6,10 @@ import threading
 
 
 class Bell:
-    """Wakes one thread that waits, or has its next wait return at once.
+    """Wakes one waiting thread. If none waits, the next wait returns at once.
 
-    Not a `threading.Event`: setting one takes a lock, and the handler of a signal that interrupts
-    just that, and sets it, too, would wait for itself.
+    It is not a `threading.Event`, because setting an event takes a lock. If a signal interrupts
+    that and its handler sets the event, too, the handler would wait forever.
     """
 
     def __init__(self) -> None:
@@ -17,13 +17,13 @@ class Bell:
         self._silence.acquire()
 
     def ring(self) -> None:
-        """Wake the thread. Rung twice is rung once."""
+        """Wake the thread. Ringing twice has the same effect as ringing once."""
         try:
             self._silence.release()
         except RuntimeError:
-            # It is rung already.
+            # It was already rung.
             return
 
     def wait(self, timeout: float) -> bool:
-        """Wait until it is rung, for so many seconds at the most; return whether it was."""
+        """Wait for a ring, at most `timeout` seconds. Return whether it rang."""
         return self._silence.acquire(timeout=max(0.0, min(timeout, threading.TIMEOUT_MAX)))

@@ -1,4 +1,4 @@
-"""Makes blocking calls beside their caller, as many as are needed at once."""
+"""Runs blocking calls on other threads, several at the same time."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ LINGER_SECONDS = 60.0
 
 
 class CallerThreads:
-    """Runs jobs on up to `size` threads; a thread is started when none is idle.
+    """Runs jobs on up to `size` threads. Starts a thread when none is idle.
 
-    Not a `ThreadPoolExecutor`: its threads are joined when the interpreter exits, so a
-    call that hangs would hold up the worker's end.
+    It is not a `ThreadPoolExecutor`, because Python joins an executor's threads at exit. A call
+    that hangs would then delay the worker's exit.
 
     Args:
-        size: The most jobs at once.
-        name: Of the threads.
-        most_stand_ins: The most threads that take the place of stuck ones.
+        size: The most jobs at the same time.
+        name: The name of the threads.
+        most_stand_ins: The most threads that may replace stuck ones.
     """
 
     def __init__(self, size: int, name: str, *, most_stand_ins: int = 0) -> None:
@@ -30,7 +30,7 @@ class CallerThreads:
         self._size = size
         self._name = name
         self._jobs: SimpleQueue[Callable[[], object] | None] = SimpleQueue()
-        # The handler of a signal may stop a keeper whose stop it has interrupted.
+        # Re-entrant: a signal may interrupt a keeper's stop, and its handler may stop the keeper.
         self._lock = threading.RLock()
         self._threads = 0
         self._unfinished = 0
@@ -38,12 +38,10 @@ class CallerThreads:
         self._is_closed = False
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Run `job` soon. It should not raise: its error would only be logged.
-
-        Not at all when this is closed.
+        """Run `job` soon, unless this pool is closed. Errors of the job are only logged.
 
         Raises:
-            RuntimeError: There is no thread and the system grants none. The job is not run.
+            RuntimeError: There is no thread and the system starts none. The job does not run.
         """
         with self._lock:
             if self._is_closed:
@@ -55,23 +53,23 @@ class CallerThreads:
                     if not self._threads:
                         raise
             self._unfinished += 1
-            # Under the lock: a thread that finds nothing to do must not end just now.
+            # Under the lock, so that no idle thread ends right now.
             self._jobs.put(job)
 
     def add_stand_in(self) -> bool:
-        """Allow one more thread in the place of a stuck one; return whether that is possible."""
+        """Allow one more thread, to replace a stuck one. Return whether that was possible."""
         with self._lock:
             has_room = self._stand_ins < self._most_stand_ins
             self._stand_ins += has_room
             return has_room
 
     def end_stand_in(self) -> None:
-        """Allow one thread less: a stuck one goes on."""
+        """Allow one thread less, because a stuck one continues."""
         with self._lock:
             self._stand_ins -= 1
 
     def close(self) -> None:
-        """Let every thread end after its current job. Not waited for."""
+        """Let every thread end after its current job, without waiting."""
         with self._lock:
             self._is_closed = True
             for _ in range(self._threads):
@@ -87,7 +85,7 @@ class CallerThreads:
             while self._do_next():
                 pass
         except BaseException:
-            # The thread ends: the next job is to have another.
+            # This thread ends, so the next job needs another one.
             with self._lock:
                 self._threads -= 1
             raise
@@ -109,7 +107,7 @@ class CallerThreads:
         return True
 
     def _retire(self) -> bool:
-        """Count this thread out, unless a job was put in just now."""
+        """Stop counting this thread, unless a new job is in the queue. Return whether it ends."""
         with self._lock:
             idle = self._jobs.empty()
             self._threads -= idle

@@ -18,11 +18,11 @@ class Days:
 
     @classmethod
     def of(cls, day: datetime.date) -> Days:
-        """Return that one day."""
+        """Return a range of one day."""
         return cls(day, day)
 
     def grown(self, before: int = 0, after: int = 0) -> Days:
-        """Return them with so many days more on either side."""
+        """Return the range, extended by `before` and `after` days."""
         return Days(self.first - before * _ONE_DAY, self.last + after * _ONE_DAY)
 
     def __iter__(self) -> Iterator[datetime.date]:
@@ -32,7 +32,7 @@ class Days:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The days that a command was asked for. None stands for no limit on that side."""
+    """The days that the user chose. None means no limit on that side."""
 
     first: datetime.date | None = None
     last: datetime.date | None = None
@@ -42,7 +42,7 @@ class Span:
         return after and (self.last is None or day <= self.last)
 
     def grown(self, by: int) -> Span:
-        """Return it with so many days more on either side."""
+        """Return the span, extended by this many days on either side."""
         return Span(_moved(self.first, -by), _moved(self.last, by))
 
     def __str__(self) -> str:
@@ -62,7 +62,7 @@ def _moved(day: datetime.date | None, by: int) -> datetime.date | None:
 
 
 def stretches(days: Iterable[datetime.date]) -> list[Days]:
-    """Return the ranges without a gap that the days make up, the earliest first."""
+    """Return the days as ranges without gaps, the earliest first."""
     found: list[Days] = []
     for day in sorted(set(days)):
         if found and day - found[-1].last == _ONE_DAY:

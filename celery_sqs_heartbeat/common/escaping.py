@@ -1,7 +1,7 @@
-"""Shows text of others, as names of tasks, so that it can neither end a line nor steer a terminal.
+"""Escapes text from strangers, such as task names, before it is logged or shown.
 
-Who may send to a queue chooses the names and ids of tasks. A newline in one would forge a log line,
-an escape sequence would be obeyed by the terminal that shows the log.
+Anyone who may send to a queue chooses the names and ids of tasks. A newline in one could forge a
+log line. A terminal that shows the log would execute an escape sequence.
 """
 
 from __future__ import annotations
@@ -9,20 +9,21 @@ from __future__ import annotations
 import logging
 import re
 
-#: Control characters (C0, DEL, C1), what ends a line in Unicode, what turns the direction of text
-#: or is not seen (Unicode TR 36, "Bidirectional Text Spoofing"), and what UTF-8 can't encode.
+#: Control characters (C0, DEL, C1), Unicode's line separators, characters that change the direction
+#: of text or are invisible (Unicode TR 36, "Bidirectional Text Spoofing"), and surrogates, which
+#: UTF-8 can't encode.
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff]"
 )
 
 
 def escaped(text: str) -> str:
-    """Return the text with a backslash escape for each character that does more than be seen."""
+    """Return the text with a backslash escape for each unsafe character."""
     return _UNSAFE.sub(_escape, text)
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of a module that logs text of others: what it is given is escaped."""
+    """Return the logger of a module that logs text from strangers. It escapes its arguments."""
     logger = logging.getLogger(name)
     logger.addFilter(_escape_arguments)
     return logger
@@ -42,5 +43,5 @@ def _escaped_argument(argument: object) -> object:
     if argument is None or isinstance(argument, (int, float)):
         return argument
     text = str(argument)
-    # What is safe stays what it is, for handlers that look at it.
+    # A safe argument keeps its type, because handlers may read it.
     return escaped(text) if _UNSAFE.search(text) else argument

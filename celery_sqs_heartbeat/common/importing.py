@@ -1,4 +1,4 @@
-"""Finds what users name by a path, as `proj.aws:new_session`."""
+"""Imports objects that users name by a path, such as `proj.aws:new_session`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*")
 
 
 class NotImportable(ValueError):
-    """Nothing can be imported by that path; the message says why, and what to do."""
+    """The path can't be imported. The message says why, and what to do."""
 
 
 def is_path(value: object) -> bool:
@@ -19,7 +19,7 @@ def is_path(value: object) -> bool:
 
 
 def import_named(path: str) -> Any:
-    """Return what a `module:name` names.
+    """Return the object that a `module:name` path names.
 
     Raises:
         NotImportable: The module can't be imported, or has no such name.
@@ -29,5 +29,5 @@ def import_named(path: str) -> Any:
         return getattr(import_module(module), name)
     except Exception as error:
         raise NotImportable(
-            f"can't be imported ({error}): name a function of a module that the worker finds"
+            f"can't be imported ({error}): name a function in a module that the worker can import"
         ) from error

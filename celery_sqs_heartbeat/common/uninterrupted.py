@@ -1,4 +1,4 @@
-"""A lock that a signal's handler can stay out of."""
+"""A lock that a signal handler can avoid."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from types import TracebackType
 
 
 class UninterruptedLock:
-    """A re-entrant lock which knows whether this thread is in it.
+    """A re-entrant lock which knows whether this thread holds it.
 
-    The handler of a signal interrupts the main thread anywhere, in the middle of a change,
-    too. There it would get a re-entrant lock at once and meet half of that change; and if it waits,
-    as Celery's soft shutdown does, no other thread gets the lock for all that time. So it
-    asks, and where it would, puts its work off until the thread has left the lock.
+    A signal handler may interrupt the main thread in the middle of a change. A re-entrant lock
+    would let the handler in at once, to see a half-finished change. If the handler then waits, as
+    Celery's soft shutdown does, no other thread gets the lock meanwhile. So a handler calls
+    `put_off`: if the thread holds the lock, the work runs after the thread has left it.
     """
 
     def __init__(self) -> None:
-        # Of C, so neither gevent nor eventlet replaces it, in whose workers it is held, too: it
-        # belongs to a thread, and no greenlet switches within it. `threading`'s, replaced, would
-        # belong to a greenlet, and a handler that runs on the hub could not wait for another's.
+        # The lock of `_thread`, which gevent and eventlet do not replace. It belongs to a thread,
+        # and no greenlet switches while it is held. A replaced lock of `threading` would belong to
+        # a greenlet, and a handler that runs on the hub could not wait for another greenlet.
         self._lock = _thread.RLock()
-        #: How often the thread that is in the lock has entered it.
+        #: How often the thread that holds the lock has entered it.
         self._depth = 0
         self._put_off: deque[Callable[[], object]] = deque()
 
     def put_off(self, job: Callable[[], object]) -> bool:
-        """Have the job done when this thread has left the lock; False where it is not in it."""
+        """Run the job after this thread has left the lock. False if it does not hold the lock."""
         if not self._is_inside():
             return False
         self._put_off.append(job)
@@ -36,9 +36,9 @@ class UninterruptedLock:
 
     @contextmanager
     def opened(self) -> Iterator[None]:
-        """Leave the lock for the time of the block, if this thread is in it.
+        """Leave the lock during the block, if this thread holds it.
 
-        What was put off is done first, and handlers run at any time meanwhile.
+        Jobs that were put off run first. During the block, handlers may run at any time.
         """
         if not self._is_inside():
             yield
@@ -64,7 +64,7 @@ class UninterruptedLock:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        # Not where a handler's error has kept `opened` from entering again.
+        # False if a handler's error has kept `opened` from entering the lock again.
         if self._is_inside():
             self._depth -= 1
             self._lock.release()
@@ -80,6 +80,6 @@ class UninterruptedLock:
             try:
                 job = self._put_off.popleft()
             except IndexError:
-                # Another thread, which left the lock a moment later, was quicker.
+                # Another thread, which left the lock a moment later, was faster.
                 return
             job()

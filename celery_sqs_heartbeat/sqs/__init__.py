@@ -1,1 +1,1 @@
-"""Talks to SQS by boto3: clients, batch calls, and what their answers mean."""
+"""Calls SQS with boto3: clients, batch calls and the meaning of answers."""

@@ -1,4 +1,4 @@
-"""Makes the keeper's calls and reads the answer to each of their entries."""
+"""Makes the keeper's calls, and reads the answer for each entry."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ DEFAULT_VISIBILITY_TIMEOUT = 30
 
 @dataclass(frozen=True, slots=True)
 class QueueAttributes:
-    """What a queue says of itself.
+    """The attributes of a queue.
 
     Attributes:
-        visibility_timeout: Its own default, in seconds.
+        visibility_timeout: The queue's own default, in seconds.
         max_receive_count: After how many receives SQS moves a message to the
-            dead-letter queue; None where the queue has no redrive policy.
-        is_known: False where the queue would not tell and the rest is assumed.
-        arn: What it is by any URL; None where it does not say.
+            dead-letter queue; None without a redrive policy.
+        is_known: False if the attributes could not be read and are assumed.
+        arn: Identifies the queue, even if it has several URLs; None if unknown.
     """
 
     visibility_timeout: int = DEFAULT_VISIBILITY_TIMEOUT
@@ -39,13 +39,13 @@ class QueueAttributes:
 
 
 class BotoSqs:
-    """Calls SQS by boto3.
+    """Calls SQS with boto3.
 
     Args:
-        client: A boto3 SQS client, or a function that returns the one for a queue URL.
-            Clients may be used by several threads at once. Give it short timeouts and
-            no retries of its own (`short_config`): the keeper repeats calls itself.
-        address: Returns the URL that a queue is reached at now, where that may change.
+        client: A boto3 SQS client, or a function that returns the client for a queue URL.
+            Several threads may use a client at the same time. Give it short timeouts and
+            no retries (`short_config`), because the keeper repeats calls itself.
+        address: Returns the URL at which a queue is reached now, if that may change.
     """
 
     def __init__(
@@ -59,19 +59,19 @@ class BotoSqs:
 
     @property
     def only_client(self) -> Any | None:
-        """The client for every queue; None where a function chooses."""
+        """The client for every queue; None if a function chooses the client."""
         return None if callable(self._client) else self._client
 
     def client_for(self, queue_url: str) -> Any:
         """Return the client for a queue.
 
         Raises:
-            Exception: What the function for that raises.
+            Exception: Any error of the function that returns the client.
         """
         return self._client(queue_url) if callable(self._client) else self._client
 
     def address(self, queue_url: str) -> str:
-        """Return the URL that a queue is reached at now."""
+        """Return the URL at which a queue is reached now."""
         return self._address(queue_url)
 
     def send(self, call: Call) -> Sequence[Outcome]:
@@ -111,7 +111,7 @@ class BotoSqs:
         return read_answer(answer, len(call.entries))
 
     def _not_sent(self, call: Call, error: ConfigurationError) -> Sequence[Outcome]:
-        """Say why a call is not made, once until the reason changes or one is made."""
+        """Log why a call is not made. Log it again only for another reason, or after a call."""
         reason = "; ".join(error.faults)
         if reason != self._reason:
             self._reason = reason
@@ -127,7 +127,7 @@ class BotoSqs:
         """Read a queue's attributes.
 
         Raises:
-            Exception: Whatever boto3 raises.
+            Exception: Any error of boto3.
         """
         answer = self.client_for(queue_url).get_queue_attributes(
             QueueUrl=self._address(queue_url),
@@ -137,7 +137,7 @@ class BotoSqs:
 
 
 def _without_handles(text: str, call: Call) -> str:
-    """Leave out receipt handles: SQS and boto3 quote what they refuse."""
+    """Remove receipt handles, because SQS and boto3 quote what they refuse."""
     for entry in call.entries:
         if entry.receipt_handle:
             text = text.replace(entry.receipt_handle, "...")
@@ -147,7 +147,7 @@ def _without_handles(text: str, call: Call) -> str:
 def read_answer(answer: Any, count: int) -> list[Outcome]:
     """Return the outcomes of a batch of `count` entries whose ids are "0", "1", ...
 
-    An entry that the answer does not mention, or mentions in no known form, is UNKNOWN.
+    An entry that the answer does not mention, or only in an unknown form, is UNKNOWN.
     """
     outcomes = [Outcome.UNKNOWN] * count
     for failed in _dicts(answer, "Failed"):
@@ -160,7 +160,7 @@ def read_answer(answer: Any, count: int) -> list[Outcome]:
 
 
 def read_attributes(attributes: Mapping[str, Any]) -> QueueAttributes:
-    """Return the attributes from the strings that SQS answers."""
+    """Return the attributes from the strings that SQS returns."""
     try:
         timeout = int(attributes["VisibilityTimeout"])
     except (KeyError, TypeError, ValueError, OverflowError):

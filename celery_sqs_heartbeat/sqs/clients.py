@@ -1,4 +1,4 @@
-"""boto3 clients for the keeper, made from the same configuration as kombu's own."""
+"""boto3 clients for the keeper, made from the same configuration as kombu's."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from celery_sqs_heartbeat.sqs.options import TIMEOUTS
 from celery_sqs_heartbeat.sqs.sending import guard
 from celery_sqs_heartbeat.sqs.sessions import NewSession
 
-#: Bounds of the connect and read timeouts, in seconds. A call must fail early enough
-#: to be repeated before the leases in it expire.
+#: The limits of the connect and read timeouts, in seconds. A call must fail early enough
+#: to be repeated before its leases expire.
 MIN_TIMEOUT = 0.5
 MAX_TIMEOUT = 5.0
 #: kombu's default for `sts_token_timeout`, in seconds.
 _STS_TOKEN_SECONDS = 900
-#: A role's token is refreshed this long before it ends, in seconds.
+#: A role's token is refreshed this long before it expires, in seconds.
 _STS_MARGIN_SECONDS = 60
 
 
@@ -31,9 +31,9 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
     """Return a client configuration whose calls fail within a lease's margin.
 
     Args:
-        threshold: Of the most hurried lease, in seconds. A call may take half of it.
-        client_config: kombu's `client-config`; its timeouts stand where they are shorter.
-            None is botocore's word for no timeout.
+        threshold: The shortest threshold of the leases, in seconds. A call may take half of it.
+        client_config: kombu's `client-config`. Its timeouts apply if they are shorter. For
+            botocore, None means no timeout.
     """
     given = dict(client_config or {})
     timeout = min(max(threshold / 2, MIN_TIMEOUT), MAX_TIMEOUT)
@@ -45,7 +45,7 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
         Config(
             **shortened,
             max_pool_connections=MAX_CALLS,
-            # Else AWS_RETRY_MODE chooses: "adaptive" makes calls wait before they are sent.
+            # Without a mode AWS_RETRY_MODE applies, and "adaptive" delays calls before sending.
             retries={"total_max_attempts": 1, "mode": "standard"},
         )
     )
@@ -53,11 +53,11 @@ def short_config(threshold: float, client_config: Mapping[str, Any] | None = Non
 
 @dataclass(frozen=True, kw_only=True)
 class BrokerConfig:
-    """How kombu's SQS channel reaches its queues. What may hold a key is not shown.
+    """How kombu's SQS channel reaches its queues. Its repr hides fields that may contain keys.
 
     Attributes:
         predefined: kombu's `predefined_queues`: settings by queue name.
-        sts: `sts_role_arn`, `sts_token_timeout` and `sts_token_buffer_time`, as given.
+        sts: `sts_role_arn`, `sts_token_timeout` and `sts_token_buffer_time`, unchanged.
     """
 
     endpoint_url: str | None
@@ -88,8 +88,8 @@ class BrokerConfig:
 class ClientPool:
     """Makes a client for each queue and reuses it.
 
-    Clients are shared by threads (boto3 allows that). Each is made from a session of its own
-    (sessions may not be shared).
+    Threads share clients, which boto3 allows. Each client has its own session, because sessions
+    must not be shared.
     """
 
     def __init__(self, new_session: NewSession | None = None) -> None:
@@ -101,21 +101,21 @@ class ClientPool:
     def use(
         self, config: BrokerConfig, queue_url: str, threshold: float, address: str | None = None
     ) -> None:
-        """Reach `queue_url` by `config`, with timeouts that fit `threshold` (seconds).
+        """Reach `queue_url` with `config`, with timeouts that fit `threshold` (seconds).
 
         Args:
-            address: The URL it is reached at from now on, where that is another one.
+            address: The URL at which the queue is reached from now on, if it is another one.
         """
         self._addresses[queue_url] = address or queue_url
         self._uses[queue_url] = (config, threshold)
 
     def hurry(self, queue_url: str, threshold: float) -> None:
-        """Shorten the timeouts of calls for a queue where `threshold` (seconds) asks for it."""
+        """Shorten the timeouts of calls for a queue if `threshold` (seconds) requires it."""
         config, known = self._uses[queue_url]
         self._uses[queue_url] = (config, min(known, threshold))
 
     def address(self, queue_url: str) -> str:
-        """Return the URL that a queue is reached at."""
+        """Return the URL at which a queue is reached."""
         return self._addresses.get(queue_url, queue_url)
 
     def __call__(self, queue_url: str) -> Any:
@@ -127,8 +127,8 @@ class ClientPool:
         use = self._uses[queue_url]
         made_for, client = self._clients.get(queue_url, (None, None))
         if made_for != use:
-            # Two threads may both make one; the later stays. No lock: with a role this
-            # waits for STS, and other queues must not.
+            # Two threads may both make a client; the later one stays. There is no lock, because
+            # with a role this waits for STS, and other queues must not wait.
             client = new_client(use[0], queue_url, use[1], self._new_session)
             self._clients[queue_url] = (use, client)
         return client
@@ -140,10 +140,10 @@ def new_client(
     threshold: float,
     new_session: NewSession | None = None,
 ) -> Any:
-    """Return a new boto3 SQS client for a queue, as kombu would make it but hurried.
+    """Return a new boto3 SQS client for a queue, like kombu's but with short timeouts.
 
     Args:
-        new_session: Makes its session; the configuration does where it is None.
+        new_session: Makes the client's session. If it is None, the configuration is used.
     """
     queue = next((q for q in config.predefined.values() if q.get("url") == queue_url), None)
     region = (queue or {}).get("region", config.region)
@@ -175,7 +175,7 @@ def _role_session(sts: Mapping[str, Any], region: str, short: Config) -> boto3.S
 
 
 class _RoleProvider(CredentialProvider):
-    """Assumes the role of kombu's `sts_*` options with this process's own credentials."""
+    """Assumes the role of kombu's `sts_*` options with this process's credentials."""
 
     METHOD = "sts-assume-role"
 
@@ -187,8 +187,8 @@ class _RoleProvider(CredentialProvider):
         self._short = short
 
     def load(self) -> RefreshableCredentials:
-        # botocore refreshes them under a lock of its own, before they end. Its default
-        # margin of 15 minutes would refresh a token of 15 minutes at each call.
+        # botocore refreshes the credentials under its own lock, before they expire. Its default
+        # margin of 15 minutes would refresh a token that lasts 15 minutes at each call.
         return RefreshableCredentials.create_from_metadata(
             metadata=self._assume_role(),
             refresh_using=self._assume_role,

@@ -6,7 +6,7 @@ import re
 
 from celery_sqs_heartbeat.leases.message import FIFO_SUFFIX
 
-#: SQS API reference, CreateQueue, QueueName; the suffix of a FIFO queue counts towards the 80.
+#: SQS API reference, CreateQueue, QueueName. The suffix of a FIFO queue counts as part of the 80.
 LONGEST_NAME = 80
 _CHARACTERS = re.compile(r"[A-Za-z0-9_-]+")
 

@@ -1,4 +1,4 @@
-"""Checks `broker_transport_options` before kombu, boto3 or SQS stumble over them."""
+"""Checks `broker_transport_options` before kombu, boto3 or SQS fail because of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.message import is_fifo
 
 #: The longest long poll, in seconds (SQS API reference, ReceiveMessage).
 MAX_WAIT = 20
-#: The entries of kombu's `client-config` that bound a call, in seconds.
+#: The entries of kombu's `client-config` that limit a call's duration, in seconds.
 TIMEOUTS = ("connect_timeout", "read_timeout")
 
 _NAME = "broker_transport_options"
@@ -23,9 +23,9 @@ _CLIENT = "client-config"
 
 
 def option_faults(options: object) -> Iterator[str]:
-    """Yield a sentence for each transport option that a worker would fail with.
+    """Yield a sentence for each transport option with which a worker would fail.
 
-    Options that are missing, and those that no rule here knows, are left to kombu.
+    Missing options and options without a rule here are left to kombu.
 
     Args:
         options: The value of `broker_transport_options`.
@@ -52,12 +52,12 @@ def _client_faults(given: object) -> Iterator[str]:
     for name in wrong:
         yield (
             f"{where}[{name!r}]={given[name]!r}: must be a number of seconds above 0, or None "
-            "for none"
+            "for no timeout"
         )
     try:
         Config(**{name: value for name, value in given.items() if name not in wrong})
     except Exception as error:
-        # Not the value: it may have a proxy's password in it.
+        # The error does not quote the value, which may contain a proxy's password.
         yield f"{where}: botocore does not accept it ({error}): correct or remove that argument"
 
 
@@ -68,13 +68,13 @@ def _predefined_faults(given: object) -> Iterator[str]:
         return
     for queue, values in given.items():
         url = values.get("url") if isinstance(values, Mapping) else None
-        # Not the value: it may have keys in it.
+        # The error does not quote the value, which may contain keys.
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
-            yield f"{where}[{queue!r}]: must be a dict with the queue's 'url', as https://..."
+            yield f"{where}[{queue!r}]: must be a dict with the queue's 'url', such as https://..."
         elif is_fifo(url) is not is_fifo(str(queue)):
             yield (
                 f"{where}[{queue!r}]: its name and its url must both end in .fifo, or neither: "
-                "kombu tells FIFO queues by it"
+                "kombu recognizes FIFO queues by it"
             )
 
 
@@ -91,7 +91,7 @@ def _is_pause(value: Any) -> bool:
 
 
 def _is_created_timeout(value: Any) -> bool:
-    """Tell whether kombu can make whole seconds of it: it takes texts, and none as its default."""
+    """Return whether kombu can convert the value to whole seconds, or uses its default for it."""
     if value is None or value == "":
         return True
     try:
@@ -101,7 +101,7 @@ def _is_created_timeout(value: Any) -> bool:
 
 
 def _is_region(value: object) -> bool:
-    # What can be a part of a host's name, as botocore has it.
+    # botocore's rule for a part of a host name.
     return value is None or (isinstance(value, str) and bool(re.fullmatch(r"[\w-]{1,63}", value)))
 
 
@@ -119,7 +119,7 @@ def _is_attributes(value: object) -> bool:
     )
 
 
-#: What is right for an option, and that rule in words.
+#: A check for each option, and the same rule in words.
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "wait_time_seconds": (_is_wait, f"a whole number of seconds from 0 to {MAX_WAIT}"),
     "polling_interval": (_is_pause, "a number of seconds, 0 or more"),
@@ -128,10 +128,13 @@ _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
         f"a whole number of seconds from 0 to {MAX_VISIBILITY_SECONDS}",
     ),
     "is_secure": (lambda value: value is None or isinstance(value, bool), "True or False"),
-    "queue_name_prefix": (lambda value: isinstance(value, str), "a text"),
-    "region": (_is_region, "the name of a region, as 'eu-west-1'"),
-    "sts_role_arn": (_is_role, "the ARN of a role, as 'arn:aws:iam::123456789012:role/worker'"),
+    "queue_name_prefix": (lambda value: isinstance(value, str), "a string"),
+    "region": (_is_region, "the name of a region, such as 'eu-west-1'"),
+    "sts_role_arn": (
+        _is_role,
+        "the ARN of a role, such as 'arn:aws:iam::123456789012:role/worker'",
+    ),
     "sts_token_timeout": (_is_lifetime, "a number of seconds above 0"),
     "sts_token_buffer_time": (_is_pause, "a number of seconds, 0 or more"),
-    "sqs-creation-attributes": (_is_attributes, "a dict of texts by the names of attributes"),
+    "sqs-creation-attributes": (_is_attributes, "a dict with a string for each attribute's name"),
 }

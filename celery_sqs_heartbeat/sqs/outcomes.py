@@ -1,4 +1,4 @@
-"""What an error of SQS or of the network means for one entry of a call."""
+"""Translates errors of SQS or the network into outcomes for the entries of a call."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BY_CODE = {
         ),
         Outcome.LOST,
     ),
-    # SQS says so of a queue that is gone, and of one that a policy hides from us.
+    # SQS returns these for a queue that is gone, and for one that a policy hides from us.
     **dict.fromkeys(("QueueDoesNotExist", "NonExistentQueue"), Outcome.NO_QUEUE),
     **dict.fromkeys(
         (
@@ -82,8 +82,8 @@ _BY_CODE = {
         ),
         Outcome.MALFORMED,
     ),
-    # The credentials are being replaced, or a clock is off: both pass, and if they do
-    # not then nothing of the worker works and kombu says so.
+    # The credentials are being replaced, or a clock is wrong. Both are usually temporary. If not,
+    # the worker can't work at all, and kombu reports it.
     **dict.fromkeys(
         (
             "AuthFailure",
@@ -107,7 +107,7 @@ _BY_CODE = {
 }
 
 #: Refusals that share the code InvalidParameterValue and differ by their text, in
-#: lower case. The first is the 12 hours, the others an expired or stale handle.
+#: lower case. The first means the 12-hour limit, the others an expired or stale handle.
 _BY_TEXT = (
     ("beyond the limit", Outcome.CAPPED),
     ("does not exist or is not available", Outcome.LOST),
@@ -130,7 +130,7 @@ _NOT_SENT = (*NO_CREDENTIALS, EndpointConnectionError, ConnectTimeoutError)
 
 
 def of_error(error: Mapping[str, Any]) -> Outcome:
-    """Return what a `Code` and `Message` pair means; unknown codes mean UNKNOWN."""
+    """Return the outcome for a `Code` and `Message` pair. Unknown codes mean UNKNOWN."""
     code = str(error.get("Code") or "").rsplit(".", 1)[-1].rsplit("#", 1)[-1]
     text = str(error.get("Message") or "").lower()
     outcome = _BY_CODE.get(code, Outcome.UNKNOWN)
@@ -142,19 +142,19 @@ def of_error(error: Mapping[str, Any]) -> Outcome:
 
 
 def is_answer_to(error: ClientError, operation: str) -> bool:
-    """Return whether an error is SQS's answer to an operation, or to the batch of it.
+    """Return whether an error is SQS's answer to an operation or its batch form.
 
-    Credentials are renewed within the call that needs them, and an error of that call
-    (`AssumeRoleWithWebIdentity`, say) comes up in the place of SQS's answer.
+    boto3 renews credentials within the call that needs them. An error of the renewal, such as
+    `AssumeRoleWithWebIdentity`, is then raised instead of SQS's answer.
     """
     return str(error.operation_name).removesuffix("Batch") == operation.removesuffix("Batch")
 
 
 def of_exception(error: BaseException, operation: str) -> Outcome:
-    """Return what the failure of a whole call means for each of its entries.
+    """Return the outcome for each entry of a call that failed as a whole.
 
     Args:
-        operation: The action that SQS was asked for, as it is called in its API reference.
+        operation: The action that was called, by its name in the SQS API reference.
     """
     if isinstance(error, ClientError):
         if not is_answer_to(error, operation):
@@ -164,10 +164,10 @@ def of_exception(error: BaseException, operation: str) -> Outcome:
         status = status if isinstance(status, int) else 0
         if status == 429 or status == 503:
             return Outcome.THROTTLED
-        # A server in trouble may have done the work before it failed to say so.
+        # The server may have done the work before it failed.
         if status == 500:
             return Outcome.UNSURE
-        # These come from what stands before the server, which may still be at work.
+        # Higher codes come from a proxy in front of the server, which may still be working.
         return Outcome.UNKNOWN if status > 500 else outcome
     if isinstance(error, ParamValidationError):
         return Outcome.MALFORMED

@@ -1,4 +1,4 @@
-"""What is known of the queues that are consumed from."""
+"""The attributes of the queues that are consumed from."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from celery_sqs_heartbeat.sqs.outcomes import of_exception
 
 logger = logging.getLogger(__name__)
 
-#: How long a queue's attributes are used before they are read again, in seconds: a
-#: dead-letter queue added to a live queue should be noticed without a restart.
+#: How long a queue's attributes are used before they are read again, in seconds. A worker should
+#: notice a new dead-letter queue without a restart.
 REFRESH_SECONDS = 300.0
-#: How soon a queue whose attributes could not be read is asked again, in seconds.
+#: How soon attributes that could not be read are requested again, in seconds.
 RETRY_SECONDS = 5.0
-#: Why attributes could not be read, by what SQS answered; of other answers the error says it.
+#: Why attributes could not be read, by SQS's answer. For other answers, the error says why.
 _CAUSES = {
     Outcome.DENIED: "the permission sqs:GetQueueAttributes is missing",
     Outcome.NO_QUEUE: "SQS knows no such queue, or hides it from this worker",
@@ -29,10 +29,10 @@ _CAUSES = {
 
 
 class QueueDirectory:
-    """Remembers the attributes of queues, read once and refreshed off the caller's thread.
+    """Caches the attributes of queues, and refreshes them on another thread.
 
     Args:
-        read: Reads a queue's attributes; may raise anything.
+        read: Reads a queue's attributes; may raise any error.
         run: Runs a function on another thread.
         clock: Monotonic seconds.
     """
@@ -46,14 +46,14 @@ class QueueDirectory:
         self._read = read
         self._run = run
         self._clock = clock
-        # The handler of a signal asks, too, which may have interrupted one that has the lock.
+        # Re-entrant: a signal handler calls this, too, and may interrupt a thread with the lock.
         self._lock = threading.RLock()
         self._known: dict[str, tuple[QueueAttributes, float]] = {}
-        # By the queue: a queue whose attributes stay unreadable is asked again and again.
+        # The last logged cause by queue, because unreadable attributes are requested repeatedly.
         self._logged: dict[str, str] = {}
 
     def get(self, queue_url: str) -> QueueAttributes:
-        """Return a queue's attributes. Blocks on SQS the first time only."""
+        """Return a queue's attributes. Waits for SQS only the first time."""
         with self._lock:
             known = self._known.get(queue_url)
             is_old = known is not None and self._is_old(*known)
@@ -64,7 +64,7 @@ class QueueDirectory:
             with self._lock:
                 return self._known[queue_url][0]
         if is_old:
-            # Outside the lock: under gevent and eventlet a start of a thread lets others run.
+            # Outside the lock: with gevent and eventlet, starting a thread lets others run.
             self._run(lambda: self._refresh(queue_url))
         return known[0]
 
@@ -78,7 +78,7 @@ class QueueDirectory:
         except Exception as error:
             with self._lock:
                 known = self._known.get(queue_url)
-            # Those read before still stand.
+            # Attributes that were read before stay valid.
             attributes = known[0] if known else QueueAttributes(is_known=False)
             self._log(queue_url, error, attributes)
         else:

@@ -1,7 +1,8 @@
-"""Stops a call on its way to SQS when its keeper has given it up meanwhile.
+"""Stops a call before it is sent to SQS, if its keeper has given it up.
 
-A call can hang before anything is sent, as while credentials are renewed. Its leases have joined
-another call by then. Sent after all, it could hide a message again that was released since.
+A call can hang before anything is sent, for example while credentials are renewed. By then its
+leases have joined another call. If it were still sent, it could hide a message that was released
+in the meantime.
 """
 
 from __future__ import annotations
@@ -14,22 +15,22 @@ from typing import Any
 _may_send: ContextVar[Callable[[], bool]] = ContextVar("may_send", default=lambda: True)
 _prepare: ContextVar[Callable[[], object]] = ContextVar("prepare", default=lambda: None)
 
-#: An attribute of clients that ask before they send.
+#: An attribute of clients that check before they send.
 _GUARDED = "sqs_heartbeat_asks"
 
 
 class CallGivenUp(OSError):
-    """The keeper does not wait for this call any more; nothing was sent."""
+    """The keeper no longer waits for this call. Nothing was sent."""
 
 
 @contextmanager
 def sending_while(
     may_send: Callable[[], bool], prepare: Callable[[], object] = lambda: None
 ) -> Iterator[None]:
-    """Ask `may_send` right before a client sends what this thread or greenlet asks of it.
+    """Call `may_send` right before a client sends a call of this thread or greenlet.
 
     Args:
-        prepare: Called where nothing is sent before `may_send` is asked.
+        prepare: Called when the call begins. Nothing is sent between it and `may_send`.
     """
     tokens = _may_send.set(may_send), _prepare.set(prepare)
     try:
@@ -40,13 +41,16 @@ def sending_while(
 
 
 def prepared(make: Callable[[], Any]) -> Any:
-    """Return the client of a call: nothing is sent before it is made, or before a guarded one asks.
+    """Return the client of a call. A call that was given up is not sent.
+
+    A guarded client checks that itself, right before it sends. For other clients it is checked
+    here, after the client was made.
 
     Args:
-        make: Returns the client, and may take its time.
+        make: Returns the client, and may take a long time.
 
     Raises:
-        CallGivenUp: The call was given up meanwhile, and the client would not ask.
+        CallGivenUp: The call was given up, and the client does not check that itself.
     """
     _prepare.get()()
     client = make()
@@ -56,7 +60,7 @@ def prepared(make: Callable[[], Any]) -> Any:
 
 
 def guard(client: Any) -> None:
-    """Have a boto3 client send nothing for a call that was given up."""
+    """Make a boto3 client send nothing for a call that was given up."""
     client.meta.events.register("before-send", _refuse_given_up)
     setattr(client, _GUARDED, True)
 

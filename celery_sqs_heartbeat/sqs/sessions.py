@@ -1,4 +1,4 @@
-"""boto3 sessions that only the user's code can make."""
+"""boto3 sessions that the user's own function makes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ NewSession = Callable[[], boto3.Session]
 
 
 def find_session_function(path: str, setting: str = SETTING) -> NewSession:
-    """Return the function that a `module:function` names.
+    """Return the function that a `module:function` path names.
 
-    It raises a `ConfigurationError` itself where it makes no session.
+    The returned function raises a `ConfigurationError` if it makes no session.
 
     Args:
-        setting: What names it, for errors.
+        setting: The setting that names the function, for errors.
 
     Raises:
-        ConfigurationError: There is none.
+        ConfigurationError: There is no such function.
     """
     try:
         function = import_named(path)
@@ -37,12 +37,12 @@ def find_session_function(path: str, setting: str = SETTING) -> NewSession:
 
 
 def try_session_function(path: str, setting: str = SETTING) -> NewSession:
-    """Return the function that a `module:function` names, after one call of it.
+    """Return the function that a `module:function` path names, after a trial call.
 
-    So one that makes no session is found out at the start, not when the first message waits for it.
+    The call finds a function that makes no session at startup, not when the first message waits.
 
     Raises:
-        ConfigurationError: There is none, or it makes no session.
+        ConfigurationError: There is no such function, or it makes no session.
     """
     new_session = find_session_function(path, setting)
     new_session()

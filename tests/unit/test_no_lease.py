@@ -42,7 +42,7 @@ def test_where_there_is_no_lease_every_question_says_so(question: str) -> None:
         why_not(lambda: run_in_task(ask, MESSAGE)),
     ):
         assert reason.startswith("there is no lease here: ")
-        assert reason.endswith(" (`if current_lease:` asks)")
+        assert reason.endswith(" (check with `if current_lease:`)")
     assert issubclass(NoLease, SqsHeartbeatError)
     assert not issubclass(NoLease, LeaseLost)
     assert not issubclass(LeaseLost, NoLease)

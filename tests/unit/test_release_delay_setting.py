@@ -254,7 +254,7 @@ def test_a_function_can_be_named_by_its_path(module: str, name: str, expected: f
     [
         ("user_delays:backof", "can't be imported (module 'user_delays' has no attribute"),
         ("no_such_module:backoff", "can't be imported (No module named 'no_such_module')"),
-        ("no_such_module:backoff", "name a function of a module that the worker finds"),
+        ("no_such_module:backoff", "name a function in a module that the worker can import"),
         ("user_delays:seconds", "names 30, which is not a function"),
         ("user_delays:Backoff", "is a class: name a function that returns seconds"),
         ("user_delays:wrong", "missing a required argument: 'two'"),
