@@ -30,7 +30,7 @@ def sending_while(
     """Call `may_send` right before a client sends a call of this thread or greenlet.
 
     Args:
-        prepare: Called when the call begins. Nothing is sent between it and `may_send`.
+        prepare: Called by `prepared`: from then on, nothing is sent before `may_send` is called.
     """
     tokens = _may_send.set(may_send), _prepare.set(prepare)
     try:
