@@ -119,7 +119,7 @@ def app_at(broker_url: str, **conf: Any) -> Any:
 
 
 def found(findings: list[Finding], *but: str) -> dict[str, str | None]:
-    """Return the values of what was found by id, without what is always there."""
+    """Return the values of findings by id, without the findings that every app has."""
     always = {"SQSHB-P008", "SQSHB-P201", "SQSHB-P301", "SQSHB-P505", "SQSHB-I303", "SQSHB-I504"}
     return {f.id: f.value for f in findings if f.id not in always - set(but)}
 
@@ -143,7 +143,7 @@ def test_a_sound_queue_passes_and_nothing_is_received_or_changed(
     assert message["Attributes"]["ApproximateReceiveCount"] == "1"
 
 
-def test_errors_and_warnings_end_with_their_status(run: Run) -> None:
+def test_errors_and_warnings_set_the_exit_status(run: Run) -> None:
     warned = run("doctor", task_acks_late=False)
     assert warned.returncode == 0
     assert "WARNING  task_acks_late=False: messages are deleted before their tasks" in warned.stdout
@@ -181,7 +181,7 @@ def test_a_missing_permission_is_named(
     assert found(examine(app_at(proxy.broker_url))) == {id_: permission}
 
 
-def test_a_missing_permission_ends_with_status_2(run: Run, proxy: FaultProxy) -> None:
+def test_with_a_missing_permission_the_exit_status_is_2(run: Run, proxy: FaultProxy) -> None:
     proxy.rule("DeleteMessageBatch", deny())
     ended = run("doctor")
     assert ended.returncode == 2
@@ -203,7 +203,7 @@ def test_every_permission_is_tried(proxy: FaultProxy) -> None:
     assert "Messages" not in receive.answer
 
 
-def test_no_failure_to_ask_is_a_traceback(run: Run) -> None:
+def test_a_failed_call_prints_no_traceback(run: Run) -> None:
     ended = run("doctor", broker="sqs://AKIDEXAMPLE:wJalrXUtnFEMI@127.0.0.1:1")
     assert ended.returncode == 2
     assert "SQS can't be reached" in ended.stdout
@@ -236,7 +236,7 @@ def test_why_sqs_did_not_answer(proxy: FaultProxy, effect: Any, id_: str, value:
 
 
 @pytest.mark.parametrize("operation", ["*", "GetQueueAttributes", "DeleteMessageBatch"])
-def test_what_could_not_be_checked_is_no_all_clear(
+def test_queues_that_could_not_be_checked_are_an_error(
     run: Run, proxy: FaultProxy, operation: str
 ) -> None:
     proxy.rule(operation, throttle())
@@ -245,7 +245,7 @@ def test_what_could_not_be_checked_is_no_all_clear(
     assert "ERROR    queues could not be checked: 1 of 1 (work)" in ended.stdout
 
 
-def test_where_all_is_denied_every_action_is_named(run: Run, proxy: FaultProxy) -> None:
+def test_if_everything_is_denied_every_action_is_named(run: Run, proxy: FaultProxy) -> None:
     proxy.rule("*", deny())
     ended = run("doctor")
     assert ended.returncode == 2
@@ -259,13 +259,13 @@ def test_where_all_is_denied_every_action_is_named(run: Run, proxy: FaultProxy) 
         assert f"sqs:{action}" in ended.stdout, action
 
 
-def test_without_the_list_of_queues_the_queue_is_checked_all_the_same(proxy: FaultProxy) -> None:
+def test_without_the_list_of_queues_the_queue_is_still_checked(proxy: FaultProxy) -> None:
     proxy.rule("ListQueues", deny())
     seen = found(examine(app_at(proxy.broker_url)), "SQSHB-P201")
     assert seen == {"SQSHB-E301": "sqs:ListQueues", "SQSHB-P201": "visibility timeout 30 s"}
 
 
-def test_a_fifo_queue_whose_dead_letter_queue_is_gone_is_found_with_what_breaks_its_order(
+def test_a_missing_dead_letter_queue_and_a_broken_order_of_a_fifo_queue_are_found(
     run: Run, simulated: SimulatedServer
 ) -> None:
     client = simulated.client()
@@ -297,14 +297,14 @@ def test_a_fifo_queue_whose_dead_letter_queue_is_gone_is_found_with_what_breaks_
 
 
 def of_fifo(ended: Any) -> dict[str, str | None]:
-    """Return the values of what a run says of FIFO queues alone, by id."""
+    """Return the values of the findings about FIFO queues, by id."""
     ids = {kind.id for kind in fifo.KINDS}
     findings = [each for each in json.loads(ended.stdout) if each["id"] in ids]
     assert {each["queue"] for each in findings} == {"jobs.fifo"}
     return {each["id"]: each["value"] for each in findings}
 
 
-def test_what_ten_queues_have_in_common_is_said_once(run: Run, simulated: SimulatedServer) -> None:
+def test_a_finding_about_ten_queues_is_printed_once(run: Run, simulated: SimulatedServer) -> None:
     names = [f"q{number}" for number in range(10)]
     for name in names:
         simulated.client().create_queue(QueueName=name, Attributes={"VisibilityTimeout": "5"})
@@ -334,13 +334,13 @@ def test_a_visibility_timeout_that_is_too_short_is_found(
         ({"sqs_heartbeat_interval": 20}, "SQSHB-E203"),
     ],
 )
-def test_what_leaves_no_time_for_a_second_call_is_blamed_for_it(
+def test_the_threshold_or_interval_that_leaves_no_time_for_a_second_call_is_named(
     proxy: FaultProxy, conf: dict[str, Any], id_: str
 ) -> None:
     assert list(found(examine(app_at(proxy.broker_url, **conf)))) == [id_]
 
 
-def test_a_timeout_that_is_too_short_is_blamed_whatever_its_threshold(proxy: FaultProxy) -> None:
+def test_a_timeout_that_is_too_short_is_named_for_any_threshold(proxy: FaultProxy) -> None:
     conf = {"sqs_heartbeat_threshold": 2, "sqs_heartbeat_visibility_timeout": 5}
     seen = found(examine(app_at(proxy.broker_url, **conf)))
     assert "SQSHB-W213" in seen
@@ -377,26 +377,26 @@ def test_a_fault_of_a_setting_names_it_for_scripts(
         ("no.such.module:Pool", "it can't be imported: ModuleNotFoundError"),
     ],
 )
-def test_a_pool_that_there_is_not_is_found(run: Run, pool: str, said: str) -> None:
+def test_an_unknown_pool_is_found(run: Run, pool: str, said: str) -> None:
     ended = run("doctor", "-P", pool)
     assert ended.returncode == 2
     assert "the pool can't be used" in ended.stdout
     assert said in " ".join(ended.stdout.split())
 
 
-def test_concurrency_that_is_no_number_is_no_traceback(run: Run) -> None:
+def test_concurrency_that_is_not_a_number_prints_no_traceback(run: Run) -> None:
     ended = run("doctor", worker_concurrency="auto")
     assert ended.returncode == 0
     assert "Traceback" not in ended.stderr
 
 
-def test_settings_of_a_queue_that_there_is_not_name_the_closest(proxy: FaultProxy) -> None:
+def test_settings_of_an_unknown_queue_name_the_closest(proxy: FaultProxy) -> None:
     queues = {"wrok": {"visibility_timeout": 60}}
     seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_queues=queues)))
     assert seen == {"SQSHB-W009": "'wrok'; did you mean 'work'?"}
 
 
-def test_settings_of_a_queue_that_another_worker_takes_are_right(proxy: FaultProxy) -> None:
+def test_settings_of_another_workers_queue_are_right(proxy: FaultProxy) -> None:
     queues = {"dead": {"visibility_timeout": 60}}
     assert found(examine(app_at(proxy.broker_url, sqs_heartbeat_queues=queues))) == {}
 
@@ -442,7 +442,7 @@ def test_the_bucket_of_a_journal_is_asked_for_and_not_written_to(
         ("InvalidAccessKeyId", {"SQSHB-E508": "s3://journals/prod (InvalidAccessKeyId)"}),
     ],
 )
-def test_a_bucket_that_refuses_is_told_from_keys_that_are_wrong(
+def test_a_denied_bucket_differs_from_wrong_keys(
     proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, code: str, found_: dict[str, str]
 ) -> None:
     class Refusing(BaseHTTPRequestHandler):
@@ -480,7 +480,7 @@ def test_a_port_of_the_status_page_that_is_taken_is_found(proxy: FaultProxy) -> 
     assert found(examine(app_at(proxy.broker_url, sqs_heartbeat_status=address))) == {}
 
 
-def test_a_page_of_a_worker_with_the_heartbeat_is_no_fault(proxy: FaultProxy) -> None:
+def test_a_page_of_a_worker_with_the_heartbeat_is_not_a_fault(proxy: FaultProxy) -> None:
     with observed() as scene:
         address = scene.url.removeprefix("http://")
         seen = found(examine(app_at(proxy.broker_url, sqs_heartbeat_status=address)))
@@ -494,9 +494,7 @@ def test_tasks_that_can_not_be_imported_are_a_finding(run: Run) -> None:
     assert "Traceback" not in ended.stderr
 
 
-def test_tasks_that_end_the_process_as_they_are_imported_are_a_finding(
-    run: Run, tmp_path: Path
-) -> None:
+def test_tasks_that_exit_the_process_during_import_are_a_finding(run: Run, tmp_path: Path) -> None:
     (tmp_path / "ending.py").write_text("raise SystemExit(3)")
     ended = run("doctor", imports=["ending"])
     assert ended.returncode == 2
@@ -517,14 +515,14 @@ def test_tasks_that_end_the_process_as_they_are_imported_are_a_finding(
         ({"sqs_heartbeat_queues": {5: {"ack": "inline"}}}, "queues[5]: must be the name of"),
     ],
 )
-def test_settings_of_celery_that_no_worker_can_work_with_are_found(
+def test_unusable_settings_of_celery_are_found(
     proxy: FaultProxy, conf: dict[str, Any], said: str
 ) -> None:
     findings = examine(app_at(proxy.broker_url, **conf))
     (error,) = [finding for finding in findings if finding.severity is Severity.ERROR]
     assert error.id == "SQSHB-E001"
     assert said in str(error.value)
-    # Nothing is said of a value that is not set.
+    # There is no finding about a value that is not set.
     assert "SQSHB-W105" not in found(findings)
 
 
@@ -598,7 +596,7 @@ def test_predefined_queues_are_taken_by_their_urls(
     assert proxy.calls("ListQueues") == []
 
 
-def test_a_queue_goes_by_its_prefix(proxy: FaultProxy, simulated: SimulatedServer) -> None:
+def test_a_queue_has_its_prefix(proxy: FaultProxy, simulated: SimulatedServer) -> None:
     simulated.client().create_queue(QueueName="prod-work")
     options = {**OPTIONS, "queue_name_prefix": "prod-"}
     findings = examine(app_at(proxy.broker_url, broker_transport_options=options))
@@ -623,7 +621,7 @@ def test_a_transport_option_that_a_worker_refuses_is_the_only_error(
     assert value in str(error.value)
 
 
-def test_a_queue_that_the_app_has_not_is_a_finding(proxy: FaultProxy) -> None:
+def test_a_queue_that_the_app_does_not_have_is_a_finding(proxy: FaultProxy) -> None:
     app = app_at(proxy.broker_url, task_create_missing_queues=False)
     (finding,) = [f for f in examine(app, queues=["nope"]) if f.id == "SQSHB-E006"]
     assert finding.queue == "nope"
@@ -632,7 +630,7 @@ def test_a_queue_that_the_app_has_not_is_a_finding(proxy: FaultProxy) -> None:
 @pytest.mark.parametrize(
     ("ahead", "id_"), [(-3600, "SQSHB-E501"), (60, "SQSHB-W502"), (0, "SQSHB-P503")]
 )
-def test_the_clock_is_held_against_that_of_sqs(proxy: FaultProxy, ahead: float, id_: str) -> None:
+def test_the_clock_is_compared_with_sqs(proxy: FaultProxy, ahead: float, id_: str) -> None:
     now = 1_700_000_000.0
 
     def dated(body: Body, forward: Forward) -> Answer:
@@ -648,7 +646,7 @@ def test_the_clock_is_held_against_that_of_sqs(proxy: FaultProxy, ahead: float, 
 
 
 def test_attributes_of_another_server_are_read(sqs_server: SqsServer) -> None:
-    """Ministack tells the retention, too."""
+    """Ministack returns the retention period, too."""
     name = "short-lived"
     sqs_server.client().create_queue(
         QueueName=name,
@@ -662,7 +660,7 @@ def test_attributes_of_another_server_are_read(sqs_server: SqsServer) -> None:
     assert "sqs:DeleteMessage" in (found(findings, "SQSHB-P301")["SQSHB-P301"] or "")
 
 
-def test_the_policy_has_the_arns_that_sqs_tells(run: Run) -> None:
+def test_the_policy_has_the_arns_that_sqs_returns(run: Run) -> None:
     ended = run("iam")
     assert ended.returncode == 0, ended.stderr
     policy = json.loads(ended.stdout)
@@ -671,7 +669,7 @@ def test_the_policy_has_the_arns_that_sqs_tells(run: Run) -> None:
     assert by_sid["Find"]["Action"] == ["sqs:ListQueues"]
 
 
-def test_without_sqs_the_policy_is_made_from_urls_or_from_what_is_told(run: Run) -> None:
+def test_without_sqs_the_policy_is_made_from_urls_or_options(run: Run) -> None:
     nowhere = "sqs://k:s@127.0.0.1:1"
     url = "https://sqs.eu-west-3.amazonaws.com/123456789012/work"
     options = {**OPTIONS, "predefined_queues": {"work": {"url": url}}}

@@ -48,7 +48,7 @@ def run_with(app: Any, *arguments: str, env: dict[str, str] | None = None) -> Re
 
 @pytest.fixture
 def nowhere() -> Iterator[str]:
-    """An address that nothing answers at, nor can: its port is taken, but not listened on."""
+    """An address at which nothing can answer: its port is taken, but no one listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -75,7 +75,7 @@ def test_workers_and_their_leases_are_shown(scene: Observed) -> None:
     ]
 
 
-def test_message_groups_are_shown_where_there_are_any_with_those_that_stopped(
+def test_message_groups_and_stopped_groups_are_shown_if_there_are_any(
     scene: Observed,
 ) -> None:
     assert "Groups" not in run("--url", scene.url).stdout
@@ -109,7 +109,7 @@ def test_all_leases_are_counted_however_many_there_are(scene: Observed) -> None:
     assert (told["in_flight"], len(told["leases"]), told["leases_left_out"]) == (2_000, 500, 1_500)
 
 
-def test_scripts_get_what_the_pages_say(scene: Observed, nowhere: str) -> None:
+def test_scripts_get_the_contents_of_the_pages(scene: Observed, nowhere: str) -> None:
     result = run("--url", scene.url, "--url", nowhere, "--json")
     told, missing = json.loads(result.stdout)
     assert (told["url"], told["in_flight"], len(told["leases"])) == (scene.url, 2, 2)
@@ -117,7 +117,7 @@ def test_scripts_get_what_the_pages_say(scene: Observed, nowhere: str) -> None:
     assert "does not answer" in missing["error"]
 
 
-def test_one_worker_of_several_that_does_not_answer_is_something_to_act_on(
+def test_one_worker_of_several_that_does_not_answer_sets_the_exit_status(
     scene: Observed, nowhere: str
 ) -> None:
     result = run("--url", scene.url, "--url", nowhere)
@@ -126,7 +126,7 @@ def test_one_worker_of_several_that_does_not_answer_is_something_to_act_on(
     assert f"\n{nowhere}: does not answer (Connection refused)" in result.stdout
 
 
-def test_a_lease_that_is_not_well_is_something_to_act_on(scene: Observed) -> None:
+def test_a_lease_that_is_not_well_sets_the_exit_status(scene: Observed) -> None:
     scene.sqs.answer = lambda call: [Outcome.LOST] * len(call.entries)
     scene.receive("lost", task="shop.mail", terms=LeaseTerms(visibility_timeout=30, threshold=29.9))
     wait_until(lambda: run("--url", scene.url).exit_code == 1)
@@ -134,7 +134,7 @@ def test_a_lease_that_is_not_well_is_something_to_act_on(scene: Observed) -> Non
     assert (mail[1], mail[-1]) == ("shop.mail", "1")
 
 
-def test_a_keeper_that_is_dead_is_something_to_act_on_and_says_what_it_means(
+def test_a_dead_keeper_sets_the_exit_status_and_is_explained(
     scene: Observed,
 ) -> None:
     scene.keeper.stop()
@@ -144,9 +144,7 @@ def test_a_keeper_that_is_dead_is_something_to_act_on_and_says_what_it_means(
 
 
 @pytest.mark.parametrize("how", [(), ("--json",)])
-def test_where_nothing_answers_one_line_names_the_address(
-    how: tuple[str, ...], nowhere: str
-) -> None:
+def test_if_nothing_answers_one_line_names_the_address(how: tuple[str, ...], nowhere: str) -> None:
     result = run("--url", nowhere, *how)
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
@@ -185,7 +183,7 @@ def test_an_option_overrides_the_apps_settings(scene: Observed, nowhere: str) ->
         ({"sqs_heartbeat_status": "localhost:1"}, "http://localhost:1 (the app's sqs_heartbeat"),
     ],
 )
-def test_the_address_that_was_asked_is_named_and_where_it_is_from(
+def test_the_error_names_the_address_and_its_origin(
     settings: Mapping[str, str], asked: str
 ) -> None:
     result = run(settings=settings)
@@ -194,7 +192,7 @@ def test_the_address_that_was_asked_is_named_and_where_it_is_from(
     assert line.startswith(f"Error: {asked}")
 
 
-def test_an_app_without_the_setting_has_the_default_address_asked(
+def test_without_the_setting_the_default_address_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[Target] = []
@@ -258,14 +256,14 @@ def test_a_token_is_sent_and_asked_for() -> None:
 
 
 @pytest.mark.parametrize("token", ["", "short", "a-long-token\nin-two-lines", "ä" * 20])
-def test_what_is_no_token_is_refused(token: str) -> None:
+def test_an_invalid_token_is_refused(token: str) -> None:
     result = run("--token", token)
     assert result.exit_code == 2
     assert "must be at least 16 visible ASCII characters" in result.stderr
 
 
 @pytest.mark.parametrize("url", ["127.0.0.1:9808", "file:///etc/passwd", "http://", "http://[x"])
-def test_what_is_no_address_is_refused(url: str) -> None:
+def test_an_invalid_address_is_refused(url: str) -> None:
     result = run("--url", url)
     assert result.exit_code == 2
     assert "is not an address like" in result.stderr
@@ -280,7 +278,7 @@ def test_a_token_in_an_address_is_refused_and_not_shown(secret: str) -> None:
 
 
 class _Other(BaseHTTPRequestHandler):
-    """A server that is no worker's: what it answers with is the last part of the path."""
+    """A server that is not a worker's. It answers with the last part of the path."""
 
     def do_GET(self) -> None:
         if self.path == "/leases":

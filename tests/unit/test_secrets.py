@@ -1,7 +1,7 @@
-"""What the package's value classes show of themselves to a log, a debugger or an error tracker.
+"""The `repr` of the package's value classes contains no secrets.
 
-A receipt handle is a credential, and so are the broker's keys. Tools that capture the locals of a
-traceback send away what `repr` says.
+A receipt handle is a credential, and so are the broker's keys. Logs, debuggers and error trackers
+that capture the local variables of a traceback record the `repr` of values.
 """
 
 from __future__ import annotations
@@ -43,19 +43,19 @@ PLAIN = {
     *("fifo", "fifo_batch", "fifo_retry"),
     *("journal", "status", "ack", "on_lost", "release_delay", "acks_on_failure"),
     *("wait_time", "polling_interval", "created_timeout"),
-    # Of a journal's line: a delivery is a part of its handle's hash.
+    # Fields of a journal's line. `dlv` is a part of the handle's hash.
     *("ev", "wid", "msg", "dlv", "act", "err"),
 }
-#: The same for names that could mean anything.
+#: The same for ambiguous names.
 PLAIN_OF_CLASS = {
-    # SQS's answers to questions for URLs and attributes.
+    # SQS's answers to requests for URLs and attributes.
     ("Answer", "payload"),
     ("QueueFacts", "attributes"),
-    # What the status page shows to all who have its token.
+    # The status page shows this to everyone who has its token.
     ("PageAnswer", "payload"),
     # A message's id.
     ("_Wanted", "message"),
-    # What commands print.
+    # The output of commands.
     ("Style", "color"),
     ("Styled", "text"),
     *(("Table", name) for name in ("columns", "rows")),
@@ -66,33 +66,33 @@ PLAIN_OF_CLASS = {
     ("Response", "body"),
     ("Response", "headers"),
     ("Reply", "headers"),
-    # Names in the source of Celery and kombu, and what we say of them.
+    # Names in the source of Celery and kombu, and our texts about them.
     *(
         ("Need", name)
         for name in ("owner", "name", "why", "by", "call", "since", "instead", "only")
     ),
-    # What task_routes say.
+    # The contents of task_routes.
     *(("SendingFacts", name) for name in ("groups", "deduplicated_routes")),
-    # An object that shows its address.
+    # An object whose repr is its address.
     ("Broker", "channel"),
-    # Ours, by name; the token is left out.
+    # Our settings by name, without the token.
     ("WorkerStarted", "settings"),
     ("WorkerInfo", "settings"),
-    # Where a function is, and who writes a journal.
+    # The path of a function, and the writer of a journal.
     ("Settings", "session"),
     ("Hello", "session"),
     ("Hello", "identity"),
-    # Objects of ours.
+    # Objects of this package.
     *(("_Parts", name) for name in ("keeper", "queues", "attendant", "close_table")),
 }
-#: Types that hold no text of others.
+#: Types that hold no text from strangers.
 SAFE_TYPE = re.compile(
     r"(?:int|float|bool|None|Action|CallKind|Outcome|State|Standing|EventKind|Mark|Severity|Tried|Place"
     r"|datetime\.date|Literal\[[^\]]*\]|type\[\w+\]|\||\s)*"
 )
 
 
-#: What reads journals, which have no secrets, and needs Spark to be imported.
+#: Modules that read journals, which contain no secrets, and need Spark.
 READERS = "celery_sqs_heartbeat.pipeline"
 
 
@@ -123,7 +123,7 @@ CLASSES = list(value_classes())
 
 
 def fields_of(cls: type) -> dict[str, str]:
-    """Return the types of a class's fields, as they are written."""
+    """Return the types of a class's fields, as written in the source."""
     if dataclasses.is_dataclass(cls):
         return {each.name: str(each.type) for each in dataclasses.fields(cls)}
     kinds = cls.__annotations__
@@ -131,7 +131,7 @@ def fields_of(cls: type) -> dict[str, str]:
 
 
 def planted(cls: type, depth: int = 0) -> Any:
-    """Return an instance with a secret in whatever may hold one."""
+    """Return an instance with a secret in each field that may hold one."""
     values = {name: value_of(cls, name, kind, depth) for name, kind in fields_of(cls).items()}
     if issubclass(cls, tuple):
         return cls(**values)
@@ -147,7 +147,7 @@ def value_of(owner: type, name: str, kind: str, depth: int) -> Any:
         return None
     for cls in near:
         if re.search(rf"\b{cls.__name__}\b", kind):
-            # Deep enough for a call's entry's lease; a lease has a call again.
+            # Deep enough for the lease of a call's entry. A lease contains a call again.
             return (planted(cls, depth + 1),) if depth < 4 else None
     return {"a": [SECRET]} if re.match(r"Mapping|dict", kind) else [SECRET]
 

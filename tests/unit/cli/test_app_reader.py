@@ -1,4 +1,4 @@
-"""What is read of an app before anybody is asked."""
+"""The facts about an app that need no call to SQS."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _no_tasks_of_other_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class OwnTransport(SQS.Transport):
-    """A user's."""
+    """A user's transport."""
 
 
 def app_with(broker: str = "sqs://k:s@127.0.0.1:1", **conf: Any) -> Any:
@@ -76,7 +76,7 @@ def app_with(broker: str = "sqs://k:s@127.0.0.1:1", **conf: Any) -> Any:
         ({"sqs_heartbeat_interval": -1}, {"faults_count": 1}),
     ],
 )
-def test_what_the_configuration_says(conf: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_the_configuration_is_read(conf: dict[str, Any], expected: dict[str, Any]) -> None:
     facts = read_app(app_with(**conf))
     for name, value in expected.items():
         told = len(facts.faults) if name == "faults_count" else getattr(facts, name)
@@ -100,9 +100,7 @@ class _Retrying(Task):  # type: ignore[type-arg]
         ({"base": _Retrying}, 7),
     ],
 )
-def test_how_often_a_task_says_that_it_retries(
-    options: dict[str, Any], retries: int | None
-) -> None:
+def test_the_retries_of_a_task_are_read(options: dict[str, Any], retries: int | None) -> None:
     app = app_with()
 
     @app.task(name="a", shared=False, **options)
@@ -112,7 +110,7 @@ def test_how_often_a_task_says_that_it_retries(
 
 
 class GroupingTask(Task):
-    """Of an app that gives each message its group in one place."""
+    """The task class of an app that sets the group of each message in one place."""
 
     abstract = True
 
@@ -121,7 +119,7 @@ class GroupingTask(Task):
 
 
 def step() -> None:
-    """Do nothing, as a task."""
+    """Do nothing. Used as a task."""
 
 
 def group_of(name: str, *_: Any, **__: Any) -> dict[str, Any]:
@@ -141,7 +139,7 @@ def group_of(name: str, *_: Any, **__: Any) -> dict[str, Any]:
         ("proj.routes.group_of", set(), True, ()),
     ],
 )
-def test_what_routes_give_messages(
+def test_groups_and_ids_in_routes_are_read(
     routes: Any, groups: set[str], may_name: bool, deduplicated: tuple[str, ...]
 ) -> None:
     sending = read_app(app_with(task_routes=routes)).sending
@@ -172,7 +170,7 @@ def test_code_that_sends_may_name_a_group() -> None:
         ("os:getcwd", "returned str: return a boto3.Session"),
     ],
 )
-def test_a_session_function_is_tried_as_a_worker_does(session: str, fault: str) -> None:
+def test_a_session_function_is_tried_like_a_worker_does(session: str, fault: str) -> None:
     (found,) = read_app(app_with(sqs_heartbeat_session=session)).faults
     assert f"sqs_heartbeat_session={session!r}: " in found
     assert fault in found
@@ -190,7 +188,7 @@ def test_a_session_function_is_tried_as_a_worker_does(session: str, fault: str) 
         ("sqs://k:s@[::1]:4566", {}, None),
     ],
 )
-def test_plain_http_beyond_this_machine_is_noticed(
+def test_plain_http_to_another_machine_is_found(
     broker: str, options: dict[str, Any], found: str | None
 ) -> None:
     facts = read_app(app_with(broker, broker_transport_options=options))
@@ -198,17 +196,17 @@ def test_plain_http_beyond_this_machine_is_noticed(
 
 
 @pytest.mark.parametrize("host", ["%5Bx", "a%E2%84%80b"])
-def test_a_host_that_can_not_be_one_is_a_fault(host: str) -> None:
+def test_an_impossible_host_is_a_fault(host: str) -> None:
     options = {"wait_time_seconds": 0}
     facts = read_app(app_with(f"sqs://key:secret@{host}:4566", broker_transport_options=options))
     assert facts.broken_broker is not None
     assert "secret" not in facts.broken_broker
-    # The rest is read all the same.
+    # The rest is still read.
     assert facts.wait_time == 0
 
 
 @pytest.mark.parametrize("scheme", ["sqss", "http"])
-def test_a_broker_that_kombu_does_not_know_is_named(scheme: str) -> None:
+def test_an_unknown_broker_is_named(scheme: str) -> None:
     fault = read_app(app_with(f"{scheme}://key:secret@127.0.0.1:1")).broken_broker
     assert fault is not None
     assert f"No such transport: {scheme}" in fault
@@ -216,12 +214,12 @@ def test_a_broker_that_kombu_does_not_know_is_named(scheme: str) -> None:
     assert "secret" not in fault
 
 
-def test_the_command_line_goes_over_the_configuration() -> None:
+def test_the_command_line_overrides_the_configuration() -> None:
     facts = read_app(app_with(worker_concurrency=3), pool="threads", concurrency=7)
     assert (facts.pool, facts.concurrency) == ("threads", 7)
 
 
-def test_tasks_are_read_but_not_celerys_own() -> None:
+def test_tasks_are_read_except_celerys_own() -> None:
     app = app_with(task_acks_late=True)
 
     @app.task(name="own", acks_late=False, time_limit=5)
@@ -253,14 +251,12 @@ def test_tasks_are_read_but_not_celerys_own() -> None:
         ("sqs://k:s@127.0.0.1:1", {"broker_transport": f"{__name__}:OwnTransport"}, "SQSHB-E004"),
     ],
 )
-def test_a_broker_that_the_heartbeat_can_do_nothing_for(
-    broker: str, conf: dict[str, Any], id_: str
-) -> None:
+def test_an_unusable_broker_is_found(broker: str, conf: dict[str, Any], id_: str) -> None:
     facts = read_app(app_with(broker, **conf))
     assert id_ in [finding.id for finding in check_offline(facts)]
 
 
-def test_an_app_without_the_heartbeat_is_told_from_one_with() -> None:
+def test_an_app_without_the_heartbeat_is_recognized() -> None:
     app = Celery("proj", broker="sqs://k:s@127.0.0.1:1", set_as_current=False)
     assert read_app(app).is_installed is False
     assert read_app(install(app)).is_installed is True
@@ -275,6 +271,6 @@ def test_the_queues_are_those_of_a_worker(chosen: list[str], names: list[str]) -
     assert sorted(queue_names(app, chosen)) == names
 
 
-def test_facts_that_nothing_is_said_of_are_sound() -> None:
-    """So that each table names only what it changes."""
+def test_the_defaults_of_facts_are_sound() -> None:
+    """So the tables of the tests name only the facts that they change."""
     assert [f.id for f in check_offline(AppFacts())] == ["SQSHB-P008"]

@@ -1,4 +1,4 @@
-"""The document tells of every command and finding there is, in the code's own words."""
+"""The page of commands lists every command and finding, with the texts of the code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.markdown import ROOT
 MAKE = runpy.run_path(str(ROOT / "docs" / "make_commands.py"))
 
 
-def test_the_tables_of_options_exit_statuses_and_findings_are_those_of_the_code() -> None:
+def test_the_generated_tables_are_up_to_date() -> None:
     text = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     assert MAKE["with_tables"](text) == text, "run python docs/make_commands.py"
 
@@ -38,11 +38,11 @@ def test_the_tables_of_options_exit_statuses_and_findings_are_those_of_the_code(
         ("snake_ and _private", r"snake\_ and `_private`"),
     ],
 )
-def test_markdown_takes_nothing_of_a_text_for_its_own(text: str, markdown: str) -> None:
+def test_texts_are_escaped_for_markdown(text: str, markdown: str) -> None:
     assert MAKE["as_markdown"](text) == markdown
 
 
-def test_every_option_has_a_help() -> None:
+def test_every_option_has_a_help_text() -> None:
     options = [
         option
         for command in MAKE["commands"]().values()
@@ -53,13 +53,13 @@ def test_every_option_has_a_help() -> None:
     assert [option.opts for option in options if not option.help] == []
 
 
-def test_exit_statuses_are_of_commands_that_exist() -> None:
+def test_exit_statuses_name_existing_commands() -> None:
     names = {start.split()[-1] for start in MAKE["commands"]()}
     assert {*FOUND_WHEN, *REFUSED_WHEN} <= names
 
 
 @pytest.mark.parametrize("name", sorted(FOUND_WHEN))
-def test_a_commands_help_says_when_it_ends_with_another_status(name: str) -> None:
+def test_a_commands_help_says_when_it_exits_with_1(name: str) -> None:
     (command,) = (it for start, it in MAKE["commands"]().items() if start.split()[-1] == name)
     shown = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
     assert f"Exits with 1 when {FOUND_WHEN[name]}" in shown

@@ -1,4 +1,4 @@
-"""What becomes of a command whose output can't be written: one line, and no traceback."""
+"""A command whose output can't be written exits with one line and no traceback."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def app() -> Any:
 
 
 @pytest.mark.parametrize("start", COMMANDS)
-def test_every_command_is_of_the_kind_that_sees_to_it(start: str) -> None:
+def test_every_command_handles_a_full_disk(start: str) -> None:
     assert isinstance(COMMANDS[start], Command)
 
 
@@ -51,7 +51,7 @@ def test_output_to_a_full_disk_is_one_line(
     )
 
 
-def test_a_simulated_server_that_can_not_say_its_address_ends(
+def test_a_simulated_server_that_can_not_print_its_address_exits(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(server.signal, "signal", lambda *_: None)
@@ -70,7 +70,7 @@ def ended(
     return end.value.code
 
 
-def test_an_error_of_a_file_is_not_taken_for_one_of_the_output() -> None:
+def test_an_error_of_another_file_is_not_reported_as_one_of_the_output() -> None:
     @click.command(cls=Command)
     def reads() -> None:
         Path("/no/such/file").read_text()

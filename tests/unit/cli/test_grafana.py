@@ -28,11 +28,11 @@ def assert_refused(result: Result, *words: object) -> None:
         assert str(word) in line
 
 
-def test_it_is_one_of_the_package_s_commands() -> None:
+def test_it_is_a_command_of_the_package() -> None:
     assert sqs_heartbeat.commands["grafana"] is grafana
 
 
-def test_it_writes_all_files_that_the_package_has_into_a_folder_that_it_makes(
+def test_it_writes_all_files_into_a_new_folder(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "new" / "folder"
@@ -44,7 +44,7 @@ def test_it_writes_all_files_that_the_package_has_into_a_folder_that_it_makes(
     }
 
 
-def test_it_writes_to_the_current_folder_by_itself(
+def test_it_writes_to_the_current_folder_by_default(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -62,7 +62,7 @@ def test_it_replaces_files_only_with_force(tmp_path: Path) -> None:
     assert alerts.read_bytes() == (SOURCE / "alerts.yml").read_bytes()
 
 
-def test_a_wrong_path_ends_in_one_line_that_names_it(tmp_path: Path) -> None:
+def test_a_wrong_path_is_named_in_one_line(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.touch()
     assert_refused(run("--out", file), file, "is a file")
@@ -72,7 +72,7 @@ def test_a_wrong_path_ends_in_one_line_that_names_it(tmp_path: Path) -> None:
     assert_refused(run("--out", tmp_path, "--force"), dashboard, "Is a directory", "--out")
 
 
-def test_a_full_disk_ends_in_one_line_that_names_the_file(
+def test_the_error_on_a_full_disk_names_the_file_in_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def write(path: Path, content: bytes) -> None:
@@ -82,11 +82,11 @@ def test_a_full_disk_ends_in_one_line_that_names_the_file(
     monkeypatch.setattr(Path, "write_bytes", write)
     result = run("--out", tmp_path)
     assert_refused(result, tmp_path / "dashboard.json", "No space left on device")
-    # Else the next run would refuse to replace what is no dashboard.
+    # Otherwise the next run would refuse to replace an incomplete dashboard.
     assert os.listdir(tmp_path) == []
 
 
-def test_a_folder_that_may_not_be_made_is_refused(
+def test_a_folder_that_can_not_be_created_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def mkdir(path: Path, **_: object) -> None:

@@ -1,4 +1,4 @@
-"""The least policy for queues that are known by their ARN or by their URL."""
+"""The smallest policy for queues that are known by their ARN or their URL."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def statements(made: dict[str, Any]) -> dict[str, Any]:
         ("http://127.0.0.1:9324/q", None, None, "q"),
     ],
 )
-def test_what_a_url_tells(url: str, region: str | None, account: str | None, name: str) -> None:
+def test_a_url_is_read(url: str, region: str | None, account: str | None, name: str) -> None:
     assert QueuePlace.of_url(url) == QueuePlace(name=name, region=region, account=account)
 
 
@@ -49,7 +49,7 @@ def test_what_a_url_tells(url: str, region: str | None, account: str | None, nam
         "arn:aws-us-gov:sqs:us-gov-west-1:123456789012:q.fifo",
     ],
 )
-def test_an_arn_is_read_and_made_again(arn: str) -> None:
+def test_an_arn_is_read_and_rebuilt(arn: str) -> None:
     assert QueuePlace.of_arn(arn).arn == arn
 
 
@@ -70,13 +70,15 @@ def test_an_arn_is_read_and_made_again(arn: str) -> None:
         ),
     ],
 )
-def test_who_needs_what(is_producer: bool, is_predefined: bool, found: dict[str, Any]) -> None:
+def test_the_permissions_of_workers_and_producers(
+    is_producer: bool, is_predefined: bool, found: dict[str, Any]
+) -> None:
     made = policy([HERE], is_producer=is_producer, is_predefined=is_predefined)
     assert {sid: tuple(each["Action"]) for sid, each in statements(made).items()} == found
     assert {each["Effect"] for each in made["Statement"]} == {"Allow"}
 
 
-def test_resources_are_the_queues_alone() -> None:
+def test_resources_are_only_the_queues() -> None:
     made = policy(
         [HERE, QueuePlace(name="a", region="eu-west-3", account="123456789012"), HERE],
         is_producer=False,

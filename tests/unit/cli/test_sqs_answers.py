@@ -1,4 +1,4 @@
-"""What SQS's errors mean to the doctor, and that none of their texts is told."""
+"""How the doctor interprets SQS's errors, without repeating their texts."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def refusal(code: str, status: int = 400, operation: str = "GetQueueAttributes")
         (ValueError(f"Invalid endpoint: {SECRET}"), Tried.REFUSED, "ValueError"),
     ],
 )
-def test_an_error_is_an_answer(error: Exception, tried: Tried, reason: str) -> None:
+def test_an_error_becomes_an_answer(error: Exception, tried: Tried, reason: str) -> None:
     answer = of_error(error, "GetQueueAttributes", ENDPOINT, 0.0, 0.0)
     assert answer == Answer(tried=tried, reason=reason)
     assert SECRET not in repr(answer)
@@ -96,7 +96,7 @@ def test_an_error_is_an_answer(error: Exception, tried: Tried, reason: str) -> N
         ),
     ],
 )
-def test_a_call_that_cant_succeed_tells_of_its_permission(answer: Answer, tried: Tried) -> None:
+def test_a_call_that_cant_succeed_shows_its_permission(answer: Answer, tried: Tried) -> None:
     assert whether_permitted(answer).tried is tried
 
 
@@ -109,7 +109,7 @@ def test_a_call_that_cant_succeed_tells_of_its_permission(answer: Answer, tried:
         (None, None),
     ],
 )
-def test_the_clock_is_compared_in_the_middle_of_the_call(
+def test_the_clock_is_compared_at_the_middle_of_the_call(
     date: str | None, skew: float | None
 ) -> None:
     headers = {} if date is None else {"date": date}
@@ -117,7 +117,7 @@ def test_the_clock_is_compared_in_the_middle_of_the_call(
     assert of_payload(payload, 99.0, 101.0).skew == skew
 
 
-def test_a_refusal_has_the_time_too() -> None:
+def test_a_refusal_contains_the_time_too() -> None:
     error = refusal("SignatureDoesNotMatch", 403)
     error.response["ResponseMetadata"]["HTTPHeaders"]["date"] = "Thu, 01 Jan 1970 00:01:00 GMT"
     assert of_error(error, "GetQueueAttributes", ENDPOINT, 460.0, 460.0).skew == 400.0

@@ -1,4 +1,4 @@
-"""How the shapes that commands print are laid out, with rich and without, in any width."""
+"""The layout of the commands' output, with rich and without, at any width."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from celery_sqs_heartbeat.cli.terminal.shapes import (
 )
 
 EVIL = "a\x1b[31m\nb"
-NAMES = ("orders-of-the-far-north", "shop.fulfilment.send_confirmation")
+NAMES = ("orders-of-the-far-north", "shop.forwarding.send_confirmation")
 NUMBERS = ("12,345", "7", "1,234 s")
 TABLE = Table(
     columns=("Queue", "Task", "Leases", "Not well", "Oldest"),
@@ -45,7 +45,7 @@ def layout(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 def lines_of(block: Block, width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return what a terminal of this width shows."""
+    """Return the lines that a terminal of this width shows."""
     monkeypatch.setenv("COLUMNS", str(width))
     return [click.unstyle(line) for line in laid_out([block], file=Terminal())]
 
@@ -57,7 +57,7 @@ def test_a_table_fits_the_terminal_and_loses_no_character(
     lines = lines_of(TABLE, width, monkeypatch)
     assert all(len(line) <= width for line in lines)
     shown = "".join(line.replace(" ", "") for line in lines)
-    # Folded names stand below each other: of each, every character is there.
+    # Folded names stand below each other, and every character is shown.
     for name in NAMES:
         assert not set(name) - set(shown)
     for number in NUMBERS:
@@ -78,13 +78,13 @@ def test_a_name_is_folded_rather_than_cut(
     assert "".join(pieces) == name
 
 
-def test_rows_that_are_no_longer_readable_are_shown_as_records(
+def test_unreadable_rows_are_shown_as_records(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     lines = [line.rstrip() for line in lines_of(TABLE, 35, monkeypatch)]
     assert lines == [
         "Queue     orders-of-the-far-north",
-        "Task      shop.fulfilment.send_conf",
+        "Task      shop.forwarding.send_conf",
         "          irmation",
         "Leases    12,345",
         "Not well  7",
@@ -100,7 +100,7 @@ def test_rows_in_a_file_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("width", [100, 30])
-def test_nothing_that_is_shown_steers_the_terminal(
+def test_control_characters_do_not_reach_the_terminal(
     width: int, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     explained = Explanation(
@@ -122,7 +122,7 @@ def test_an_empty_line_is_between_blocks(layout: str) -> None:
 
 
 @pytest.mark.parametrize("color", [False, None])
-def test_colours_are_left_out_where_they_are_not_wanted(
+def test_colors_can_be_turned_off(
     color: bool | None, layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
@@ -135,7 +135,7 @@ def test_colours_are_left_out_where_they_are_not_wanted(
 def drawn(
     monkeypatch: pytest.MonkeyPatch, lines: Sequence[Styled], *, color: bool | None = None
 ) -> str:
-    """Return what a watch draws at once on a terminal of 20 columns and 4 lines."""
+    """Return one drawing of a watch on a terminal of 20 columns and 4 lines."""
 
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
@@ -152,11 +152,11 @@ def drawn(
 
 
 def test_a_line_as_wide_as_the_terminal_is_drawn_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Erasing the rest of such a line erases its last character: the cursor is still on it."""
+    """Erasing the rest of this line would erase its last character, where the cursor still is."""
     assert drawn(monkeypatch, [Styled("x" * 20)]) == f"\x1b[H\x1b[2K{'x' * 20}\n\x1b[J"
 
 
-def test_a_watch_says_how_many_lines_have_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watch_says_how_many_lines_do_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [Styled(str(number), Style(color="red")) for number in range(9)]
     shown = drawn(monkeypatch, lines, color=False)
     assert click.unstyle(shown).splitlines() == [
