@@ -129,7 +129,7 @@ def _findings() -> str:
 def _statuses() -> str:
     return "".join(
         [
-            "| status | meaning | for |\n|---|---|---|\n",
+            "| status | meaning | when |\n|---|---|---|\n",
             *(
                 f"| {status} | {as_markdown(meaning)} | {'; '.join(_own(status))} |\n"
                 for status, meaning in STATUSES.items()

@@ -34,7 +34,8 @@ FOUND_WHEN: Mapping[str, str] = {
     "events": "the journal has no messages in these days",
     "report": "there are no messages in these days",
     "run": "the journal has no messages in these days",
-    "status": "a worker does not answer or is not healthy, or a lease is not well",
+    "status": "a worker does not answer or is not healthy, or a lease is lost, expired or not "
+    "extended",
     "tune": "there are no messages yet, or --check finds settings that are worse",
 }
 #: When a command exits with `REFUSED`, apart from wrong options, paths and settings.

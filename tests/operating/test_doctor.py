@@ -420,7 +420,7 @@ def test_a_journal_is_tried_and_nothing_is_left_behind(
     ("target", "id_", "value"),
     [
         (f"s3://{s3.BUCKET}/prod", "SQSHB-I509", ""),
-        ("s3://nobody/prod", "SQSHB-E508", "there is no such bucket"),
+        ("s3://missing/prod", "SQSHB-E508", "there is no such bucket"),
     ],
 )
 def test_the_bucket_of_a_journal_is_asked_for_and_not_written_to(

@@ -20,7 +20,7 @@ KOMBUS_GROUP = "default"
 NO_DEAD_LETTERS = Kind(
     "SQSHB-W021",
     "the FIFO queue has no dead-letter queue",
-    "If a task always fails or kills its worker, SQS delivers its message indefinitely, and "
+    "If a task always fails or kills its worker, SQS delivers its message again and again, and "
     "the message group never continues.",
     "Give it a FIFO dead-letter queue: a RedrivePolicy with a maxReceiveCount of about 5. If "
     "no message may be skipped, set an alert on sqs_heartbeat_group_stops_total instead.",
@@ -65,26 +65,25 @@ ONE_GROUP = Kind(
 RETRIES_DEDUPLICATED = Kind(
     "SQSHB-W027",
     "retries are new messages, and the queue has content-based deduplication",
-    "SQS drops a duplicate of a message of the last 5 minutes without an error. If it drops a "
-    "retry, the task is lost, because the message before it is deleted. The id that kombu "
-    "gives each message prevents this. A MessageDeduplicationId of your own that is sent again "
-    "with the retry does not.",
+    "SQS silently drops a duplicate of a message of the last 5 minutes. If it drops a retry, "
+    "the task is lost, because the message before it is deleted. The id that kombu gives each "
+    "message prevents this. A MessageDeduplicationId of your own that is sent again with the "
+    "retry does not.",
     'Remove sqs_heartbeat_fifo_retry and sqs_heartbeat_fifo, which default to "release" and '
     '"strict". Or set ContentBasedDeduplication to false.',
 )
 NOT_DEDUPLICATED = Kind(
     "SQSHB-I028",
     "content-based deduplication has no effect on Celery's messages",
-    "kombu gives each message its own MessageDeduplicationId, which takes precedence. From "
-    "other senders, SQS drops a message with the same body as one of the last 5 minutes "
-    "without an error.",
+    "kombu gives each message its own MessageDeduplicationId, which takes precedence. For "
+    "other senders, SQS silently drops a message with the same body as one of the last 5 "
+    "minutes.",
     "If a task must not be sent twice, send it with your own MessageDeduplicationId.",
 )
 SAME_ID = Kind(
     "SQSHB-W029",
     "a route gives all its messages the same deduplication id",
-    "SQS keeps only the first of these messages in 5 minutes and drops the others without an "
-    "error.",
+    "SQS keeps only the first of these messages in 5 minutes and silently drops the others.",
     "Remove MessageDeduplicationId from task_routes. Pass it to apply_async instead, with a "
     "value that identifies the work to do once.",
 )

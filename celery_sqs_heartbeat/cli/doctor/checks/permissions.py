@@ -27,10 +27,10 @@ ATTRIBUTES_DENIED = Kind(
 )
 NOT_TRIED = Kind(
     "SQSHB-I303",
-    "a permission was not tried",
+    "some permissions can't be tried",
     "Trying sqs:SendMessage would send a message, and trying sqs:CreateQueue would create the "
     "queue. Retries and tasks that call tasks send messages.",
-    "Make sure that the worker's role has it.",
+    "Make sure that the worker's role has them.",
 )
 UNREACHABLE = Kind(
     "SQSHB-E304",

@@ -55,7 +55,7 @@ DOES_NOT_FIT = Kind(
 NO_REDRIVE = Kind(
     "SQSHB-W204",
     "the queue has no redrive policy",
-    "If a task always fails or kills its worker, SQS delivers its message indefinitely.",
+    "If a task always fails or kills its worker, SQS delivers its message again and again.",
     "Give it a dead-letter queue: a RedrivePolicy with a maxReceiveCount of about 5.",
 )
 FEW_TRIES = Kind(
@@ -68,8 +68,8 @@ FEW_TRIES = Kind(
 LONG = Kind(
     "SQSHB-I206",
     "messages are hidden for a long time",
-    "If a worker and its keeper die, for example with their machine, no one else can run their "
-    "messages until this time has passed. With the heartbeat, a minute is enough.",
+    "If a worker and its keeper die, for example because their machine fails, no one else can "
+    "run their messages until this time has passed. With the heartbeat, a minute is enough.",
     "Set sqs_heartbeat_visibility_timeout, or the queue's own visibility timeout, to about 30 s.",
 )
 VANISHES = Kind(
@@ -90,8 +90,8 @@ FIFO = Kind(
     "SQSHB-I209",
     "the queue is FIFO",
     "While a message is in flight, SQS delivers nothing behind it in its message group. A long "
-    "task or a release delay delays the whole group. After a lease has expired, its message "
-    "can't be deleted with it.",
+    "task or a release delay delays the whole group. Once a lease has expired, SQS refuses to "
+    "delete its message.",
     "Give messages that need no order their own message groups.",
 )
 NEARLY_FULL = Kind(
