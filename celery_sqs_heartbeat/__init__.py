@@ -39,8 +39,8 @@ __all__ = [
 ]
 __version__ = "0.1.0"
 
-#: Where each public name lives. Loaded on first use, so that the pure core is imported
-#: without boto3 or Celery.
+#: The module of each public name. It is loaded on first use, so importing the pure core
+#: imports neither boto3 nor Celery.
 _HOME = {
     "AlreadyHeld": "errors",
     "BotoSqs": "sqs.adapter",

@@ -1,1 +1,1 @@
-"""The keeper of leases as a consumer without Celery has it."""
+"""The lease keeper for consumers without Celery."""

@@ -1,4 +1,4 @@
-"""What keeps a consumer's leases: threads of its own process, or another process."""
+"""The two ways to keep a consumer's leases: on threads of its process, or in another process."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from celery_sqs_heartbeat.leases.receipts import Receipt
 
 
 class Backing(Protocol):
-    """What `LeaseKeeper` stands on, besides its leases; see there for what each method is for."""
+    """The part of `LeaseKeeper` that runs the keeper; see there for the methods."""
 
     def start(self) -> None:
-        """Begin to keep. Does nothing when it does already."""
+        """Start keeping leases. Does nothing if it has started already."""
 
     def stop(self, timeout: float) -> None:
-        """Flush for so many seconds at the most, then end."""
+        """Flush for at most `timeout` seconds, then end."""
 
     def flush(self, timeout: float) -> bool:
         """Wait until every delete and release is confirmed; False if that took too long."""
 
     @property
     def health(self) -> KeeperHealth:
-        """How it does. Waits for nothing."""
+        """The health of the keeper. Returns at once."""
 
     def receive(
         self,
@@ -38,4 +38,4 @@ class Backing(Protocol):
         task: str | None = None,
         task_id: str | None = None,
     ) -> Receipt:
-        """Begin a lease on a message, or go on with the one it has."""
+        """Begin a lease on a message, or continue the one it has."""

@@ -1,4 +1,4 @@
-"""Has the keeper's process reach the queues that a consumer receives from."""
+"""Tells the keeper's process how to reach the queues that a consumer receives from."""
 
 from __future__ import annotations
 
@@ -13,26 +13,29 @@ from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 
 
 class ConsumedQueues:
-    """Lets the keeper know how each queue is reached, when it is first seen and when that changes.
+    """Tells the keeper how to reach each queue: when it is first used, and when that changes.
 
     Args:
-        sqs: What the consumer was given to reach them by.
-        session: Names a function that makes the process's session; None for boto3's own.
+        sqs: Reaches the queues for the consumer.
+        session: Names a function that makes the process's session; None for boto3's default.
     """
 
     def __init__(self, sqs: BotoSqs, keeper: LinkedKeeper, session: str | None) -> None:
         self._sqs = sqs
         self._keeper = keeper
         self._session = session
-        # Re-entrant: the handler of a signal may receive, too.
+        # Re-entrant: a signal handler may receive, too.
         self._lock = threading.RLock()
         self._known: dict[str, tuple[BrokerConfig, float, str]] = {}
 
     def use(self, queue_url: str, threshold: float) -> None:
-        """Reach a queue, with timeouts that fit `threshold` (seconds) and those before it.
+        """Have the keeper reach a queue, with timeouts that fit its smallest threshold so far.
+
+        Args:
+            threshold: In seconds.
 
         Raises:
-            ConfigurationError: The keeper's process can't have the queue's client.
+            ConfigurationError: The keeper's process cannot make the queue's client.
         """
         client, address = self._sqs.client_for(queue_url), self._sqs.address(queue_url)
         if queue_url not in self._known and (fault := fault_of(client, self._session)):

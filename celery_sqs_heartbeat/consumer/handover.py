@@ -1,7 +1,7 @@
-"""How another process makes a boto3 client as this one has it.
+"""How another process makes a boto3 client like the one of this process.
 
-botocore has no public way to a client's secret key. So the other process looks for credentials
-where boto3 does; what it would find is compared with what the client has.
+botocore offers no public access to a client's secret key. So the other process looks for
+credentials where boto3 does. We compare what it would find with the client's credentials.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from botocore.exceptions import BotoCoreError
 
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 
-#: What is handed over of a client's configuration. The rest is the keeper's own choice, or of no
-#: use for SQS, or in the endpoint's URL already.
+#: The parts of a client's configuration that are handed over. The keeper chooses the rest itself,
+#: or SQS does not need it, or the endpoint's URL contains it already.
 _OPTIONS = (
     "region_name",
     "signature_version",
@@ -31,16 +31,16 @@ _OPTIONS = (
     "user_agent_extra",
     "user_agent_appid",
 )
-#: botocore refuses these beside a URL, wherever they are set.
+#: botocore refuses these together with a URL, wherever they are set.
 _IN_THE_URL = {"use_fips_endpoint": False, "use_dualstack_endpoint": False}
 _WAY_OUT = (
-    "put them into the environment or a profile, or name a function of yours that returns a "
+    "put them into the environment or a profile, or name a function that returns a "
     "boto3.Session: session='module:function'"
 )
 
 
 def config_of(client: Any) -> BrokerConfig:
-    """Return what a boto3 client is made by, but for its credentials."""
+    """Return the configuration of a boto3 client, without its credentials."""
     given = {name: getattr(client.meta.config, name, None) for name in _OPTIONS}
     return BrokerConfig(
         endpoint_url=client.meta.endpoint_url,
@@ -56,15 +56,16 @@ def config_of(client: Any) -> BrokerConfig:
 
 
 def fault_of(client: Any, session: str | None) -> str | None:
-    """Return why another process can't do as a client does; None where it can.
+    """Return why another process can't make the same client; None if it can.
 
     Args:
-        session: Names a function that makes the other process's session; None for boto3's own.
+        session: Names a function that makes the other process's session; None for boto3's
+            default.
     """
     if not isinstance(client, BaseClient):
         return (
-            f"sqs: has a {type(client).__name__} for a client, which another process can't make: "
-            "give a client of boto3's, or leave out process=True"
+            f"sqs: its client is a {type(client).__name__}, which another process can't make: "
+            "pass a boto3 client, or leave out process=True"
         )
     if session is not None or client.meta.config.signature_version is UNSIGNED:
         return None
@@ -74,7 +75,7 @@ def fault_of(client: Any, session: str | None) -> str | None:
         return f"process=True: another process finds no credentials ({error}): {_WAY_OUT}"
     if found is None:
         return f"process=True: another process finds no credentials for the client: {_WAY_OUT}"
-    # Those of a role are other ones in each process.
+    # The credentials of a role differ in each process.
     if not isinstance(found, RefreshableCredentials):
         used = _access_key(client)
         if used is not None and used != found.get_frozen_credentials().access_key:
@@ -83,9 +84,9 @@ def fault_of(client: Any, session: str | None) -> str | None:
 
 
 def _access_key(client: BaseClient) -> str | None:
-    """Return the id of the key that a client signs with; None where it does not show.
+    """Return the id of the key that a client signs with; None if it cannot be found.
 
-    A signed URL has it in it. None is sent.
+    A signed URL contains the id. The URL is not sent.
     """
     try:
         url = client.generate_presigned_url("list_queues")

@@ -1,4 +1,4 @@
-"""The keeper of leases for consumers without Celery."""
+"""The lease keeper for consumers without Celery."""
 
 from __future__ import annotations
 
@@ -27,32 +27,33 @@ from celery_sqs_heartbeat.leases.view import LeaseView
 class LeaseKeeper:
     """Keeps leases on received messages until their deletes are confirmed.
 
-    Safe to use from any thread; nothing that SQS or the network does raises into the caller.
-    In a forked child every method does nothing, but `hold`, which raises: the leases are the
-    parent's.
+    Safe to use from any thread. No error of SQS or the network is raised in the caller.
+    In a forked child every method does nothing, because the leases are the parent's. Only `hold`
+    raises there.
 
     Args:
         sqs: Makes the calls, see `BotoSqs`.
-        terms: For messages that come without terms of their own; a visibility timeout
-            of 30 s and a threshold of a third where none are given.
+        terms: For messages that are received without terms. The default is a visibility timeout
+            of 30 s and a threshold of a third.
         interval: Longest sleep of the keeper, in seconds.
         clock: Monotonic seconds.
         late_after: How late the keeper's rounds may be before that is reported, in
-            seconds; the smallest threshold so far, or a second, where it is not given.
+            seconds. The default is the smallest threshold so far, or a second.
         jitter: Returns a random number from 0 to 1, for the pauses between tries.
-        observer: Is given every event, on the keeper's threads.
-        dispatcher: Has the calls made; on threads of its own where none is given.
-        board: Is shown every change of a lease, where one is given.
-        on_late: Is called with the seconds by which the keeper is late, or stood still.
-        process: Keep in a process of its own instead of on threads of this one, so that nothing
-            that holds up, patches or kills this process harms a lease. `observer` and `on_late`
-            are called on a thread that listens to it. Not with `clock`, `jitter`, `dispatcher`
-            and `board`; `sqs` must be a `BotoSqs` with boto3's clients.
-        session: `module:function` of a function that returns the `boto3.Session` of that process;
-            it finds its credentials as boto3 does otherwise.
+        observer: Gets every event, on the keeper's threads.
+        dispatcher: Makes the calls. The default makes them on separate threads.
+        board: Gets every change of a lease.
+        on_late: Called with the seconds by which the keeper is late, or was stopped.
+        process: Run the keeper in a process of its own instead of on threads of this one. Then
+            nothing that delays, patches or kills this process harms a lease. A thread that
+            listens to the keeper calls `observer` and `on_late`. Cannot be combined with `clock`,
+            `jitter`, `dispatcher` and `board`. `sqs` must be a `BotoSqs` with boto3 clients.
+        session: `module:function` of a function that returns the `boto3.Session` of that process.
+            Without it, the process finds its credentials as boto3 does.
 
     Raises:
-        ConfigurationError: `process` does not go with the rest, or `session` makes no session.
+        ConfigurationError: `process` cannot be combined with another argument, or `session` makes
+            no session.
         SqsHeartbeatError: The system has no memory to share with the process.
     """
 
@@ -74,10 +75,10 @@ class LeaseKeeper:
     ) -> None:
         self._pid = os.getpid()
         self._backing: Backing
-        #: Returns what is held: by a process from one start to the next stop.
+        #: Returns the leases. Those of a process last from one start to the next stop.
         self._leases: Callable[[], Leases]
         if process:
-            # Not above: it needs boto3, which a keeper on threads can do without.
+            # Imported here because it needs boto3, which a keeper on threads does not.
             from celery_sqs_heartbeat.consumer.process_opening import open_process
 
             process_keeper = open_process(
@@ -97,7 +98,7 @@ class LeaseKeeper:
             return
         if session is not None:
             raise ConfigurationError(
-                [f"session={session!r}: is for process=True: leave it out, or give that, too"]
+                [f"session={session!r}: needs process=True: leave it out, or set both"]
             )
         keeper = ThreadKeeper(
             sqs,
@@ -114,9 +115,9 @@ class LeaseKeeper:
         self._backing, self._leases = keeper, lambda: keeper
 
     def start(self) -> None:
-        """Begin to keep. Does nothing when it does already.
+        """Start keeping leases. Does nothing if the keeper has started already.
 
-        A process is ready about a second later; what is received meanwhile is kept by it, too.
+        A process is ready about a second later. It also keeps messages that are received meanwhile.
 
         Raises:
             RuntimeError: The system grants no more threads.
@@ -124,17 +125,17 @@ class LeaseKeeper:
         self._backing.start()
 
     def stop(self, timeout: float = FLUSH_SECONDS) -> None:
-        """Flush, then end. Does nothing when it is not running.
+        """Flush, then end. Does nothing if the keeper is not running.
 
-        Leases that are still held are dropped: their messages become visible by
-        themselves. `timeout` is that of the flush, in seconds.
+        Leases that are still held are dropped: their messages become visible after their
+        visibility timeout. `timeout` limits the flush, in seconds.
         """
         self._backing.stop(timeout)
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
         """Wait until every delete and release is confirmed; False if that took too long.
 
-        Deletes that wait for another try are tried at once. It logs which are not confirmed.
+        Deletes that wait for another try are tried at once. Unconfirmed ones are logged.
         `timeout` is in seconds.
         """
         return self._backing.flush(timeout)
@@ -154,12 +155,12 @@ class LeaseKeeper:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it keeps: its thread, or its process, runs."""
+        """Whether the keeper's thread or process runs."""
         return self.health.alive
 
     @property
     def health(self) -> KeeperHealth:
-        """How it does. Waits for nothing, also where it hangs."""
+        """The health of the keeper. Returns at once, even if the keeper hangs."""
         return self._backing.health
 
     def receive(
@@ -174,23 +175,23 @@ class LeaseKeeper:
         task: str | None = None,
         task_id: str | None = None,
     ) -> Receipt:
-        """Begin a lease on a message as SQS returned it, or go on with the one it has.
+        """Begin a lease on a message as SQS returned it, or continue the one it has.
 
         Args:
-            message: Its `MessageId`, `ReceiptHandle` and, where asked for,
+            message: Its `MessageId`, `ReceiptHandle` and, if the receive requested them,
                 `Attributes["ApproximateReceiveCount"]`, `["SentTimestamp"]` and
                 `["ApproximateFirstReceiveTimestamp"]` are read.
-            hidden_for: The visibility timeout of the receive, in seconds, where it is
-                not that of the terms.
-            sent_at: When the receive was sent, in seconds of the keeper's clock; SQS
-                counts the visibility timeout from after it. Without it, from now.
-                A message whose visibility timeout has passed since then is not leased:
+            hidden_for: The visibility timeout of the receive, in seconds, if it differs from
+                the one of the terms.
+            sent_at: When the receive was sent, in seconds of the keeper's clock. SQS
+                counts the visibility timeout from a later moment. The default is now.
+                A message whose visibility timeout has passed since then is not leased,
                 so let a receive wait for less than that.
             max_receive_count: Of the queue's redrive policy, for the journal; None without one.
 
         Raises:
-            ConfigurationError: Another process keeps, and can't have the client that a function
-                returned for the queue.
+            ConfigurationError: The keeper runs in another process, which cannot make the client
+                that a function returned for the queue.
         """
         return self._backing.receive(
             queue_url,
@@ -215,16 +216,16 @@ class LeaseKeeper:
     ) -> Iterator[Lease]:
         """Keep a message while the block runs; then delete it, or release it on an error.
 
-        A message that was passed to `receive` is held on. `flush` or `stop` waits
-        for the delete to be confirmed. With `process=True` the lease that this yields says how
-        it was when `find`, `owns` or `is_lost` was asked last.
+        If the message was passed to `receive`, its lease continues. `flush` or `stop` waits
+        for the delete to be confirmed. With `process=True` the yielded lease shows its state at
+        the last call of `find`, `owns` or `is_lost`.
 
         Args:
             release_delay: After how many seconds the message is visible again after an error: a
                 number, or a function of the message's receive count.
 
         Raises:
-            AlreadyHeld: The message must not be processed (again); the block is not run.
+            AlreadyHeld: The message must not be processed (again); the block does not run.
             ConfigurationError: See `receive`.
         """
         lease = self._hold(queue_url, message, terms, sent_at)
@@ -261,50 +262,56 @@ class LeaseKeeper:
         if lease is None or receipt is not Receipt.NEW or lease.state is not State.HELD:
             raise AlreadyHeld(
                 f"message {message['MessageId']} of {queue_url} is {receipt.value}: "
-                "skip it, it is taken care of"
+                "skip it, it is being handled"
             )
         return lease
 
     def done(self, receipt_handle: str) -> bool:
-        """Delete the message, until SQS confirms. False when no lease has that handle."""
+        """Delete the message, until SQS confirms it. False if no lease has that handle."""
         return self._leases().done(receipt_handle)
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
-        """Make the message visible again after `delay` seconds. False when unknown.
+        """Make the message visible again after `delay` seconds. False if the handle is unknown.
 
         `cause` says why, in a word or two, for the log, the metrics and the journal.
         """
         return self._leases().release(receipt_handle, delay, cause)
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
-        """Note that the message's task begins, in this process or `pid`. False when unknown."""
+        """Note that the message's task begins, in this process or `pid`.
+
+        False if the handle is unknown.
+        """
         return self._leases().note_start(receipt_handle, pid)
 
     def drop(self, receipt_handle: str) -> bool:
-        """Stop extending: the message becomes visible by itself. False when unknown."""
+        """Stop extending the lease and let it expire. False if the handle is unknown."""
         return self._leases().drop(receipt_handle)
 
     def disown(self, receipt_handle: str) -> bool:
-        """Give the message up for good, also if its ack comes later. False when unknown."""
+        """Give the message up for good, even if its ack comes later.
+
+        False if the handle is unknown.
+        """
         return self._leases().disown(receipt_handle)
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.
 
-        True at once for one that is not extended, as there is nothing to wait for. False
+        True at once if the lease is not extended, because there is nothing to wait for. False
         after `timeout` seconds without an answer.
         """
         return self._leases().confirm(receipt_handle, timeout)
 
     def owns(self, receipt_handle: str) -> bool:
-        """Return whether the message is ours for now, as far as is known."""
+        """Return whether the message is still ours, as far as is known."""
         return self._leases().owns(receipt_handle)
 
     def is_lost(self, receipt_handle: str) -> bool:
-        """Return whether SQS says that the message is not ours any more, or we gave it up.
+        """Return whether SQS says that the message is no longer ours, or we gave it up.
 
-        False for one that has just expired: it may still be ours, and its lease may be saved.
-        Once an extension could only disturb its next owner, it counts as lost.
+        False if the lease has just expired: the message may still be ours, and an extension may
+        save the lease. Once an extension could only disturb the next owner, it counts as lost.
         """
         return self._leases().is_lost(receipt_handle)
 
@@ -313,9 +320,9 @@ class LeaseKeeper:
         return self._leases().is_disowned(receipt_handle)
 
     def find(self, receipt_handle: str) -> Lease | None:
-        """Return the lease that has, or once had, that handle, as it is now. Read it only."""
+        """Return the current lease that has, or once had, that handle. Do not change it."""
         return self._leases().find(receipt_handle)
 
     def snapshot(self) -> tuple[LeaseView, ...]:
-        """Return what is to be seen of every lease, all at one moment."""
+        """Return a view of every lease, all at one moment."""
         return self._leases().snapshot()

@@ -1,4 +1,4 @@
-"""Keeps a consumer's leases in a process of the keeper's own."""
+"""Keeps a consumer's leases in a second process."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class _Life:
-    """What is there from one start to the stop after it, and of use to no other.
+    """The objects that live from one start to the next stop. The next start makes others.
 
-    Its threads may outlive it for a moment, and must not touch the next.
+    Their threads may outlive them for a moment, and must not touch the next life.
     """
 
     leases: LinkedKeeper
@@ -42,12 +42,13 @@ class _Life:
 
 
 class ProcessKeeper:
-    """Runs a consumer's keeper in a process of its own; see `LeaseKeeper` for the methods.
+    """Runs a consumer's keeper in a second process; see `LeaseKeeper` for the methods.
 
     Args:
-        terms: For messages that come without terms of their own.
-        observer: Is given every event; None where the keeper's lines of the log will do.
-        session: Names a function that makes the process's boto3 session; None for boto3's own.
+        terms: For messages that are received without terms.
+        observer: Gets every event; None if the keeper's log lines are enough.
+        session: Names a function that makes the process's boto3 session; None for boto3's
+            default.
 
     Raises:
         SqsHeartbeatError: The system has no memory to share with the process.
@@ -78,18 +79,18 @@ class ProcessKeeper:
             session=session,
             path=tuple(sys.path),
         )
-        # For start and stop alone: it is held while the process ends.
+        # Only for start and stop: it is held while the process ends.
         self._lock = threading.RLock()
         self._is_running = self._is_over = False
         self._life = self._new_life()
 
     @property
     def leases(self) -> Leases:
-        """What the consumer holds. Another object after each stop."""
+        """The consumer's leases. Another object after each stop."""
         return self._life.leases
 
     def start(self) -> None:
-        """Start the process, and the thread that listens to it. Does nothing when they run.
+        """Start the process, and the thread that listens to it. Does nothing if they run.
 
         Raises:
             RuntimeError: The system grants no more threads.
@@ -103,14 +104,14 @@ class ProcessKeeper:
             if self._is_over:
                 self._begin_anew()
             attendant = self._life.attendant
-            # It is there already where a start before this one got no thread.
+            # There is a process already if an earlier start got no thread.
             if attendant.pid is None:
                 attendant.begin()
             attendant.start()
             self._is_running = True
 
     def stop(self, timeout: float) -> None:
-        """Have the process flush for so many seconds at the most, and end."""
+        """Have the process flush for at most `timeout` seconds, and end."""
         if self._is_forked():
             return
         with self._lock:
@@ -118,7 +119,7 @@ class ProcessKeeper:
                 return
             self._is_running, self._is_over = False, True
             self._life.attendant.stop(timeout)
-            # Without memory now, the next start says so.
+            # If there is no memory now, the next start raises.
             with contextlib.suppress(SqsHeartbeatError):
                 self._begin_anew()
 
@@ -129,7 +130,7 @@ class ProcessKeeper:
 
     @property
     def health(self) -> KeeperHealth:
-        """How the keeper does, as it has said last."""
+        """The health that the keeper reported last."""
         if self._is_forked() or not self._is_running:
             return KeeperHealth()
         attendant = self._life.attendant
@@ -149,10 +150,10 @@ class ProcessKeeper:
         task: str | None = None,
         task_id: str | None = None,
     ) -> Receipt:
-        """Begin a lease on a message as SQS returned it, or go on with the one it has.
+        """Begin a lease on a message as SQS returned it, or continue the one it has.
 
         Raises:
-            ConfigurationError: The process can't have the queue's client.
+            ConfigurationError: The process cannot make the queue's client.
         """
         if self._is_forked():
             return Receipt.NEW
@@ -191,7 +192,7 @@ class ProcessKeeper:
             leases=leases,
             queues=ConsumedQueues(self._sqs, leases, self._hello.session),
             attendant=attendant,
-            # With the attendant, which has other processes inherit it, and no sooner.
+            # Not before the attendant is gone: it lets other processes inherit the descriptor.
             close_table=weakref.finalize(attendant, file.close),
         )
 

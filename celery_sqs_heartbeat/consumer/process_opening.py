@@ -1,4 +1,4 @@
-"""Opens a keeper in a process of its own, where what it was given can go there."""
+"""Opens a keeper in a second process, if its arguments can be used there."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def open_process(
     on_late: Callable[[float], None],
     session: str | None,
 ) -> ProcessKeeper:
-    """Return the keeper that the arguments of a `LeaseKeeper` ask for.
+    """Return the keeper for the arguments of a `LeaseKeeper`.
 
     Raises:
-        ConfigurationError: Some of them can't go to another process. Lists them all.
+        ConfigurationError: Another process cannot use some of them. Lists them all.
         SqsHeartbeatError: The system has no memory to share with it.
     """
     staying = {
@@ -54,7 +54,7 @@ def open_process(
     if not isinstance(sqs, BotoSqs):
         faults.append(
             f"sqs: is a {type(sqs).__name__}, which another process can't use: "
-            "give a BotoSqs, or leave out process=True"
+            "pass a BotoSqs, or leave out process=True"
         )
     elif sqs.only_client is not None and (fault := fault_of(sqs.only_client, session)):
         faults.append(fault)

@@ -1,1 +1,1 @@
-"""The lease of the running task, as the task itself sees it."""
+"""The lease of the running task, for the task itself."""

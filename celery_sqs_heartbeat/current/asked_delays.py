@@ -1,7 +1,7 @@
-"""What tasks ask for their own messages: the release delay after any later error, and a retry.
+"""A task's requests for its own message: the release delay after any later error, and a retry.
 
-A task says it in its own process, which may be killed right after. So it is written to memory
-that the worker shares, beside the record of the task's lease.
+A task makes the request in its own process, which may be killed right after. So the request is
+written to memory that the worker shares, beside the record of the task's lease.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ assert _CHECKSUM.size + _FIELDS.size == SLOT_BYTES
 
 
 class _Asked(NamedTuple):
-    """What a task asks for.
+    """The requests of a task.
 
     Attributes:
         delay: Of a release after an error, in seconds; NaN for none.
-        retry_at: When it is to be retried, in seconds of `time.time`; NaN for never.
+        retry_at: When to retry the task, in seconds of `time.time`; NaN for never.
     """
 
     delay: float = math.nan
@@ -36,31 +36,31 @@ class _Asked(NamedTuple):
 
 
 def write_delay(table: Table, receipt_handle: str, delay: float | None) -> None:
-    """Write down the delay that a task asks for, in seconds; None for none.
+    """Write down the delay that a task requests, in seconds; None for none.
 
-    Nothing is written for a lease that has no place: its message is not ours any more.
+    Nothing is written for a lease that has no place: its message is no longer ours.
     """
     asked = _read(table, receipt_handle)
     _write(table, receipt_handle, asked._replace(delay=math.nan if delay is None else delay))
 
 
 def read_delay(table: Table, receipt_handle: str) -> float | None:
-    """Return the delay that a message's task has asked for, in seconds; None for none."""
+    """Return the delay that a message's task has requested, in seconds; None for none."""
     delay = _read(table, receipt_handle).delay
     return None if math.isnan(delay) else delay
 
 
 def asked_delay(receipt_handle: str) -> float | None:
-    """Return the delay that a task of this process's worker asked for, in seconds, or None."""
+    """Return the delay that a task of this process's worker requested, in seconds, or None."""
     with contextlib.suppress(NoLease):
         return read_delay(shared_table(), receipt_handle)
     return None
 
 
 def ask_for_retry(receipt_handle: str, seconds: float) -> bool:
-    """Write down that a task is to be retried, in so many seconds, however it ends.
+    """Write down that a task must be retried in `seconds`, however it ends.
 
-    False where there is no place for that: its message is not ours any more, or the table is full.
+    False if the lease has no place: its message is no longer ours, or the table is full.
     """
     with contextlib.suppress(NoLease):
         table = shared_table()
@@ -70,7 +70,7 @@ def ask_for_retry(receipt_handle: str, seconds: float) -> bool:
 
 
 def asked_retry(receipt_handle: str) -> float | None:
-    """Return in how many seconds a task is to be retried, at least 0; None where it is not."""
+    """Return in how many seconds to retry a task, at least 0; None for no retry."""
     with contextlib.suppress(NoLease):
         at = _read(shared_table(), receipt_handle).retry_at
         return None if math.isnan(at) else max(0.0, at - time.time())
@@ -94,7 +94,7 @@ def _read(table: Table, receipt_handle: str) -> _Asked:
         return _Asked()
     written = table.slot(place)
     fields = written[_CHECKSUM.size :]
-    # What a killed task was still writing counts for nothing.
+    # A task was killed while it wrote this: ignore it.
     if zlib.crc32(fields) != _CHECKSUM.unpack_from(written)[0]:
         return _Asked()
     of, *asked = _FIELDS.unpack(fields)

@@ -1,4 +1,4 @@
-"""The message that the running task came with."""
+"""The message of the running task."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from celery_sqs_heartbeat.errors import NoLease
 def current_message() -> Mapping[str, Any]:
     """Return the SQS message of the task that this thread or greenlet runs for a worker.
 
-    Tasks that it calls, directly or eagerly, have none: they run under their caller's.
+    Tasks that it calls, directly or eagerly, have no message: they run under their caller's.
 
     Raises:
-        NoLease: There is none, or it is deleted before its task begins.
+        NoLease: There is no message, or it is deleted before its task begins.
     """
     for task in reversed(_state._task_stack.stack):
         for request in reversed(task.request_stack.stack):

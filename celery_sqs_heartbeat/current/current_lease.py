@@ -1,4 +1,4 @@
-"""`current_lease`: what a task asks before it does what must not be done twice."""
+"""`current_lease`: a task checks it before a side effect that must not happen twice."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ _NO_LEASE = {
     Mark.UNKNOWN: "the worker holds more messages than its table of leases has room for",
 }
 _NOT_OURS = {
-    Mark.LOST: "SQS says that it is no longer ours, or extending it was given up as too late",
-    Mark.GIVEN_BACK: "the worker has given it back: it was released or dropped",
+    Mark.LOST: "SQS says that it is no longer ours, or it was too late to extend it",
+    Mark.GIVEN_BACK: "the worker has released or dropped it",
 }
 _NOT_EXTENDED = {
-    Mark.CAPPED: "it has reached max_lease or SQS's 12 hours, and is not extended any more",
-    Mark.REFUSED: "the queue refuses extensions for want of sqs:ChangeMessageVisibility",
+    Mark.CAPPED: "it has reached max_lease or SQS's 12 hours, and is no longer extended",
+    Mark.REFUSED: "the queue refuses extensions: sqs:ChangeMessageVisibility is missing",
 }
 
 
 class CurrentLease:
     """The lease on the message of the task that runs in this thread or greenlet.
 
-    True where there is one, though it be lost. Everything else raises `NoLease` where
-    there is none: outside a task that a worker runs, in a worker without
+    True if there is a lease, even a lost one. Without a lease, every other use raises `NoLease`:
+    outside a task that a worker runs, in a worker without
     `--heartbeat-sqs`, on another broker, in a task with `sqs_heartbeat=False` or
-    `acks_late=False`. Works in every pool, asks nothing of SQS and takes microseconds.
+    `acks_late=False`. Works in every pool, makes no call to SQS and takes microseconds.
     """
 
     __slots__ = ()
@@ -58,7 +58,7 @@ class CurrentLease:
 
     @property
     def receive_count(self) -> int:
-        """How often SQS had delivered the message when this task was started; 1 at first.
+        """How often SQS had delivered the message when this task started; 1 the first time.
 
         Raises:
             NoLease: There is no lease.
@@ -88,7 +88,7 @@ class CurrentLease:
     def remaining(self) -> float:
         """Return the seconds for which SQS is known to hide the message; 0.0 when lost.
 
-        It grows again with each extension.
+        Each extension increases it again.
 
         Raises:
             NoLease: There is no lease.
@@ -96,15 +96,15 @@ class CurrentLease:
         return _left(_read()[1])
 
     def ensure_valid(self, min_remaining: float = 5) -> None:
-        """Return if the lease is ours for that long at least; to be asked before a side effect.
+        """Return if the lease is ours for at least that long. Call it before a side effect.
 
         Args:
-            min_remaining: Seconds. A healthy lease has the threshold left (a third of the
-                visibility timeout unless set) or a little less before it is extended: ask
-                for less than that.
+            min_remaining: Seconds. Before an extension, a healthy lease has the threshold left (a
+                third of the visibility timeout unless set), or a little less. Require
+                less than that.
 
         Raises:
-            LeaseLost: It is lost, expired, or has less left. Nothing is waited for.
+            LeaseLost: It is lost, expired, or has less left. The call does not wait.
             NoLease: There is no lease.
             TypeError: `min_remaining` is not a number.
             ValueError: It is negative or not finite.
@@ -119,15 +119,15 @@ class CurrentLease:
 
     @property
     def release_delay(self) -> float | None:
-        """Seconds after which the message comes back if the task fails from now on.
+        """Seconds after which the message becomes visible again if the task fails from now on.
 
-        None where the task has set none: then the setting `sqs_heartbeat_release_delay` says it.
-        It counts however the task fails, also when its process is killed. It is cut to what SQS
-        accepts, and on the last receive before the dead-letter queue does not count.
+        None if the task has set none. The setting `sqs_heartbeat_release_delay` then decides.
+        The delay applies however the task fails, even if its process is killed. It is cut to
+        what SQS accepts. On the last receive before the dead-letter queue it has no effect.
 
         Raises:
             NoLease: There is no lease.
-            TypeError: What is set is not a number, nor None.
+            TypeError: The value is neither a number nor None.
             ValueError: It is negative or not finite.
         """
         message, _ = _read()
@@ -147,7 +147,7 @@ class CurrentLease:
             return f"<current_lease: {error}>"
 
 
-#: The one lease that a task needs to know.
+#: The lease of whatever task runs here.
 current_lease = CurrentLease()
 
 
@@ -167,13 +167,13 @@ def _why(record: Record, left: float, min_remaining: float) -> str:
     if record.mark in _NOT_OURS:
         return f"its lease is lost: {_NOT_OURS[record.mark]}"
     state = f"{left:.3g} s of its lease are left" if left else "its lease has expired"
-    reason = f"{state}, {min_remaining:g} s were asked for"
+    reason = f"{state}, {min_remaining:g} s are required"
     if record.mark in _NOT_EXTENDED:
         return f"{reason}; {_NOT_EXTENDED[record.mark]}"
     if left and min_remaining > record.threshold:
         return (
-            f"{reason}; with a visibility timeout of {record.visibility_timeout:g} s as little "
-            f"as {record.threshold:.3g} s may be left before an extension: ask for less than "
+            f"{reason}; with a visibility timeout of {record.visibility_timeout:g} s, as little "
+            f"as {record.threshold:.3g} s may be left before an extension: require less than "
             "that, or give the queue a longer visibility timeout"
         )
     return f"{reason}; no extension of it was confirmed in time"

@@ -1,4 +1,4 @@
-"""Checks a number of seconds that a task gives."""
+"""Checks a number of seconds that a task passes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def check_seconds(name: str, value: Any) -> None:
     """Check a number of seconds.
 
     Args:
-        name: The argument or the attribute that it is given as.
+        name: The name of the argument or attribute.
 
     Raises:
         TypeError: It is not a number.

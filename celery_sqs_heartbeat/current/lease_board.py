@@ -8,7 +8,7 @@ from celery_sqs_heartbeat.leases.lease import Lease
 
 
 class LeaseBoard:
-    """Writes every lease that has a place to a table, and how it ended.
+    """Writes every lease that has a place to a table, including how it ended.
 
     One process writes, under its keeper's lock. See `leases.board.Board`, and `places`.
     """
@@ -21,8 +21,8 @@ class LeaseBoard:
         """Note the place of the claim that began with a receipt handle.
 
         Args:
-            place: None where it has none.
-            receives: How many receives of the message its owner knows of now.
+            place: None if it has none.
+            receives: How many receives of the message its owner knows of.
         """
         if place is not None:
             self._places[key_of(receipt_handle)] = (place, receives)

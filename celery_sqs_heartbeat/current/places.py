@@ -1,4 +1,4 @@
-"""Which lease has which place in a table."""
+"""Assigns leases to places in a table."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from celery_sqs_heartbeat.current.table import REACH, Table
 
 
 class Places:
-    """Gives leases their places in a table. One process does, and writes their first records.
+    """Gives leases their places in a table. One process does this, and writes their first records.
 
-    From then on the keeper writes them, see `lease_board`. While there are leases without a place
-    the table says so, so that none of them is taken for lost.
+    From then on the keeper writes them, see `lease_board`. While there are leases without a place,
+    the table says so. Then none of them counts as lost.
     """
 
     def __init__(self, table: Table) -> None:
@@ -25,7 +25,7 @@ class Places:
     def take(self, receipt_handle: str, record: Record) -> int | None:
         """Give the claim that begins with a receipt handle its place, and write its record.
 
-        None where there is no room: it has no place then as long as it lives.
+        None if there is no room: the claim then never gets a place.
         """
         key = key_of(receipt_handle)
         place = self._find(key)
@@ -38,10 +38,10 @@ class Places:
         return place
 
     def free(self, place: int | None) -> None:
-        """Let others take the place of a claim that is over. It stays readable until one does.
+        """Free the place of a claim that has ended. It stays readable until another takes it.
 
         Args:
-            place: As `take` gave it; None for a claim without one.
+            place: As `take` returned it; None for a claim without one.
         """
         if place is None:
             self._without -= 1
@@ -51,9 +51,9 @@ class Places:
             self._freed[place] = self._removals
 
     def _find(self, key: bytes) -> int | None:
-        """Return the place that is free for longest, so that ends can be read for long.
+        """Return the place that has been free longest, so ends stay readable for long.
 
-        Or that of its own key: a key has one record at the most.
+        If the key has a record, return its place: a key has at most one record.
         """
         place = self._table.place_of(key)
         if place is None:

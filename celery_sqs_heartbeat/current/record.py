@@ -1,4 +1,4 @@
-"""What a table of leases says of one lease, and how it is written down."""
+"""The record of one lease in a table of leases, and its binary form."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing, State
 KEY_BYTES = 16
 _CHECKSUM = struct.Struct("<I")
 _FIELDS = struct.Struct(f"<BB2x{KEY_BYTES}sdddI4xd")
-#: Written records: a power of two, so that none lies across two lines of a CPU's cache.
+#: Size of a packed record: a power of two, so no record crosses a line of the CPU's cache.
 RECORD_BYTES = _CHECKSUM.size + _FIELDS.size
-#: Where in a written record its key begins.
+#: Offset of the key in a packed record.
 KEY_AT = _CHECKSUM.size + 4
-#: Receipt handles whose keys a process keeps at hand: tasks that run at one time.
+#: Size of the cache of keys in a process: about one for each task that runs at one time.
 _KEYS_AT_HAND = 1_024
 
 
 class Mark(enum.IntEnum):
-    """What has become of a claim. Whether it has expired its time tells, not its mark."""
+    """The state of a claim. Its time shows whether it has expired, not its mark."""
 
     HELD = 1
-    #: It reached `max_lease` or SQS's 12 hours: not extended any more.
+    #: It reached `max_lease` or SQS's 12 hours and is no longer extended.
     CAPPED = 2
-    #: The queue refuses extensions for want of a permission.
+    #: The queue refuses extensions because a permission is missing.
     REFUSED = 3
     #: SQS says that it is no longer ours, or we gave up.
     LOST = 4
@@ -38,7 +38,7 @@ class Mark(enum.IntEnum):
     ACKED = 6
     #: Its task opted out.
     OPTED_OUT = 7
-    #: The table had no room for it, or can't be read.
+    #: The table had no room for it, or cannot be read.
     UNKNOWN = 8
 
 
@@ -55,15 +55,15 @@ _MARKS = {
 
 
 class Flag(enum.IntFlag):
-    """What else a lease's owner has to know of it."""
+    """More facts about a lease for its owner."""
 
     #: No one else can have received the message since its latest receive here.
     CERTAIN = 1
     #: SQS has confirmed an extension since then.
     EXTENDED = 2
-    #: A release of it is on its way to SQS, or was, with no answer. Never sent twice.
+    #: A release was sent to SQS, or is about to be, and is not answered. It is never sent twice.
     RELEASING = 4
-    #: The keeper is through with it, though its owner may not have heard so.
+    #: The keeper is through with it, though its owner may not know yet.
     OVER = 8
     #: SQS has confirmed the delete of its message.
     DELETED = 16
@@ -73,11 +73,11 @@ class Record(NamedTuple):
     """One lease as of its last change. Times are seconds of `clock.now`.
 
     Attributes:
-        visibility_timeout: What each extension asks for, in seconds.
+        visibility_timeout: The timeout that each extension requests, in seconds.
         threshold: An extension is made when less than this is left, in seconds.
         flags: A sum of `Flag`s.
-        receives: Of how many receives it knows, as its owner counts them.
-        hidden_until: Until when SQS hides it at most: no extension may end before that.
+        receives: How many receives it includes, as its owner counts them.
+        hidden_until: The latest time until which SQS hides it: no extension may end earlier.
     """
 
     mark: Mark
@@ -111,7 +111,7 @@ class Record(NamedTuple):
         )
 
     def pack(self, key: bytes) -> bytes:
-        """Return it as it is written down under that key."""
+        """Return the packed record for that key."""
         fields = _FIELDS.pack(
             self.mark,
             self.flags,
@@ -126,10 +126,10 @@ class Record(NamedTuple):
 
     @classmethod
     def unpack(cls, written: bytes) -> Record | None:
-        """Return what was written down; None when it was read while it was written.
+        """Return the record; None if it was read while it was being written.
 
-        A checksum tells, not a sequence counter before and after: Python gives no say in
-        the order in which another CPU sees what was written (ARM keeps none).
+        A checksum detects that. A sequence counter before and after would not, because Python
+        cannot control the order in which another CPU sees writes (ARM guarantees none).
         """
         fields = written[_CHECKSUM.size :]
         if zlib.crc32(fields) != _CHECKSUM.unpack_from(written)[0]:
@@ -146,8 +146,8 @@ class Record(NamedTuple):
 def key_of(receipt_handle: str) -> bytes:
     """Return the key of the claim that began with that receipt handle.
 
-    A redelivery to the same worker goes on with the claim. A claim that ended, and one on
-    the same message after it, have handles of their own, and so never share a record.
+    A redelivery to the same worker continues the claim. If a claim ended and a later one began
+    on the same message, they have different handles, and so never share a record.
     """
     handle = receipt_handle.encode(errors="surrogatepass")
     return hashlib.blake2b(handle, digest_size=KEY_BYTES).digest()

@@ -1,4 +1,4 @@
-"""`ReleaseMessage`: what a task raises to have its message come back later."""
+"""`ReleaseMessage`: a task raises it to receive its message again later."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from celery_sqs_heartbeat.current.given_seconds import check_seconds
 
 
 class ReleaseMessage(Reject, Ignore):
-    """Raise it in a task to have SQS deliver the message again after a delay: no failure.
+    """Raise it in a task to have SQS deliver the message again after a delay. It is no failure.
 
-    For a worker it is Celery's `Reject` with `requeue=True`, so that one without
-    `--heartbeat-sqs` does not delete the message. `autoretry_for` retries after a `Reject`,
-    but lets an `Ignore` pass: it is both, and every Celery looks for a `Reject` first.
+    It is Celery's `Reject` with `requeue=True`, so a worker without `--heartbeat-sqs` does not
+    delete the message. It is also an `Ignore`, because `autoretry_for` retries after a `Reject`
+    but lets an `Ignore` pass. Every version of Celery looks for a `Reject` first.
 
-    The message was deleted already where the task has `acks_late=False`.
+    If the task has `acks_late=False`, its message was deleted already.
 
     Args:
-        delay: Seconds, cut to what SQS accepts. None leaves it to `current_lease.release_delay`
-            and the setting `sqs_heartbeat_release_delay`.
+        delay: Seconds, cut to what SQS accepts. If it is None, `current_lease.release_delay`
+            and the setting `sqs_heartbeat_release_delay` decide.
         reason: For the log.
 
     Attributes:
-        delay: As given.
+        delay: As passed.
 
     Raises:
         TypeError: The delay is not a number.
@@ -34,7 +34,7 @@ class ReleaseMessage(Reject, Ignore):
             check_seconds("delay", delay)
         super().__init__(reason, requeue=True)
         self.delay = delay
-        # What it is made of again when it comes out of a pool's process.
+        # Unpickling passes these when it leaves a pool process.
         self.args = (delay, reason)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Memory that other processes of this user find by a path."""
+"""Memory that other processes of this user open by a path."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import os
 import tempfile
 from mmap import mmap
 
-#: Where a file has no name, and is found by the descriptors of the process that has it open.
+#: The path to a file without a name: a descriptor of the process that has it open.
 DESCRIPTORS = "/proc/{pid}/fd"
-#: For files that need a name: memory on Linux, which no cleaner of temporary files looks through.
+#: For files that need a name: memory on Linux, which no cleaner of temporary files searches.
 SHARED_MEMORY = "/dev/shm"  # noqa: S108
 _PREFIX = "celery-sqs-heartbeat-"
 
 
 class SharedFile:
-    """So many bytes for this user alone, until `close` or this process's end.
+    """`size` bytes for this user alone, until `close` or the end of this process.
 
-    Only where the file needs a name, a process that is killed leaves it behind.
+    A killed process leaves the file behind only if the file needs a name.
 
     Attributes:
-        path: For other processes, as long as this one has the file open.
+        path: For other processes, while this one has the file open.
         descriptor: For a process that inherits it.
 
     Raises:
@@ -35,7 +35,7 @@ class SharedFile:
             self._is_named = True
         self.descriptor, self.path = found
         try:
-            # Written, not just made so long: a full disk would end the worker later.
+            # Write the bytes, do not only set the length: a full disk would kill the worker later.
             _write(self.descriptor, bytes(size))
             self.memory = mmap(self.descriptor, size)
         except OSError:
@@ -43,7 +43,7 @@ class SharedFile:
             raise
 
     def close(self) -> None:
-        """Take the path away. What has the file open keeps it."""
+        """Remove the path. Processes that have the file open keep it."""
         if self._is_named:
             with contextlib.suppress(OSError):
                 os.unlink(self.path)
@@ -51,12 +51,12 @@ class SharedFile:
 
 
 def _new_nameless() -> tuple[int, str] | None:
-    """Return a descriptor and its path; None where others can't open it by that."""
+    """Return a descriptor and its path; None if others can't open it by that path."""
     if not hasattr(os, "memfd_create"):
         return None
     folder = DESCRIPTORS.format(pid=os.getpid())
     try:
-        # Root's where the process may not be looked into, say as it has changed its user.
+        # Root owns it if others may not inspect this process, which may have changed its user.
         if os.stat(folder).st_uid != os.geteuid():
             return None
         descriptor = os.memfd_create(f"{_PREFIX}table")

@@ -1,8 +1,8 @@
-"""Where every process of a worker finds the worker's table of leases.
+"""How every process of a worker finds the worker's table of leases.
 
-Forked processes inherit it. Others find it by a path: that of the worker's own open descriptor
-where the system has such paths (Linux), as no cleaner of temporary files takes that away, and none
-is left behind. Processes of billiard inherit no descriptor but those that it names itself.
+Forked processes inherit it. Others open it by a path. On Linux that is the path of the worker's own
+open descriptor: no cleaner of temporary files removes it, and no file is left behind. billiard's
+processes inherit only the descriptors that it names itself.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from celery_sqs_heartbeat.errors import NoLease, SqsHeartbeatError
 
 #: Names the path of the table to pool processes that are not forked.
 VARIABLE = "CELERY_SQS_HEARTBEAT_TABLE"
-#: A table of 1.7 MB, of which the system gives what is written to. Tasks with an ETA are
-#: held without bound.
+#: A table of 1.7 MB, of which the system allocates only what is written. The number of held tasks
+#: with an ETA has no limit.
 LEAST_PLACES = 16_384
-#: With a quarter of its places taken a table has one for every lease, see `table.REACH`.
+#: With at most a quarter of its places taken, a table has a place for every lease, see
+#: `table.REACH`.
 PLACES_A_LEASE = 4
 
 _table: Table | None = None
@@ -32,7 +33,7 @@ def new_table_file(leases: int = 0) -> SharedFile:
     """Return memory for a table of leases.
 
     Args:
-        leases: The most messages that are held at once; 0 for no bound.
+        leases: The most messages that are held at once; 0 for no limit.
 
     Raises:
         SqsHeartbeatError: The system has no memory for it.
@@ -43,7 +44,7 @@ def new_table_file(leases: int = 0) -> SharedFile:
     except OSError as error:
         raise SqsHeartbeatError(
             f"no memory to share a table of leases with the keeper, {size:,} bytes: {error}: "
-            "free some, or some of /dev/shm"
+            "free some memory, or space in /dev/shm"
         ) from error
 
 
@@ -51,14 +52,14 @@ def share_table(leases: int) -> Table:
     """Return a table of leases that this process's children, and its keeper, can read and write.
 
     Args:
-        leases: The most messages the worker holds at once; 0 for no bound.
+        leases: The most messages the worker holds at once; 0 for no limit.
 
     Raises:
         SqsHeartbeatError: The system has no memory for it.
     """
     global _table, _file, _pid
     unshare_table()
-    # A forked process has those of its parent until now.
+    # In a forked process these are still the parent's.
     _file, _pid = None, os.getpid()
     _file = new_table_file(leases)
     os.environ[VARIABLE] = _file.path
@@ -74,7 +75,7 @@ def shared_descriptor() -> int:
 
 
 def unshare_table() -> None:
-    """Take the table back. Does nothing in a forked child, nor where there is none."""
+    """Stop sharing the table. Does nothing in a forked child, or if there is no table."""
     global _table, _file
     if _pid != os.getpid():
         return

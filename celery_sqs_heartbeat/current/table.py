@@ -1,6 +1,6 @@
 """The layout of a table of leases in shared memory: one process writes, many read.
 
-Behind the records is a slot for each, which the task of that lease writes.
+Behind the records, each place has a slot, which the task of that lease writes.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from mmap import mmap
 
 from celery_sqs_heartbeat.current.record import KEY_AT, RECORD_BYTES, Mark, Record
 
-#: Places in a row, of which a record has one. In a table that is a quarter full every lease
-#: finds its place, in one that is half full all but one in some thousands.
+#: A record is in one of so many places in a row. In a table that is a quarter full, every lease
+#: finds a place. In one that is half full, all except one in some thousands do.
 REACH = 16
-#: Tries to read a record while it is written, which takes far less than a microsecond.
+#: Tries to read a record that is being written. A write takes far less than a microsecond.
 TRIES = 1_000
 
-#: The table begins with one byte: whether there are leases that have no place. After that come
-#: when its writer was last seen at work, and how many lines of a journal it has begun.
+#: The header. Its first byte says whether there are leases without a place. Then follow the time
+#: when the writer was last seen at work, and the number of journal lines that it has begun.
 _HEADER_BYTES = RECORD_BYTES
 _TICK = struct.Struct("<8xd")
 _SEQUENCE = struct.Struct("<16xQ")
 _ROW_BYTES = REACH * RECORD_BYTES
-#: Behind the records each place has so much for the task that runs with its lease, see
+#: Bytes behind the records for each place, for the task that runs with its lease, see
 #: `asked_delays`.
 SLOT_BYTES = 40
 
@@ -31,10 +31,10 @@ _GIVEN_BACK, _UNKNOWN = Record(Mark.GIVEN_BACK), Record(Mark.UNKNOWN)
 
 
 class Table:
-    """Records by key. A key's record is in one of `REACH` places that the key tells.
+    """Records by key. The key determines the `REACH` places where its record may be.
 
     Args:
-        memory: As long as `size_for` says; zeros, or a table already.
+        memory: Its length is that of `size_for`; zeros, or an existing table.
     """
 
     def __init__(self, memory: mmap) -> None:
@@ -46,7 +46,7 @@ class Table:
 
     @staticmethod
     def size_for(places: int) -> int:
-        """Return the bytes that a table with so many places takes, `REACH` at least."""
+        """Return the size of a table with `places` places, at least `REACH`, in bytes."""
         return _HEADER_BYTES + places * (RECORD_BYTES + SLOT_BYTES)
 
     def row(self, key: bytes) -> int:
@@ -54,7 +54,7 @@ class Table:
         return int.from_bytes(key[:8], "little") % self._rows
 
     def place_of(self, key: bytes) -> int | None:
-        """Return where the key's record is: for whom it stays there, as its writer or its task."""
+        """Return the place of the key's record. Only its writer and its task may rely on it."""
         row = self.row(key)
         at = _HEADER_BYTES + row * RECORD_BYTES
         found = self._memory[at : at + _ROW_BYTES].find(key)
@@ -66,17 +66,17 @@ class Table:
         self._memory[at : at + RECORD_BYTES] = record.pack(key)
 
     def written(self, place: int) -> bytes:
-        """Return what is written at a place, as it is: maybe half of a change."""
+        """Return the raw bytes at a place: maybe half of a change."""
         at = _HEADER_BYTES + place * RECORD_BYTES
         return self._memory[at : at + RECORD_BYTES]
 
     def slot(self, place: int) -> bytes:
-        """Return what a task has written at a place, maybe that of a lease before."""
+        """Return what a task has written at a place, maybe the task of an earlier lease."""
         at = self._slots_at + place * SLOT_BYTES
         return self._memory[at : at + SLOT_BYTES]
 
     def write_slot(self, place: int, written: bytes) -> None:
-        """Write what the task of the lease at a place has to say."""
+        """Write the requests of the task whose lease has a place."""
         at = self._slots_at + place * SLOT_BYTES
         self._memory[at : at + SLOT_BYTES] = written
 
@@ -108,19 +108,19 @@ class Table:
         self._memory[16:24] = struct.pack("<Q", value)
 
     def find(self, key: bytes) -> Record | None:
-        """Return the record of a claim; None where it has none."""
+        """Return the record of a claim; None if it has none."""
         return self._find(key)
 
     def read(self, key: bytes) -> Record:
         """Return what is known of a claim.
 
-        Where it has no record, it was given back and its place is another's by now; unless
-        there are leases without a place, when it may be one of those.
+        If it has no record, it was released, and another claim has its place by now. But if there
+        are leases without a place, it may be one of those.
         """
         record = self._find(key)
         if record is None and self.is_short:
             return _UNKNOWN
-        # Asked again: it may have been without a place until a moment ago.
+        # Look again: it may have been without a place until a moment ago.
         return record or self._find(key) or _GIVEN_BACK
 
     def _find(self, key: bytes) -> Record | None:

@@ -70,13 +70,13 @@ def test_a_lease_is_valid_that_has_as_much_left_as_was_asked_for(
     ("changes", "left", "reason"),
     [
         ({"standing": Standing.LOST}, 0, "SQS says that it is no longer ours"),
-        ({"state": State.BACK}, 0, "the worker has given it back"),
-        ({"standing": Standing.CAPPED}, 20, "20 s of its lease are left, 21 s were asked for; it "),
+        ({"state": State.BACK}, 0, "the worker has released or dropped it"),
+        ({"standing": Standing.CAPPED}, 20, "20 s of its lease are left, 21 s are required; it "),
         ({"standing": Standing.CAPPED}, 20, "has reached max_lease or SQS's 12 hours"),
-        ({"standing": Standing.UNLEASED}, 20, "for want of sqs:ChangeMessageVisibility"),
+        ({"standing": Standing.UNLEASED}, 20, "sqs:ChangeMessageVisibility is missing"),
         ({"standing": Standing.EXPIRED, "expires_at": NOW - 1}, 0, "its lease has expired, 21 s "),
         ({"expires_at": NOW - 1}, 0, "no extension of it was confirmed in time"),
-        ({}, 20, "a visibility timeout of 30 s as little as 10 s may be left before an extension"),
+        ({}, 20, "a visibility timeout of 30 s, as little as 10 s may be left before an extension"),
     ],
 )
 def test_the_error_says_why_it_is_not_valid(
@@ -97,8 +97,8 @@ def test_the_error_tells_of_a_visibility_timeout_that_is_too_short(worker: Worke
     with pytest.raises(LeaseLost) as raised:
         worker.ensure_valid()
     assert str(raised.value) == (
-        "message the-message: 2 s of its lease are left, 5 s were asked for; with a visibility "
-        "timeout of 4 s as little as 1.33 s may be left before an extension: ask for less than "
+        "message the-message: 2 s of its lease are left, 5 s are required; with a visibility "
+        "timeout of 4 s, as little as 1.33 s may be left before an extension: require less than "
         "that, or give the queue a longer visibility timeout"
     )
 
@@ -112,7 +112,7 @@ def test_an_extension_that_is_late_is_not_blamed_on_the_visibility_timeout(worke
 def test_a_lease_that_the_book_has_forgotten_is_lost(worker: Worker) -> None:
     worker.board.remove(worker.lease)
     assert worker.remaining() == 0
-    with pytest.raises(LeaseLost, match="given it back"):
+    with pytest.raises(LeaseLost, match="has released or dropped it"):
         worker.ensure_valid(0)
 
 

@@ -86,7 +86,7 @@ def test_the_defaults_are_no_fault() -> None:
 
 
 def test_a_client_that_is_not_boto3s_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="sqs: has a SimpleNamespace for a client"):
+    with pytest.raises(ConfigurationError, match="sqs: its client is a SimpleNamespace"):
         LeaseKeeper(BotoSqs(SimpleNamespace()), process=True)
 
 
@@ -133,7 +133,7 @@ def test_a_session_that_can_not_be_is_refused() -> None:
         LeaseKeeper(sqs, process=True, session="nowhere:new")
     with pytest.raises(ConfigurationError, match="session='os:getcwd': returned str"):
         LeaseKeeper(sqs, process=True, session="os:getcwd")
-    with pytest.raises(ConfigurationError, match="session='a:b': is for process=True"):
+    with pytest.raises(ConfigurationError, match="session='a:b': needs process=True"):
         LeaseKeeper(sqs, session="a:b")
 
 
