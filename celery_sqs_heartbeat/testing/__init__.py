@@ -1,12 +1,12 @@
-"""Fakes for tests, ours and our users': a clock, and an SQS that follows AWS.
+"""Fakes for our tests and our users' tests: a clock, and an SQS that follows AWS.
 
-No public emulator can show a lost lease or the 12-hour limit truthfully. `SimulatedSqs` can:
+No public emulator shows lost leases or the 12-hour limit as AWS does. `SimulatedSqs` does. It runs
 in process on a fake clock, or over HTTP for real workers as a `SimulatedServer`
 (`python -m celery_sqs_heartbeat.testing.server`).
 
-It takes what AWS takes and refuses what AWS refuses, with AWS's error codes: names, attributes and
-their ranges, messages, batches, retention. docs/testing.md lists what is not modelled, and what
-happens instead.
+It accepts what AWS accepts and refuses what AWS refuses, with AWS's error codes. This holds for
+names, attributes and their ranges, messages, batches and retention. docs/testing.md lists what is
+not modelled, and what happens instead.
 """
 
 from celery_sqs_heartbeat.testing.clock import FakeClock

@@ -1,4 +1,4 @@
-"""What of an SQS account each operation works on."""
+"""The parts of an SQS account that operations work on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 
 
 class Account(Protocol):
-    """The queues of a simulated SQS, with its clock and chance; see `SimulatedSqs`."""
+    """The queues of a simulated SQS, with its clock and random generator; see `SimulatedSqs`."""
 
     clock: Callable[[], float]
     faults: Faults
@@ -22,7 +22,7 @@ class Account(Protocol):
     deleted: dict[str, float]
 
     def new_queue(self, name: str, options: QueueOptions | None = None) -> SimulatedQueue:
-        """Make a queue of any options."""
+        """Make a queue with any options."""
 
     def queue(self, url_or_name: Any) -> SimulatedQueue:
         """Return a queue by its URL or name."""

@@ -12,14 +12,14 @@ from celery_sqs_heartbeat.testing.shared import SharedSqs
 
 
 def answer_admin(shared: SharedSqs, method: str, path: str, content: bytes) -> Reply:
-    """Answer a request that is no SQS call. A bad one changes nothing and says why."""
+    """Answer a request that is no SQS call. A bad request changes nothing and gets the reason."""
     try:
         answer = _do(shared, f"{method} {path}", content)
     except ValueError as error:
         return Reply(400, {"message": str(error)})
     if answer is None:
         known = "GET /_faults, PUT /_faults, GET /_calls, POST /_advance"
-        return Reply(404, {"message": f"{method} {path} is none of {known}"})
+        return Reply(404, {"message": f"{method} {path} is unknown: use one of {known}"})
     return Reply(200, answer)
 
 

@@ -1,4 +1,4 @@
-"""The names of attributes that can be asked for (SQS API reference, of the action)."""
+"""The names of attributes that a request may name (SQS API reference, of the action)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OF_QUEUES = frozenset(
         "RedrivePolicy",
     )
 )
-#: ReceiveMessage, MessageSystemAttributeNames. AWS was seen to take "ALL", too, and kombu sends it.
+#: ReceiveMessage, MessageSystemAttributeNames. AWS also accepts "ALL", and kombu sends it.
 OF_MESSAGES = frozenset(
     (
         "AWSTraceHeader",
@@ -38,15 +38,15 @@ OF_MESSAGES = frozenset(
         "SqsManagedSseEnabled",
     )
 )
-#: ReceiveMessage, AttributeNames: the reference has both as valid; a queue's do not come.
+#: ReceiveMessage, AttributeNames: the reference lists both as valid. SQS does not return a queue's.
 OF_RECEIVES = OF_MESSAGES | OF_QUEUES
 
 
 def check_names(names: Iterable[str], known: frozenset[str]) -> None:
-    """Refuse to show attributes that SQS does not know.
+    """Check that SQS knows the attributes.
 
     Raises:
-        SqsError: There are such.
+        SqsError: It does not know one of them.
     """
     for name in names:
         if name not in known:

@@ -1,6 +1,6 @@
-"""What values SQS takes for the attributes of a queue.
+"""The values that SQS accepts for the attributes of a queue.
 
-The ranges are those of the SQS API reference, CreateQueue; the errors those that AWS answered to
+The ranges come from the SQS API reference, CreateQueue. The errors are AWS's answers to
 LocalStack's test suite.
 """
 
@@ -29,7 +29,7 @@ SCOPES = ("queue", "messageGroup")
 
 
 def read_number(low: int, high: int) -> Read:
-    """Return what reads whole numbers of a range."""
+    """Return a function that reads whole numbers of a range."""
 
     def read(name: str, value: str) -> int:
         if not re.fullmatch(r"[0-9]{1,9}", value) or not low <= int(value) <= high:
@@ -76,13 +76,13 @@ def _read_policy(name: str, value: str) -> str:
     return value
 
 
-#: Held by a field of `QueueOptions` each.
+#: Each is a field of `QueueOptions`.
 FIELDS = {
     **{name: field for name, (field, _, _) in NUMBERS.items()},
     "ContentBasedDeduplication": "content_based_deduplication",
     "DeduplicationScope": "deduplicates_by_group",
 }
-#: Taken, kept and shown, and of no effect. An empty string unsets one.
+#: Accepted, kept and shown, without effect. An empty string unsets one.
 KEPT: dict[str, Read] = {
     "FifoThroughputLimit": _one_of("perQueue", "perMessageGroupId"),
     "KmsDataKeyReusePeriodSeconds": _read_reuse_period,
@@ -91,7 +91,7 @@ KEPT: dict[str, Read] = {
     "RedriveAllowPolicy": check_allow_policy,
     "SqsManagedSseEnabled": _one_of("true", "false"),
 }
-#: All that can be set, but the RedrivePolicy, which is about other queues, too.
+#: All that can be set, except the RedrivePolicy, which also concerns other queues.
 READERS: dict[str, Read] = {
     **{name: read_number(low, high) for name, (_, low, high) in NUMBERS.items()},
     **KEPT,

@@ -1,4 +1,4 @@
-"""The attributes of simulated queues, in the strings that SQS speaks."""
+"""The attributes of simulated queues, as the strings that SQS uses."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from celery_sqs_heartbeat.testing.redrive import read_redrive, show_redrive
 
 ACCOUNT = "000000000000"
 REGION = "us-east-1"
-#: What queues have of those without an effect that were not set (LocalStack's AWS snapshots, and
-#: the SQS API reference).
+#: The defaults of the attributes without effect (LocalStack's AWS snapshots, and the SQS API
+#: reference).
 _DEFAULTS = {
     "FifoThroughputLimit": "perQueue",
     "KmsDataKeyReusePeriodSeconds": "300",
@@ -36,7 +36,7 @@ def arn(queue: DeadLetterQueue) -> str:
 
 
 def get_attributes(queue: SimulatedQueue, now: float) -> dict[str, str]:
-    """Return a queue's attributes, but its timestamps."""
+    """Return a queue's attributes, without its timestamps."""
     options = queue.options
     visible, in_flight = queue.visible(now), queue.in_flight(now)
     delayed = sum(m.visible_at > now and not m.receive_count for m in queue.messages.values())
@@ -63,13 +63,14 @@ def get_attributes(queue: SimulatedQueue, now: float) -> dict[str, str]:
 def read_attributes(
     given: Mapping[str, Any], queues: Mapping[str, SimulatedQueue], *, is_fifo: bool
 ) -> dict[str, Any]:
-    """Return the values of attributes, by name, of a queue that is or is not FIFO.
+    """Return the values of attributes, by name.
 
     Args:
-        queues: By name: where dead letters may go.
+        queues: By name: the possible dead-letter queues.
+        is_fifo: Whether the queue is a FIFO queue.
 
     Raises:
-        SqsError: SQS knows no such attribute, or does not take its value.
+        SqsError: SQS knows no such attribute, or does not accept its value.
     """
     values: dict[str, Any] = {}
     for name, value in given.items():
@@ -87,13 +88,13 @@ def read_attributes(
 
 
 def change(options: QueueOptions, values: Mapping[str, Any]) -> QueueOptions:
-    """Return the options with other attributes, as `read_attributes` has them.
+    """Return the options with other attributes, as `read_attributes` returned them.
 
     Raises:
-        SqsError: SQS does not take the value with what the queue has.
+        SqsError: SQS does not accept the value together with the queue's other attributes.
     """
     kept = {**options.kept, **{name: value for name, value in values.items() if name in KEPT}}
-    # Of the two encryptions a queue has one.
+    # A queue has one of the two encryptions.
     if values.get("KmsMasterKeyId"):
         kept["SqsManagedSseEnabled"] = "false"
     elif values.get("SqsManagedSseEnabled") == "true":
@@ -114,7 +115,7 @@ def change(options: QueueOptions, values: Mapping[str, Any]) -> QueueOptions:
 
 
 def difference(options: QueueOptions, values: Mapping[str, Any]) -> str | None:
-    """Return the name of an attribute that a queue has another value of, or None."""
+    """Return the name of an attribute whose value differs from the queue's, or None."""
     for name, value in values.items():
         if name in FIELDS:
             has = getattr(options, FIELDS[name])

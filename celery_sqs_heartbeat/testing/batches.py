@@ -1,4 +1,4 @@
-"""The rules of SQS's batch calls, for the call as a whole and for each entry."""
+"""The rules of SQS's batch calls: for the call as a whole, and for each entry."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def answer_batch(
     """Do each entry and return the answer of the batch.
 
     Args:
-        do: Does one entry; returns what its success says beyond the id. An `SqsError` of
-            it fails that entry alone.
+        do: Does one entry; returns the fields of its success, without the id. If it raises an
+            `SqsError`, only that entry fails.
     """
     check_batch(entries)
     fault = faults.of(operation)

@@ -11,7 +11,10 @@ from celery_sqs_heartbeat.testing.errors import SqsError
 
 
 def read_blobs(shape: Any, value: Any) -> Any:
-    """Return a part of a request with bytes for what its shape, of botocore's model, has as blob.
+    """Return a part of a request with bytes for each blob.
+
+    Args:
+        shape: The shape of that part in botocore's model.
 
     Raises:
         SqsError: A blob is no base64.
@@ -33,7 +36,7 @@ def read_blobs(shape: Any, value: Any) -> Any:
 
 
 def write_blobs(value: Any) -> Any:
-    """Return an answer with base64 for bytes."""
+    """Return an answer with base64 in place of bytes."""
     if isinstance(value, (bytes, bytearray)):
         return base64.b64encode(value).decode()
     if isinstance(value, Mapping):

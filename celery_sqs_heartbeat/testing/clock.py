@@ -1,4 +1,4 @@
-"""A clock that the test moves, and the things to be done at their time."""
+"""A clock that the test moves, with jobs that run at their time."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 
 class FakeClock:
-    """Monotonic seconds that pass only when told to.
+    """Monotonic seconds that pass only when the test moves them.
 
-    Call it for the time, as `time.monotonic`. What was scheduled with `at` runs, in the
-    order of its time, while `advance` or `run` moves the clock.
+    Call it to get the time, like `time.monotonic`. Jobs that were scheduled with `at` run in the
+    order of their times while `advance` or `run_next` moves the clock.
     """
 
     def __init__(self, now: float = 0.0) -> None:
@@ -24,7 +24,7 @@ class FakeClock:
         return self._now
 
     def at(self, time: float, job: Callable[[], None]) -> None:
-        """Run `job` at that time, or next when that time has passed."""
+        """Run `job` at that time, or next if that time has passed."""
         heapq.heappush(self._scheduled, (max(time, self._now), next(self._serial), job))
 
     def next_time(self) -> float | None:
@@ -32,7 +32,7 @@ class FakeClock:
         return self._scheduled[0][0] if self._scheduled else None
 
     def run_next(self) -> bool:
-        """Move to the next job and run it; False when there is none."""
+        """Move to the next job and run it; False if there is none."""
         if not self._scheduled:
             return False
         self._now, _, job = heapq.heappop(self._scheduled)
@@ -40,7 +40,7 @@ class FakeClock:
         return True
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, running what falls due on the way."""
+        """Let time pass, and run the jobs that fall due."""
         end = self._now + seconds
         while self._scheduled and self._scheduled[0][0] <= end:
             self.run_next()

@@ -1,4 +1,4 @@
-"""An HTTP/1.1 server whose connections stay open, and end with it."""
+"""An HTTP/1.1 server that keeps connections open until it stops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ConnectionServer(ThreadingHTTPServer):
         self._open_lock = threading.Lock()
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Remember the connection, so that it can be ended with the server."""
+        """Remember the connection, to close it with the server."""
         with self._open_lock:
             self._open.add(request)
         super().process_request(request, client_address)
@@ -35,12 +35,12 @@ class ConnectionServer(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of clients that left: workers get killed amid their calls."""
+        """Ignore clients that left: workers get killed during their calls."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             super().handle_error(request, client_address)
 
     def stop(self) -> None:
-        """Stop listening and end the connections that are open."""
+        """Stop listening and close the open connections."""
         self.shutdown()
         self.server_close()
         with self._open_lock:
@@ -54,7 +54,7 @@ class KeepAliveHandler(BaseHTTPRequestHandler):
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    # Buffered, so that head and body leave together.
+    # Buffered, so head and body leave together.
     wbufsize = -1
 
     def reply(self, status: int, headers: dict[str, str], content: bytes) -> None:
@@ -64,7 +64,7 @@ class KeepAliveHandler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def reply_head(self, status: int, headers: dict[str, str], length: int) -> None:
-        """Begin an answer. Not by send_response, which logs a line per call."""
+        """Begin an answer. It avoids send_response, which logs a line per call."""
         self.send_response_only(status)
         for name, value in headers.items():
             self.send_header(name, value)

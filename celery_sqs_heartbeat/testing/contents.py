@@ -1,4 +1,4 @@
-"""What SQS takes as a message: its size, its characters, its ids."""
+"""The messages that SQS accepts: their size, characters and ids."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_message(request: Mapping[str, Any], largest: int) -> None:
 
     Raises:
         SqsError: It is empty or too large, or has characters, attributes or ids that SQS does
-            not take.
+            not accept.
     """
     body, attributes = request["MessageBody"], request.get("MessageAttributes") or {}
     if not body:
@@ -49,10 +49,10 @@ def check_message(request: Mapping[str, Any], largest: int) -> None:
 
 
 def check_batch_size(entries: Any) -> None:
-    """Refuse a batch of messages that are too large together.
+    """Refuse a batch whose messages are too large together.
 
     Raises:
-        SqsError: They are.
+        SqsError: They are too large.
     """
     size = sum(size_of(e["MessageBody"], e.get("MessageAttributes") or {}) for e in entries or ())
     if size > LARGEST:

@@ -1,4 +1,4 @@
-"""How a FIFO queue tells repetitions of a message."""
+"""How a FIFO queue detects repetitions of a message."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import hashlib
 
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 
-#: It drops an equal deduplication id for so long, in seconds (SQS Developer Guide, "FIFO queue
-#: deduplication").
+#: For how long it drops messages with an equal deduplication id, in seconds (SQS Developer Guide,
+#: "FIFO queue deduplication").
 DEDUPLICATION_SECONDS = 300.0
 
 
 class Deduplication:
-    """What was sent under each deduplication id."""
+    """The messages that were sent with each deduplication id."""
 
     def __init__(self) -> None:
         self._seen: dict[tuple[str | None, str], tuple[float, SimulatedMessage]] = {}
@@ -20,10 +20,10 @@ class Deduplication:
     def first(
         self, message: SimulatedMessage, deduplication_id: str, now: float, *, by_group: bool
     ) -> SimulatedMessage:
-        """Return the message that this one repeats, or this one.
+        """Return the message that this one repeats, or this one if it repeats none.
 
         Args:
-            by_group: Whether an id may repeat in another group.
+            by_group: Whether another group may use the same id.
         """
         key = message.group_id if by_group else None, deduplication_id
         seen = self._seen.get(key)

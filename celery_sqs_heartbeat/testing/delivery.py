@@ -1,4 +1,4 @@
-"""Which messages of a queue may be received, and in which order."""
+"""The messages of a queue that may be received, and their order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def available_of_standard(
     duplicate_rate: float,
     generator: random.Random,
 ) -> Iterator[SimulatedMessage]:
-    """Return the visible messages, and by chance some that are in flight."""
+    """Return the visible messages, and at random some that are in flight."""
     for message in messages:
         if message.visible_at <= now or (
             message.receive_count and duplicate_rate and generator.random() < duplicate_rate
@@ -27,15 +27,15 @@ def available_of_standard(
 def available_of_fifo(
     messages: Iterable[SimulatedMessage], now: float, *, scanned: int
 ) -> Iterator[SimulatedMessage]:
-    """Return the visible messages that none of their group is in the way of.
+    """Return the visible messages that no other message of their group blocks.
 
-    Group by group: a receive fills up from one first (SQS Developer Guide, "FIFO delivery logic").
-    The groups come in the order in which their first messages were sent or became visible again: a
-    group that was released stands behind those that waited meanwhile (LocalStack's
-    tests of FIFO groups, whose answers AWS gave).
+    They come group by group: a receive takes from one group first (SQS Developer Guide, "FIFO
+    delivery logic"). The groups come in the order in which their first messages were sent or became
+    visible again. So a released group comes after those that waited meanwhile (LocalStack's
+    tests of FIFO groups, with answers recorded from AWS).
 
     Args:
-        scanned: How many of the messages are looked through.
+        scanned: How many of the messages SQS looks through.
     """
     groups: dict[str | None, list[SimulatedMessage]] = {}
     for message in islice(messages, scanned):
@@ -43,7 +43,7 @@ def available_of_fifo(
     for group in sorted(groups.values(), key=lambda group: group[0].visible_at):
         for message in group:
             if message.visible_at > now:
-                # In flight or delayed: what comes behind it in its group waits, and what comes
-                # before it does not (LocalStack's test_fifo_group_visibility_extends_...).
+                # In flight or delayed: later messages of its group wait, and earlier ones do
+                # not (LocalStack's test_fifo_group_visibility_extends_...).
                 break
             yield message

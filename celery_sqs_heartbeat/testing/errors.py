@@ -1,4 +1,4 @@
-"""The errors of SQS, with AWS's codes and words."""
+"""The errors of SQS, with AWS's codes and texts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from botocore.exceptions import ClientError
 
 
 class SqsError(Exception):
-    """An error as SQS says it; of a whole call or of one entry of a batch.
+    """An error as SQS returns it, for a whole call or for one entry of a batch.
 
     Attributes:
         code: The error code of the query protocol, as boto3 shows it.
-        status: The HTTP status of a whole call that fails so.
+        status: The HTTP status if a whole call fails with it.
         sender_fault: Whether SQS blames the caller.
-        entry: Code and text as an item of `Failed`, where they are others.
+        entry: Code and text as an item of `Failed`, if they differ.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class SqsError(Exception):
         self.sender_fault = sender_fault
 
     def as_client_error(self, operation: str) -> ClientError:
-        """Return what boto3 raises for it."""
+        """Return the error that boto3 raises for it."""
         return ClientError(
             {
                 "Error": {"Code": self.code, "Message": self.text},
@@ -70,9 +70,8 @@ def not_available(handle: str) -> SqsError:
 def handle_expired(handle: str) -> SqsError:
     """A FIFO queue refuses an expired handle.
 
-    For a delete by LocalStack's AWS snapshots, for a change by the report in
-    github.com/RutledgePaulV/piped/issues/12, in a batch by that in
-    github.com/smaskalik/sqsmover/issues/54.
+    Sources: LocalStack's AWS snapshots for a delete, github.com/RutledgePaulV/piped/issues/12
+    for a change, github.com/smaskalik/sqsmover/issues/54 for a batch.
     """
     return SqsError(
         "InvalidParameterValue",
@@ -92,7 +91,7 @@ def beyond_limit(timeout: int) -> SqsError:
 
 
 def invalid(text: str) -> SqsError:
-    """A parameter that SQS does not take."""
+    """A parameter that SQS does not accept."""
     return SqsError("InvalidParameterValue", text)
 
 
@@ -107,12 +106,12 @@ def unsupported(text: str) -> SqsError:
 
 
 def not_modelled(operation: str) -> SqsError:
-    """An operation that SQS has, and the simulation has not."""
+    """An operation that SQS has, but the simulation does not model."""
     return unsupported(f'{operation} is not modelled; see docs/testing.md, "Not modelled"')
 
 
 def no_deduplication() -> SqsError:
-    """A FIFO queue can't tell repetitions of the message (LocalStack's AWS snapshots)."""
+    """A FIFO queue can't detect repetitions of the message (LocalStack's AWS snapshots)."""
     return SqsError(
         "InvalidParameterValue",
         "The queue should either have ContentBasedDeduplication enabled or "
@@ -152,5 +151,5 @@ def throttled() -> SqsError:
 
 
 def internal(status: int = 500) -> SqsError:
-    """SQS is in trouble (SQS Developer Guide, "Troubleshooting API errors")."""
+    """An internal error of SQS (SQS Developer Guide, "Troubleshooting API errors")."""
     return SqsError("InternalError", "We encountered an internal error.", status, False)

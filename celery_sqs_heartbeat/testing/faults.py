@@ -1,4 +1,4 @@
-"""What goes wrong on the way to SQS and in it, drawn from a seeded generator."""
+"""Faults of SQS and of the network, drawn from a seeded generator."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """How often each thing goes wrong: rates from 0 to 1, times in seconds.
+    """How often each fault happens. Rates are from 0 to 1, times in seconds.
 
     Attributes:
-        latency: Time on the way there, and again on the way back.
-        jitter: Up to so much more of it, at random.
-        lost_request: The call never arrives; its caller waits for its timeout.
-        lost_answer: The call is done, and its caller waits for its timeout.
+        latency: Travel time of the request, and again of the answer.
+        jitter: Up to so much more travel time, at random.
+        lost_request: The call never arrives; the caller waits until its timeout.
+        lost_answer: The call is done, but the caller waits until its timeout.
         throttled: The whole call is refused: RequestThrottled.
         denied: The whole call is refused: AccessDenied.
         failed: The whole call fails with a 500; nothing is done.
-        failed_after: The whole call is done, and answered with a 500 all the same.
+        failed_after: The whole call is done, but answered with a 500.
         entry_failed: One entry of a batch fails with InternalError, the others are done.
         entry_throttled: One entry of a batch is refused: RequestThrottled.
     """
@@ -38,7 +38,7 @@ class Fault:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Fault:
-        """Return the fault that plain data describes.
+        """Return the fault that a mapping describes.
 
         Raises:
             ValueError: A name is unknown, or a value is no rate or no time.
@@ -59,8 +59,8 @@ class Faults:
     """The faults of each SQS operation.
 
     Args:
-        seed: The same calls in the same order meet the same faults.
-        by_operation: By name, as "ReceiveMessage"; "*" for all that are not named. A
+        seed: With the same seed, the same calls in the same order meet the same faults.
+        by_operation: By name, such as "ReceiveMessage"; "*" for all that are not named. A
             batch operation that is not named has the faults of its single form.
     """
 
@@ -78,11 +78,11 @@ class Faults:
         return _NONE
 
     def happens(self, rate: float) -> bool:
-        """Draw whether something of that rate happens now."""
+        """Draw whether a fault with that rate happens now."""
         return rate > 0 and self.random.random() < rate
 
     def travel_time(self, operation: str) -> float:
-        """Draw how long a call of that operation is on its way, one way, in seconds."""
+        """Draw the travel time of a call of that operation, one way, in seconds."""
         fault = self.of(operation)
         return fault.latency + (self.random.random() * fault.jitter if fault.jitter else 0.0)
 

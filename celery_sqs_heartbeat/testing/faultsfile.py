@@ -16,19 +16,19 @@ _SHAPE = '{"seed": 0, "by_operation": {"ReceiveMessage": {"latency": 0.1}}}'
 
 
 class BadFaults(SqsHeartbeatError, ValueError):
-    """What should describe faults does not."""
+    """The text does not describe faults."""
 
 
 def parse_faults(text: str | bytes) -> Faults:
     """Return the faults that a JSON text describes.
 
     Raises:
-        BadFaults: It describes none; says what is wrong with it.
+        BadFaults: It describes none. The error gives the reason.
     """
     try:
         read = json.loads(text)
     except ValueError as error:
-        raise BadFaults(f"the faults are no JSON: {error}") from None
+        raise BadFaults(f"the faults are not JSON: {error}") from None
     if not isinstance(read, Mapping) or not set(read) <= {"seed", "by_operation"}:
         raise BadFaults(f"the faults must look like {_SHAPE}, not {read!r}")
     seed, by_operation = read.get("seed", 0), read.get("by_operation", {})
@@ -53,7 +53,7 @@ def _parse_one(item: tuple[str, Any]) -> tuple[str, Fault]:
 
 
 def as_plain(faults: Faults) -> dict[str, Any]:
-    """Return the faults as `parse_faults` reads them, those that never happen left out."""
+    """Return the faults in the form that `parse_faults` reads, without those that never happen."""
     return {
         "seed": faults.seed,
         "by_operation": {
@@ -64,17 +64,17 @@ def as_plain(faults: Faults) -> dict[str, Any]:
 
 
 class FaultsFile:
-    """A file that is read again whenever it has changed."""
+    """A file of faults that is read again whenever it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._seen: bytes | None = None
 
     def read(self) -> Faults | None:
-        """Return the faults, or None when the file is as it was at the last call.
+        """Return the faults, or None if the file has not changed since the last call.
 
         Raises:
-            BadFaults: It can't be read, or describes no faults. Said once per change.
+            BadFaults: It can't be read, or describes no faults. Raised once per change.
         """
         try:
             content = self._path.read_bytes()

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.testing.sqs import SimulatedSqs
 
 @pytest.fixture
 def fake_clock() -> FakeClock:
-    """A clock at 0 that moves only when told to."""
+    """A clock at 0 that moves only when the test moves it."""
     return FakeClock()
 
 

@@ -1,4 +1,4 @@
-"""The receipt handles that a queue gave out."""
+"""The receipt handles that a queue has returned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from celery_sqs_heartbeat.testing.message import SimulatedMessage
 
 
 class Handles:
-    """Which message each handle is of. Those of deleted messages stay known.
+    """The message of each handle. Handles of deleted messages stay known.
 
     Args:
         is_fifo: Whether the queue refuses handles that are stale or expired.
@@ -27,7 +27,7 @@ class Handles:
         return handle
 
     def find(self, handle: str) -> SimulatedMessage:
-        """Return the message that a handle is of.
+        """Return the message of a handle.
 
         Raises:
             SqsError: No such handle was ever made.
@@ -38,10 +38,10 @@ class Handles:
         return message
 
     def check_use(self, handle: str, message: SimulatedMessage, now: float) -> None:
-        """Refuse a handle of a FIFO queue that is not its message's last, or has expired.
+        """On a FIFO queue, refuse a handle that is not its message's last, or has expired.
 
         Raises:
-            SqsError: It is such (LocalStack's AWS snapshots).
+            SqsError: The handle is refused (LocalStack's AWS snapshots).
         """
         if self._is_fifo and (handle != message.handle or now >= message.visible_at):
             raise errors.handle_expired(handle)

@@ -1,4 +1,4 @@
-"""The HTTP/1.1 rim of the server: sockets and threads in, calls of the model out."""
+"""The HTTP/1.1 side of the server: turns requests into calls of the model."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class _Handler(KeepAliveHandler):
         self.reply(*answer)
 
     def _log(self, error: Exception) -> None:
-        """Say in one line what went wrong: a client that repeats its call brings it again."""
+        """Log the error in one line: a client that repeats its call causes it again."""
         where = traceback.extract_tb(error.__traceback__)[-1]
         logger.error(
             "sqs-heartbeat: the simulated SQS failed on %s %s %s: %s: %s (%s:%s)",
@@ -89,8 +89,8 @@ class _Handler(KeepAliveHandler):
     def _render(self, reply: Reply) -> tuple[int, dict[str, str], bytes]:
         headers = {
             "Content-Type": "application/x-amz-json-1.0",
-            # Not from the model's monotonic clock, which stands still while the machine sleeps:
-            # the doctor would blame the machine's.
+            # Not from the model's monotonic clock, which stops while the machine sleeps: the doctor
+            # would blame the machine's clock.
             "Date": formatdate(time.time() + self.server.shared.ahead, usegmt=True),
             **reply.headers,
         }

@@ -1,4 +1,4 @@
-"""JSON objects in strings, as SQS has its policies."""
+"""JSON objects in strings, the form of SQS's policies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def read_map(text: str) -> Mapping[str, Any] | None:
-    """Return the JSON object that a text is, or None when it is none."""
+    """Return the JSON object in a text, or None if it is not one."""
     try:
         read = json.loads(text)
     except (ValueError, RecursionError):

@@ -13,11 +13,11 @@ class SimulatedMessage:
     """One message. Times in seconds of the simulation's clock.
 
     Attributes:
-        visible_at: From when on it may be received.
+        visible_at: The time from which it may be received.
         received_at: When it was last received; the 12 hours count from here.
         handle: The receipt handle of its last receive; earlier ones are stale.
-        kept_since: From when on its retention counts, where that is not `sent_at`.
-        is_deleted: Kept in mind for as long as its handles are.
+        kept_since: The time from which its retention counts, if that is not `sent_at`.
+        is_deleted: A deleted message is remembered for as long as its handles.
     """
 
     message_id: str
@@ -37,11 +37,11 @@ class SimulatedMessage:
 
     @property
     def retained_from(self) -> float:
-        """From when on the queue's retention period counts."""
+        """The time from which the queue's retention period counts."""
         return self.sent_at if self.kept_since is None else self.kept_since
 
     def is_in_flight(self, now: float) -> bool:
-        """Return whether it was received and is hidden still."""
+        """Return whether it was received and is still hidden."""
         return self.receive_count > 0 and not self.is_deleted and self.visible_at > now
 
     def receive(self, handle: str, now: float, timeout: float) -> None:
@@ -56,10 +56,10 @@ class SimulatedMessage:
     def as_answer(self, epoch: float, names: Collection[str] = ()) -> dict[str, Any]:
         """Return it as an item of ReceiveMessage's answer, with all system attributes.
 
-        `names` are those of its own attributes to show; "All" and "prefix.*" count
+        `names` are the message attributes to show. "All" and "prefix.*" are accepted
         (LocalStack's AWS snapshots: "*", too, and the prefix is without the period).
-        `epoch` is what the clock's zero is in Unix time. After a single receive the
-        first-receive time is that receive's own (SQS API reference, ReceiveMessage).
+        `epoch` is the Unix time of the clock's zero. After a single receive the
+        first-receive time is the time of that receive (SQS API reference, ReceiveMessage).
         """
         first = self.sent_at if self.first_received_at is None else self.first_received_at
         system = {
@@ -71,7 +71,7 @@ class SimulatedMessage:
         if self.group_id is not None:
             system["MessageGroupId"] = self.group_id
         if self.deduplication_id is not None:
-            # Of a FIFO queue.
+            # Only messages of a FIFO queue have one.
             system["MessageDeduplicationId"] = self.deduplication_id
             system["SequenceNumber"] = str(self.sequence_number)
         return {

@@ -1,7 +1,7 @@
-"""What SQS takes as attributes of a message.
+"""The attributes that SQS accepts in a message.
 
-The rules are those of the SQS Developer Guide, "Message metadata". It does not say how AWS refuses:
-codes and words are those that AWS answered to LocalStack's test suite, or in public reports.
+The rules come from the SQS Developer Guide, "Message metadata". It does not say how AWS refuses.
+The codes and texts are AWS's answers to LocalStack's test suite, or from public reports.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any
 from celery_sqs_heartbeat.testing import characters, errors
 
 _MOST = 10
-#: In characters: of a name, and of a type with its label.
+#: The longest name, and the longest type with its label, in characters.
 _LONGEST = 256
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _RESERVED = ("aws.", "amazon.")
-#: A logical type, and a label that SQS keeps and does not look into.
+#: A logical type, and a label that SQS keeps but does not interpret.
 _TYPE = re.compile(r"(String|Number|Binary)(\..+)?", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 #: SQS API reference, SendMessage, MessageSystemAttributes.
@@ -41,10 +41,10 @@ def check_attributes(attributes: Mapping[str, Any]) -> None:
 
 
 def check_system_attributes(attributes: Mapping[str, Any]) -> None:
-    """Refuse what SQS does not take beside the attributes of a message.
+    """Refuse system attributes of a message that SQS refuses.
 
     Raises:
-        SqsError: It is something else than a trace header, or that is no string.
+        SqsError: One is not a trace header, or is not a string.
     """
     for name, value in attributes.items():
         if name != _SYSTEM:
@@ -55,7 +55,7 @@ def check_system_attributes(attributes: Mapping[str, Any]) -> None:
 
 
 def size_of(attributes: Mapping[str, Any]) -> int:
-    """Return how many bytes of the limit they take: names, types and values count."""
+    """Return their size in bytes, as it counts for the limit: names, types and values."""
     return sum(
         characters.size_of(name)
         + characters.size_of(str(value.get("DataType")))

@@ -47,7 +47,7 @@ def send_message(sqs: Account, request: Request) -> Answer:
 
 
 def send_message_batch(sqs: Account, request: Request) -> Answer:
-    """Send messages, each by itself."""
+    """Send messages, each independently."""
     check_batch_size(request.get("Entries"))
     return _batch(sqs, "SendMessageBatch", request, send_message)
 
@@ -81,7 +81,7 @@ def receive_message(sqs: Account, request: Request) -> Answer:
 
 
 def change_message_visibility(sqs: Account, request: Request) -> Answer:
-    """Hide a message for another time from now on."""
+    """Set a message's visibility timeout, counted from now."""
     sqs.queue(request["QueueUrl"]).change_visibility(
         request["ReceiptHandle"], int(request["VisibilityTimeout"]), sqs.clock()
     )
@@ -89,7 +89,7 @@ def change_message_visibility(sqs: Account, request: Request) -> Answer:
 
 
 def change_message_visibility_batch(sqs: Account, request: Request) -> Answer:
-    """Hide messages for another time each; for none where an entry does not say."""
+    """Set the visibility timeout of messages; 0 if an entry has none."""
 
     def change(sqs: Account, entry: Request) -> Answer:
         return change_message_visibility(sqs, {"VisibilityTimeout": 0, **entry})
@@ -104,7 +104,7 @@ def delete_message(sqs: Account, request: Request) -> Answer:
 
 
 def delete_message_batch(sqs: Account, request: Request) -> Answer:
-    """Delete messages, each by itself."""
+    """Delete messages, each independently."""
     return _batch(sqs, "DeleteMessageBatch", request, delete_message)
 
 

@@ -1,4 +1,4 @@
-"""The names that SQS takes for queues."""
+"""The queue names that SQS accepts."""
 
 from __future__ import annotations
 

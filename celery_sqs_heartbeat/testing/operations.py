@@ -1,4 +1,4 @@
-"""The operations of SQS: those that are modelled, and the others."""
+"""The operations of SQS: the modelled ones and the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from celery_sqs_heartbeat.testing.account import Account
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.requests import Answer, Request
 
-#: What does each that is modelled.
+#: The function for each modelled operation.
 CALLS: Mapping[str, Callable[[Account, Request], Answer]] = {
     "ChangeMessageVisibility": message_calls.change_message_visibility,
     "ChangeMessageVisibilityBatch": message_calls.change_message_visibility_batch,
@@ -52,4 +52,4 @@ def check_operation(name: str) -> None:
         raise errors.not_modelled(name)
     if name not in OPERATIONS:
         known = ", ".join(sorted(OPERATIONS))
-        raise SqsError("InvalidAction", f"SQS has no operation {name!r}; modelled are {known}")
+        raise SqsError("InvalidAction", f"SQS has no operation {name!r}; use one of {known}")

@@ -1,4 +1,4 @@
-"""What a simulated queue does, as its attributes and the tests have it."""
+"""The options of a simulated queue: its attributes, and settings for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from celery_sqs_heartbeat.testing.contents import LARGEST
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 
-#: Messages in flight of one queue (SQS Developer Guide, "Amazon SQS message quotas").
+#: The most messages in flight for one queue (SQS Developer Guide, "Amazon SQS message quotas").
 IN_FLIGHT_LIMIT = 120_000
 #: How many messages a FIFO queue looks through for groups that are available (SQS Developer Guide,
 #: "Avoid large message backlogs with the same message group ID").
@@ -17,38 +17,38 @@ SCANNED_MESSAGES = 120_000
 
 
 class DeadLetterQueue(Protocol):
-    """Where messages go that were received too often."""
+    """The queue for messages that were received too often."""
 
     @property
     def name(self) -> str:
         """Its name."""
 
     def add(self, message: SimulatedMessage, now: float) -> object:
-        """Take a message in."""
+        """Add a message."""
 
 
 @dataclass(kw_only=True)
 class QueueOptions:
-    """A queue's attributes, and what AWS leaves to chance. Times in seconds.
+    """A queue's attributes, and behaviour that is random at AWS. Times in seconds.
 
-    G and L are the sources that the module `queue` names.
+    The module `queue` explains the sources G and L.
 
     Attributes:
-        delay: For how long each message is hidden after its send.
+        delay: For how long each message is hidden after it was sent.
         largest_message: In bytes.
-        retention: After so long a message is gone, in flight or not.
-        wait: For how long a receive waits that does not say.
+        retention: A message is deleted after this time, in flight or not.
+        wait: For how long a receive waits if it does not set a time.
         kept: Further attributes, which have no effect.
-        max_receive_count: After so many receives a message goes to `dead_letters`.
-        scanned_messages: So many of a FIFO queue's messages are looked through for groups that
-            are available: what was sent later waits, whatever its group (G).
-        late_extension: Whether an expired handle that nobody else has superseded can
-            still hide its message. AWS answered 200 and changed nothing (L); its guide
+        max_receive_count: After so many receives SQS moves a message to `dead_letters`.
+        scanned_messages: How many of a FIFO queue's messages SQS looks through for available
+            groups. Messages that were sent later wait, whatever their group (G).
+        late_extension: Whether an expired handle can still hide its message if no one has
+            received the message again. AWS answered 200 and changed nothing (L). Its guide
             does not promise that, so both are worth a test.
-        content_based_deduplication: Whether a FIFO queue takes messages without an id for
-            that, and tells repetitions by their body.
-        deduplicates_by_group: Whether ids for that may repeat in another group.
-        duplicate_rate: How often a receive brings a message that is in flight: standard
+        content_based_deduplication: Whether a FIFO queue accepts messages without a
+            deduplication id, and detects repetitions by their body.
+        deduplicates_by_group: Whether another group may use the same deduplication id.
+        duplicate_rate: How often a receive returns a message that is in flight, because standard
             queues deliver "at least once" (G).
     """
 

@@ -1,4 +1,4 @@
-"""The AWS JSON protocol, as boto3 and kombu speak it with SQS."""
+"""The AWS JSON protocol, which boto3 and kombu use with SQS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.testing.blobs import read_blobs, write_blobs
 from celery_sqs_heartbeat.testing.errors import SqsError, missing
 from celery_sqs_heartbeat.testing.operations import check_operation
 
-#: Names of error shapes, where they are not the last part of the query protocol's code
+#: Error shapes whose names differ from the last part of the query protocol's code
 #: (botocore's model of SQS, and AWS's answers as LocalStack recorded them).
 _SHAPES = {
     "AccessDenied": "AccessDeniedException",
@@ -43,24 +43,24 @@ def decode(target: str, content: bytes) -> tuple[str, dict[str, Any]]:
         target: The header `X-Amz-Target`.
 
     Raises:
-        SqsError: It is no request that SQS would look into.
+        SqsError: It is not a valid request.
     """
     service, _, operation = target.rpartition(".")
     if service != "AmazonSQS":
         raise SqsError(
             "InvalidAction",
-            f"The header X-Amz-Target must be AmazonSQS.<operation>, not {target!r}; boto3 speaks "
-            "this protocol since 1.34",
+            f"The header X-Amz-Target must be AmazonSQS.<operation>, not {target!r}: use boto3 "
+            "1.34 or later, which speaks this protocol",
         )
     check_operation(operation)
     try:
         request = json.loads(content or b"{}")
     except ValueError as error:
-        raise SqsError("SerializationException", f"The body is no JSON: {error}") from None
+        raise SqsError("SerializationException", f"The body is not JSON: {error}") from None
     if not isinstance(request, dict):
-        raise SqsError("SerializationException", "The body is no JSON object.")
+        raise SqsError("SerializationException", "The body is not a JSON object.")
     shape = _input_shape(operation)
-    # SQS passes over members that it does not know.
+    # SQS ignores members that it does not know.
     request = {name: value for name, value in request.items() if name in shape.members}
     for name in shape.required_members:
         if name not in request:
@@ -74,7 +74,7 @@ def decode(target: str, content: bytes) -> tuple[str, dict[str, Any]]:
 
 
 def reply_to(answer: Mapping[str, Any], *, inner_url: str, outer_url: str) -> Reply:
-    """Return the reply of a call that was done.
+    """Return the reply to a successful call.
 
     Queue URLs begin with `inner_url` in the answer and with `outer_url` in the reply.
     """
@@ -87,7 +87,7 @@ def reply_to(answer: Mapping[str, Any], *, inner_url: str, outer_url: str) -> Re
 
 
 def reply_to_error(error: SqsError) -> Reply:
-    """Return the reply of a call that was refused.
+    """Return the reply to a refused call.
 
     boto3 shows the header's code, and keeps the shape's name as `QueryErrorCode`.
     """

@@ -1,6 +1,6 @@
 """A queue that follows AWS: visibility, receipt handles, groups, dead letters, limits.
 
-Where each behaviour is known from:
+The sources of each behaviour:
 
 - G: SQS Developer Guide ("Visibility timeout", "Dead-letter queues", "FIFO delivery logic",
   "Amazon SQS message quotas", "At-least-once delivery").
@@ -32,8 +32,8 @@ class SimulatedQueue:
 
     Args:
         url: Ends in `.fifo` for a FIFO queue (A, CreateQueue).
-        random: Draws handles, order and chance.
-        on_delete: Told of each message that is deleted.
+        generator: Draws handles, order and chance.
+        on_delete: Called with each deleted message.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class SimulatedQueue:
         self._handles = Handles(generator, is_fifo=self.is_fifo)
         self._deduplication = Deduplication()
         self._sequence = SequenceNumbers()
-        # No message is older: spares a look at each of them.
+        # No message is older, so `expire` does not have to look at each of them.
         self._oldest = math.inf
 
     def send(
@@ -64,7 +64,7 @@ class SimulatedQueue:
         """Add a message, or return the one that it repeats on a FIFO queue.
 
         Raises:
-            SqsError: A FIFO queue needs a deduplication id to tell repetitions (L).
+            SqsError: A FIFO queue needs a deduplication id to detect repetitions (L).
         """
         if self.is_fifo:
             if deduplication_id is None and self.options.content_based_deduplication:
@@ -80,14 +80,14 @@ class SimulatedQueue:
         return message
 
     def add(self, message: SimulatedMessage, now: float) -> None:
-        """Keep a message for what is left of its retention, behind those that are there."""
+        """Add a message behind the others, for the rest of its retention."""
         if self.is_fifo:
             message.sequence_number = self._sequence.next(now)
         self.messages[message.message_id] = message
         self._oldest = min(self._oldest, message.retained_from)
 
     def expire(self, now: float) -> None:
-        """Drop the messages whose retention is over, those in flight, too (G)."""
+        """Delete the messages whose retention has ended, even those in flight (G)."""
         if now < self._oldest + self.options.retention:
             return
         kept = math.inf
@@ -105,8 +105,8 @@ class SimulatedQueue:
         """Return up to `count` visible messages, hidden from now on.
 
         Raises:
-            SqsError: OverLimit, on a short poll of a standard queue; a long poll returns nothing
-                then (A), nor does any poll of a FIFO queue (G).
+            SqsError: OverLimit, on a short poll of a standard queue. A long poll returns nothing
+                then (A), and neither does any poll of a FIFO queue (G).
         """
         self.expire(now)
         hidden_for = self.options.visibility_timeout if timeout is None else timeout
@@ -129,7 +129,7 @@ class SimulatedQueue:
         """Hide a message for `timeout` seconds from now; 0 makes it visible.
 
         Raises:
-            SqsError: See below for when.
+            SqsError: See the checks below.
         """
         self.expire(now)
         message = self._handles.find(handle)
@@ -141,8 +141,8 @@ class SimulatedQueue:
         if now >= message.visible_at and not self.options.late_extension:
             # On a standard queue: answered with success, and nothing changes (L).
             return
-        # A stale handle of a standard queue still moves the message, and so breaks the
-        # lease of whoever has received it since (L).
+        # On a standard queue a stale handle still changes the message, and so breaks the lease of
+        # anyone who has received it since (L).
         if now + timeout > message.received_at + MAX_VISIBILITY_SECONDS:
             raise errors.beyond_limit(timeout)
         message.visible_at = now + timeout
@@ -151,10 +151,10 @@ class SimulatedQueue:
         """Delete a message.
 
         On a standard queue a stale handle "succeeds" and deletes nothing, and an expired
-        one still deletes (A, DeleteMessage); a FIFO queue refuses both (L).
+        one still deletes (A, DeleteMessage). A FIFO queue refuses both (L).
 
         Raises:
-            SqsError: No such handle was ever made, or the queue is FIFO as above.
+            SqsError: No such handle was ever made, or a FIFO queue refuses it.
         """
         self.expire(now)
         message = self._handles.find(handle)
@@ -167,18 +167,18 @@ class SimulatedQueue:
             self._on_delete(message)
 
     def purge(self) -> None:
-        """Delete all messages; those in flight too (A, PurgeQueue)."""
+        """Delete all messages, even those in flight (A, PurgeQueue)."""
         for message in self.messages.values():
             message.is_deleted = True
         self.messages.clear()
 
     def in_flight(self, now: float) -> int:
-        """Return how many messages were received and are hidden still."""
+        """Return how many messages were received and are still hidden."""
         self.expire(now)
         return sum(message.is_in_flight(now) for message in self.messages.values())
 
     def visible(self, now: float) -> int:
-        """Return how many messages may be received, groups aside."""
+        """Return how many messages may be received, without regard to groups."""
         self.expire(now)
         return sum(message.visible_at <= now for message in self.messages.values())
 
@@ -194,7 +194,7 @@ class SimulatedQueue:
         )
 
     def _bury(self, message: SimulatedMessage, now: float) -> bool:
-        """Move a message that was received too often to the dead letters (G)."""
+        """Move a message that was received too often to the dead-letter queue (G)."""
         options = self.options
         if options.max_receive_count is None or options.dead_letters is None:
             return False
@@ -203,11 +203,11 @@ class SimulatedQueue:
         del self.messages[message.message_id]
         buried = replace(message, visible_at=now, handle="")
         if self.is_fifo:
-            # Only a FIFO queue counts the retention anew (G "Dead-letter queues"), and sees to it
-            # that its dead letters don't repeat each other (G "Dead-letter queue redrive").
+            # Only a FIFO queue restarts the retention (G "Dead-letter queues"), and ensures that
+            # its dead letters don't repeat each other (G "Dead-letter queue redrive").
             buried.kept_since = now
             buried.deduplication_id = message.message_id
         options.dead_letters.add(buried, now)
-        # Its handles are of this queue and mean nothing in the other.
+        # Its handles belong to this queue and mean nothing in the other.
         message.is_deleted = True
         return True

@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.testing.names import check_name
 from celery_sqs_heartbeat.testing.options import QueueOptions
 from celery_sqs_heartbeat.testing.requests import Answer, Request, within
 
-#: How long after a queue's deletion its name, and after a purge another one, is refused, in
+#: For how long SQS refuses a queue's name after its deletion, and another purge after a purge, in
 #: seconds (SQS API reference, QueueDeletedRecently and PurgeQueueInProgress).
 PAUSE_SECONDS = 60.0
 #: The most queues that one ListQueues shows (SQS API reference).
@@ -26,7 +26,7 @@ LISTED = 1_000
 
 
 def create_queue(sqs: Account, request: Request) -> Answer:
-    """Make a queue, or find the one of that name if it has these attributes."""
+    """Make a queue, or find the queue of that name if it has these attributes."""
     name, given = request["QueueName"], request.get("Attributes") or {}
     is_fifo = str(given.get("FifoQueue")).lower() == "true"
     check_name(name, is_fifo=is_fifo)
@@ -50,9 +50,9 @@ def delete_queue(sqs: Account, request: Request) -> Answer:
 
 
 def list_queues(sqs: Account, request: Request) -> Answer:
-    """Return the URLs of queues, a page of them where the request has a MaxResults."""
+    """Return the URLs of queues, one page of them if the request has a MaxResults."""
     prefix, token = request.get("QueueNamePrefix") or "", request.get("NextToken") or "0"
-    # The API reference names no error for a token that SQS never made.
+    # The API reference names no error for an invalid token.
     if not re.fullmatch(r"[0-9]{1,9}", token):
         raise errors.invalid("Invalid NextToken value.")
     names = [name for name in sqs.queues if name.startswith(prefix)]
@@ -73,7 +73,7 @@ def get_queue_url(sqs: Account, request: Request) -> Answer:
 
 
 def get_queue_attributes(sqs: Account, request: Request) -> Answer:
-    """Return the attributes that are asked for."""
+    """Return the requested attributes."""
     queue = sqs.queue(request["QueueUrl"])
     wanted = request.get("AttributeNames") or []
     check_names(wanted, OF_QUEUES)
@@ -89,7 +89,7 @@ def get_queue_attributes(sqs: Account, request: Request) -> Answer:
 
 
 def set_queue_attributes(sqs: Account, request: Request) -> Answer:
-    """Change a queue's attributes: all that are given, or none."""
+    """Change all given attributes of a queue, or none."""
     queue = sqs.queue(request["QueueUrl"])
     values = read_attributes(request["Attributes"], sqs.queues, is_fifo=queue.is_fifo)
     queue.options = change(queue.options, values)

@@ -1,4 +1,4 @@
-"""The errors of SQS about queues: their attributes, and what becomes of them."""
+"""The errors of SQS about queues and their attributes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from celery_sqs_heartbeat.testing.errors import SqsError
 
 
 def unknown_attribute(name: str) -> SqsError:
-    """A queue or message has no such attribute, or not to be set (LocalStack's AWS snapshots)."""
+    """A queue or message has no such attribute, or none to set (LocalStack's AWS snapshots)."""
     return SqsError("InvalidAttributeName", f"Unknown Attribute {name}.")
 
 
@@ -19,7 +19,7 @@ def fifo_attribute(name: str) -> SqsError:
 
 
 def two_encryptions() -> SqsError:
-    """A queue can't have both (LocalStack's AWS snapshots)."""
+    """A queue can't have both encryptions (LocalStack's AWS snapshots)."""
     return SqsError(
         "InvalidAttributeName",
         "You can use one type of server-side encryption (SSE) at one time. You can either enable "

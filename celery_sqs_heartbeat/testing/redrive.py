@@ -1,7 +1,7 @@
-"""The policies of dead letters: where a queue sends its own, and whose it takes.
+"""The redrive policies: where a queue's dead letters go, and which queues it accepts them from.
 
-The rules are those of the SQS API reference, CreateQueue; the errors those that AWS answered to
-LocalStack's test suite and in public reports.
+The rules come from the SQS API reference, CreateQueue. The errors are AWS's answers to
+LocalStack's test suite, or from public reports.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.testing import errors, queue_errors
 from celery_sqs_heartbeat.testing.json_maps import read_map
 from celery_sqs_heartbeat.testing.queue import SimulatedQueue
 
-#: Where dead letters go, and after how many receives; two times None for a queue that keeps them.
+#: The dead-letter queue and the maxReceiveCount; both None for a queue without them.
 Redrive = tuple[SimulatedQueue | None, int | None]
 
 _ARN = re.compile(r"arn:aws[a-z-]*:sqs:[a-z0-9-]+:[0-9]{12}")
@@ -24,10 +24,10 @@ _MOST_SOURCES = 10
 
 
 def read_redrive(policy: str, queues: Mapping[str, SimulatedQueue], *, is_fifo: bool) -> Redrive:
-    """Return what a RedrivePolicy says; an empty one unsets it.
+    """Return the content of a RedrivePolicy; an empty one unsets it.
 
     Raises:
-        SqsError: It is no JSON object, or there is no such queue for dead letters.
+        SqsError: It is not a JSON object, or the dead-letter queue does not exist.
     """
     name = "RedrivePolicy"
     if not policy:
@@ -39,7 +39,7 @@ def read_redrive(policy: str, queues: Mapping[str, SimulatedQueue], *, is_fifo: 
         if read.get(mandatory) is None:
             text = f"Redrive policy does not contain mandatory attribute: {mandatory}"
             raise errors.out_of_range(name, policy, text)
-    # AWS takes the count as a string, too, and shows the number.
+    # AWS also accepts the count as a string, and shows the number.
     count = str(read["maxReceiveCount"])
     if not re.fullmatch(r"[0-9]{1,4}", count) or not 1 <= int(count) <= 1_000:
         text = (
@@ -63,10 +63,10 @@ def show_redrive(target_arn: str, count: int) -> str:
 
 
 def check_allow_policy(name: str, policy: str) -> str:
-    """Return a RedriveAllowPolicy that SQS takes; an empty one unsets it.
+    """Return a RedriveAllowPolicy that SQS accepts; an empty one unsets it.
 
     Raises:
-        SqsError: It is no JSON object, or not of that form.
+        SqsError: It is not a JSON object, or has another form.
     """
     if not policy:
         return policy

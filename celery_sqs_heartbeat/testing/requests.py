@@ -1,4 +1,4 @@
-"""Requests and answers: plain data, as a boto3 client has them."""
+"""Requests and answers: plain data, as in a boto3 client."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Request = Mapping[str, Any]
 
 
 def within(request: Request, name: str, low: int, high: int) -> int | None:
-    """Return a number that SQS takes, or None where the request has none.
+    """Return a number that SQS accepts, or None if the request has none.
 
     Raises:
         SqsError: It is out of range (SQS API reference, of the parameter).

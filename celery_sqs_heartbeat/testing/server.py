@@ -20,13 +20,13 @@ from celery_sqs_heartbeat.testing.faultsfile import FaultsFile
 from celery_sqs_heartbeat.testing.names import check_name
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 
-#: How often the faults' file is looked at, in seconds.
+#: How often the file of faults is checked, in seconds.
 _LOOK_SECONDS = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class QueueArgument:
-    """A queue to begin with: `NAME[:VT[:maxReceiveCount]]`."""
+    """A queue to create at the start: `NAME[:VT[:maxReceiveCount]]`."""
 
     name: str
     visibility_timeout: int = 30
@@ -34,14 +34,16 @@ class QueueArgument:
 
     @classmethod
     def parse(cls, text: str) -> QueueArgument:
-        """Return what an argument says.
+        """Return the queue that an argument describes.
 
         Raises:
-            click.BadParameter: It is not such an argument.
+            click.BadParameter: The argument is invalid.
         """
         name, *numbers = text.split(":")
         if not name or len(numbers) > 2 or not all(each.isdecimal() for each in numbers):
-            raise click.BadParameter(f"{text!r} must be NAME[:VT[:maxReceiveCount]], as work:30:5")
+            raise click.BadParameter(
+                f"{text!r} must be NAME[:VT[:maxReceiveCount]], such as work:30:5"
+            )
         parsed = cls(name, *map(int, numbers))
         try:
             check_name(name, is_fifo=name.endswith(".fifo"))
@@ -54,7 +56,7 @@ class QueueArgument:
         return parsed
 
     def create(self, client: Any) -> None:
-        """Create the queue, with a dead-letter queue where it has a maxReceiveCount.
+        """Create the queue, with a dead-letter queue if it has a maxReceiveCount.
 
         Raises:
             ClientError: The dead-letter queue's name is too long, or the queue exists already
@@ -136,7 +138,7 @@ def main(
         except ClientError as error:
             raise Refusal(f"--queue {queue.name}: {error.response['Error']['Message']}") from None
     if faults is not None:
-        # Not before: they are not meant for the queues to begin with.
+        # Only now: the faults must not affect the creation of the queues.
         server.faults = faults
     asked_to_end = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -149,12 +151,12 @@ def main(
 
 
 def _read_again(file: FaultsFile, server: SimulatedServer) -> None:
-    """Take over the file if it has changed; what is wrong with it changes nothing."""
+    """Apply the file if it has changed; an invalid file changes nothing."""
     try:
         if faults := file.read():
             server.faults = faults
     except ValueError as error:
-        click.echo(f"the faults stay as they were: {error}", err=True)
+        click.echo(f"the faults stay unchanged: {error}", err=True)
 
 
 if __name__ == "__main__":

@@ -24,11 +24,11 @@ class SimulatedServer:
     Args:
         host: Address to listen on.
         port: 0 takes a free one.
-        seed: Makes handles, ids and chance repeatable.
-        faults: What goes wrong from the beginning.
+        seed: Makes handles, ids and random choices repeatable.
+        faults: The faults from the beginning.
 
     Raises:
-        OSError: The address can't be listened on.
+        OSError: The server cannot listen on the address.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class SimulatedServer:
 
     @property
     def faults(self) -> Faults:
-        """What goes wrong; set it to change that for the calls to come."""
+        """The faults; set it to change them for later calls."""
         return self._shared.faults
 
     @faults.setter
@@ -70,7 +70,7 @@ class SimulatedServer:
         """Move SQS's clock forward: timeouts run out, while the clients' clocks stay.
 
         Raises:
-            ValueError: Time does not run backwards.
+            ValueError: The number is negative or not finite.
         """
         self._shared.advance(seconds)
 
@@ -79,7 +79,7 @@ class SimulatedServer:
         return self._shared.calls()
 
     def client(self, **config: Any) -> Any:
-        """Return a boto3 client of it; `config` is as for `botocore.config.Config`."""
+        """Return a boto3 client for it; `config` is passed to `botocore.config.Config`."""
         return boto3.client(
             "sqs",
             endpoint_url=self.url,
@@ -91,7 +91,7 @@ class SimulatedServer:
         )
 
     def start(self) -> None:
-        """Serve from a thread of its own."""
+        """Serve on a separate thread."""
         threading.Thread(
             target=self._httpd.serve_forever, args=(0.02,), name="simulated-sqs", daemon=True
         ).start()

@@ -1,4 +1,4 @@
-"""A simulated SQS for many threads: long polls wait, calls travel, the clock can be moved."""
+"""A simulated SQS for many threads: long polls wait, calls take time, the clock can be moved."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class ConnectionLost(Exception):
 
 
 class SharedSqs:
-    """Carries the calls of many threads to one `SimulatedSqs`.
+    """Passes the calls of many threads to one `SimulatedSqs`.
 
     Args:
         seed: As for `SimulatedSqs`.
-        faults: As for `SimulatedSqs`; those of the network happen here.
+        faults: As for `SimulatedSqs`; this class causes the network faults.
 
     Attributes:
         sqs: The model. Not thread-safe: while calls are made, touch it under `lock`.
@@ -36,11 +36,11 @@ class SharedSqs:
         self.sqs = SimulatedSqs(self._now, seed=seed, faults=faults)
 
     def call(self, operation: str, request: Request) -> Answer:
-        """Do an operation; a long poll returns when it has messages or its time is over.
+        """Do an operation; a long poll returns when it has messages or its time has ended.
 
         Raises:
-            SqsError: As SQS refuses it, or as the faults have it.
-            ConnectionLost: The faults have it, or `close` ended a long poll.
+            SqsError: SQS refuses it, or a fault happened.
+            ConnectionLost: A fault happened, or `close` ended a long poll.
         """
         with self._journey(operation), self._changed:
             if operation == "ReceiveMessage":
@@ -51,10 +51,10 @@ class SharedSqs:
             return answer
 
     def advance(self, seconds: float) -> float:
-        """Move the clock forward; return by how much it is ahead of real time by now.
+        """Move the clock forward; return how far it is ahead of real time now, in seconds.
 
         Raises:
-            ValueError: Time does not run backwards.
+            ValueError: The number is negative or not finite.
         """
         if not 0 <= seconds < float("inf"):
             raise ValueError(f"seconds={seconds!r} must be a number of seconds, 0 or more")
@@ -65,12 +65,12 @@ class SharedSqs:
 
     @property
     def ahead(self) -> float:
-        """By how many seconds the clock is ahead of real time."""
+        """How far the clock is ahead of real time, in seconds."""
         return self._offset
 
     @property
     def faults(self) -> Faults:
-        """What goes wrong; set it to change that for the calls to come."""
+        """The faults; set it to change them for later calls."""
         return self.sqs.faults
 
     @faults.setter
@@ -114,11 +114,11 @@ class SharedSqs:
     def _receive(self, request: Request) -> Answer:
         answer = self.sqs.call("ReceiveMessage", request)
         queue = self.sqs.queue(request["QueueUrl"])
-        # On the moved clock, so that a jump over its end ends the poll too.
+        # On the moved clock, so a jump past the deadline ends the poll, too.
         wait = request.get("WaitTimeSeconds")
         deadline = self._now() + int(queue.options.wait if wait is None else wait)
         while not answer and (now := self._now()) < deadline:
-            # Until something happens to a message, or time alone makes one visible.
+            # Wait until something happens to a message, or time alone makes one visible.
             ahead = (m.visible_at for m in queue.messages.values() if m.visible_at > now)
             self._changed.wait(min([*ahead, deadline]) - now)
             if self._is_closed:
@@ -126,6 +126,6 @@ class SharedSqs:
             count = len(queue.messages)
             answer = self.sqs.perform("ReceiveMessage", request)
             if len(queue.messages) < count:
-                # Messages went to the dead letters, where others may wait for them.
+                # Messages moved to the dead-letter queue, where others may wait for them.
                 self._changed.notify_all()
         return answer

@@ -1,4 +1,4 @@
-"""A simulated SQS with the face of a boto3 client."""
+"""A simulated SQS with the methods of a boto3 client."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from celery_sqs_heartbeat.testing.requests import Answer, Request
 class SimulatedSqs:
     """An SQS that follows AWS, in this process and on any clock.
 
-    Its methods are those of a boto3 SQS client, with the same arguments, answers and
-    errors (`botocore.exceptions.ClientError`); `call` takes an operation by name. It never
-    waits: a long poll that finds nothing answers at once, for the caller to repeat (the
-    HTTP server does). Not thread-safe.
+    It has the methods of a boto3 SQS client, with the same arguments, answers and
+    errors (`botocore.exceptions.ClientError`). `call` takes an operation by name. It never
+    waits: a long poll that finds nothing returns at once, and the caller repeats it, as the
+    HTTP server does. Not thread-safe.
 
     Args:
         clock: Seconds; `time.monotonic` or a `FakeClock`.
-        seed: Makes handles, ids and chance repeatable.
-        faults: What goes wrong. Those of the network (latency, lost requests and answers)
-            are for whoever carries the calls.
+        seed: Makes handles, ids and random choices repeatable.
+        faults: The faults. The caller has to cause those of the network (latency, lost requests
+            and answers).
         epoch: Unix time of the clock's zero, for timestamps.
-        url: What the queue URLs begin with.
+        url: The beginning of all queue URLs.
 
     Attributes:
         queues: By name.
-        deleted: When each queue was deleted that is no more, by name.
-        on_delete: Told of each message that is deleted.
+        deleted: When each deleted queue was deleted, by name.
+        on_delete: Called with each deleted message.
     """
 
     def __init__(
@@ -71,10 +71,10 @@ class SimulatedSqs:
         return method
 
     def call(self, operation: str, request: Request) -> Answer:
-        """Do an operation, as "ReceiveMessage", and return SQS's answer.
+        """Do an operation, such as "ReceiveMessage", and return SQS's answer.
 
         Raises:
-            SqsError: As SQS refuses it, or as the faults have it.
+            SqsError: SQS refuses it, or a fault happened.
         """
         check_operation(operation)
         fault = self.faults.of(operation)
@@ -90,15 +90,15 @@ class SimulatedSqs:
         return answer
 
     def perform(self, operation: str, request: Request) -> Answer:
-        """Do an operation that was not refused by the faults; a long poll's next look.
+        """Do an operation without faults, such as the next look of a long poll.
 
         Raises:
-            SqsError: As SQS refuses it.
+            SqsError: SQS refuses it.
         """
         return CALLS[operation](self, request)
 
     def new_queue(self, name: str, options: QueueOptions | None = None) -> SimulatedQueue:
-        """Make a queue of any options; a name that ends in `.fifo` makes a FIFO queue."""
+        """Make a queue with any options; a name that ends in `.fifo` makes a FIFO queue."""
         queue = SimulatedQueue(
             f"{self.url}/{ACCOUNT}/{name}",
             options or QueueOptions(),
@@ -110,10 +110,10 @@ class SimulatedSqs:
         return queue
 
     def queue(self, url_or_name: Any) -> SimulatedQueue:
-        """Return a queue by its URL, whatever its host, or by its name.
+        """Return a queue by its URL, with any host, or by its name.
 
         Raises:
-            SqsError: There is none.
+            SqsError: There is no such queue.
         """
         queue = self.queues.get(str(url_or_name).rsplit("/", 1)[-1])
         if queue is None:

@@ -118,7 +118,7 @@ def test_the_faults_file_is_read_again_when_it_changes(command: Any, tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "content", "told"),
     [
-        (["--faults", "{file}"], "{", "--faults: {file}: the faults are no JSON"),
+        (["--faults", "{file}"], "{", "--faults: {file}: the faults are not JSON"),
         (["--faults", "{file}"], '{"by_operation": {"*": {"lag": 1}}}', "fault 'lag' is not known"),
         (["--faults", "{file}.gone"], "", "--faults: the faults can't be read"),
         (["--queue", "work:x"], "", "'work:x' must be NAME[:VT[:maxReceiveCount]]"),

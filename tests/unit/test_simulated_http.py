@@ -122,9 +122,9 @@ def test_an_unforeseen_error_of_the_admin_endpoint_is_answered(
             'StartMessageMoveTask is not modelled; see docs/testing.md, "Not modelled"',
         ),
         ("AmazonSQS.TagQueue", "UnsupportedOperation", "TagQueue is not modelled"),
-        ("AmazonSQS.Fly", "UnknownOperationException", "SQS has no operation 'Fly'; modelled are "),
+        ("AmazonSQS.Fly", "UnknownOperationException", "SQS has no operation 'Fly'; use one of "),
         ("AmazonSNS.Publish", "UnknownOperationException", "not 'AmazonSNS.Publish'"),
-        ("", "UnknownOperationException", "boto3 speaks this protocol since 1.34"),
+        ("", "UnknownOperationException", "use boto3 1.34 or later, which speaks this protocol"),
     ],
 )
 def test_a_call_that_can_not_be_done_says_why(
