@@ -107,7 +107,7 @@ def test_the_faults_file_is_read_again_when_it_changes(command: Any, tmp_path: P
     with pytest.raises(ClientError, match="AccessDenied"):
         client.list_queues()
     file.write_text("{")
-    wait_until(lambda: "no JSON" in process.stderr.readline())
+    wait_until(lambda: "not JSON" in process.stderr.readline())
     with pytest.raises(ClientError, match="AccessDenied"):
         client.list_queues()
     file.write_text("{}")
