@@ -19,8 +19,8 @@ class Field:
 
     Attributes:
         type: As in Spark's DDL.
-        unit: Of numbers; empty where there is none.
-        events: Those that may have it.
+        unit: Unit of a number, or empty.
+        events: The events that may have the field.
     """
 
     name: str
@@ -58,11 +58,11 @@ FIELDS = _table()
 _OF_MESSAGES = frozenset(event for event, record in EVENTS.items() if record is MessageRecord)
 _GROUPS = {
     frozenset(EVENTS): "all",
-    _OF_MESSAGES: "all of messages",
+    _OF_MESSAGES: "all message events",
     CALLED: "results of calls",
     CALLED | PERMISSIONS: "results of calls, `permission-...`",
     PERMISSIONS: "`permission-...`",
-    frozenset(EVENTS) - _OF_MESSAGES: "all of workers",
+    frozenset(EVENTS) - _OF_MESSAGES: "all worker events",
 }
 
 

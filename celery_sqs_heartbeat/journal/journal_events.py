@@ -1,7 +1,7 @@
-"""The journal's data contract: one record a line, of version 1.
+"""The journal's data contract, version 1: one record per line.
 
-A version may gain fields and events; what a field means never changes within it. Times
-are whole microseconds. A field that is None (or 0, of `dropped`) is left out of its line.
+A version may gain fields and events, but the meaning of a field never changes within it. Times
+are whole microseconds. A line leaves out a field that is None, and `dropped` if it is 0.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KEEPER_LATE = "keeper-late"
 
 RECEIVED = frozenset({EventKind.MESSAGE_RECEIVED.value})
 PERMISSIONS = frozenset({EventKind.PERMISSION_DENIED.value, EventKind.PERMISSION_GRANTED.value})
-#: Those that may come of a call to SQS and count as one of its entries.
+#: Events that may result from a call to SQS. Each counts as one entry of that call.
 CALLED = frozenset(
     kind.value
     for kind in (
@@ -34,7 +34,7 @@ CALLED = frozenset(
         EventKind.DELETE_ABANDONED,
     )
 )
-#: Those that ask SQS to hide the message for so long.
+#: Events with a visibility timeout that was requested from SQS.
 HIDING = RECEIVED | {
     EventKind.LEASE_EXTENDED.value,
     EventKind.EXTENSION_FAILED.value,
@@ -45,24 +45,24 @@ HIDING = RECEIVED | {
 def _about(
     column: str, unit: str, meaning: str, events: frozenset[str] = frozenset()
 ) -> Mapping[str, object]:
-    """Describe a field: its type as Spark's DDL has it, and the events it is limited to."""
+    """Describe a field: its type in Spark's DDL, and the events that it is limited to."""
     return {"type": column, "unit": unit, "meaning": meaning, "events": events}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """What every line has."""
+    """The fields of every line."""
 
     v: int = field(metadata=_about("int", "", f"version of the contract: {VERSION}"))
-    ts: int = field(metadata=_about("bigint", "us", "when it happened, since 1970 in UTC"))
+    ts: int = field(metadata=_about("bigint", "us", "time of the event, since 1970 in UTC"))
     mono: int = field(
-        metadata=_about("bigint", "us", "the same since the worker's start, by a steady clock")
+        metadata=_about("bigint", "us", "time since the worker's start, by a monotonic clock")
     )
     seq: int = field(
-        metadata=_about("bigint", "", "number of the worker's lines, from 1; a gap is a lost line")
+        metadata=_about("bigint", "", "number of the worker's line, from 1; a gap means lost lines")
     )
     ev: str = field(metadata=_about("string", "", "the event"))
-    wid: str = field(metadata=_about("string", "", "the worker: one id for each time it starts"))
+    wid: str = field(metadata=_about("string", "", "the worker's id, new at each start"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,7 +82,7 @@ class WorkerStarted(_WorkerRecord):
     node: str | None = field(default=None, metadata=_about("string", "", "Celery's node name"))
     pool: str | None = field(default=None, metadata=_about("string", "", "the pool's kind"))
     concurrency: int | None = field(
-        default=None, metadata=_about("int", "", "tasks at once, at the most")
+        default=None, metadata=_about("int", "", "maximum number of tasks at once")
     )
     settings: Mapping[str, str] | None = field(
         default=None, metadata=_about("map<string,string>", "", "settings by name")
@@ -99,14 +99,14 @@ class WorkerStopped(_WorkerRecord):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperLate(_WorkerRecord):
-    """The keeper's thread was held up."""
+    """The keeper's thread was delayed."""
 
-    late_us: int = field(metadata=_about("bigint", "us", "for how long the keeper was held up"))
+    late_us: int = field(metadata=_about("bigint", "us", "how long the keeper was delayed"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRecord(Record):
-    """Something happened to a message or its lease."""
+    """An event of a message or its lease."""
 
     queue: str = field(metadata=_about("string", "", "name of the queue"))
     msg: str = field(metadata=_about("string", "", "SQS message id, the same over redeliveries"))
@@ -124,45 +124,58 @@ class MessageRecord(Record):
     max_rc: int | None = field(
         default=None,
         metadata=_about(
-            "int", "", "maxReceiveCount of the queue's redrive policy, where it has one", RECEIVED
+            "int", "", "`maxReceiveCount` of the queue's redrive policy, if it has one", RECEIVED
         ),
     )
     sent: int | None = field(
-        default=None, metadata=_about("bigint", "us", "when it was sent, by SQS's clock", RECEIVED)
+        default=None,
+        metadata=_about("bigint", "us", "when the message was sent, by SQS's clock", RECEIVED),
     )
     first: int | None = field(
-        default=None, metadata=_about("bigint", "us", "when it was first received", RECEIVED)
+        default=None,
+        metadata=_about(
+            "bigint", "us", "when the message was first received, by SQS's clock", RECEIVED
+        ),
     )
     grp: str | None = field(
         default=None,
-        metadata=_about("string", "", "message group, where the message has one", RECEIVED),
+        metadata=_about("string", "", "message group, if the message has one", RECEIVED),
     )
     sn: str | None = field(
         default=None,
-        metadata=_about("string", "", "sequence number within a FIFO queue, in digits", RECEIVED),
+        metadata=_about("string", "", "sequence number in a FIFO queue, in digits", RECEIVED),
     )
     vt: int | None = field(
         default=None,
-        metadata=_about("int", "s", "visibility timeout asked for; of a release its delay", HIDING),
+        metadata=_about(
+            "int", "s", "requested visibility timeout; for a release, its delay", HIDING
+        ),
     )
     slack_us: int | None = field(
-        default=None, metadata=_about("bigint", "us", "left of the lease; negative when it is over")
+        default=None,
+        metadata=_about("bigint", "us", "time left of the lease; negative after its expiry"),
     )
     held_us: int | None = field(
-        default=None, metadata=_about("bigint", "us", "since its first receive here was asked for")
+        default=None,
+        metadata=_about("bigint", "us", "time since this worker requested the first receive"),
     )
     ended_us: int | None = field(
-        default=None, metadata=_about("bigint", "us", "since its delete or release was asked for")
+        default=None,
+        metadata=_about("bigint", "us", "time since the delete or release was requested"),
     )
     cause: str | None = field(
         default=None,
         metadata=_about(
-            "string", "", "received as `new`, `redelivered` or `finished`; why it is given back"
+            "string",
+            "",
+            "received as `new`, `redelivered` or `finished`; else why it is given back",
         ),
     )
     act: str | None = field(
         default=None,
-        metadata=_about("string", "", "what is denied: `extend`, `release`, `delete`", PERMISSIONS),
+        metadata=_about(
+            "string", "", "the denied action: `extend`, `release`, `delete`", PERMISSIONS
+        ),
     )
     call: int | None = field(
         default=None,
@@ -170,19 +183,21 @@ class MessageRecord(Record):
     )
     batch: int | None = field(
         default=None,
-        metadata=_about("int", "", "entries of that call: the sum of 1/batch counts calls", CALLED),
+        metadata=_about(
+            "int", "", "messages in that call; the sum of 1/batch counts calls", CALLED
+        ),
     )
     lat_us: int | None = field(
         default=None,
-        metadata=_about("bigint", "us", "from planning the call to its answer", CALLED),
+        metadata=_about("bigint", "us", "time from planning the call to its answer", CALLED),
     )
     err: str | None = field(
         default=None,
-        metadata=_about("string", "", "SQS's answer, where that was not `done`", CALLED),
+        metadata=_about("string", "", "SQS's answer, if it was not `done`", CALLED),
     )
 
 
-#: Which record each event has.
+#: The record of each event.
 EVENTS: Mapping[str, type[Record]] = {
     WORKER_STARTED: WorkerStarted,
     WORKER_STOPPED: WorkerStopped,

@@ -1,4 +1,4 @@
-"""Every metric, once, for each system that they are shown in."""
+"""Defines every metric once, for Prometheus and OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from dataclasses import dataclass
 
 #: Common beginning of every name.
 PREFIX = "sqs_heartbeat"
-#: From a hiccup to SQS's longest timeouts, in seconds.
+#: Remaining lease times, in seconds: from a short hiccup to SQS's longest timeouts.
 LONG_BUCKETS = (0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0)
-#: Of calls, in seconds.
+#: Call durations, in seconds.
 CALL_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
-#: Of the age at which a lease ends, in seconds: from a task of a moment to SQS's 12 hours.
+#: Ages at which leases end, in seconds: from a very short task to SQS's 12 hours.
 AGE_BUCKETS = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What one metric tells.
+    """One metric.
 
     Attributes:
-        name: Without prefix, unit and what a system adds to it.
+        name: The name without prefix, unit and the suffix that a system adds.
         kind: "counter", "gauge" or "histogram".
-        unit: "seconds" or nothing.
-        buckets: Upper bounds, of a histogram.
-        zeros: Labels after the queue, of a counter, for which a queue begins with 0: an
-            increase from nothing to 1 is none to Prometheus.
+        unit: "seconds", "bytes", or empty.
+        buckets: Upper bounds of a histogram's buckets.
+        zeros: Labels of a counter, after the queue, for which each queue starts at 0.
+            Prometheus does not see a step from no series to 1 as an increase.
     """
 
     name: str
@@ -38,12 +38,12 @@ class Metric:
 
     @property
     def family(self) -> str:
-        """Its name in Prometheus, but for the `_total` of a counter."""
+        """Its name in Prometheus, without the `_total` of a counter."""
         return "_".join(filter(None, (PREFIX, self.name, self.unit)))
 
     @property
     def series(self) -> str:
-        """Its name in Prometheus, as it is documented."""
+        """Its full name in Prometheus, as documented."""
         return f"{self.family}_total" if self.kind == "counter" else self.family
 
 
@@ -54,21 +54,21 @@ _SECONDS = "seconds"
 RECEIVED = Metric(
     name="messages_received",
     kind="counter",
-    help="Messages received: new, redelivered (their lease goes on) or finished (deleted again).",
+    help="Messages received: new, redelivered (the lease continues) or finished (deleted again).",
     labels=("queue", "kind"),
     zeros=(("new",), ("redelivered",), ("finished",)),
 )
 STARTED = Metric(
     name="tasks_started",
     kind="counter",
-    help="Tasks that the pool began to run.",
+    help="Tasks that the pool started.",
     labels=_QUEUE,
     zeros=_ALONE,
 )
 EXTENSIONS = Metric(
     name="extensions",
     kind="counter",
-    help="Leases extended, as SQS confirmed.",
+    help="Lease extensions that SQS confirmed.",
     labels=_QUEUE,
     zeros=_ALONE,
 )
@@ -87,32 +87,32 @@ ENTRIES = Metric(
 RELEASES = Metric(
     name="releases",
     kind="counter",
-    help="Messages made visible again, by the reason.",
+    help="Messages that were made visible again, by cause.",
     labels=("queue", "cause"),
 )
 LAPSES = Metric(
     name="lapses",
     kind="counter",
-    help="Messages that are left to become visible by themselves, by the reason.",
+    help="Messages left to become visible when their timeout ends, by cause.",
     labels=("queue", "cause"),
 )
 GROUP_STOPS = Metric(
     name="group_stops",
     kind="counter",
-    help="Message groups that stopped, as their first message was given back, by the reason.",
+    help="Message groups that stopped because their first message was given back, by cause.",
     labels=("queue", "cause"),
 )
 DELETES = Metric(
     name="deletes",
     kind="counter",
-    help="Messages deleted, as SQS confirmed.",
+    help="Deletes that SQS confirmed.",
     labels=_QUEUE,
     zeros=_ALONE,
 )
 ABANDONED = Metric(
     name="deletes_abandoned",
     kind="counter",
-    help="Deletes given up as they can't succeed: the message comes back and is deleted then.",
+    help="Deletes that SQS refused for good. The message is deleted when it is received again.",
     labels=_QUEUE,
     zeros=_ALONE,
 )
@@ -120,35 +120,35 @@ LOSSES = Metric(
     name="losses",
     kind="counter",
     help="Leases that expired, were lost or were capped before their tasks ended. "
-    "One that expires and is lost after that counts as both.",
+    "A lease that expires and is lost after that counts as both.",
     labels=("queue", "cause"),
     zeros=(("expired",), ("lost",), ("capped",)),
 )
 FAILED_TRIES = Metric(
     name="failed_tries",
     kind="counter",
-    help="Extensions and deletes that failed and are repeated.",
+    help="Extensions and deletes that failed and will be repeated.",
     labels=("queue", "action"),
     zeros=(("extend",), ("delete",)),
 )
 CAPS_NEAR = Metric(
     name="caps_near",
     kind="counter",
-    help="Leases that will soon have lasted for as long as they may.",
+    help="Leases that will soon reach the longest time that they may last.",
     labels=_QUEUE,
     zeros=_ALONE,
 )
 DENIALS = Metric(
     name="permission_denials",
     kind="counter",
-    help="Times that SQS began to refuse an action because a permission is missing.",
+    help="How often SQS began to refuse an action because a permission is missing.",
     labels=("queue", "action"),
     zeros=(("extend",), ("release",), ("delete",)),
 )
 SLACK = Metric(
     name="extension_slack",
     kind="histogram",
-    help="What was left of a lease when SQS confirmed its extension; 0 after its expiry.",
+    help="Time left of a lease when SQS confirmed its extension; 0 if it had expired.",
     labels=_QUEUE,
     unit=_SECONDS,
     buckets=LONG_BUCKETS,
@@ -156,7 +156,7 @@ SLACK = Metric(
 CALL_SECONDS = Metric(
     name="call_duration",
     kind="histogram",
-    help="From the planning of a call to its answer.",
+    help="Time from planning a call to its answer.",
     labels=("queue", "action"),
     unit=_SECONDS,
     buckets=CALL_BUCKETS,
@@ -172,7 +172,7 @@ AGE = Metric(
 IN_FLIGHT = Metric(
     name="in_flight_messages",
     kind="gauge",
-    help="Messages that the worker has and SQS hides.",
+    help="Messages that the worker holds and SQS hides.",
     labels=_QUEUE,
 )
 STANDINGS = Metric(
@@ -193,27 +193,27 @@ PENDING_RELEASES = Metric(
 OLDEST = Metric(
     name="oldest_lease_age",
     kind="gauge",
-    help="How long the oldest lease has lasted.",
+    help="Age of the oldest lease.",
     labels=_QUEUE,
     unit=_SECONDS,
 )
 GROUPS = Metric(
     name="message_groups",
     kind="gauge",
-    help="Message groups of a FIFO queue, kept in order, that the worker has messages of.",
+    help="Message groups of a FIFO queue in strict order that the worker holds messages of.",
     labels=_QUEUE,
 )
 BEHIND = Metric(
     name="messages_behind",
     kind="gauge",
-    help="Messages that wait behind another of their group.",
+    help="Messages that wait behind another message of their group.",
     labels=_QUEUE,
 )
 STOPPED = Metric(
     name="stopped_groups",
     kind="gauge",
-    help="Message groups whose first message was given back with a delay that is not over, as far "
-    "as this worker knows.",
+    help="Message groups whose first message this worker gave back and SQS still hides, as far as "
+    "this worker knows.",
     labels=_QUEUE,
 )
 ALIVE = Metric(name="keeper_alive", kind="gauge", help="1 while the keeper's thread runs.")
@@ -225,61 +225,63 @@ LATE = Metric(
 ROUND_AGE = Metric(
     name="keeper_last_round_age",
     kind="gauge",
-    help="Time since the keeper's last round began: about a second when all is well.",
+    help="Time since the keeper's last round began: normally about a second.",
     unit=_SECONDS,
 )
 REPLACED = Metric(
     name="keeper_replaced",
     kind="counter",
-    help="Times that the keeper's process, or a thread of it, was replaced.",
+    help="How often the keeper's process, or one of its threads, was replaced.",
 )
 STANDSTILLS = Metric(
     name="keeper_standstills",
     kind="counter",
-    help="Times that the keeper's whole process stood still.",
+    help="How often nothing in the keeper's process ran for a while.",
 )
 LOOP_AGE = Metric(
     name="worker_loop_age",
     kind="gauge",
-    help="Time since the worker's event loop last turned: about a second when all is well, and 0 "
-    "while it starts or ends.",
+    help="Time since the worker's event loop last turned: normally about a second, and 0 while the "
+    "worker starts or shuts down.",
     unit=_SECONDS,
 )
 STALLED = Metric(
     name="worker_stalled",
     kind="gauge",
-    help="1 while the worker's event loop stands still: it neither receives nor settles.",
+    help="1 while the worker's event loop is stalled: it neither receives nor settles messages.",
 )
 POLL_AGE = Metric(
     name="last_answered_poll_age",
     kind="gauge",
-    help="Time since SQS last answered a poll, with messages or without. Grows while the worker is "
-    "full, too.",
+    help="Time since SQS last answered a poll, with or without messages. It also grows while the "
+    "worker is full.",
     labels=_QUEUE,
     unit=_SECONDS,
 )
 UNANSWERED = Metric(
     name="polls_unanswered",
     kind="counter",
-    help="Polls that were not answered in time; the queue was polled again.",
+    help="Polls without an answer in time, after which the queue was polled again.",
     labels=_QUEUE,
 )
 
-JOURNAL_LINES = Metric(name="journal_lines", kind="counter", help="Lines in the worker's journal.")
+JOURNAL_LINES = Metric(
+    name="journal_lines", kind="counter", help="Lines written to the worker's journal."
+)
 JOURNAL_DROPS = Metric(
     name="journal_dropped_lines",
     kind="counter",
-    help="Lines that the journal lost: it could not write them in time, or not keep them until "
-    "S3 took them.",
+    help="Lines that the journal lost: it could not write them in time, or could not keep them "
+    "until they were on S3.",
 )
 JOURNAL_SPOOLED = Metric(
     name="journal_spooled",
     kind="gauge",
-    help="Bytes of closed segments that wait to be shipped to S3.",
+    help="Bytes of closed segments that wait for the upload to S3.",
     unit="bytes",
 )
 
-#: From events.
+#: Counted from events.
 COUNTED = (
     RECEIVED,
     STARTED,
@@ -299,7 +301,7 @@ COUNTED = (
     CALL_SECONDS,
     AGE,
 )
-#: Read from the keeper, and from its journal, whenever somebody looks.
+#: Read from the keeper and its journal at each scrape.
 READ = (
     IN_FLIGHT,
     STANDINGS,
