@@ -81,7 +81,7 @@ def first_line(page: str) -> str:
         "3 workers received 10 messages 10 times",
         "5 pairs with evidence",
         "shop.pay: keeper 41 s late",
-        "keeper-starved the thread that extends leases was held up",
+        "keeper-starved the thread that extends leases was delayed",
         "give the worker more CPU",
         "released 30 s dead letter &ndash;",
         "lost 30 s 7 s and more",

@@ -7,7 +7,7 @@ from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
 
 
 def markdown() -> str:
-    """Return each table's columns as Markdown."""
+    """Return the columns of each table as Markdown."""
     return "\n\n".join(_section(table) for table in TABLES.values())
 
 
@@ -17,7 +17,7 @@ def causes() -> str:
         f"| `{name}` | {cause.meaning} | {cause.sign} | {cause.advice} |\n"
         for name, cause in CAUSES.items()
     ]
-    head = "| cause | what it means | what in the journal shows it | what to do |\n"
+    head = "| cause | meaning | sign in the journal | what to do |\n"
     return "".join([head, "|---|---|---|---|\n", *rows])
 
 
@@ -32,7 +32,7 @@ def _section(table: Table) -> str:
             "",
             "| column | type | meaning |",
             "|---|---|---|",
-            # Two stars would begin bold text.
+            # Two stars would start bold text.
             *(row.replace("**", "^") for row in rows),
         ]
     )

@@ -1,6 +1,6 @@
-"""What a duplicate is, and the root causes of duplicates: for documents and for the report.
+"""Defines duplicates and their root causes, for the documents and the report.
 
-`tables.duplicates` finds them, and `tables.cause_rules` has the rules that choose a cause.
+`tables.duplicates` finds duplicates, and `tables.cause_rules` has the rules that choose a cause.
 """
 
 from __future__ import annotations
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-#: The one definition; documents and the report quote it.
+#: The definition that the documents quote.
 DUPLICATE = (
-    "an execution of a message that began although the one before it had not failed: that one was "
-    "still running, had succeeded, or no journal says how it ended, because its worker was killed, "
-    "gave the message back while the task ran, or wrote no journal"
+    "an execution of a message that began although the one before it had not failed: the earlier "
+    "one was still running, had succeeded, or no journal shows how it ended, because its worker "
+    "was killed, gave the message back while the task ran, or wrote no journal"
 )
 
 
@@ -22,7 +22,7 @@ class Cause:
 
     Attributes:
         meaning: What happened, in a few words.
-        sign: What in the journal shows it.
+        sign: The journal lines that show it.
         advice: What to do about it.
     """
 
@@ -31,37 +31,37 @@ class Cause:
     advice: str
 
 
-#: All causes by their names, the most frequent in practice first.
+#: All causes by name, the most frequent in practice first.
 CAUSES: Mapping[str, Cause] = {
     "keeper-starved": Cause(
-        meaning="the thread that extends leases was held up until one ran out",
-        sign="`keeper-late`, or a `lease-extended` that came too late by a quick call",
-        advice="give the worker more CPU, look for what kills the keeper's process, or raise the "
+        meaning="the thread that extends leases was delayed until a lease expired",
+        sign="`keeper-late`, or a `lease-extended` that came too late although the call was fast",
+        advice="give the worker more CPU, find out what kills the keeper's process, or raise the "
         "threshold",
     ),
     "sqs-slow": Cause(
         meaning="SQS answered an extension too late",
         sign="a call whose `lat_us` is more than a sixth of the visibility timeout",
-        advice="raise the visibility timeout; look at the network between the worker and SQS",
+        advice="raise the visibility timeout; check the network between the worker and SQS",
     ),
     "sqs-errors": Cause(
         meaning="SQS answered extensions with errors: throttled (429, 503), failed or HTTP 500",
         sign="`extension-failed` with `err` `throttled`, `failed` or `unsure`",
-        advice="raise the visibility timeout to longer than such an outage; of throttling, ask AWS "
-        "for a higher quota or make fewer calls",
+        advice="raise the visibility timeout to longer than such an outage; if SQS throttles, ask "
+        "AWS for a higher quota or make fewer calls",
     ),
     "not-permitted": Cause(
-        meaning="SQS refused extensions: the worker may not extend the queue's messages, or the "
-        "queue is not shown to it",
+        meaning="SQS refused extensions: the worker may not extend the queue's messages, or may "
+        "not see the queue",
         sign="`permission-denied` with `act` `extend`, or `extension-failed` with `err` `denied` "
         "or `no-queue`",
-        advice="permit sqs:ChangeMessageVisibility to the worker: `celery sqs-heartbeat iam` "
-        "prints the policy, and `celery sqs-heartbeat doctor` tries it",
+        advice="grant sqs:ChangeMessageVisibility to the worker: `celery sqs-heartbeat iam` "
+        "prints the policy, and `celery sqs-heartbeat doctor` checks it",
     ),
     "network": Cause(
         meaning="SQS did not answer extensions: no answer came, or a gateway's 502 or 504",
         sign="`extension-failed` with `err` `unknown`",
-        advice="look at the network, proxies and VPC endpoints; raise the visibility timeout to "
+        advice="check the network, proxies and VPC endpoints; raise the visibility timeout to "
         "longer than such an outage",
     ),
     "died-after-success": Cause(
@@ -70,51 +70,51 @@ CAUSES: Mapping[str, Cause] = {
         advice="find out what killed the worker; give it longer to stop; make the task idempotent",
     ),
     "delete-refused": Cause(
-        meaning="the task succeeded, and SQS refused the delete of its message",
+        meaning="the task succeeded, and SQS refused to delete its message",
         sign="`delete-abandoned`, or a release with the cause `delete refused`",
-        advice="permit sqs:DeleteMessage; on a FIFO queue, a lease that has expired can't delete",
+        advice="grant sqs:DeleteMessage; on a FIFO queue, an expired lease can't delete",
     ),
     "died-while-running": Cause(
-        meaning="the worker died in the middle of the task",
+        meaning="the worker died while the task ran",
         sign="a `task-started`, no end, and no later line of the worker",
-        advice="look for a kill for memory, a deployment or a lost host; make the task idempotent, "
-        "or let it go on from where it was",
+        advice="look for an out-of-memory kill, a deployment or a lost host; make the task "
+        "idempotent, or let it continue where it stopped",
     ),
     "capped": Cause(
-        meaning="the task took longer than its message may be kept",
+        meaning="the task took longer than a lease may last",
         sign="`lease-capped`",
-        advice="raise max_lease (12 hours are the most that SQS allows), or split the task",
+        advice="raise max_lease (SQS allows at most 12 hours), or split the task",
     ),
     "released-while-running": Cause(
-        meaning="the worker gave the message back while its task ran, as at a cold shutdown",
+        meaning="the worker gave the message back while its task ran, as in a cold shutdown",
         sign="`message-released` or `message-lapsing` with another cause than `failed` or `kept`, "
         "after `task-started`",
         advice="give workers longer to stop, or make the task idempotent",
     ),
     "opted-out": Cause(
-        meaning="the task is not extended, as it is set sqs_heartbeat=False, and took longer than "
-        "the visibility timeout",
-        sign="no extension was tried, and `settings` in the `worker-started` of its worker say "
-        "`extend=False` of the task",
-        advice="take sqs_heartbeat=False from the task, or give it a queue with a visibility "
-        "timeout that is longer than it takes",
+        meaning="the task has sqs_heartbeat=False, so its lease is not extended, and it took "
+        "longer than the visibility timeout",
+        sign="no extension was tried, and `settings` in the `worker-started` of its worker has "
+        "`extend=False` for the task",
+        advice="remove sqs_heartbeat=False from the task, or give it a queue with a visibility "
+        "timeout longer than the task",
     ),
     "no-heartbeat": Cause(
-        meaning="a receive before it was by a worker without a heartbeat or without a journal",
-        sign="the receive count goes up by more than one between two journalled receives",
-        advice="start all workers of the queue with --heartbeat-sqs, and have them journal",
+        meaning="a worker without a heartbeat or without a journal received the message before",
+        sign="the receive count rises by more than one between two receives in the journals",
+        advice="start all workers of the queue with --heartbeat-sqs, and give them a journal",
     ),
     "lines-lost": Cause(
-        meaning="the lines that would tell why are lost: those of a killed worker's last second, "
-        "or of a damaged segment",
-        sign="the receive count goes up by more than one, or an execution has no end, at a time "
-        "from which lines of a worker are missing: numbers, a segment, or its end without "
+        meaning="the lines that would show the cause are lost: those of a killed worker's last "
+        "second, or of a damaged segment",
+        sign="the receive count rises by more than one, or an execution has no end, at a time "
+        "from which a worker's lines are missing: numbers, a segment, or its end without "
         "`worker-stopped`",
-        advice="look for what killed the worker or damaged the journal; the report's last section "
+        advice="find out what killed the worker or damaged the journal; the report's last section "
         "lists what could not be read",
     ),
     "second-delivery": Cause(
-        meaning="SQS delivered the message twice by itself, or another client made it visible",
+        meaning="SQS delivered the message twice on its own, or another client made it visible",
         sign="a receive while the lease of the one before was certain",
         advice="nothing: standard queues deliver at least once; make the task idempotent, or use a "
         "FIFO queue",
@@ -122,6 +122,6 @@ CAUSES: Mapping[str, Cause] = {
     "unknown": Cause(
         meaning="the journals do not show why",
         sign="none of the above",
-        advice="look at lost lines and missing journals in the report's last section",
+        advice="check lost lines and missing journals in the report's last section",
     ),
 }
