@@ -1,4 +1,4 @@
-"""Reads from a keeper what it is like now."""
+"""Reads the current state of a keeper."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from celery_sqs_heartbeat.observe.watched import Watched
 
 
 class Gauges:
-    """Reads the gauges of a keeper. A queue that was seen once stays, with zeros.
+    """Reads the gauges of a keeper. Once seen, a queue stays, with zeros.
 
     Args:
-        journal: Returns what has become of the journal, where there is one.
-        polled: How queues' polls are answered, where that is known.
+        journal: Returns the journal's numbers, if there is a journal.
+        polled: How SQS answers the queues' polls, if that is known.
         stopped: Which message groups have stopped.
     """
 
@@ -41,7 +41,7 @@ class Gauges:
         self._queues: dict[str, None] = {}
 
     def read(self) -> Iterator[Measurement]:
-        """Yield every gauge, and the counters that the keeper's health and the journal have."""
+        """Yield every gauge, and the counters of the keeper's health and of the journal."""
         yield from self._read_health()
         if self._journal is not None:
             stats = self._journal()
@@ -63,7 +63,7 @@ class Gauges:
         yield Measurement(catalogue.STALLED, (), float(health.stalled))
 
     def _read_polls(self) -> Iterator[Measurement]:
-        # By name: queues of two accounts or regions may share one.
+        # By name, because queues of two accounts or regions may share one.
         ages: dict[str, float] = {}
         unanswered: Counter[str] = Counter()
         for queue in self._polled.view() if self._polled is not None else ():

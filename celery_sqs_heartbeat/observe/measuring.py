@@ -15,8 +15,8 @@ from celery_sqs_heartbeat.observe import catalogue
 from celery_sqs_heartbeat.observe.catalogue import Metric
 from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
 
-#: Calls and entries remembered so as to be counted once: all events of a call come within
-#: milliseconds of each other.
+#: Calls and entries that are remembered, so that each is counted once. All events of a call come
+#: within milliseconds of each other.
 _REMEMBERED = 4_096
 
 _COUNTS = {
@@ -51,7 +51,7 @@ _LOSSES = {
 
 
 class Measurement(NamedTuple):
-    """A value of a metric, and those of its labels in their order."""
+    """A value of a metric, with the values of its labels in order."""
 
     metric: Metric
     labels: tuple[str, ...]
@@ -64,9 +64,9 @@ def sqs_action(action: Action) -> str:
 
 
 def loss_of(event: Event) -> str | None:
-    """Return how a lease was lost: expired, lost or capped; None where it was not.
+    """Return how a lease was lost: expired, lost or capped; None if it was not.
 
-    That the keeper gave a lease up some time after its expiry is no loss of its own.
+    If the keeper gives up a lease some time after its expiry, that is not a second loss.
     """
     if event.kind is EventKind.LEASE_LOST and event.outcome is None:
         return None
@@ -74,10 +74,10 @@ def loss_of(event: Event) -> str | None:
 
 
 class CallCount:
-    """Tells the first event of each call, and of each entry. Safe to use from any thread.
+    """Finds the first event of each call and each entry. Safe to use from any thread.
 
-    Remembered with the time of the answer: a keeper that is started again counts its calls
-    from 1 again.
+    Calls are remembered with the time of their answer, because a restarted keeper counts its
+    calls from 1 again.
     """
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ class CallCount:
 
 
 class Measurer:
-    """Says what each event adds to the metrics. Safe to use from any thread.
+    """Turns each event into measurements. Safe to use from any thread.
 
     Attributes:
         stopped: The message groups that have stopped.
@@ -114,7 +114,7 @@ class Measurer:
         self._queues: set[str] = set()
 
     def measure(self, event: Event) -> Iterator[Measurement]:
-        """Yield what an event adds."""
+        """Yield the measurements of an event."""
         queue = queue_name(event.queue_url)
         kind = event.kind
         self.stopped.note(event)

@@ -20,14 +20,14 @@ from celery_sqs_heartbeat.observe.watched import Watched
 
 
 class Metrics(Collector):
-    """Observes a keeper and shows its metrics.
+    """Observes a keeper and returns its metrics.
 
-    It has a registry of its own, so that two workers in one process don't clash; it is a
-    collector that may be registered with another.
+    It has its own registry, so two workers in one process don't clash. It is a collector, so it
+    may be registered with another registry, too.
 
     Attributes:
-        content_type: Of `exposition`.
-        registry: Where this is registered.
+        content_type: The content type of `exposition`.
+        registry: The registry that this is registered with.
     """
 
     content_type = CONTENT_TYPE_LATEST
@@ -45,7 +45,7 @@ class Metrics(Collector):
         journal: Callable[[], JournalStats] | None = None,
         polled: Polled | None = None,
     ) -> None:
-        """Read the gauges of that keeper, of its journal and polls, from now on."""
+        """Read the gauges of that keeper, its journal and its polls from now on."""
         self._gauges = Gauges(keeper, journal, polled, stopped=self._measurer.stopped)
 
     def __call__(self, event: Event) -> None:
@@ -95,6 +95,6 @@ def _family(metric: Metric) -> CounterMetricFamily | GaugeMetricFamily:
 
 
 def _without_times(family: Family) -> Family:
-    """Leave out when each series began, which the library adds: twice the series, for no use."""
+    """Leave out the start time of each series: it would double the number of series."""
     family.samples = [each for each in family.samples if not each.name.endswith("_created")]
     return family

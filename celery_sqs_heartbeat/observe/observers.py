@@ -13,13 +13,13 @@ Observer = Callable[[Event], None]
 
 
 class Observers:
-    """Tells each of several observers of every event; the error of one keeps none from it."""
+    """Passes every event to several observers. An error of one does not affect the others."""
 
     def __init__(self, *observers: Observer) -> None:
         self._observers = observers
 
     def __call__(self, event: Event) -> None:
-        """Take in an event of the keeper."""
+        """Pass on an event of the keeper."""
         for observer in self._observers:
             try:
                 observer(event)

@@ -24,21 +24,21 @@ from celery_sqs_heartbeat.observe.watched import Watched
 
 _SPANS = {EventKind.LEASE_EXTENDED: "extend", EventKind.MESSAGE_RELEASED: "release"}
 _NANOSECONDS = 1_000_000_000
-#: Messages whose trace is remembered; of more, those of which nothing was told for longest
-#: are forgotten.
+#: Messages whose trace is remembered. If there are more, those without an event for the longest
+#: time are forgotten.
 _REMEMBERED = 4_096
 
 TraceparentOf = Callable[[Event], str | None]
 
 
 class OtelObserver:
-    """Observes a keeper: counts by the global meter provider, and tells each message's trace.
+    """Observes a keeper: counts with the global meter provider, and adds to each message's trace.
 
     Extensions, releases and losses become short spans under the span that sent the message.
 
     Args:
-        traceparent_of: Returns the header `traceparent` of an event's message, as long as
-            the message is known; it is asked until it does. No spans without it.
+        traceparent_of: Returns the header `traceparent` of an event's message while the message
+            is known. It is called until it returns one. Without it, there are no spans.
     """
 
     def __init__(self, traceparent_of: TraceparentOf | None = None) -> None:
@@ -56,7 +56,7 @@ class OtelObserver:
         journal: Callable[[], JournalStats] | None = None,
         polled: Polled | None = None,
     ) -> None:
-        """Read the gauges of that keeper, of its journal and polls, from now on."""
+        """Read the gauges of that keeper, its journal and its polls from now on."""
         gauges = Gauges(keeper, journal, polled, stopped=self._measurer.stopped)
         for metric in READ:
             create = (
@@ -68,7 +68,7 @@ class OtelObserver:
             create(_name(metric), [callback], _unit(metric), metric.help)
 
     def __call__(self, event: Event) -> None:
-        """Take in an event."""
+        """Count an event, and add its span."""
         parent = self._parent_of(event)
         for metric, labels, value in self._measurer.measure(event):
             self._instruments[metric](value, dict(zip(metric.labels, labels, strict=True)))
@@ -77,13 +77,13 @@ class OtelObserver:
             self._start_span(name, event, parent).end()
 
     def _parent_of(self, event: Event) -> str | None:
-        """Remember it: when a release is confirmed its message may be known no more."""
+        """Remember it, because a message may be forgotten before its release is confirmed."""
         if self._traceparent_of is None:
             return None
         key = (event.queue_url, event.message_id)
         with self._lock:
             parent = self._parents.pop(key, None)
-        # Not under the lock: it is the caller's code, and may wait.
+        # Not under the lock, because the caller's code may wait.
         parent = parent or self._traceparent_of(event)
         if parent and event.kind not in ENDS:
             with self._lock:
@@ -93,7 +93,7 @@ class OtelObserver:
         return parent
 
     def _start_span(self, name: str, event: Event, traceparent: str) -> Span:
-        """Begin a span that has lasted for as long as the call of the event."""
+        """Start a span that has the duration of the event's call."""
         return self._tracer.start_span(
             f"{PREFIX}.{name}",
             context=TraceContextTextMapPropagator().extract({"traceparent": traceparent}),

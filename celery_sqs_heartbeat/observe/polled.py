@@ -1,4 +1,4 @@
-"""How each queue's polls are answered."""
+"""Notes how SQS answers each queue's polls."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Protocol
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.leases.message import queue_name
 
-#: Polls in a row without an answer after which a queue counts as deaf: a single one may be a
-#: lost NAT entry, and the poll after it has a connection of its own.
+#: After this many unanswered polls in a row, a queue counts as deaf. A single one may be caused by
+#: a lost NAT entry, and the next poll has a new connection.
 DEAF_AFTER = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolledQueue:
-    """What is known of one queue's polls at one moment.
+    """The state of one queue's polls at one moment.
 
     Attributes:
-        age: Seconds since its last answered poll, or since its first poll where none was
-            answered; None where nothing consumes from it any more.
+        age: Seconds since its last answered poll, or since its first poll if none was answered;
+            None if nothing consumes from it any more.
         unanswered: How many of its polls were not answered in time.
-        is_deaf: Whether its last polls were not answered, one after the other.
+        is_deaf: Whether its last `DEAF_AFTER` polls were not answered.
     """
 
     queue: str
@@ -32,10 +32,10 @@ class PolledQueue:
 
 
 class Polled(Protocol):
-    """Tells how each queue's polls are answered."""
+    """Reports how SQS answers each queue's polls."""
 
     def view(self) -> list[PolledQueue]:
-        """Return what is known of each queue."""
+        """Return the state of each queue."""
 
 
 class _Queue:
@@ -47,11 +47,11 @@ class _Queue:
 
 
 class PolledQueues:
-    """Notes of every queue when it was polled with success, for health and metrics.
+    """Notes when each queue's last poll was answered, for health and metrics.
 
-    Only polls count. So a worker that is full, or in a solo pool's task, and does not poll is
-    not deaf, whatever became of its last polls. The worker's loop writes, by the names it has
-    for queues; any thread reads.
+    Only polls count. A worker that does not poll, because it is full or runs a task of a solo
+    pool, is not deaf, whatever happened to its last polls. The worker's event loop writes, under
+    its own names for the queues. Any thread may read.
     """
 
     def __init__(self, now: Callable[[], float] = clock.now) -> None:
@@ -65,7 +65,7 @@ class PolledQueues:
             queue.answered_at = self._now()
 
     def answered(self, name: str) -> None:
-        """Note that SQS answered a poll, with messages or without. An error is no answer."""
+        """Note that SQS answered a poll, with or without messages. An error is not an answer."""
         queue = self._queues.get(name)
         if queue is not None and queue.answered_at is not None:
             queue.answered_at = self._now()
@@ -80,25 +80,25 @@ class PolledQueues:
     def wait(self, name: str) -> None:
         """Note that the queue is not polled until there is room for more messages.
 
-        It is not deaf meanwhile, and after that from its next unanswered poll on: it may be
-        well again by then, and room that comes and goes must not hide that it is not.
+        Until then it is not deaf. Afterwards the next unanswered poll makes it deaf again: SQS may
+        answer by then, and a worker that is full now and then must not hide that SQS does not.
         """
         if queue := self._queues.get(name):
             queue.unanswered_in_a_row = min(queue.unanswered_in_a_row, DEAF_AFTER - 1)
 
     def rest(self, name: str) -> None:
-        """Note that the queue is not consumed from any more. What was counted stays."""
+        """Note that nothing consumes from the queue any more. Its counts stay."""
         if queue := self._queues.get(name):
             queue.answered_at = None
             queue.unanswered_in_a_row = 0
 
     def rest_all(self) -> None:
-        """Note that nothing is consumed from any more: the worker is ending."""
+        """Note that no queue is consumed from any more, because the worker is ending."""
         for name in list(self._queues):
             self.rest(name)
 
     def view(self) -> list[PolledQueue]:
-        """Return what is known of each queue."""
+        """Return the state of each queue."""
         now = self._now()
         return [
             PolledQueue(

@@ -1,4 +1,4 @@
-"""Remembers what happened lately, for the status page."""
+"""Remembers recent events for the status page."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroups
 HAPPENINGS = 50
 #: Minutes for which calls are counted.
 MINUTES = 30
-#: Extensions remembered of a lease; a healthy one has one and a half in its timeout.
+#: Extensions that are remembered of a lease. A healthy one has one and a half per timeout.
 _MARKS = 8
-#: Leases whose extensions are remembered; of more, those extended longest ago are forgotten.
+#: Leases whose extensions are remembered. If there are more, those extended longest ago are
+#: forgotten.
 _MARKED = 4_096
 
 _RELEASES = {EventKind.MESSAGE_RELEASED: "released", EventKind.MESSAGE_LAPSING: "lapsed"}
@@ -56,7 +57,7 @@ class Recorder:
         self._calls: OrderedDict[int, dict[CallKind, int]] = OrderedDict()
 
     def __call__(self, event: Event) -> None:
-        """Take in an event."""
+        """Record an event."""
         self.stopped.note(event)
         key = (event.queue_url, event.message_id)
         what = loss_of(event) or _RELEASES.get(event.kind)
@@ -65,7 +66,7 @@ class Recorder:
                 self._mark(key, event.at)
             elif event.kind in ENDS:
                 self._marks.pop(key, None)
-            # Thousands may be parked at once: they would push out what went wrong.
+            # Thousands may be parked at once, and would push out the failures.
             if what and event.cause != DUE_LATER:
                 self._happenings.append(Happening(what, event))
                 self._happened += 1
@@ -73,7 +74,7 @@ class Recorder:
                 self._add_call(CALL_KIND[event.action], int(event.at // 60))
 
     def extended_at(self) -> dict[tuple[str, str], tuple[float, ...]]:
-        """Return when each lease was extended lately, by queue URL and message id."""
+        """Return the times of each lease's last extensions, by queue URL and message id."""
         with self._lock:
             return {key: tuple(marks) for key, marks in self._marks.items()}
 
@@ -84,7 +85,7 @@ class Recorder:
 
     @property
     def happened(self) -> int:
-        """How many releases and losses there were, also those that are not remembered."""
+        """How many releases and losses there were, including those that are not remembered."""
         return self._happened
 
     def calls(self, now: float) -> list[MinuteOfCalls]:

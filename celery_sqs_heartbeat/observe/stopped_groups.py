@@ -1,4 +1,4 @@
-"""Remembers which message groups a message has stopped that was given back."""
+"""Remembers which message groups have stopped because their message was given back."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import NamedTuple
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.message import queue_name
 
-#: Groups that are remembered; of more, those are forgotten that stopped first.
+#: How many groups are remembered. If there are more, those that stopped first are forgotten.
 CAPACITY = 1_000
-#: For how long a group is remembered after its message is visible again, in seconds: any worker
-#: may receive it then, and this one hears nothing of it.
+#: How long a group is remembered after its message became visible again, in seconds. From then on
+#: any worker may receive it, and this one does not learn of it.
 AFTERTIME = 60.0
 
 _GOES_ON = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.MESSAGE_DELETED})
@@ -24,7 +24,7 @@ class StoppedGroup(NamedTuple):
 
     Attributes:
         event: The end of that message's lease.
-        visible_at: When SQS hands it out again, in monotonic seconds.
+        visible_at: When SQS shows the message again, in monotonic seconds.
     """
 
     event: Event
@@ -39,7 +39,7 @@ class StoppedGroups:
         self._stopped: OrderedDict[tuple[str, str | None], StoppedGroup] = OrderedDict()
 
     def note(self, event: Event) -> None:
-        """Take in an event. What is received of a group shows that it goes on."""
+        """Note an event. A receive of a message of the group shows that it continues."""
         if not event.stops_group and event.kind not in _GOES_ON:
             return
         key = (event.queue_url, event.group)
@@ -51,7 +51,7 @@ class StoppedGroups:
                     self._stopped.popitem(last=False)
 
     def view(self, now: float) -> list[StoppedGroup]:
-        """Return the groups, the one that stopped last first."""
+        """Return the groups, latest stop first."""
         with self._lock:
             for key, stopped in tuple(self._stopped.items()):
                 if now > stopped.visible_at + AFTERTIME:
@@ -59,7 +59,7 @@ class StoppedGroups:
             return list(reversed(self._stopped.values()))
 
     def hidden(self, now: float) -> Mapping[str, int]:
-        """Return by queue name how many groups wait for a message that is still hidden."""
+        """Return, by queue name, how many groups wait for a message that is still hidden."""
         return Counter(
             queue_name(stopped.event.queue_url)
             for stopped in self.view(now)

@@ -12,7 +12,7 @@ Key = tuple[str, str]
 
 
 def key_of(lease: LeaseView) -> Key:
-    """Return what tells a lease from all others."""
+    """Return the key that identifies a lease."""
     return (lease.queue_url, lease.message_id)
 
 
@@ -35,7 +35,7 @@ def behind_others(leases: Iterable[LeaseView]) -> Set[Key]:
 
 
 def count_groups(leases: Iterable[LeaseView]) -> int:
-    """Return of how many message groups, which are kept in order, there are leases."""
+    """Return the number of ordered message groups that have leases."""
     return len({_group(lease) for lease in leases if lease.is_in_order})
 
 

@@ -1,4 +1,4 @@
-"""What is observed of a keeper, besides its events."""
+"""The parts of a keeper that are observed, besides its events."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from celery_sqs_heartbeat.leases.view import LeaseView
 
 
 class Watched(Protocol):
-    """A keeper: a `LeaseKeeper`, or what a worker knows of one in another process."""
+    """A keeper: a `LeaseKeeper`, or a worker's view of one in another process."""
 
     @property
     def health(self) -> KeeperHealth:
-        """How it does. Waits for nothing, also where it hangs."""
+        """Its health. Never waits, even if the keeper hangs."""
 
     def snapshot(self) -> Sequence[LeaseView]:
-        """Return what is to be seen of every lease, all at one moment."""
+        """Return a view of every lease, all at the same moment."""
 
     def now(self) -> float:
         """Return the time of its clock, in seconds."""

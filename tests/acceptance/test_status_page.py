@@ -83,7 +83,7 @@ def test_leases_are_bars_by_queue_and_task_and_move(page: Any) -> None:
     ]
     assert text(page, "#worker") == "celery@host"
     assert text(page, "#in-flight") == "3"
-    wait_until(lambda: text(page, "#health-text") == "Keeper is well")
+    wait_until(lambda: text(page, "#health-text") == "Keeper is healthy")
     widths = "[...document.querySelectorAll('.left')].map(e => e.style.width).join()"
     before = script(page, widths)
     wait_until(lambda: script(page, widths) != before)
@@ -281,17 +281,17 @@ def test_a_token_is_asked_for_and_kept_out_of_sight(driver: Any) -> None:
         scene.receive("a")
         driver.get(scene.url)
         wait_until(lambda: driver.find_element("id", "token-form").is_displayed())
-        assert text(driver, "#health-text") == "The worker asks for its token"
+        assert text(driver, "#health-text") == "The worker needs its token"
         assert driver.title == "⚠ Token needed · SQS leases"
         # Nothing is said of what the page does not know yet.
         assert not driver.find_element("id", "no-happenings").is_displayed()
         entry = driver.find_element("id", "token")
         entry.send_keys("wrong\n")
-        wait_until(lambda: "not the token" in text(driver, "#trouble"))
+        wait_until(lambda: "not the right token" in text(driver, "#trouble"))
         entry.send_keys(f"{TOKEN}\n")
         wait_until(lambda: len(rows(driver)) == 1)
         assert not driver.find_element("id", "token-form").is_displayed()
-        assert text(driver, "#health-text") == "Keeper is well"
+        assert text(driver, "#health-text") == "Keeper is healthy"
         assert driver.title == "SQS leases"
 
         # A query is sent to the server, and so may be in a log: no token is taken from there.

@@ -139,7 +139,7 @@ def test_a_page_that_is_given_no_metrics_has_no_such_path(scene: Observed) -> No
     scene.server, old = server, scene.server
     old.stop()
     answer = get(scene, "/metrics")
-    assert (answer.status, b"known are /, /events, /healthz, /leases" in answer.body) == (404, True)
+    assert (answer.status, b"paths are /, /events, /healthz, /leases" in answer.body) == (404, True)
 
 
 def test_a_keeper_that_hangs_is_unhealthy_until_it_goes_on() -> None:

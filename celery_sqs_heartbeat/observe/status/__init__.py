@@ -1,4 +1,4 @@
-"""The status page of a worker: an HTTP server on threads of its own."""
+"""The status page of a worker: an HTTP server on its own threads."""
 
 from celery_sqs_heartbeat.observe.status.server import StatusServer
 

@@ -8,29 +8,29 @@ from celery_sqs_heartbeat.observe.status.http import RefusedError, Request
 from celery_sqs_heartbeat.settings import checks
 from celery_sqs_heartbeat.settings.address import is_loopback, parse_address
 
-#: These tell nothing of messages: the page's own files, which hold no data, and whether the
-#: keeper lives, so that a probe needs no secret.
+#: Paths that need no token, because they contain nothing about messages: the page's own files, and
+#: the health, so that a probe needs no secret.
 OPEN = frozenset({"/", "/page.css", "/page.js", "/icon.svg", "/healthz"})
 
 
 def token_fault(host: str, token: str | None) -> str | None:
-    """Return what is wrong with a token for a server that listens at that host, or None."""
+    """Return the fault of a token for a server that listens at that host, or None."""
     if token is not None:
         return checks.token_fault(token)
     if is_loopback(host):
         return None
     return (
-        f"must be set, as {host} is reached by other machines: set it to a long random "
+        f"must be set, because other machines can reach {host}: set it to a long random "
         "text, or serve the page on 127.0.0.1"
     )
 
 
 class Guard:
-    """Lets requests pass or refuses them.
+    """Accepts or refuses requests.
 
     Args:
-        host: The address that is listened at.
-        token: To be shown for all data, where one is given.
+        host: The address that the server listens at.
+        token: The token that all data needs, or None.
     """
 
     def __init__(self, host: str, token: str | None) -> None:
@@ -38,10 +38,10 @@ class Guard:
         self._token = token
 
     def check(self, request: Request) -> None:
-        """Refuse a request that may not be answered.
+        """Refuse a request that must not be answered.
 
         Raises:
-            RefusedError: With the reason.
+            RefusedError: The request is refused; the error has the reason.
         """
         if self._is_local:
             _check_host(request.headers.get("host"))
@@ -55,16 +55,16 @@ class Guard:
         if scheme.lower() != "bearer" or not is_right:
             raise RefusedError(
                 401,
-                "This needs the header 'Authorization: Bearer ...' with the text of "
+                "Send the header 'Authorization: Bearer ...' with the value of "
                 "sqs_heartbeat_status_token.",
                 WWW_Authenticate='Bearer realm="sqs-heartbeat"',
             )
 
 
 def _check_host(header: str | None) -> None:
-    """Refuse a foreign name: a web page may have had it resolve to this machine.
+    """Refuse another host's name: a website may have made it resolve to this machine.
 
-    The port may be another, as of a tunnel.
+    The port may differ, because of a tunnel.
     """
     if header is None:
         raise RefusedError(400, "The header Host is missing.")
@@ -73,4 +73,4 @@ def _check_host(header: str | None) -> None:
     except ValueError:
         host = header.strip("[]")
     if not is_loopback(host.lower()):
-        raise RefusedError(403, "Ask for this by the name localhost or 127.0.0.1.")
+        raise RefusedError(403, "Use the host name localhost or 127.0.0.1.")

@@ -1,4 +1,4 @@
-"""One connection of the status page: a request in, an answer out, the end."""
+"""One connection of the status page: it reads one request, answers it and closes."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from celery_sqs_heartbeat.observe.status.seats import Seats
 
 logger = logging.getLogger(__name__)
 
-#: Bytes of a request's line and headers at most.
+#: The largest size of a request's line and headers, in bytes.
 MAX_REQUEST = 8_192
-#: How long a request may take to come in, and its answer to be taken, in seconds each.
+#: How long a client may take to send a request, and to read its answer, in seconds each.
 SECONDS = 5.0
-#: How long what comes after a refused request is read and thrown away, in seconds: an
-#: answer is lost when its connection is closed with bytes unread.
+#: How long bytes after a refused request are read and discarded, in seconds. The answer would be
+#: lost if the connection were closed with unread bytes.
 LINGER_SECONDS = 0.5
 _END = b"\r\n\r\n"
 _LINE = re.compile(rb"[A-Z]{1,20} [\x21-\x7e]+ HTTP/[1-9]\.\d")
-#: No control characters, and no line that goes on with the one before.
+#: No control characters, and no line that continues the one before.
 _HEADERS = re.compile(rb"(?:[\t\x20-\x7e\x80-\xff]|\r\n(?![\t ]))*")
 
 
 class Exchange(BaseHTTPRequestHandler):
-    """Answers the one request of a connection. Raises nothing of the network's.
+    """Answers the one request of a connection. Raises no network errors.
 
-    `http.server` takes the request apart. It is lenient, and has no bounds for a whole request:
-    so the request is read and looked over here first.
+    `http.server` parses the request. It is lenient and has no limits for a whole request, so this
+    class reads and checks the request first.
 
     Args:
         answer: Answers requests. May raise `RefusedError`.
-        seats: Where the connection has a place.
-        connection: What the server gives each of its handlers.
+        seats: The seats for connections.
+        connection: The arguments that the server passes to each of its handlers.
     """
 
     protocol_version = "HTTP/1.1"
-    # In HTTP/0.9, its default, an answer has no head.
+    # The default is HTTP/0.9, in which an answer has no headers.
     request_version = default_request_version = "HTTP/1.1"
     command = ""
     disable_nagle_algorithm = True
@@ -57,7 +57,7 @@ class Exchange(BaseHTTPRequestHandler):
         super().__init__(*connection)
 
     def handle(self) -> None:
-        """Answer the request, and wait for a moment until the client has read that."""
+        """Answer the request, and wait briefly until the client has read the answer."""
         with contextlib.suppress(OSError):
             response = self._respond()
             self.connection.settimeout(SECONDS)
@@ -66,7 +66,7 @@ class Exchange(BaseHTTPRequestHandler):
             self._linger()
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
-        """Refuse a request that `http.server` can't take apart.
+        """Refuse a request that `http.server` can't parse.
 
         Raises:
             RefusedError: Always.
@@ -88,12 +88,12 @@ class Exchange(BaseHTTPRequestHandler):
             raise
         except Exception:
             logger.exception("sqs-heartbeat: the status page failed on %s", request.path)
-            raise RefusedError(500, "This failed; the worker's log says why.") from None
+            raise RefusedError(500, "This failed. The worker's log has the reason.") from None
 
     def _read(self) -> Request:
         self.raw_requestline, _, headers = self._read_head().partition(b"\r\n")
         if not _LINE.fullmatch(self.raw_requestline):
-            raise RefusedError(400, "This is no HTTP request.")
+            raise RefusedError(400, "This is not an HTTP request.")
         self.rfile.close()
         self.rfile = io.BytesIO(headers)
         self.parse_request()
@@ -101,20 +101,20 @@ class Exchange(BaseHTTPRequestHandler):
             raise RefusedError(400, "A header is malformed.")
         for name in ("host", "authorization"):
             if len(self.headers.get_all(name, ())) > 1:
-                raise RefusedError(400, f"There is more than one header {name}.")
+                raise RefusedError(400, f"There is more than one {name} header.")
         if self.command not in ("GET", "HEAD"):
-            raise RefusedError(405, "Only GET and HEAD are served here.", Allow="GET, HEAD")
+            raise RefusedError(405, "Only GET and HEAD are supported.", Allow="GET, HEAD")
         return Request(
             path=self.path.partition("?")[0],
             headers={name.lower(): value.strip() for name, value in self.headers.items()},
         )
 
     def _read_head(self) -> bytes:
-        """Return the request up to and with the empty line."""
+        """Return the request, up to and including the empty line."""
         head, deadline = b"", time.monotonic() + SECONDS
         while True:
             if len(head) > MAX_REQUEST:
-                raise RefusedError(431, f"A request has at most {MAX_REQUEST} bytes here.")
+                raise RefusedError(431, f"A request may have at most {MAX_REQUEST} bytes.")
             if _END in head:
                 return head[: head.index(_END) + len(_END)]
             self.connection.settimeout(max(0.001, deadline - time.monotonic()))
@@ -123,11 +123,11 @@ class Exchange(BaseHTTPRequestHandler):
             except TimeoutError:
                 raise RefusedError(408, f"The request took more than {SECONDS:g} s.") from None
             if not more:
-                raise RefusedError(400, "The request has no end.")
+                raise RefusedError(400, "The request is incomplete.")
             head += more
 
     def _send(self, response: Response) -> None:
-        # Not by `send_response`, which logs each request.
+        # Not with `send_response`, which logs each request.
         self.send_response_only(response.status)
         headers = {
             "Content-Type": response.content_type,

@@ -1,11 +1,11 @@
-"""What a request to the status page asks, and what an answer says."""
+"""Requests to the status page, and its answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-#: With every answer: nothing is stored, framed, guessed or fetched from elsewhere.
+#: Headers of every answer: nothing is stored, framed, guessed or fetched from elsewhere.
 SAFE = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -19,7 +19,7 @@ SAFE = {
 
 
 class RefusedError(Exception):
-    """The request gets an error for an answer."""
+    """The request is answered with an error."""
 
     def __init__(self, status: int, sentence: str, **headers: str) -> None:
         super().__init__(sentence)
@@ -29,7 +29,7 @@ class RefusedError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A request. The names of headers are in lower case; the path is without its query."""
+    """A request. Header names are in lower case, and the path has no query."""
 
     path: str
     headers: Mapping[str, str] = field(repr=False)

@@ -1,4 +1,4 @@
-"""Accepts the status page's connections, and serves each on a thread of its own."""
+"""Accepts the status page's connections, and serves each on its own thread."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from celery_sqs_heartbeat.observe.status.seats import Seats
 
 logger = logging.getLogger(__name__)
 
-#: How often it looks whether it is to end, in seconds.
+#: How often the listener checks whether it must stop, in seconds.
 _POLL = 0.1
-#: Pause when the system grants no more connections, in seconds.
+#: Pause after the system refused a connection, in seconds.
 _FAULT_PAUSE = 0.5
 
 
 class Listener(socketserver.TCPServer):
-    """Listens at one address from its making on, and answers from its start on.
+    """Listens at one address once it is made, and answers once it is started.
 
-    Not an `HTTPServer`: that asks a name server for the host's name, which may hang.
+    It is not an `HTTPServer`, because that looks up the host's name in DNS, which may hang.
 
     Args:
         answer: Answers requests, on several threads at once. May raise `RefusedError`.
 
     Attributes:
-        port: That it listens at.
+        port: The port that it listens at.
 
     Raises:
         OSError: The address can't be used.
@@ -52,10 +52,10 @@ class Listener(socketserver.TCPServer):
         self.port = int(self.server_address[1])
 
     def start(self) -> None:
-        """Serve what connects.
+        """Serve connections.
 
         Raises:
-            OSError: The system grants no thread.
+            OSError: The system refuses a new thread.
         """
         try:
             threading.Thread(
@@ -66,12 +66,12 @@ class Listener(socketserver.TCPServer):
             raise OSError(str(error)) from error
 
     def stop(self) -> None:
-        """Accept no more connections. Those that are served are left to their ends."""
+        """Stop accepting connections. Open connections are served to their ends."""
         self.shutdown()
         self.server_close()
 
     def server_bind(self) -> None:
-        """Take the address, of IPv6 alone where it is one."""
+        """Bind the address. An IPv6 address is bound for IPv6 only."""
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         super().server_bind()
@@ -80,12 +80,12 @@ class Listener(socketserver.TCPServer):
         """Accept a connection.
 
         Raises:
-            OSError: The system grants none.
+            OSError: The system refuses it.
         """
         try:
             return super().get_request()
         except OSError as error:
-            logger.warning("sqs-heartbeat: the status page can't be reached: %s", error)
+            logger.warning("sqs-heartbeat: the status page can't accept connections: %s", error)
             time.sleep(_FAULT_PAUSE)
             raise
 
@@ -93,7 +93,7 @@ class Listener(socketserver.TCPServer):
         """Serve a connection on a thread.
 
         Raises:
-            RuntimeError: The system grants no more threads.
+            RuntimeError: The system refuses a new thread.
         """
         self._seats.admit(request)
         threading.Thread(
@@ -104,12 +104,12 @@ class Listener(socketserver.TCPServer):
         ).start()
 
     def shutdown_request(self, request: Any) -> None:
-        """End a connection."""
+        """Close a connection."""
         self._seats.leave(request)
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ARG002
-        """Log what is no fault of the network's; the connection is ended."""
+        """Log errors that are not of the network. The connection is closed."""
         if not isinstance(sys.exc_info()[1], OSError):
             logger.exception("sqs-heartbeat: the status page failed")
 

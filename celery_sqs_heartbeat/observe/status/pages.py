@@ -1,4 +1,4 @@
-"""What is found under each path."""
+"""The answer of each path."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _FILES = {
 
 
 class Exposer(Protocol):
-    """Shows metrics in a text format."""
+    """Returns metrics in a text format."""
 
     content_type: str
 
     def exposition(self) -> bytes:
-        """Return them."""
+        """Return the metrics."""
 
 
 class Pages:
-    """Answers requests that may be answered.
+    """Answers requests that the guard has accepted.
 
     Args:
-        metrics: Shown under `/metrics`, where it is given.
-        name: Of the worker, for the page's title.
-        polled: How its queues' polls are answered, where that is known.
+        metrics: Shown under `/metrics`, if given.
+        name: The worker's name, for the page's title.
+        polled: How SQS answers the polls of the worker's queues, if that is known.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Pages:
             self._paths["/metrics"] = lambda: Response(
                 body=metrics.exposition(), content_type=metrics.content_type
             )
-        # Read now: later there may be no file descriptor left for it.
+        # Read now, because later no file descriptor may be left.
         assets = files(__package__) / "assets"
         self._files = {
             path: Response(body=(assets / file).read_bytes(), content_type=content_type)
@@ -73,13 +73,13 @@ class Pages:
         """Return the answer to a request.
 
         Raises:
-            RefusedError: There is nothing under its path.
+            RefusedError: The path does not exist.
         """
         if request.path in self._files:
             return self._files[request.path]
         if request.path not in self._paths:
             known = ", ".join(sorted({"/", *self._paths}))
-            raise RefusedError(404, f"There is nothing here; known are {known}.")
+            raise RefusedError(404, f"This path does not exist. The paths are {known}.")
         return self._paths[request.path]()
 
     def _health(self) -> Response:

@@ -1,4 +1,4 @@
-"""What the status page shows, as plain values. docs/status-page.md names the fields."""
+"""The data of the status page, as plain values. docs/status-page.md documents the fields."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from celery_sqs_heartbeat.observe.stopped_groups import StoppedGroup
 from celery_sqs_heartbeat.observe.waiting_groups import behind_others, key_of
 from celery_sqs_heartbeat.observe.watched import Watched
 
-#: Leases that are listed: those that expire first. A page of more is no help.
+#: How many leases are listed: those that expire first. More would not help a reader.
 MAX_LEASES = 500
-#: Tasks whose leases are counted apart: those with the most. Senders choose their names.
+#: How many tasks have their own counts: those with the most leases. Senders choose task names.
 MAX_TASKS = 500
-#: Message groups that are listed: those that stopped last.
+#: How many message groups are listed: those that stopped last.
 MAX_STOPPED = 100
 
 
 def health_payload(keeper: Watched, polled: Polled | None = None) -> dict[str, Any]:
-    """Return how the keeper does, and the polls. Waits for nothing, also where threads hang."""
+    """Return the health of the keeper and the polls. Never waits, even if threads hang."""
     health = keeper.health
     queues = polled.view() if polled is not None else []
     return {
@@ -60,9 +60,9 @@ def _status(health: KeeperHealth, queues: list[PolledQueue]) -> str:
 def leases_payload(
     keeper: Watched, recorder: Recorder, name: str, polled: Polled | None = None
 ) -> dict[str, Any]:
-    """Return the totals of all leases, of each queue and task, and a list of those that end first.
+    """Return totals of all leases and of each queue and task, and the leases that expire first.
 
-    A list that is shortened has beside it how many it leaves out.
+    Beside each shortened list is the number of entries that it leaves out.
     """
     now, leases = keeper.now(), keeper.snapshot()
     marks, stopped = recorder.extended_at(), recorder.stopped.view(now)

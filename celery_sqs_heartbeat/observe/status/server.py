@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.settings.address import parse_address
 
 logger = logging.getLogger(__name__)
 
-#: The settings that it is made from.
+#: The settings of the status page.
 ADDRESS_SETTING = f"{PREFIX}status"
 TOKEN_SETTING = f"{PREFIX}status_token"
 
@@ -26,15 +26,16 @@ class StatusServer:
     """Serves `/`, `/healthz`, `/metrics`, `/leases` and `/events`.
 
     Args:
-        address: `host:port`, of this machine alone unless there is a token.
-        token: To be shown for all data.
+        address: `host:port`. Without a token, a loopback address.
+        token: The token that all data needs.
         metrics: Shown under `/metrics`; see `Metrics`.
         recorder: An observer of the same keeper.
-        name: Of the worker, for the page's title.
-        polled: How its queues' polls are answered, where that is known.
+        name: The worker's name, for the page's title.
+        polled: How SQS answers the polls of the worker's queues, if that is known.
 
     Raises:
-        ConfigurationError: The address is none, or others reach it and there is no token.
+        ConfigurationError: The address is invalid, or other machines can reach it and there is no
+            valid token.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class StatusServer:
         except ValueError as error:
             raise ConfigurationError([f"{ADDRESS_SETTING}={address!r}: {error}"]) from None
         if fault := token_fault(self._host, token):
-            # Not the token itself: this is logged.
+            # Not the token itself, because this is logged.
             given = "None" if token is None else "..."
             raise ConfigurationError(
                 [f"{TOKEN_SETTING}={given} with {ADDRESS_SETTING}={address!r}: {fault}"]
@@ -64,11 +65,11 @@ class StatusServer:
 
     @property
     def port(self) -> int | None:
-        """The port that it listens at; None while it does not."""
+        """The port that it listens at; None if it does not listen."""
         return self._listener.port if self._listener else None
 
     def start(self) -> None:
-        """Listen. Where the address can't be used that is logged, and nothing else happens."""
+        """Start to listen. If the address can't be used, only log that."""
         if self._listener is not None:
             return
         try:
@@ -76,8 +77,8 @@ class StatusServer:
             listener.start()
         except OSError as error:
             logger.error(  # noqa: TRY400
-                "sqs-heartbeat: no status page: %s=%s can't be used (%s); the worker goes on "
-                "without it. Each worker of a host needs a port of its own, and 0 takes any",
+                "sqs-heartbeat: no status page: %s=%s can't be used (%s). The worker continues "
+                "without it. Each worker on a host needs its own port; port 0 takes any free one",
                 ADDRESS_SETTING,
                 self._shown_host(self._port),
                 error,
@@ -87,7 +88,7 @@ class StatusServer:
         logger.info("sqs-heartbeat: status page at http://%s/", self._shown_host(self.port))
 
     def stop(self) -> None:
-        """Listen no more. Does nothing when it does not listen."""
+        """Stop listening. Does nothing if it does not listen."""
         listener, self._listener = self._listener, None
         if listener is not None:
             listener.stop()

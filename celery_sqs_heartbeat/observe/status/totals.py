@@ -1,4 +1,4 @@
-"""Counts leases, so that a list that is shortened does not have to be counted."""
+"""Counts all leases, because the page lists only some of them."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _Key = TypeVar("_Key", bound=Hashable)
 
 
 def totals(leases: Sequence[LeaseView], behind: Set[Key]) -> dict[str, Any]:
-    """Return how many leases there are and how they do. Times in seconds.
+    """Return the number of leases and their states. Times are in seconds.
 
     Each lease is either running, waiting, or pending for its delete or its release. `not_well`
-    counts those that have expired, are lost, or are not extended (any more).
+    counts leases that have expired, are lost, or are not extended (any more).
 
     Args:
-        behind: Those leases, among others, that wait behind another of their message group.
+        behind: The leases that wait behind another of their message group. May have others, too.
     """
     held = [lease for lease in leases if lease.state is State.HELD]
     running = sum(lease.running_for is not None for lease in held)
@@ -49,10 +49,10 @@ def grouped(
 
 
 def _is_not_well(lease: LeaseView) -> bool:
-    # A keeper that is late or dead has not noted an expiry yet.
+    # A late or dead keeper has not noted the expiry yet.
     return lease.standing is not Standing.OURS or lease.expires_in <= 0
 
 
 def rounded(seconds: float | None) -> float | None:
-    """Return seconds to the millisecond, as the page shows them at most."""
+    """Return seconds rounded to milliseconds; the page never shows more."""
     return None if seconds is None else round(seconds, 3)

@@ -1,4 +1,4 @@
-"""Who imports what: nothing below observes, and nobody need have what only some use."""
+"""Imports: no lower layer imports `observe`, and optional packages stay optional."""
 
 from __future__ import annotations
 

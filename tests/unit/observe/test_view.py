@@ -1,4 +1,4 @@
-"""What is to be seen of leases."""
+"""The view of leases."""
 
 from __future__ import annotations
 

@@ -1,21 +1,21 @@
 "use strict";
 
-// Everything that comes from the worker goes into the page by textContent alone.
+// Everything from the worker is put into the page with textContent only.
 
 const POLL_MS = 1000;
 const PATIENCE_MS = 5000;
 const COPIED_MS = 1500;
 const HEALTH = {
-  ok: "Keeper is well",
-  late: "Keeper is late: leases are in danger",
-  stalled: "The worker's event loop stands still: it neither receives nor settles",
-  deaf: "Polls are not answered: no messages come",
-  dead: "Keeper is dead: leases run out",
+  ok: "Keeper is healthy",
+  late: "Keeper is late: leases may expire",
+  stalled: "The worker's event loop is stalled: it neither receives nor settles messages",
+  deaf: "SQS does not answer polls: no messages arrive",
+  dead: "Keeper is dead: leases expire",
   away: "The worker does not answer",
-  locked: "The worker asks for its token",
+  locked: "The worker needs its token",
 };
 const TITLES = { late: "Keeper late", stalled: "Loop stalled", deaf: "Polls unanswered", dead: "Keeper dead", away: "No answer", locked: "Token needed" };
-const STANDINGS = { expired: "expired", lost: "lost", capped: "not extended any more", unleased: "not extended" };
+const STANDINGS = { expired: "expired", lost: "lost", capped: "no longer extended", unleased: "not extended" };
 const STATES = { done: "being deleted", back: "being released" };
 
 let token = takeTokenFromAddress();
@@ -34,8 +34,8 @@ function make(tag, className, text) {
   return element;
 }
 
-// The token is kept in memory only: not in the address, its history or any storage. It is taken from
-// what follows "#" alone: a query is sent to the server, and so may be in a log.
+// The token is kept in memory only: not in the address, the history or any storage. It is read only
+// from the part after "#", because a query is sent to the server and may end up in a log.
 function takeTokenFromAddress() {
   const given = new URLSearchParams(location.hash.slice(1)).get("token");
   if (location.hash || location.search) history.replaceState(null, "", location.pathname);
@@ -71,7 +71,7 @@ function number(value) {
   return value.toLocaleString("en");
 }
 
-// The tab shows trouble, too: it is mostly behind others.
+// The tab's title shows trouble, too, because the tab is usually in the background.
 function setHealth(status, notWell = 0) {
   find("health").dataset.status = status;
   setText(find("health-text"), HEALTH[status]);
@@ -81,7 +81,7 @@ function setHealth(status, notWell = 0) {
   if (document.title !== title) document.title = title;
 }
 
-// The clipboard's own interface is there on loopback and with TLS only.
+// navigator.clipboard exists only on loopback and with TLS.
 async function copy(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -127,7 +127,7 @@ function showFigures(leases) {
   setText(find("standstills"), `${leases.health.standstills} ×`);
   const more = leases.leases_left_out;
   find("more").hidden = more === 0;
-  setText(find("more"), `The ${number(leases.leases.length)} leases that expire first are listed, ${number(more)} are not. All are counted.`);
+  setText(find("more"), `The ${number(leases.leases.length)} leases that expire first are listed, ${number(more)} are not. The counts include all.`);
   find("no-leases").hidden = leases.in_flight > 0;
 }
 
@@ -140,8 +140,8 @@ function showGroups(leases) {
   setText(find("stopped"), number(stopped));
 }
 
-// Rows, tasks and queues stay the same elements from poll to poll, so that focus, and what
-// was folded away, stay.
+// Rows, tasks and queues stay the same elements from poll to poll. This preserves the focus and
+// collapsed sections.
 function keep(known, key, parent, create) {
   let entry = known.get(key);
   if (!entry) {
@@ -194,7 +194,7 @@ function newRow(lease) {
   return { element, track, text };
 }
 
-// The bar: one visibility timeout before now, and one after, with now in the middle.
+// The bar spans one visibility timeout before now and one after, with now in the middle.
 function place(element, from, to, timeout) {
   const percent = (time) => Math.min(100, Math.max(0, 50 + (50 * time) / timeout));
   const left = percent(from);
@@ -251,14 +251,14 @@ function showRow(row, lease) {
   drawBar(row.track, lease);
   const isOver = lease.expires_in <= 0;
   const time = seconds(Math.abs(lease.expires_in));
-  const left = isOver ? `over for ${time}` : `${time} of ${seconds(lease.visibility_timeout)} left`;
+  const left = isOver ? `expired ${time} ago` : `${time} of ${seconds(lease.visibility_timeout)} left`;
   const extended = `${lease.extensions} × extended`;
   const does = { running: `running for ${seconds(lease.running_for)}`, waiting: lease.behind ? "behind another" : "waiting", ended: "" }[phase(lease)];
   const group = lease.group === null ? "" : `group ${lease.group}`;
   const shown = [does, condition(lease) || extended, group].filter(Boolean).join(", ");
   row.element.dataset.phase = phase(lease);
   row.track.setAttribute("aria-label", [left, does, extended, condition(lease), group].filter(Boolean).join(", "));
-  row.text.replaceChildren(make("strong", "", isOver ? `over for ${time}` : `${time} left`), `, ${shown}`);
+  row.text.replaceChildren(make("strong", "", isOver ? `expired ${time} ago` : `${time} left`), `, ${shown}`);
 }
 
 function showLeases(payload) {
@@ -315,7 +315,7 @@ function showChart(minutes) {
   });
   const peak = Math.max(...sums);
   find("chart").replaceChildren(svg);
-  find("chart").setAttribute("aria-label", `${sums[sums.length - 1]} calls this minute, at most ${peak} in one of the last ${minutes.length}`);
+  find("chart").setAttribute("aria-label", `${sums[sums.length - 1]} calls this minute, at most ${peak} in any of the last ${minutes.length} minutes`);
   setText(find("peak"), `highest: ${peak}`);
 }
 
@@ -337,8 +337,8 @@ function showHappenings(events) {
   find("no-happenings").hidden = happenings.length > 0;
   list.hidden = happenings.length === 0;
   find("more-happenings").hidden = events.happenings_left_out === 0;
-  setText(find("more-happenings"), `${number(events.happenings_left_out)} before these are not listed.`);
-  // The newest is first in the list, and the last to be put there.
+  setText(find("more-happenings"), `${number(events.happenings_left_out)} earlier ones are not listed.`);
+  // The newest is first in the list, so it is added last.
   for (const each of [...happenings].reverse()) {
     const key = [each.what, each.message_id, each.receive_count, each.held_for].join();
     let entry = happened.get(key);
@@ -368,7 +368,7 @@ function showStops(leases) {
   const list = find("stops");
   find("stopped-groups").hidden = leases.stopped_groups.length === 0;
   find("more-stops").hidden = leases.stopped_groups_left_out === 0;
-  setText(find("more-stops"), `${number(leases.stopped_groups_left_out)} that stopped before these are not listed.`);
+  setText(find("more-stops"), `${number(leases.stopped_groups_left_out)} that stopped earlier are not listed.`);
   for (const each of [...leases.stopped_groups].reverse()) {
     const key = [each.queue_url, each.group, each.message_id, each.receive_count].join();
     let entry = stops.get(key);
@@ -394,7 +394,7 @@ async function poll() {
     const [leases, events] = await Promise.all([ask("leases"), ask("events")]);
     const isRefused = leases === null || events === null;
     find("token-form").hidden = !isRefused;
-    showTrouble(isRefused && token ? "That was not the token." : "");
+    showTrouble(isRefused && token ? "This is not the right token." : "");
     if (isRefused) {
       setHealth("locked");
       token = null;
@@ -409,7 +409,7 @@ async function poll() {
   } catch (error) {
     setHealth("away");
     const since = lastAnswer && `${lastAnswer.toLocaleTimeString()}, ${seconds((new Date() - lastAnswer) / 1000)} ago`;
-    showTrouble(`${since ? `The last answer came at ${since}; what is shown below is from then.` : "The worker has not answered yet."} Asking again each second.`);
+    showTrouble(`${since ? `The last answer came at ${since}; the page shows the data from then.` : "The worker has not answered yet."} Trying again every second.`);
   }
   return true;
 }
