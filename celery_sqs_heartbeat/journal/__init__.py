@@ -1,7 +1,7 @@
-"""Writes down what happens to messages and leases, for people and for analyses.
+"""Records events of messages and leases, for people and for analysis.
 
-Every event is a line of JSON in segments of plain files, which are compressed when they
-are full and may be shipped to S3. See `docs/journal.md`.
+Every event is a line of JSON in a segment, which is a plain file. Full segments are compressed,
+and may be uploaded to S3. See `docs/journal.md`.
 """
 
 from __future__ import annotations

@@ -24,13 +24,13 @@ from celery_sqs_heartbeat.journal.printing import text_of
 from celery_sqs_heartbeat.journal.reading import Unread, read_segments
 from celery_sqs_heartbeat.settings.target import S3
 
-#: A line may be in the folder of the day before its own, or after it.
+#: A line may be in the folder of the day before or after its own.
 _AROUND = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """Which lines are wanted. None stands for any."""
+    """Which lines to print. None stands for any."""
 
     message: str | None
     queue: str | None
@@ -57,9 +57,9 @@ class _Wanted:
     epilog=epilog("celery_sqs_heartbeat.journal"),
 )
 @click.argument("journal")
-@click.option("--message", help="Only what concerns this message id, or ids that begin so.")
-@click.option("--queue", help="Only this queue, by its name at SQS.")
-@click.option("--task", help="Only this task, by its name or its id.")
+@click.option("--message", help="Only lines of this message id, or of ids that start with it.")
+@click.option("--queue", help="Only lines of this queue, by its name on SQS.")
+@click.option("--task", help="Only lines of this task, by its name or its id.")
 @from_option
 @to_option
 def main(
@@ -70,11 +70,11 @@ def main(
     first: datetime.date | None,
     last: datetime.date | None,
 ) -> None:
-    """Print the lines of JOURNAL by time, those of live workers too.
+    """Print the lines of JOURNAL in order of time, including those of running workers.
 
-    It is a folder, or s3://BUCKET/PREFIX, of which the days that are wanted are copied first.
-    One line on standard error counts what of it could not be read. Exits with 2 when that is all,
-    or it is no journal.
+    JOURNAL is a folder, or s3://BUCKET/PREFIX: then the requested days are copied first. One line
+    on standard error counts what could not be read. Exits with 2 if nothing can be read, or if it
+    is not a journal.
     """
     check_days(first, last)
     wanted = _Wanted(message=message, queue=queue, task=task, span=Span(first, last))
@@ -92,8 +92,8 @@ def main(
         raise Refusal(f"the journal {journal!r} can't be read: {error}") from None
     if unread and not count:
         raise Refusal(
-            f"nothing of the journal {journal!r} can be read: {unread}; give what "
-            "sqs_heartbeat_journal names"
+            f"nothing of the journal {journal!r} can be read: {unread}; give the "
+            "value of sqs_heartbeat_journal"
         )
     if not lines:
         more = f"; {unread} of it could not be read" if unread else ""
@@ -109,7 +109,7 @@ def main(
 
 
 def _below(folder: Path, unread: Unread) -> str:
-    """Return the path of the first segment with something unread, below the journal's folder."""
+    """Return the path of the first segment that was not fully read, within the journal."""
     return str(unread.first and unread.first.relative_to(folder))
 
 
@@ -124,7 +124,7 @@ def _folder_of(
     check_given(journal)
     if (folder := local_folder(journal)) is None:
         raise Refusal(f"the journal {journal!r} is a URL: give a folder, or s3://BUCKET/PREFIX")
-    # All of it is read, whatever days are wanted.
+    # All of it is read, whatever days are requested.
     check_journal(folder, journal, Span())
     yield folder
 

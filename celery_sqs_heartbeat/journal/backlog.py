@@ -1,4 +1,4 @@
-"""What waits to be written, without anybody waiting for that."""
+"""Queues lines for the journal. No caller waits for the disk."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from celery_sqs_heartbeat.common.bell import Bell
 from celery_sqs_heartbeat.journal.journal_events import Record
 from celery_sqs_heartbeat.journal.mapping import Origin
 
-#: Makes a record of a subject, with its number and whose line it is.
+#: Makes a record from a subject, a line number and an origin.
 Make = Callable[[Any, int, Origin], Record]
 
 
 class Backlog:
-    """Subjects of lines, numbered in their order. Put by any thread, taken by one.
+    """Subjects of lines, numbered in order. Any thread may put them, and one thread takes them.
 
     Args:
-        limit: Beyond so many that wait no more are taken in. Their numbers are missing
-            from the journal, then.
-        last: The number of the line before the first.
-        note: Is called with each number that was given.
+        limit: If this many wait, further ones are lost. Their numbers are then missing from the
+            journal.
+        last: The number before that of the first line.
+        note: Is called with each number that is assigned.
 
     Attributes:
-        bell: Rung when half of the places are taken.
-        lost: How many were not taken in.
+        bell: Rung when the backlog is half full.
+        lost: How many were lost.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class Backlog:
         self.lost = 0
 
     def put(self, make: Make, subject: Any) -> None:
-        """Take a subject in, or count it as lost."""
+        """Add a subject, or count it as lost."""
         with self._lock:
             self._last += 1
             self._note(self._last)
@@ -54,5 +54,5 @@ class Backlog:
             self.bell.ring()
 
     def take(self) -> list[tuple[Make, Any, int]]:
-        """Return what waits, in order."""
+        """Remove and return all subjects that wait, in order."""
         return [self._items.popleft() for _ in range(len(self._items))]

@@ -1,4 +1,4 @@
-"""Checks that a folder is a journal with events of some days, before anything is read."""
+"""Checks, before anything is read, that a folder is a journal with events of some days."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from celery_sqs_heartbeat.journal.listing import (
     unreadable,
 )
 
-#: The way out for what is no journal.
+#: The way out if a path is not a journal.
 GIVE_JOURNAL = "give the folder or URL that sqs_heartbeat_journal names"
-#: For some, there is a shorter one.
+#: Shorter ways out for some kinds.
 _WAYS_OUT = {
-    Kind.WAREHOUSE: f"report and tune read it; elsewhere {GIVE_JOURNAL}",
-    Kind.TABLE: "report and tune read the warehouse, which is the folder above",
-    Kind.DAY: "give the folder above",
+    Kind.WAREHOUSE: f"only report and tune read it; otherwise {GIVE_JOURNAL}",
+    Kind.TABLE: "report and tune read the warehouse, which is its parent folder",
+    Kind.DAY: "give its parent folder",
 }
 
 
 def check_given(path: str) -> None:
-    """Let a path pass that is not empty.
+    """Refuse an empty path. It would mean the working folder, if a shell variable is not set.
 
     Raises:
-        WrongPath: It is. It would be the working folder, as where a shell's variable is not set.
+        WrongPath: The path is empty.
     """
     if not path.strip():
         raise WrongPath(f"the path {path!r} is empty: give a folder or URL")
 
 
 def check_journal(folder: Path, given: str, span: Span, *, closed: bool = False) -> None:
-    """Let a journal pass that has events of some days.
+    """Refuse a folder that is not a journal with events of some days.
 
     Args:
-        folder: Where it is.
+        folder: The journal.
         given: The path as the user wrote it.
-        span: The days that are wanted.
-        closed: Whether open segments do not count.
+        span: The requested days.
+        closed: Whether only closed segments count.
 
     Raises:
         WrongPath: It is something else, or can't be read.
@@ -60,13 +60,13 @@ def check_journal(folder: Path, given: str, span: Span, *, closed: bool = False)
 
 
 def check_segments(journal: Path, span: Span, *, closed: bool = False) -> None:
-    """Let a journal pass that has events of some of these days.
+    """Refuse a journal without events of these days.
 
     Args:
-        closed: Whether open segments do not count.
+        closed: Whether only closed segments count.
 
     Raises:
-        WrongPath: A part of them can't be read, or nothing is in any.
+        WrongPath: A part of it can't be read, or all of its segments are empty.
         NothingFound: It has none.
     """
     days = day_folders(journal)
@@ -79,17 +79,17 @@ def check_segments(journal: Path, span: Span, *, closed: bool = False) -> None:
     where, limits = f"the journal {str(journal)!r} has", str(span)
     if any(name.endswith(CLOSED_SUFFIX) for name, _ in found):
         raise WrongPath(
-            f"{where} nothing {limits} that can be read: its segments are empty files, and a "
-            "worker closes none that is: get a whole copy".replace("  ", " ")
+            f"{where} nothing {limits} that can be read: its segments are empty files, which "
+            "workers never write: get a complete copy".replace("  ", " ")
         )
     if limits and not sizes:
         raise NothingFound(f"{where} no segments {limits}: its days are {range_text(days)}")
     lack = "events" if sizes else "closed segments" if closed else "segments"
-    raise NothingFound(f"{where} no {lack} yet: let its workers go on, and try again")
+    raise NothingFound(f"{where} no {lack} yet: wait for its workers, and try again")
 
 
 def wrong_kind(given: str, kind: Kind, wanted: str, way_out: str) -> WrongPath:
-    """Return the error about a path at which there is something else than is wanted."""
+    """Return the error about a path that is another kind than expected."""
     return WrongPath(f"{given!r} {kind.value}, where {wanted} is expected: {way_out}")
 
 
@@ -110,10 +110,10 @@ def _segments(day: Path) -> Iterator[tuple[str, int]]:
 
 def _size(segment: Path) -> int:
     try:
-        # A pipe would keep the one that opens it waiting.
+        # Without O_NONBLOCK, opening a pipe would block.
         descriptor = os.open(segment, os.O_RDONLY | os.O_NONBLOCK)
     except FileNotFoundError:
-        # Closed just now: what is in it is there under its other name.
+        # It was closed just now, and its lines are in a file of another name.
         return 1
     except OSError as error:
         raise unreadable(segment, error) from None

@@ -1,6 +1,6 @@
-"""Copies a journal that was shipped to S3 back into a folder, for what reads folders.
+"""Copies a journal from S3 into a folder, for code that reads folders.
 
-Only the segments of the days that are wanted are copied. Why by boto3:
+Only the segments of the requested days are copied. Why it uses boto3:
 docs/decisions/2026-11-22-copy-journals-from-s3.md.
 """
 
@@ -25,26 +25,27 @@ from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
 from celery_sqs_heartbeat.journal.s3 import new_s3_client
 from celery_sqs_heartbeat.settings.target import Destination, parse_target
 
-#: Objects that are copied at a time.
+#: Objects that are copied at the same time.
 _THREADS = 16
-#: The key of a shipped segment below its journal's prefix.
+#: The key of a segment on S3, relative to its journal's prefix.
 _SEGMENT = re.compile(rf"dt=(\d{{4}}-\d\d-\d\d)/worker=[^/]+/seg-[^/]+{re.escape(CLOSED_SUFFIX)}")
 
 
 class FetchError(SqsHeartbeatError):
-    """A journal can't be copied from S3. The message names the way out."""
+    """A journal can't be copied from S3. The message has the way out."""
 
 
 @contextmanager
 def fetched(
     journal: str, first: datetime.date | None, last: datetime.date | None, around: int
 ) -> Iterator[Path]:
-    """Give a folder with a copy of the journal's days, until the context ends.
+    """Provide a folder with a copy of the journal's days, until the context ends.
 
-    Arguments and errors are those of `fetch`.
+    Arguments and errors are the same as for `fetch`.
 
     Args:
-        around: Days before and after these to copy, too: their folders may tell of them.
+        around: How many days before and after to copy, too. Their folders may have some of the
+            lines.
     """
     try:
         copy = TemporaryDirectory(prefix="sqs-heartbeat-journal-")
@@ -63,17 +64,17 @@ def fetch(
     last: datetime.date | None = None,
     client: Any = None,
 ) -> int:
-    """Copy the segments of the days from first to last; return how many there were.
+    """Copy the segments of the days from first to last, and return how many there were.
 
     Args:
         journal: `s3://BUCKET/PREFIX`.
         first: The first day; None for the journal's own first.
         last: The last one, likewise.
-        client: For S3; that of boto3's own configuration, if None.
+        client: A client for S3; None for one with boto3's own configuration.
 
     Raises:
-        FetchError: There is no journal, S3 does not give it out, the folder takes no more, or
-            that is no such URL.
+        FetchError: There is no journal, S3 refuses access, the folder can't be written, or it is
+            not a valid URL.
     """
     try:
         source = parse_target(journal)
@@ -85,17 +86,17 @@ def fetch(
         keys = list(_keys(s3, source, first, last))
         if not keys and not _is_there(s3, source):
             raise FetchError(
-                f"there is no journal at {journal!r}: no key there is that of a segment, as "
-                "dt=YYYY-MM-DD/worker=ID/seg-1.jsonl.zst. Give what sqs_heartbeat_journal names; a "
-                "worker ships its first segment after five minutes"
+                f"there is no journal at {journal!r}: no key there is a segment, such as "
+                "dt=YYYY-MM-DD/worker=ID/seg-1.jsonl.zst. Give the value of sqs_heartbeat_journal; "
+                "a worker uploads its first segment after five minutes"
             )
         with ThreadPoolExecutor(_THREADS) as threads:
             for _ in threads.map(lambda key: _copy(s3, source, key, folder), keys):
                 pass
     except (Boto3Error, BotoCoreError, ClientError, ValueError) as error:
         raise FetchError(
-            f"the journal {journal!r} can't be read: {error}. Region and credentials are boto3's "
-            "own (environment, profile or role); they need s3:ListBucket and s3:GetObject"
+            f"the journal {journal!r} can't be read: {error}. boto3 finds region and credentials "
+            "in the environment, a profile or a role; they need s3:ListBucket and s3:GetObject"
         ) from None
     except OSError as error:
         raise _no_place(journal, str(folder), error) from None
@@ -105,9 +106,9 @@ def fetch(
 def _keys(
     s3: Any, source: Destination, first: datetime.date | None, last: datetime.date | None
 ) -> Iterator[str]:
-    """Yield the keys of the segments of these days. S3 lists keys in their order."""
+    """Yield the keys of the segments of these days. S3 lists keys in order."""
     below = _below(source)
-    # Before the first of the day's keys, and after all of the day before.
+    # Before the first key of that day, and after all keys of the day before.
     start = f"{below}dt={first}" if first else below
     pages = s3.get_paginator("list_objects_v2").paginate(
         Bucket=source.bucket, Prefix=f"{below}dt=", StartAfter=start
@@ -127,11 +128,13 @@ def _check_day(day: str, url: str) -> None:
     try:
         datetime.date.fromisoformat(day)
     except ValueError:
-        raise FetchError(f"{url!r} is in a folder of no day: move it away") from None
+        raise FetchError(
+            f"{url!r} is in a folder whose name is not a valid day: move it away"
+        ) from None
 
 
 def _is_there(s3: Any, source: Destination) -> bool:
-    """Return whether there is a segment of any day, among the first keys that may be one."""
+    """Return whether one of the first keys is a segment, of any day."""
     below = _below(source)
     found = s3.list_objects_v2(Bucket=source.bucket, Prefix=f"{below}dt=").get("Contents", ())
     return any(_SEGMENT.fullmatch(each["Key"].removeprefix(below)) for each in found)
@@ -143,8 +146,8 @@ def _below(source: Destination) -> str:
 
 def _no_place(journal: str, folder: str, error: OSError) -> FetchError:
     return FetchError(
-        f"the journal {journal!r} can't be copied to {folder!r}: {error}; TMPDIR names "
-        "another place for temporary folders"
+        f"the journal {journal!r} can't be copied to {folder!r}: {error}; set TMPDIR to "
+        "use another place for temporary folders"
     )
 
 

@@ -1,4 +1,4 @@
-"""Folders that are reached by descriptor, so that no link or other folder takes their place."""
+"""Folders that are opened by descriptor, so that no link or other folder can replace them."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from types import TracebackType
 
 from celery_sqs_heartbeat.journal.trust import refuse_link, refuse_others
 
-#: Of new files. A umask can only make it stricter.
+#: Mode of new files. A umask can only make it stricter.
 FILE_MODE = 0o640
-#: An open folder is only a place to start from, and need not be readable for that.
+#: The open folder is only a starting point, so it does not have to be readable.
 _PLACE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-#: Without `O_NONBLOCK` a FIFO would keep the one that opens it waiting.
+#: Without `O_NONBLOCK`, opening a FIFO would block.
 _FILE = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 class Folder:
-    """An open folder; all names are those of its own entries. A context that closes it.
+    """An open folder. All names are names of its own entries. As a context, it closes itself.
 
     Args:
-        folder_mode: Of folders that are made in it.
+        folder_mode: The mode of folders that are made in it.
 
     Attributes:
-        path: For messages. Nothing is opened by it.
+        path: For messages only. Nothing is opened by it.
     """
 
     def __init__(self, descriptor: int, path: Path, folder_mode: int) -> None:
@@ -42,7 +42,7 @@ class Folder:
             follow: Whether it may be reached through a symbolic link.
 
         Raises:
-            OSError: It is not there, is no folder, or may not be entered.
+            OSError: It does not exist, is not a folder, or may not be entered.
         """
         return cls(os.open(path, _PLACE | (0 if follow else os.O_NOFOLLOW)), path, folder_mode)
 
@@ -58,7 +58,7 @@ class Folder:
         os.close(self._descriptor)
 
     def status(self) -> os.stat_result:
-        """Return what the system knows of the folder itself."""
+        """Return the status of the folder itself."""
         return os.fstat(self._descriptor)
 
     def names(self) -> list[str]:
@@ -70,7 +70,7 @@ class Folder:
             os.close(listed)
 
     def enter(self, name: str, *, make: bool = False) -> Folder:
-        """Open a folder in it, which is made if that is wanted and it is missing.
+        """Open a folder in it. If `make` is set and it is missing, make it.
 
         Raises:
             RefusedError: It is a symbolic link.
@@ -82,14 +82,14 @@ class Folder:
         try:
             inner = os.open(name, _PLACE | os.O_NOFOLLOW, dir_fd=self._descriptor)
         except OSError as error:
-            # Linux has ENOTDIR for a link, too.
+            # Linux returns ENOTDIR for a link, too.
             if error.errno in (errno.ELOOP, errno.ENOTDIR):
                 refuse_link(self.look(name), self.path / name)
             raise
         return Folder(inner, self.path / name, self._folder_mode)
 
     def look(self, name: str) -> os.stat_result:
-        """Return what the system knows of an entry; of a link itself, not of its target."""
+        """Return the status of an entry; for a link, of the link itself."""
         return os.stat(name, dir_fd=self._descriptor, follow_symlinks=False)
 
     def create(self, name: str) -> int:
@@ -102,7 +102,7 @@ class Folder:
         return os.open(name, flags, FILE_MODE, dir_fd=self._descriptor)
 
     def open(self, name: str, *, writable: bool = False) -> FileIO:
-        """Open a file of this user's.
+        """Open a file that belongs to this user.
 
         Raises:
             RefusedError: It is anything else.
@@ -124,7 +124,7 @@ class Folder:
         return file
 
     def rename(self, old: str, new: str) -> None:
-        """Rename an entry. One that has the new name is replaced, and no link is followed."""
+        """Rename an entry, and replace an entry that has the new name. No link is followed."""
         os.replace(old, new, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def remove(self, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Tells the workers apart that write into one journal."""
+"""Identifies the workers that write into one journal."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Identity:
     """One process from its start to its end.
 
     Attributes:
-        boot: The host's boot id; None where it has none.
-        started: Wall time in microseconds. A container that is restarted has the same
-            host name, process id and boot id as before.
+        boot: The host's boot id, or None.
+        started: Wall time in microseconds. It is needed because a restarted container has the
+            same host name, process id and boot id as before.
     """
 
     host: str
@@ -29,26 +29,27 @@ class Identity:
 
     @classmethod
     def here(cls, started: int) -> Identity:
-        """Return that of this process."""
+        """Return the identity of this process."""
         return cls(host=socket.gethostname(), pid=os.getpid(), boot=_boot_id(), started=started)
 
     @property
     def wid(self) -> str:
-        """A short id for each line."""
+        """A short id, which each line contains."""
         whole = f"{self.host}\n{self.pid}\n{self.boot}\n{self.started}"
         digest = hashlib.sha256(whole.encode(errors="surrogatepass")).hexdigest()
-        # With a letter first: whoever guesses types from folders takes it for no number.
+        # It starts with a letter, so readers that infer types from folder names do not read it as a
+        # number.
         return f"w{digest[:_WID_DIGITS]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerInfo:
-    """What a worker's first line tells of it. Put no credentials into it.
+    """The facts in a worker's first line. Never put credentials here.
 
     Attributes:
         node: Celery's node name.
-        settings: By name, as text.
-        versions: By package, as text.
+        settings: Settings by name, as text.
+        versions: Versions by package, as text.
     """
 
     node: str | None = None

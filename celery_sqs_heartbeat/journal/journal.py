@@ -1,4 +1,4 @@
-"""Takes events in at once, and has them written by a thread of its own."""
+"""Accepts events without delay, and writes them on its own thread."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from celery_sqs_heartbeat.leases.events import Event
 
 logger = logging.getLogger(__name__)
 
-#: How often what waits is written, in seconds: a crash loses at most the last second.
+#: How often waiting lines are written, in seconds. A crash loses at most the last second.
 WRITE_SECONDS = 0.5
 
 
 class Journal:
-    """An observer that writes down what a keeper tells it; `open_journal` makes one.
+    """An observer that records a keeper's events. `open_journal` makes one.
 
-    It costs its caller a few microseconds. Nothing raises or waits for a disk but
-    `close`, which waits for its timeout at most.
+    It costs its caller a few microseconds. Nothing raises, and only `close` waits for the disk,
+    at most for its timeout.
     """
 
     def __init__(
@@ -56,20 +56,20 @@ class Journal:
         self._until = 0.0
 
     def __call__(self, event: Event) -> None:
-        """Take an event in."""
+        """Record an event."""
         if self._is_open:
             self._backlog.put(record_of, event)
 
     def note_late(self, seconds: float) -> None:
-        """Take in that the keeper was held up for so long."""
+        """Record that the keeper was delayed by this time."""
         if self._is_open:
             self._backlog.put(self._late, (self._clock(), seconds))
 
     def start(self, info: WorkerInfo, *, is_first: bool = True) -> None:
-        """Start the thread and say who works here. Do it before there are events.
+        """Start the thread and write the worker's first line. Call it before there are events.
 
         Args:
-            is_first: Whether no other process has said so before, in the same journal.
+            is_first: Whether no other process has written that line before, for the same worker.
         """
         if self._is_started:
             return
@@ -79,14 +79,16 @@ class Journal:
         try:
             threading.Thread(target=self._live, name="sqs-heartbeat-journal", daemon=True).start()
         except RuntimeError as error:
-            logger.warning("sqs-heartbeat: no thread for the journal (%s): it stays empty", error)
+            logger.warning(
+                "sqs-heartbeat: can't start a thread for the journal (%s): it stays empty", error
+            )
             self._is_open = False
 
     def close(self, timeout: float = 5.0, *, has_stopped: bool = True) -> None:
-        """Write what is left, close the segment and ship it, for so many seconds at most.
+        """Write what is left, close the segment and upload it, within a timeout in seconds.
 
         Args:
-            has_stopped: Whether the worker has come to its end, and was not killed.
+            has_stopped: Whether the worker has stopped normally, and was not killed.
         """
         if not (self._is_open and self._is_started):
             return
@@ -96,21 +98,21 @@ class Journal:
         self._is_open = False
         self._backlog.bell.ring()
         if not self._over.wait(timeout):
-            logger.warning("sqs-heartbeat: the journal was not through within %g s", timeout)
+            logger.warning("sqs-heartbeat: the journal could not finish within %g s", timeout)
         if self._shipper is not None:
             self._shipper.close()
 
     def step(self) -> None:
-        """Write what waits, and look after the folder.
+        """Write waiting lines, and maintain the folder.
 
-        The thread does nothing else until it is closed. Public for loops of another kind, as a
+        The thread does only this until it is closed. It is public for other loops, such as a
         simulation's, which start no thread.
         """
         self._guard(self._scribe.round)
 
     @property
     def stats(self) -> JournalStats:
-        """What has become of its lines so far."""
+        """The numbers of its lines so far."""
         scribe, shipper = self._scribe, self._shipper
         return JournalStats(
             written=scribe.written,
@@ -136,7 +138,9 @@ class Journal:
             self._is_faulty = False
         except Exception:
             if not self._is_faulty:
-                logger.exception("sqs-heartbeat: the journal met a fault of its own; it goes on")
+                logger.exception(
+                    "sqs-heartbeat: the journal failed with a bug of its own; it continues"
+                )
             self._is_faulty = True
 
     def _started(self, told: tuple[float, WorkerInfo], seq: int, origin: Origin) -> WorkerStarted:

@@ -1,4 +1,4 @@
-"""Decides whether what a line holds is an event: what each has, in the contract's types."""
+"""Decides whether a line is an event: it has all required fields, with the contract's types."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from celery_sqs_heartbeat.journal.fields import FIELDS
 from celery_sqs_heartbeat.journal.layout import day_of
 
-#: What each line has.
+#: The fields that each line must have.
 _REQUIRED = ("v", "ts", "seq", "ev", "wid")
 
 
 def is_event(fields: Mapping[str, Any]) -> bool:
-    """Return whether the fields of a line are those of an event; its kind may be a new one."""
+    """Return whether a line's fields are an event. Its kind may be unknown."""
     has_all = all(fields.get(name) is not None for name in _REQUIRED)
     return (
         has_all
@@ -48,7 +48,7 @@ _FITS = {field.name: _TYPES[field.type] for field in FIELDS}
 
 
 def _is_time(ts: int) -> bool:
-    """Return whether the calendar has the day of a time in microseconds."""
+    """Return whether a time in microseconds is on a valid calendar day."""
     try:
         return day_of(ts) >= datetime.date.min.isoformat()
     except (OverflowError, ValueError):

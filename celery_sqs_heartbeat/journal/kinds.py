@@ -1,8 +1,8 @@
-"""Decides what a folder of this machine is: a journal, a warehouse, or neither.
+"""Decides whether a folder of this machine is a journal, a warehouse, or neither.
 
-It goes by names alone, and reads no file: `NAME/dt=YYYY-MM-DD` is a table's folder, and
-`dt=YYYY-MM-DD/worker=WID` a journal's, in which there are segments, or is nothing yet. A warehouse
-is what the pipeline makes of a journal: who gives the one for the other is to hear so.
+It uses names only, and reads no file. `NAME/dt=YYYY-MM-DD` is a table's folder.
+`dt=YYYY-MM-DD/worker=WID` is a journal's folder, which contains segments or nothing yet. The
+pipeline makes a warehouse from a journal, so users may confuse the two: the errors name the kind.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _WORKER, _PARQUET = "worker=", ".parquet"
 
 
 class Kind(Enum):
-    """What is at a path, as an error message describes it."""
+    """The kind of a path, as an error message describes it."""
 
     MISSING = "does not exist"
     FILE = "is a file"
     EMPTY = "is an empty folder"
     JOURNAL = "is a journal"
     WAREHOUSE = "is a warehouse"
-    BOTH = "holds a journal and a warehouse"
+    BOTH = "contains a journal and a warehouse"
     TABLE = "is one table of a warehouse"
     DAY = "is one day of a journal"
-    OTHER = "is a folder that holds neither a journal nor a warehouse"
+    OTHER = "is a folder that contains neither a journal nor a warehouse"
 
     @property
     def has_journal(self) -> bool:
@@ -68,7 +68,7 @@ def local_folder(path: str) -> Path | None:
 
 
 def kind_of(folder: Path) -> Kind:
-    """Return what is there.
+    """Return the kind of a folder.
 
     Raises:
         WrongPath: It can't be read.
@@ -92,7 +92,7 @@ def kind_of(folder: Path) -> Kind:
 
 
 def _kind_of_days(days: list[Path]) -> Kind | None:
-    """Return what folders of days make up: a journal, a table, or neither; None without any."""
+    """Return what folders of days form: a journal, a table, or neither; None without any."""
     is_empty = True
     for day in days:
         for name in entries_if_any(day):
@@ -103,7 +103,7 @@ def _kind_of_days(days: list[Path]) -> Kind | None:
             is_empty = False
     if not days:
         return None
-    # What was in them was moved away, or not written yet.
+    # Their content was moved away, or is not written yet.
     return Kind.JOURNAL if is_empty else Kind.OTHER
 
 
@@ -113,5 +113,5 @@ def _may_have_segments(worker: Path) -> bool:
 
 
 def _is_table(folder: Path) -> bool:
-    # One without a day has no rows.
+    # A folder without a day has no rows.
     return folder.is_dir() and all(name.startswith(DAY) for name in entries_if_any(folder))

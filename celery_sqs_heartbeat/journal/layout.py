@@ -1,6 +1,6 @@
-"""Where a journal's segments are: FOLDER/dt=YYYY-MM-DD/worker=<wid>/seg-N.jsonl.zst.
+"""The paths of a journal's segments: FOLDER/dt=YYYY-MM-DD/worker=<wid>/seg-N.jsonl.zst.
 
-The lists are for those who read journals. A worker finds its own by `rooted`.
+The lists are for readers of journals. A worker finds its own segments with `rooted`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-#: Of a segment that is being written.
+#: Suffix of a segment that is being written.
 OPEN_SUFFIX = ".jsonl.open"
-#: Of one that is finished and compressed.
+#: Suffix of a segment that is finished and compressed.
 CLOSED_SUFFIX = ".jsonl.zst"
 
 _DAY_MICROSECONDS = 86_400_000_000
-#: A day as folders are named by it. Python itself takes other forms of ISO 8601, too.
+#: A day in a folder's name. Python itself accepts other forms of ISO 8601, too.
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 
@@ -30,7 +30,8 @@ def date_of(day: str) -> datetime.date:
     """Return the date of a folder's name, without its `dt=`.
 
     Raises:
-        ValueError: It is no day of the calendar. The message goes on from the folder's path.
+        ValueError: It is not a valid day. The message continues a sentence that starts with the
+            folder's path.
     """
     try:
         if _DATE.fullmatch(day):
@@ -41,27 +42,27 @@ def date_of(day: str) -> datetime.date:
 
 
 def no_day_text(day: str) -> str:
-    """Return what is wrong with a path that has a folder of such a day, and the way out."""
-    return f"has a folder dt={day}, which is no day: move it away"
+    """Return the fault of a path that has a folder with an invalid day, and the way out."""
+    return f"has a folder dt={day}, which is not a valid day: move it away"
 
 
 def segment_path(day: str, wid: str, number: int) -> Path:
-    """Return the path of an open segment, below the journal's folder."""
+    """Return the path of an open segment, relative to the journal's folder."""
     return Path(f"dt={day}", f"worker={wid}", f"seg-{number}{OPEN_SUFFIX}")
 
 
 def hidden(name: str) -> str:
-    """Return the name that a file has until it is whole: readers pass over it."""
+    """Return the name of a file until it is complete. Readers skip it."""
     return f".{name}"
 
 
 def closed_path(path: Path) -> Path:
-    """Return the path that an open segment has once it is closed."""
+    """Return the path of an open segment after it is closed."""
     return path.with_name(closed_name(path.name))
 
 
 def closed_name(name: str) -> str:
-    """Return the name that an open segment has once it is closed."""
+    """Return the name of an open segment after it is closed."""
     return name.removesuffix(OPEN_SUFFIX) + CLOSED_SUFFIX
 
 
@@ -71,7 +72,7 @@ def is_segment(name: str) -> bool:
 
 
 def open_segments(folder: Path, day: str = "*") -> list[Path]:
-    """Return the segments that are not closed, in order; those of a day, where one is given."""
+    """Return the open segments, in order; only those of a day, if one is given."""
     return ordered(folder.glob(f"dt={day}/worker=*/seg-*{OPEN_SUFFIX}"))
 
 
@@ -82,7 +83,7 @@ def closed_segments(folder: Path) -> list[Path]:
 
 def all_segments(folder: Path) -> Iterator[Path]:
     """Return each segment once, in order: by day, worker and number."""
-    # First those that are open: one that is closed meanwhile is in one of both lists.
+    # List open ones first, so a segment that is closed meanwhile is in at least one list.
     still_open, closed = open_segments(folder), closed_segments(folder)
     shown = set(closed)
     left = [path for path in still_open if closed_path(path) not in shown]

@@ -1,4 +1,4 @@
-"""Records as lines of slim JSON, and back."""
+"""Converts records to lines of compact JSON, and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.journal.journal_events import EVENTS, Record
 
-#: ASCII only: names of tasks may hold what UTF-8 can't encode.
+#: ASCII only, because task names may contain characters that UTF-8 can't encode.
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 _DEFAULTS = {
@@ -16,13 +16,13 @@ _DEFAULTS = {
     for record in EVENTS.values()
 }
 
-#: How each whole line begins and ends.
+#: The start and the end of each complete line.
 _BEGIN = b'{"v":'
 _END = b"}\n"
 
 
 def slim(record: Record) -> dict[str, Any]:
-    """Return the record's fields, but for those that are as they are by default."""
+    """Return the record's fields, except those with default values."""
     return {
         name: value
         for name, default in _DEFAULTS[type(record)]
@@ -31,7 +31,7 @@ def slim(record: Record) -> dict[str, Any]:
 
 
 def line_of(record: Record) -> bytes:
-    """Return the record as one line with its end."""
+    """Return the record as one line, with a line break."""
     return _encode(slim(record)).encode() + b"\n"
 
 
@@ -41,7 +41,7 @@ def is_whole(line: bytes) -> bool:
 
 
 def parse(line: bytes) -> dict[str, Any] | None:
-    """Return the fields of a line; None where it is torn or no line of a journal's."""
+    """Return the fields of a line; None if it is torn or not a line of a journal."""
     if not is_whole(line):
         return None
     try:

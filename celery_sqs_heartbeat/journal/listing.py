@@ -1,4 +1,4 @@
-"""Lists what is in the folders of a journal or of the tables that were made of it."""
+"""Lists the folders of a journal, or of the tables that were made from it."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from pathlib import Path
 
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 
-#: How the name of a day's folder begins.
+#: The start of the name of a day's folder.
 DAY = "dt="
-#: What Spark, Sail and file systems put beside tables and days.
+#: Prefixes of entries that Spark, Sail and file systems put beside tables and days.
 _ASIDE = (".", "_", "lost+found")
 
 
 class WrongPath(SqsHeartbeatError):
-    """What a command was given is not what it needs, or can't be read. Names the way out."""
+    """A path is not what a command needs, or can't be read. The message has the way out."""
 
 
 def entries(folder: Path) -> Iterator[str]:
-    """Yield the names of what is in a folder, without what is only put beside.
+    """Yield the names of a folder's entries, without those of `_ASIDE`.
 
     Raises:
         OSError: It can't be read.
@@ -29,7 +29,7 @@ def entries(folder: Path) -> Iterator[str]:
 
 
 def entries_if_any(folder: Path) -> Iterator[str]:
-    """Yield the same; nothing where there is no such folder.
+    """Yield the same as `entries`, or nothing if the folder does not exist.
 
     Raises:
         WrongPath: It can't be read.
@@ -52,12 +52,12 @@ def day_folders(folder: Path) -> list[Path]:
 
 
 def day_name(folder: Path) -> str:
-    """Return the day whose folder it is, as the name has it."""
+    """Return the day in a folder's name."""
     return folder.name.removeprefix(DAY)
 
 
 def range_text(days: Sequence[Path]) -> str:
-    """Return the days of folders for people: the first and the last."""
+    """Return the first and the last day of folders, for messages."""
     names = [day_name(day) for day in days]
     return names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}" if names else ""
 

@@ -1,4 +1,4 @@
-"""Makes records of what a keeper's observer is told."""
+"""Makes records from a keeper's events."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _DIGEST_DIGITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Whose lines these are, and how the keeper's clock is read.
+    """The worker of the lines, and the offset of the keeper's clock.
 
     Attributes:
-        wid: Of the worker.
+        wid: The worker's id.
         started_at: When it started, in seconds of the keeper's clock.
-        offset: Microseconds from that clock's zero to the epoch's, as of now.
+        offset: Microseconds from the epoch to that clock's zero, at present.
     """
 
     wid: str
@@ -39,7 +39,7 @@ class Origin:
     offset: int
 
     def stamp(self, ev: str, at: float, seq: int) -> dict[str, Any]:
-        """Return what every record has, for an event at `at` seconds of the keeper's clock."""
+        """Return the fields of every record, for an event at `at` seconds of the keeper's clock."""
         return {
             "v": VERSION,
             "ts": round(at * _MICROSECONDS) + self.offset,
@@ -51,7 +51,7 @@ class Origin:
 
 
 def record_of(event: Event, seq: int, origin: Origin) -> MessageRecord:
-    """Return the record of an event. The receipt handle does not get into it."""
+    """Return the record of an event. It does not contain the receipt handle."""
     ev = event.kind.value
     has_call = event.action is not None
     is_entry = has_call and ev in CALLED
@@ -83,7 +83,7 @@ def record_of(event: Event, seq: int, origin: Origin) -> MessageRecord:
 
 
 def delivery_id(receipt_handle: str) -> str | None:
-    """Return what tells a delivery, and does not let anybody act on it as its handle would."""
+    """Return an id of a delivery, which, unlike its receipt handle, permits no action."""
     if not receipt_handle:
         return None
     digest = hashlib.sha256(receipt_handle.encode(errors="surrogatepass"))
@@ -91,7 +91,7 @@ def delivery_id(receipt_handle: str) -> str | None:
 
 
 def microseconds(seconds: float | None) -> int | None:
-    """Return seconds as whole microseconds; None for what no int64 can hold."""
+    """Return seconds as whole microseconds; None if an int64 can't hold them."""
     if seconds is None or not math.isfinite(seconds * _MICROSECONDS):
         return None
     number = round(seconds * _MICROSECONDS)

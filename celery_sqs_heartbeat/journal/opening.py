@@ -1,4 +1,4 @@
-"""Makes a journal from what the setting says."""
+"""Makes a journal from the setting."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from celery_sqs_heartbeat.journal.spool import own_spool
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
 from celery_sqs_heartbeat.settings.target import Destination, parse_target
 
-#: Events that wait to be written at the most: some megabytes.
+#: How many events may wait to be written: some megabytes.
 QUEUE_LIMIT = 10_000
-#: Of a spool, in bytes.
+#: Size of a spool, in bytes.
 SPOOL_LIMIT = 1 << 30
 
 
@@ -45,26 +45,26 @@ def open_journal(
     last: int = 0,
     note: Callable[[int], None] = lambda number: None,
 ) -> Journal:
-    """Return a journal that begins with its `start`. Makes no file and no call yet.
+    """Return a journal, which begins when it is started. Makes no file and no call yet.
 
     Args:
         target: A folder, or `s3://bucket/prefix`.
-        spool: The folder for segments that wait to be shipped, which must be this user's
-            alone; one among the temporary files where none is given.
-        spool_limit: Of those segments, in bytes; the oldest go.
-        queue_limit: Events that wait to be written; more are dropped.
+        spool: The folder for segments that wait for their upload, which must belong to this user
+            only. None for one in the folder for temporary files.
+        spool_limit: Size of those segments, in bytes. Beyond it, the oldest are removed.
+        queue_limit: How many events may wait to be written. More are dropped.
         rotation: When segments are closed.
-        clock: That of the keeper, in seconds.
+        clock: The keeper's clock, in seconds.
         wall: Microseconds since 1970.
-        opener: Makes files of descriptors, for writing.
-        new_client: Returns a boto3 client for S3. Called on a thread of the journal's.
-        identity: Whose journal it is; that of this process where none is given.
-        began_at: When its worker began, in seconds of `clock`; now where no time is given.
-        last: How many lines of it another process has begun before.
-        note: Is called with each number that a line was given.
+        opener: Makes files from descriptors, for writing.
+        new_client: Returns a boto3 client for S3. The journal's own thread calls it.
+        identity: The worker; None for this process.
+        began_at: When its worker started, in seconds of `clock`; None for now.
+        last: How many lines of this worker another process has numbered before.
+        note: Is called with the number of each line.
 
     Raises:
-        ConfigurationError: The target is none.
+        ConfigurationError: The target is invalid.
     """
     try:
         place = parse_target(target)
@@ -81,7 +81,7 @@ def open_journal(
     identity = identity or Identity.here(wall())
     backlog = Backlog(queue_limit, last, note)
     writer = SegmentWriter(
-        # Every segment has a line at least: these numbers are free.
+        # Every segment has at least one line, so these numbers are free.
         root,
         identity.wid,
         rotation or Rotation(),

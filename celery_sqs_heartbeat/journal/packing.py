@@ -1,4 +1,4 @@
-"""Compresses segments, in frames that can be read without what follows them."""
+"""Compresses segments, in frames that can be read without the frames after them."""
 
 from __future__ import annotations
 
@@ -12,24 +12,25 @@ from celery_sqs_heartbeat.journal.folders import Folder
 from celery_sqs_heartbeat.journal.layout import hidden
 from celery_sqs_heartbeat.journal.lines import is_whole
 
-#: Of lines in a frame, before compression: larger ones compress hardly better.
+#: Bytes of lines in a frame, before compression. Larger frames hardly compress better.
 FRAME_BYTES = 1 << 20
-#: Of a compressed segment that is read at a time: it may be a hundred times as long unpacked.
+#: Bytes of a compressed segment that are read at once. Unpacked they may be a hundred times as
+#: long.
 _READ_BYTES = 1 << 16
 
-#: Makes a file of a descriptor, as `FileIO` does: whatever is written must not wait in a buffer,
-#: which a forked child would write once more.
+#: Makes a file from a descriptor, like `FileIO`. It must not buffer, because a forked child would
+#: write the buffer a second time.
 Opener = Callable[[int, str], FileIO]
 
 
 def pack(source: FileIO, folder: Folder, name: str, opener: Opener = FileIO) -> int:
-    """Compress a segment's lines into a file that is there whole or not at all.
+    """Compress a segment's lines into a file that exists completely or not at all.
 
     Args:
-        name: Of that file, in its folder.
+        name: The name of that file in its folder.
 
     Returns:
-        How many lines were kept out as they are torn. With no line left there is no file.
+        How many torn lines were left out. If no line is left, there is no file.
 
     Raises:
         OSError: The file can't be written.
@@ -39,7 +40,7 @@ def pack(source: FileIO, folder: Folder, name: str, opener: Opener = FileIO) -> 
     compress = zstandard.ZstdCompressor(write_checksum=True).compress
     draft = hidden(name)
     torn = size = 0
-    # Left by one that was killed meanwhile. No file that is there is ever written to.
+    # A killed process may have left it. Existing files are never written to.
     with contextlib.suppress(FileNotFoundError):
         folder.remove(draft)
     try:
@@ -55,7 +56,7 @@ def pack(source: FileIO, folder: Folder, name: str, opener: Opener = FileIO) -> 
         if size:
             folder.rename(draft, name)
     finally:
-        # It is gone if all went well.
+        # After success it does not exist any more.
         with contextlib.suppress(OSError):
             folder.remove(draft)
     return torn
@@ -72,11 +73,11 @@ def unpack(path: Path) -> Generator[bytes, None, bool]:
 
 
 def lines_of(file: FileIO) -> Generator[bytes, None, bool]:
-    """Yield the lines of a closed segment that are there to their ends.
+    """Yield the complete lines of a closed segment.
 
     Returns:
-        Whether that is all of it. A worker closes no segment without a line; what follows damage
-        is left out, and so is a line without an end.
+        Whether the segment is complete. It is not if it has no line, because workers close no such
+        segment. Everything after damage is left out, and so is a line without an end.
     """
     import zstandard
 
@@ -99,7 +100,7 @@ def write_all(file: FileIO, data: bytes) -> None:
     """Write all of the data.
 
     Raises:
-        OSError: It can't be; a part may have been.
+        OSError: It can't be written. A part of it may have been.
     """
     view = memoryview(data)
     while view:
@@ -107,7 +108,7 @@ def write_all(file: FileIO, data: bytes) -> None:
 
 
 def _frames(source: FileIO) -> Iterator[list[bytes]]:
-    """Return the lines by frame, with their ends; the last may have none."""
+    """Yield the lines of each frame, with line breaks. The last may have none."""
     source.seek(0)
     rest = b""
     while data := source.read(FRAME_BYTES):

@@ -1,4 +1,4 @@
-"""Makes readable text of a journal's lines."""
+"""Makes readable text from a journal's lines."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from celery_sqs_heartbeat.common.escaping import escaped
 
 _MICROSECONDS = 1_000_000
-#: Told in words, or by the worker's other lines.
+#: Fields that are printed in words, or that the worker's other lines show.
 _HEAD = frozenset({"v", "ts", "mono", "seq", "ev", "wid", "queue", "msg", "dlv", "task", "task_id"})
 
 
 def text_of(fields: dict[str, Any]) -> str:
-    """Return one line of text: time in UTC, event, message, task and what else is known."""
+    """Return one line of text: time in UTC, event, message, task and the other fields."""
     at = datetime.datetime.fromtimestamp(0, datetime.timezone.utc) + datetime.timedelta(
         microseconds=fields["ts"]
     )

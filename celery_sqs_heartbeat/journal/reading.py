@@ -16,12 +16,12 @@ from celery_sqs_heartbeat.journal.packing import unpack
 
 @dataclass(slots=True)
 class Unread:
-    """Counts what of a journal could not be read.
+    """Counts the parts of a journal that could not be read.
 
     Attributes:
-        segments: Those that are damaged, or whose end is missing.
-        lines: Lines of other segments, or before the damage, that are none of a journal's.
-        first: The segment that the first of all that was in.
+        segments: Segments that are damaged, or whose end is missing.
+        lines: Lines of other segments, or before the damage, that are not lines of a journal.
+        first: The segment of the first of these.
     """
 
     segments: int = 0
@@ -49,14 +49,14 @@ class Unread:
 def read_journal(folder: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """Return the lines of a folder's segments, open and closed, by day, worker and number.
 
-    Also while workers write there. A line that is not finished, or torn, is left out.
+    It works while workers write there. Unfinished and torn lines are left out.
     """
     for _, fields in read_segments(Path(folder), Unread()):
         yield fields
 
 
 def read_segments(folder: Path, unread: Unread) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Return each line with its segment, as `read_journal` does, and count what is left out.
+    """Yield each line with its segment, like `read_journal`, and count what is left out.
 
     Raises:
         OSError: A segment can't be read.
@@ -70,7 +70,7 @@ def read_segments(folder: Path, unread: Unread) -> Iterator[tuple[Path, dict[str
 
 
 def _lines(path: Path, unread: Unread) -> Iterator[bytes]:
-    """Yield the lines of a segment that are there to their ends."""
+    """Yield the complete lines of a segment."""
     if path.name.endswith(OPEN_SUFFIX):
         try:
             *lines, rest = path.read_bytes().split(b"\n")

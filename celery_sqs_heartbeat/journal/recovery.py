@@ -15,11 +15,11 @@ from celery_sqs_heartbeat.journal.rooted import Root
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What a recovery did.
+    """The result of a recovery.
 
     Attributes:
-        segments: That were closed.
-        torn: Lines that were kept out, as their writer had not finished them.
+        segments: Segments that were closed.
+        torn: Unfinished lines that were left out.
     """
 
     segments: int = 0
@@ -27,16 +27,16 @@ class Recovered:
 
 
 def recover(root: Root, days: Iterable[str] = ("*",)) -> Recovered:
-    """Close every open segment of this user's that no one has locked: its writer is no more.
+    """Close every open segment of this user that is not locked, because its writer is dead.
 
-    One that can't be closed stays as it is; so does everything where the file system has
-    no locks, as no one can tell there who is alive.
+    A segment that can't be closed stays open. On a file system without locks all stay open,
+    because nothing shows which writers are alive.
 
     Args:
-        days: Look at these only: a folder of many days takes long to list.
+        days: Search only these, because it takes long to list many days.
 
     Raises:
-        OSError: The root is not to be trusted, or can't be entered.
+        OSError: The root can't be trusted or entered.
     """
     segments = torn = 0
     for path in [path for day in days for path in root.paths(OPEN_SUFFIX, day)]:
@@ -55,7 +55,7 @@ def _close(folder: Folder, name: str) -> int:
     file = folder.open(name, writable=True)
     try:
         locks.lock(file)
-        # Another may have closed it between the two.
+        # Another process may have closed it between opening and locking.
         if not os.path.samestat(os.fstat(file.fileno()), folder.look(name)):
             raise FileNotFoundError(name)
         torn = pack(file, folder, closed_name(name))

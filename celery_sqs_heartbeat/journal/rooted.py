@@ -1,4 +1,4 @@
-"""The folder of a journal, entered only where no other user could have set a trap (`trust`)."""
+"""The folder of a journal, entered only if no other user could have set a trap (`trust`)."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 
 
 class Root:
-    """A journal's folder, and what of it is trusted. Threads may share it.
+    """A journal's folder, which checks what it trusts. Threads may share it.
 
     Args:
-        path: Of the folder that is checked each time.
+        path: The folder that is checked each time.
         below: The folders in it that lead to those of the days.
-        is_private: Whether it must be this user's alone: not through a link, mode 0700.
+        is_private: Whether it must belong to this user only: not reached by a link, mode 0700.
     """
 
     def __init__(self, path: Path, below: tuple[str, ...] = (), *, is_private: bool) -> None:
@@ -39,24 +39,24 @@ class Root:
 
     @property
     def top(self) -> Path:
-        """The folder that is checked each time, for messages and for who probes it."""
+        """The folder that is checked each time, for messages and for probes."""
         return self._path
 
     @property
     def folder(self) -> Path:
-        """Where the days are, for messages."""
+        """The folder of the days, for messages."""
         return self._path.joinpath(*self._below)
 
     @contextlib.contextmanager
     def opened(self, *parts: str, make: bool = False) -> Iterator[Folder]:
-        """Give the folder below the days' that these parts lead to, open and checked.
+        """Provide the folder that these parts lead to, below `folder`, open and checked.
 
         Args:
             make: Whether folders that are missing are made.
 
         Raises:
             UntrustedRootError: Another user could have set a trap.
-            RefusedError: What leads there is a link.
+            RefusedError: A link leads there.
             OSError: It is missing, or can't be made or entered.
         """
         with contextlib.ExitStack() as stack:
@@ -68,10 +68,10 @@ class Root:
     def segments(self, suffix: str, day: str = "*") -> Iterator[tuple[Folder, Path]]:
         """Yield each segment below `folder` with its own folder, open until the next one.
 
-        Links among the folders are left out. None comes of a root that is not there yet.
+        Linked folders are left out. If the root does not exist yet, it yields nothing.
 
         Raises:
-            OSError: The root is not to be trusted, or can't be entered.
+            OSError: The root can't be trusted or entered.
         """
         try:
             with self.opened() as root:
@@ -83,16 +83,16 @@ class Root:
             return
 
     def paths(self, suffix: str, day: str = "*") -> list[Path]:
-        """Return what `segments` yields, in order: paths below `folder`."""
+        """Return the paths that `segments` yields, in order, relative to `folder`."""
         return ordered(path for _, path in self.segments(suffix, day))
 
     def note(self, error: OSError) -> None:
-        """Log what was refused: the first time only, as a trap may be laid a million times."""
+        """Log the first refusal only, because a trap may be laid a million times."""
         if isinstance(error, RefusedError) and not self._has_refused:
             self._has_refused = True
             logger.warning(
-                "sqs-heartbeat: the journal leaves something alone: %s. More of that kind below "
-                "%s is not logged",
+                "sqs-heartbeat: the journal does not touch a file or folder: %s. Further ones "
+                "below %s are not logged",
                 error,
                 self.folder,
             )
@@ -129,7 +129,7 @@ class Root:
 
 
 def _matching(folder: Folder, pattern: str) -> list[str]:
-    """Return the names that match; none where the folder may not be read."""
+    """Return the names that match; none if the folder may not be read."""
     with contextlib.suppress(OSError):
         return [name for name in folder.names() if fnmatchcase(name, pattern)]
     return []

@@ -1,20 +1,20 @@
-"""The clients that segments are shipped and fetched by."""
+"""The clients that upload and copy segments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-#: Of a call that ships, in seconds: it must not outlast the worker's end for long.
+#: Timeout of an upload, in seconds. It must not delay the worker's end for long.
 _TIMEOUT = 5.0
 
 
 def new_s3_client(new_session: Callable[[], Any] | None = None, **config: Any) -> Any:
-    """Return a client of boto3's own configuration: the broker's may be another account.
+    """Return a client with boto3's own configuration. The broker may be in another account.
 
     Args:
-        new_session: Makes its boto3 session, where that is not boto3's own.
-        config: What botocore's `Config` is to say.
+        new_session: Makes the boto3 session; None for boto3's default.
+        config: Arguments of botocore's `Config`.
     """
     import boto3
     from botocore.config import Config
@@ -24,7 +24,7 @@ def new_s3_client(new_session: Callable[[], Any] | None = None, **config: Any) -
 
 
 def new_shipping_client(new_session: Callable[[], Any] | None = None) -> Any:
-    """Return a client that gives up soon: the shipper tries again itself."""
+    """Return a client that gives up soon, because the shipper tries again itself."""
     return new_s3_client(
         new_session,
         connect_timeout=_TIMEOUT,

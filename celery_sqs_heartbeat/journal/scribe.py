@@ -1,4 +1,4 @@
-"""Turns what waits into lines, and looks after the folder."""
+"""Writes waiting events as lines, and maintains the folder."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from celery_sqs_heartbeat.journal.writer import SegmentWriter
 
 logger = logging.getLogger(__name__)
 
-#: How often the segments of dead workers are looked for, in seconds. The first time all
-#: of them; then those of two days, as a folder of many takes long to list.
+#: How often segments of dead workers are searched for, in seconds. The first search covers all
+#: days. Later ones cover two days, because it takes long to list many.
 RECOVER_SECONDS = 600.0
-#: How often what is closed is shipped, in seconds.
+#: How often closed segments are uploaded, in seconds.
 SHIP_SECONDS = 10.0
 _DAY_MICROSECONDS = 86_400_000_000
 
@@ -36,15 +36,15 @@ def wall_clock() -> int:
 
 
 class Scribe:
-    """Everything that a journal's thread does. Nothing here raises for want of a disk.
+    """Everything that a journal's thread does. Nothing here raises if the disk is not available.
 
     Args:
         clock: Seconds of the keeper's clock.
         wall: Microseconds since 1970.
 
     Attributes:
-        written: Lines in the journal.
-        torn: Lines that dead workers had not finished.
+        written: Lines written to the journal.
+        torn: Unfinished lines of dead workers.
     """
 
     def __init__(
@@ -74,11 +74,11 @@ class Scribe:
 
     @property
     def dropped(self) -> int:
-        """How many lines were lost so far."""
+        """Number of lines lost so far."""
         return self._unwritten + self._backlog.lost + (self._shipper.lost if self._shipper else 0)
 
     def round(self) -> None:
-        """Write what waits, and do what is due."""
+        """Write waiting lines, and do the maintenance that is due."""
         self.write()
         self._writer.rotate_if_old()
         self._note(self._writer.fault)
@@ -92,7 +92,7 @@ class Scribe:
             self._shipper.tick()
 
     def finish(self, until: float) -> None:
-        """Write what waits, close the segment and ship it, until a monotonic time."""
+        """Write waiting lines, close the segment and upload it, until a monotonic time."""
         self.write()
         self._writer.rotate()
         self._note(self._writer.fault)
@@ -100,7 +100,7 @@ class Scribe:
             self._shipper.finish(until)
 
     def write(self) -> None:
-        """Write what waits."""
+        """Write waiting lines."""
         items = self._backlog.take()
         written = 0
         try:
@@ -119,8 +119,8 @@ class Scribe:
     def _lines(
         self, items: Sequence[tuple[Make, Any, int]]
     ) -> tuple[list[tuple[int, bytes]], Exception | None]:
-        """Return the lines of what there are lines of, and what kept others from it."""
-        # Afresh each time: the wall clock may be set, or the machine be suspended.
+        """Return the lines that could be made, and the error of one that could not."""
+        # Each time, because the wall clock may be set, or the machine suspended.
         offset = self._wall() - round(self._clock() * 1_000_000)
         self._origin = dataclasses.replace(self._origin, offset=offset)
         lines: list[tuple[int, bytes]] = []
@@ -148,7 +148,7 @@ class Scribe:
         self.torn += found.torn
         if found.segments:
             logger.info(
-                "sqs-heartbeat: closed %s in the journal of workers that are gone; "
+                "sqs-heartbeat: closed %s of dead workers in the journal; "
                 "unfinished lines left out: %d",
                 counted(found.segments, "segment"),
                 found.torn,

@@ -15,20 +15,20 @@ from celery_sqs_heartbeat.journal.layout import closed_name, hidden
 from celery_sqs_heartbeat.journal.packing import Opener, pack, write_all
 from celery_sqs_heartbeat.journal.rooted import Root
 
-#: How often the folders are made: whoever ships the last segment in them removes them.
+#: How often to try to make the folders. The worker that uploads their last segment removes them.
 _TRIES = 3
 _IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class Segment:
-    """Lines of plain JSON in a file that is locked for as long as it is written.
+    """Lines of plain JSON in a file that is locked while it is written.
 
     Args:
-        path: Below the root.
+        path: The path relative to the root.
 
     Attributes:
         size: Bytes written.
-        opened_at: Seconds of the owner's clock.
+        opened_at: When it was opened, in seconds of the owner's clock.
     """
 
     def __init__(
@@ -52,25 +52,25 @@ class Segment:
         try:
             write_all(self._file, data)
         except OSError:
-            # A part of them would run into the next line.
+            # A partial line would run into the next one.
             self._file.truncate(self.size)
             self._file.seek(self.size)
             raise
         self.size += len(data)
 
     def is_spoilt_by(self, error: OSError) -> bool:
-        """Return whether lines had better go to another segment after this error."""
+        """Return whether the next lines must go to another segment after this error."""
         return error.errno not in _IS_FULL or not self.size
 
     def close(self) -> None:
         """Compress it and remove the plain file.
 
         Raises:
-            OSError: It can't be compressed. The plain file stays, for whoever recovers it.
+            OSError: It can't be compressed. The plain file stays, and another worker recovers it.
         """
         try:
             if self.size:
-                # By the open file: a cleaner of old files may have removed its name.
+                # Use the open file, because a cleanup of old files may have removed its name.
                 with self._root.opened(*self._path.parent.parts, make=True) as folder:
                     pack(self._file, folder, closed_name(self._path.name), self._opener)
             with (
@@ -83,7 +83,7 @@ class Segment:
 
 
 def _create(root: Root, path: Path, opener: Opener) -> FileIO:
-    """Return a new file, which no one finds before it is locked."""
+    """Return a new file, which no one can find before it is locked."""
     for _ in range(_TRIES - 1):
         with contextlib.suppress(FileNotFoundError):
             return _try_to_create(root, path, opener)
@@ -105,7 +105,7 @@ def _create_in(folder: Folder, name: str, opener: Opener) -> FileIO:
         folder.remove(draft)
         raise
     try:
-        # Without locks on this file system no one takes it for a dead worker's.
+        # If this file system has no locks, no one treats it as a dead worker's file.
         with contextlib.suppress(OSError):
             locks.lock(file)
         folder.rename(draft, name)

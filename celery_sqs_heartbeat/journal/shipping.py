@@ -1,4 +1,4 @@
-"""Ships closed segments to S3, and removes each once S3 has confirmed it."""
+"""Uploads closed segments to S3, and removes each once S3 has confirmed it."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ from celery_sqs_heartbeat.settings.target import Destination
 
 logger = logging.getLogger(__name__)
 
-#: Pauses after failures, in seconds: they double up to the longest.
+#: Pauses after failures, in seconds. They double up to the longest.
 _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 60.0
 
 
 class Shipper:
-    """Ships what is in a spool, whoever closed it. `tick` is for one thread.
+    """Uploads all segments of a spool, including those of other workers. One thread calls `tick`.
 
     Args:
-        limit: Of the spool, in bytes; beyond it the oldest segments go.
+        limit: Size of the spool, in bytes. Beyond it, the oldest segments are removed.
         clock: Monotonic seconds.
         jitter: Returns a random number from 0 to 1.
 
     Attributes:
         shipped: Segments that S3 confirmed.
-        lost: Lines that the limit has cost.
-        spooled: What waited at the last tick.
+        lost: Lines lost because of the limit.
+        spooled: The segments that waited at the last tick.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Shipper:
         self._jitter = jitter
         self._threads = CallerThreads(1, "sqs-heartbeat-journal-s3")
         self._client: Any = None
-        self._trouble = Trouble(f"shipping the journal to s3://{destination.bucket}")
+        self._trouble = Trouble(f"the upload of the journal to s3://{destination.bucket}")
         self._idle = threading.Event()
         self._idle.set()
         self._is_closed = False
@@ -73,15 +73,15 @@ class Shipper:
 
     @property
     def is_busy(self) -> bool:
-        """Whether segments are on their way now."""
+        """Whether an upload is running."""
         return not self._idle.is_set()
 
     def tick(self) -> None:
-        """Keep to the limit, and ship what waits, unless that is under way or to be retried."""
+        """Apply the limit, and upload, unless an upload is running or must wait after a failure."""
         try:
             self.spooled = shrink(self._root, self._limit)
         except OSError:
-            # The writer meets it, too, and logs it.
+            # The writer has the same error, and logs it.
             self.spooled = Spooled((), 0, 0)
         self.lost += self.spooled.lost
         if not self.spooled.paths or self.is_busy or self._clock() < self._retry_at:
@@ -95,7 +95,7 @@ class Shipper:
             self._fail(error)
 
     def finish(self, until: float) -> None:
-        """Ship what waits, without a pause for failures; wait for that, up to a time."""
+        """Upload without a pause after failures, and wait for the end, up to a time."""
         self._wait(until)
         self._retry_at = -math.inf
         self.tick()
@@ -103,14 +103,14 @@ class Shipper:
         with contextlib.suppress(OSError):
             if left := len(self._root.paths(CLOSED_SUFFIX)):
                 logger.warning(
-                    "sqs-heartbeat: %s of the journal not shipped yet; the next worker that ships "
-                    "from %s does it",
+                    "sqs-heartbeat: %s of the journal not uploaded yet; the next worker that uses "
+                    "%s uploads them",
                     counted(left, "segment"),
                     self._root.folder,
                 )
 
     def close(self) -> None:
-        """Ship no more: what is left is shipped by whoever starts next on this spool."""
+        """Stop uploading. The next worker that uses this spool uploads the rest."""
         self._is_closed = True
         self._threads.close()
 
@@ -133,7 +133,7 @@ class Shipper:
                 folder = stack.enter_context(self._root.opened(*path.parent.parts))
                 file = folder.open(path.name)
             except OSError as error:
-                # Another worker has shipped it, or it was the oldest; or it is not ours.
+                # Another worker has uploaded it, the limit has removed it, or it is not ours.
                 self._root.note(error)
                 return
             stack.callback(locks.close, file)
@@ -154,7 +154,7 @@ class Shipper:
         self._tidy(path)
 
     def _tidy(self, path: Path) -> None:
-        """Remove the folders of a segment, unless there is more in them."""
+        """Remove the folders of a segment, if they are empty."""
         day, worker, _ = path.parts
         with contextlib.suppress(OSError):
             with self._root.opened(day) as folder:
@@ -170,12 +170,12 @@ class Shipper:
 
 
 def _is_taken(file: FileIO) -> bool:
-    """Return whether another worker ships the file just now; else it can't from now on."""
+    """Return whether another worker uploads the file now. If not, lock it for this one."""
     try:
         locks.lock(file)
     except BlockingIOError:
         return True
     except OSError:
-        # No locks here: two may ship it, which comes to the same.
+        # Without locks two workers may upload it, with the same result.
         return False
     return False

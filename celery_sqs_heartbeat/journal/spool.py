@@ -1,4 +1,4 @@
-"""The folder in which segments wait until they are shipped."""
+"""The folder in which segments wait until they are uploaded."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from celery_sqs_heartbeat.journal.trust import refuse_others
 
 @dataclass(frozen=True, slots=True)
 class Spooled:
-    """What is in a spool.
+    """The content of a spool.
 
     Attributes:
-        paths: Of closed segments below the spool, in order.
-        size: Their bytes.
-        lost: Lines that had to go.
+        paths: Paths of closed segments relative to the spool, in order.
+        size: Their size in bytes.
+        lost: Lines that were removed.
     """
 
     paths: tuple[Path, ...]
@@ -32,21 +32,21 @@ class Spooled:
 
 
 def own_spool(bucket: str, prefix: str) -> Root:
-    """Return where this user's workers on this host keep what they ship to a prefix."""
+    """Return the spool of this user's workers on this host for a prefix."""
     path = Path(tempfile.gettempdir()) / f"celery-sqs-heartbeat-journal-{os.geteuid()}"
     below = (socket.gethostname(), bucket, *prefix.split("/"))
     return Root(path, tuple(filter(None, below)), is_private=True)
 
 
 def shrink(root: Root, limit: int) -> Spooled:
-    """Remove the oldest closed segments of a spool that holds more than `limit` bytes.
+    """Remove the oldest closed segments of a spool that has more than `limit` bytes.
 
     Raises:
-        OSError: The root is not to be trusted, or can't be entered.
+        OSError: The root can't be trusted or entered.
     """
     found: dict[Path, os.stat_result] = {}
     for folder, path in root.segments(CLOSED_SUFFIX):
-        # Unless another worker has shipped it meanwhile.
+        # It fails if another worker has uploaded the segment meanwhile.
         with _noting(root):
             status = folder.look(path.name)
             refuse_others(status, root.folder / path)
@@ -68,7 +68,7 @@ def shrink(root: Root, limit: int) -> Spooled:
 
 @contextlib.contextmanager
 def _noting(root: Root) -> Iterator[None]:
-    """Leave alone what can't be used."""
+    """Skip what can't be used."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What has become of a journal's lines, in numbers."""
+"""Numbers of a journal's lines."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JournalStats:
-    """What has become of a journal's lines so far.
+    """Numbers of a journal's lines so far.
 
     Attributes:
         written: Lines in the worker's segments.
-        dropped: Lines lost: for want of a disk, of time to write them, or of a spool.
-        torn: Lines that workers before it had not finished when they died.
+        dropped: Lines lost, because the disk failed, there was no time to write them, or the
+            spool was full.
+        torn: Unfinished lines of workers that died before.
         shipped: Segments that S3 has confirmed.
-        spooled_bytes: Of the closed segments that wait to be shipped.
+        spooled_bytes: Size of the closed segments that wait for their upload.
     """
 
     written: int = 0

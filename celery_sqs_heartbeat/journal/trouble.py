@@ -1,4 +1,4 @@
-"""Says once that the journal loses something, and once that it does no more."""
+"""Logs once when the journal starts to lose lines, and once when it works again."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ logger = logging.getLogger(__name__)
 
 
 class Trouble:
-    """One kind of trouble. `doing` is what does not work, for the log."""
+    """One kind of trouble. `doing` names the failing work in the log."""
 
     def __init__(self, doing: str) -> None:
         self._doing = doing
         self._is_on = False
 
     def note(self, cause: object) -> None:
-        """Take note that it does not work."""
+        """Note that it does not work."""
         if not self._is_on:
             self._is_on = True
             logger.warning(
-                "sqs-heartbeat: %s does not work (%s); messages are not affected, but some of what "
-                "happens to them is not recorded: check what sqs_heartbeat_journal names",
+                "sqs-heartbeat: %s does not work (%s). Messages are not affected, but some of "
+                "their events are not recorded. Check the place that sqs_heartbeat_journal names",
                 self._doing,
                 cause,
             )
 
     def clear(self, lost: int) -> None:
-        """Take note that it works. `lost` is how many lines were lost so far."""
+        """Note that it works. `lost` is the number of lines lost so far."""
         if self._is_on:
             self._is_on = False
             logger.warning(

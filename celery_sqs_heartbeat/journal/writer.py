@@ -1,4 +1,4 @@
-"""Writes lines into segments, the next when one is large or old enough, or its day is over."""
+"""Writes lines into segments. Starts the next at a size, at an age, and when the day ends."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Rotation:
     """When a segment is closed.
 
     Attributes:
-        max_bytes: Of its plain lines.
-        max_age: In seconds.
+        max_bytes: Largest size of its plain lines.
+        max_age: Longest age, in seconds.
     """
 
     max_bytes: int = 8 << 20
@@ -27,14 +27,14 @@ class Rotation:
 
 
 class SegmentWriter:
-    """The segments of one worker, of which one at a time is open. For one thread.
+    """The segments of one worker, one of which is open. For one thread.
 
     Args:
         clock: Monotonic seconds.
         first: The number of the first segment.
 
     Attributes:
-        fault: What kept the last `write` or `rotate` from doing all of its work.
+        fault: The error of the last `write` or `rotate`, or None.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class SegmentWriter:
         self.fault: OSError | None = None
 
     def write(self, lines: Iterable[tuple[int, bytes]]) -> int:
-        """Write lines, each with its time in microseconds; return how many could be."""
+        """Write lines, each with its time in microseconds. Return how many were written."""
         self.fault = None
         written = 0
         for day, batch in self._batches(lines):
@@ -69,22 +69,22 @@ class SegmentWriter:
         return written
 
     def rotate_if_old(self) -> None:
-        """Close the segment if it has been open for long enough."""
+        """Close the segment if it is old enough."""
         segment = self._segment
         if segment is not None and self._clock() >= segment.opened_at + self._rotation.max_age:
             self.rotate()
 
     def rotate(self) -> None:
-        """Close the segment. The next line begins another."""
+        """Close the segment. The next line starts another."""
         self.fault = None
         self._close()
 
     def _batches(self, lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[str, list[bytes]]]:
-        """Return the lines in batches that each go into one segment, with its day."""
+        """Yield batches of lines that each go into one segment, with its day."""
         day = self._segment.day if self._segment else ""
         size, batch = 0, list[bytes]()
         for ts, line in lines:
-            # A line that comes late stays with those it came with.
+            # A late line stays with the lines that it came with.
             line_day = max(day, day_of(ts))
             if batch and (line_day != day or size + len(line) > self._rotation.max_bytes):
                 yield day, batch

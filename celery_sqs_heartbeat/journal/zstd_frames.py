@@ -1,8 +1,8 @@
-"""Tells whether a closed segment is all there, without unpacking it.
+"""Checks whether a closed segment is complete, without unpacking it.
 
-A reader that meets the end of the file in the middle of a frame may take it for the end of the
-segment, as Spark's does in any frame but the first. So the frames are walked from header to
-header: RFC 8878, "Zstandard Frames", has the format.
+If a file ends within a frame, a reader may take that for the end of the segment, as Spark's does
+in every frame except the first. So this walks the frames from header to header. RFC 8878,
+"Zstandard Frames", describes the format.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pathlib import Path
 _HEADER_BYTES = 18
 _BLOCK_HEADER_BYTES = 3
 _CHECKSUM_BYTES = 4
-#: Of the types of block: one byte, said to be repeated.
+#: The block type with one byte that is repeated.
 _RLE = 1
-#: What a frame that is to be skipped begins with, but for the last four bits.
+#: The start of a skippable frame, without the last four bits.
 _SKIPPED, _SKIPPED_HEADER_BYTES = 0x184D2A5, 8
 
 
 def is_whole(segment: Path) -> bool:
-    """Return whether a file is nothing but whole frames, and there is anything in them.
+    """Return whether a file consists of complete frames, with content in them.
 
-    What was changed within a block shows only when that is unpacked.
+    Damage within a block shows only when the block is unpacked.
 
     Raises:
         OSError: It can't be read.
     """
-    # A pipe would keep the one that opens it waiting.
+    # Without O_NONBLOCK, opening a pipe would block.
     with FileIO(os.open(segment, os.O_RDONLY | os.O_NONBLOCK)) as file:
         size, end, content = os.fstat(file.fileno()).st_size, 0, 0
         while end < size:
@@ -41,7 +41,7 @@ def is_whole(segment: Path) -> bool:
 
 
 def _frame(file: FileIO, start: int) -> tuple[int, int] | None:
-    """Return where a frame ends and the bytes in its blocks; None where there is no frame."""
+    """Return the end of a frame and the bytes in its blocks; None if there is no frame."""
     import zstandard
 
     header = _read(file, start, _HEADER_BYTES)

@@ -94,7 +94,7 @@ def test_a_journal_that_s3_does_not_give_out_is_told(
 
 def test_a_folder_of_no_day_is_told_by_its_key(s3: Any, tmp_path: Path) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEYS[0].replace("03-13", "02-31"), Body=b"")
-    with pytest.raises(FetchError, match=f"'{JOURNAL}/dt=2026-02-31/.*' .* of no day: move"):
+    with pytest.raises(FetchError, match=f"'{JOURNAL}/dt=2026-02-31/.*' .* not a valid day: move"):
         fetch(JOURNAL, tmp_path)
 
 
@@ -102,7 +102,7 @@ def test_a_setting_of_boto3_that_is_wrong_is_told(
     s3: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "localhost:4566")
-    with pytest.raises(FetchError, match=r"can't be read: .*localhost:4566.* boto3's own"):
+    with pytest.raises(FetchError, match=r"can't be read: .*localhost:4566.* boto3 finds region"):
         fetch(JOURNAL, tmp_path)
 
 
@@ -111,7 +111,7 @@ def test_a_place_for_temporary_folders_that_is_not_there_is_told(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with (
-        pytest.raises(FetchError, match=r"can't be copied to '.*none': .*TMPDIR names another"),
+        pytest.raises(FetchError, match=r"can't be copied to '.*none': .*set TMPDIR to use another"),
         fetched(JOURNAL, None, None, 0),
     ):
         pass
@@ -124,7 +124,7 @@ def test_credentials_that_are_missing_are_told(
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "none"))
-    with pytest.raises(FetchError, match=r"Unable to locate credentials.*boto3's own"):
+    with pytest.raises(FetchError, match=r"Unable to locate credentials.*boto3 finds region"):
         fetch(JOURNAL, tmp_path)
 
 
@@ -147,7 +147,7 @@ def test_an_object_that_is_gone_when_its_turn_comes_is_told(s3: Any, tmp_path: P
 def test_a_folder_that_takes_no_more_is_told(s3: Any, tmp_path: Path) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEYS[0], Body=b"")
     (tmp_path / "full").touch()
-    with pytest.raises(FetchError, match=r"can't be copied to '.*full': .*TMPDIR names another"):
+    with pytest.raises(FetchError, match=r"can't be copied to '.*full': .*set TMPDIR to use another"):
         fetch(JOURNAL, tmp_path / "full")
 
 

@@ -110,7 +110,7 @@ def test_a_file_in_another_folder_is_of_no_day() -> None:
 
 def test_a_folder_of_no_day_is_told(spark: SparkSession, tmp_path: Path) -> None:
     write_segment(tmp_path, "2026-13-45", "w1", [])
-    with pytest.raises(PipelineError, match="dt=2026-13-45, which is no day: move it away"):
+    with pytest.raises(PipelineError, match="dt=2026-13-45, which is not a valid day: move it away"):
         build(spark, str(tmp_path), str(tmp_path / "w"))
 
 

@@ -182,7 +182,7 @@ CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]]
         build_documents,
         "",
         {
-            LOOKS: "holds neither a journal nor a warehouse",
+            LOOKS: "contains neither a journal nor a warehouse",
             WRITES: "a folder of its own",
             CHECKPOINT: "a folder of its own",
         },
@@ -258,7 +258,7 @@ CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]]
     "a day that is a word": (
         with_file("dt=yesterday/worker=w1/seg-1.jsonl.open", "{}"),
         "",
-        {LOOKS: "dt=yesterday, which is no day"},
+        {LOOKS: "dt=yesterday, which is not a valid day"},
     ),
     "nothing but an empty closed segment": (
         with_file(SEGMENT),
@@ -268,7 +268,7 @@ CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]]
     "a day that is none": (
         lambda folder: (folder / "dt=2026-13-45" / "worker=w1").mkdir(parents=True),
         "",
-        {LOOKS: "dt=2026-13-45, which is no day"},
+        {LOOKS: "dt=2026-13-45, which is not a valid day"},
     ),
 }
 

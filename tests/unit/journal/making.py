@@ -52,7 +52,7 @@ def answered(kind: EventKind, action: Action, outcome: Outcome, **values: Any) -
 
 @dataclass
 class Clocks:
-    """A steady clock and a wall clock that go when they are told to."""
+    """A monotonic clock and a wall clock that tests set forward."""
 
     now: float = STARTED
     offset: int = ORIGIN.offset

@@ -52,7 +52,7 @@ class Bucket:
 
 
 class Scene:
-    """A folder for temporary files, what is someone's in it, and a journal that goes by it."""
+    """A folder for temporary files with other users' files, and a journal that uses it."""
 
     def __init__(self, home: Path) -> None:
         self.temporary = home / "tmp"
@@ -152,7 +152,7 @@ def test_a_spool_that_is_not_this_user_s_alone_is_left_alone(
     assert (journal.stats.written, journal.stats.dropped) == (0, 3 + ENDS)
     (warning,) = warnings(caplog)
     assert str(scene.root) in warning
-    assert "have TMPDIR name a folder" in warning
+    assert "set TMPDIR to a folder" in warning
 
 
 def test_a_file_in_the_place_of_the_spool_is_left_alone(
@@ -163,7 +163,7 @@ def test_a_file_in_the_place_of_the_spool_is_left_alone(
     scene.round(journal)
     assert scene.root.read_bytes() == SECRET
     (warning,) = warnings(caplog)
-    assert "have TMPDIR name a folder" in warning
+    assert "set TMPDIR to a folder" in warning
 
 
 def test_the_journal_goes_on_once_the_trap_is_gone(
@@ -220,10 +220,10 @@ def test_a_segment_that_is_no_file_of_this_user_s_is_left_alone(
     assert b"secret" not in scene.bucket.text()
     assert secret.read_bytes() == data
     assert [path.name for path in place.iterdir()] == [name]
-    # What it writes itself is shipped all the same.
+    # Its own lines are still uploaded.
     assert journal.stats.written == 2 + ENDS
     assert b"message-received" in scene.bucket.text()
-    told = [line for line in warnings(caplog) if "leaves something alone" in line]
+    told = [line for line in warnings(caplog) if "does not touch a file or folder" in line]
     assert len(told) == 1
     assert name in told[0]
 
@@ -394,7 +394,7 @@ def test_a_link_of_another_s_is_not_followed(
     scene.end(journal)
     assert contents(scene.mine) == before
     (warning,) = warnings(caplog)
-    assert "name the folder itself" in warning
+    assert "to the folder itself" in warning
 
 
 @pytest.mark.parametrize("trap", FILES)

@@ -1,4 +1,4 @@
-"""The observer: what it takes in, and what becomes of that in trouble."""
+"""The observer: the events that it records, and what it does in trouble."""
 
 from __future__ import annotations
 
@@ -107,8 +107,8 @@ def test_more_than_can_be_written_is_dropped_counted_and_seen(
     assert [line["seq"] for line in lines] == [*range(1, 11), 16]
     assert (journal.stats.written, journal.stats.dropped) == (11, 5)
     assert [record.message for record in caplog.records] == [
-        "sqs-heartbeat: the journal does not work (more events than it can write); messages are "
-        "not affected, but some of what happens to them is not recorded: check what "
+        "sqs-heartbeat: the journal does not work (more events than it can write). Messages are "
+        "not affected, but some of their events are not recorded. Check the place that "
         "sqs_heartbeat_journal names",
         "sqs-heartbeat: the journal works again; lines lost so far: 5",
     ]
@@ -179,7 +179,7 @@ def test_a_fault_of_its_own_does_not_end_the_thread(
     journal.close(60)
     assert [line["seq"] for line in read_journal(tmp_path)] == [2, 3]
     assert journal.stats.dropped == 1
-    assert "a fault of its own" in caplog.text
+    assert "a bug of its own" in caplog.text
 
 
 def test_without_a_thread_there_is_no_journal_but_a_worker(
@@ -193,7 +193,7 @@ def test_without_a_thread_there_is_no_journal_but_a_worker(
     journal.start(INFO)
     journal(event_of())
     journal.close(60)
-    assert "no thread for the journal" in caplog.text
+    assert "start a thread for the journal" in caplog.text
     assert files_in(tmp_path) == []
 
 
@@ -215,7 +215,7 @@ def test_a_disk_that_hangs_holds_up_nobody(
     for _ in range(20):
         journal(event_of())
     journal.close(0.01)
-    assert "not through within 0.01 s" in caplog.text
+    assert "not finish within 0.01 s" in caplog.text
     hanging.set()
     thread.join(PATIENCE)
     assert not thread.is_alive()
@@ -244,7 +244,7 @@ def test_what_dead_workers_left_is_closed_at_the_start(
     journal.step()
     assert files_in(tmp_path) == ["dt=2020-01-01/worker=dead/seg-3.jsonl.zst"]
     assert journal.stats.torn == 1
-    assert "closed 1 segment in" in caplog.text
+    assert "closed 1 segment of dead workers in" in caplog.text
 
 
 def test_another_worker_s_leftovers_are_looked_for_again(tmp_path: Path, idle: list[Any]) -> None:

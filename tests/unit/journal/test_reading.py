@@ -154,10 +154,10 @@ def test_a_segment_that_can_not_be_read_is_said_in_one_line(tmp_path: Path, what
 def test_what_could_not_be_read_is_said_where_nothing_is_found(tmp_path: Path) -> None:
     put(tmp_path, WHOLE + b"cut")
     put(tmp_path, frame(b"what\n" + LINES[0]), wid="w2")
-    result = run(tmp_path, "--message", "nobody", "--task", "proj.add", "--to", "2020-01-01")
+    result = run(tmp_path, "--message", "none", "--task", "proj.add", "--to", "2020-01-01")
     assert result.exit_code == FOUND
     assert result.stderr == (
-        f"Error: the journal {str(tmp_path)!r} has no lines of message 'nobody', task 'proj.add' "
+        f"Error: the journal {str(tmp_path)!r} has no lines of message 'none', task 'proj.add' "
         "up to 2020-01-01; 1 segment and 1 line of it could not be read\n"
     )
     put(tmp_path, WHOLE)

@@ -1,4 +1,4 @@
-"""What dead workers left open is closed by whoever comes next."""
+"""The next worker closes segments that dead workers left open."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_worker_that_died_between_closing_and_removing_is_not_read_twice(tmp_p
 def test_one_leftover_that_cannot_be_closed_does_not_keep_others_open(tmp_path: Path) -> None:
     blocked = left_behind(tmp_path, lines("a"), worker="a")
     left_behind(tmp_path, lines("b"), worker="b")
-    # A folder in the place of the file that is to be made.
+    # A folder in the place of the new file.
     blocked.with_name("seg-1.jsonl.zst").mkdir()
     assert recover(own(tmp_path)) == Recovered(segments=1)
     assert blocked.exists()

@@ -1,4 +1,4 @@
-"""Segments on their way to S3, with an S3 that fails as it is told to."""
+"""Uploads of segments to an S3 that fails when a test wants it."""
 
 from __future__ import annotations
 
@@ -136,8 +136,8 @@ def test_a_failure_keeps_the_segment_and_is_told_once(
     assert files_in(tmp_path) == []
     told = [record.message for record in caplog.records]
     assert len(told) == 2
-    assert "shipping the journal to s3://b does not work" in told[0]
-    assert "shipping the journal to s3://b works again" in told[1]
+    assert "the upload of the journal to s3://b does not work" in told[0]
+    assert "the upload of the journal to s3://b works again" in told[1]
 
 
 def test_pauses_grow_to_a_minute_at_most(
@@ -179,7 +179,7 @@ def test_whoever_starts_next_ships_what_is_left(
     bucket.faults = [DEAD]
     first.finish(clocks.now + 60)
     first.close()
-    assert "1 segment of the journal not shipped yet" in caplog.text
+    assert "1 segment of the journal not uploaded yet" in caplog.text
     assert str(tmp_path) in caplog.text
     tick(second)
     second.close()
