@@ -1,4 +1,4 @@
-"""Spans of time and counts in words, for people."""
+"""Durations and counts in words, for people."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import re
 
 from celery_sqs_heartbeat.pipeline.schema import RATIO
 
-#: Stands between a number and its unit while text is wrapped.
+#: Used between a number and its unit while text is wrapped.
 GLUE = "\N{NO-BREAK SPACE}"
 
 _MICROSECONDS = 1_000_000
 #: Units below a minute, and their length in seconds.
 _SMALL = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
-#: Those above, each with the one that tells the rest.
+#: Units from a minute up, each with the smaller unit for the rest.
 _LARGE = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
-#: Less is nothing to anyone.
+#: Shorter durations are shown as less than this.
 _LEAST_SECONDS = 10e-6
 _DIGITS = 3
 #: Below this a fraction is a rounding error.
@@ -23,10 +23,10 @@ _TINY = 1e-9
 
 
 def span(microseconds: float, *, up: bool = False) -> str:
-    """Return a span of time with its unit: three figures, or two units.
+    """Return a duration with its unit: three figures, or two units.
 
     Args:
-        up: Never tell less than it is, as of a limit that something stays below.
+        up: Round up, for an upper limit.
     """
     seconds = abs(microseconds) / _MICROSECONDS
     sign = "-" if microseconds < 0 else ""
@@ -39,13 +39,13 @@ def span(microseconds: float, *, up: bool = False) -> str:
             less = math.ceil(rest) if up else round(rest)
             more, less = (whole // size + less * small_size // size, less % (size // small_size))
             return f"{sign}{more:,} {unit}" + (f" {less} {small_unit}" if less else "")
-    # What rounds to 1 of a unit is given in it.
+    # A duration that rounds to 1 of a unit is shown in that unit.
     length, unit = next((each for each in _SMALL if seconds >= 0.9995 * each[0]), (1.0, "s"))
     return f"{sign}{_figures(seconds / length, up=up)} {unit}"
 
 
 def at_most(middle_us: float) -> str:
-    """Return what a span of a histogram is at most: its bin's upper edge.
+    """Return the upper edge of a histogram's bin.
 
     Args:
         middle_us: The middle of the bin, in microseconds.
@@ -57,7 +57,7 @@ def count(number: int, noun: str, nouns: str = "") -> str:
     """Return "1 attempt" or "2,000 attempts".
 
     Args:
-        nouns: The plural, where it takes more than an s.
+        nouns: The plural, if it is not the noun with an s.
     """
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
@@ -68,7 +68,7 @@ def sentence(words: str) -> str:
 
 
 def glued(words: str) -> str:
-    """Return words that no line may end in between a number and its unit."""
+    """Return words with no line break between a number and its unit."""
     return re.sub(r"(?<=\d) (?=\w)", GLUE, words)
 
 

@@ -1,1 +1,1 @@
-"""The report: the tables as one page of HTML that needs nothing else."""
+"""The report: the tables as one self-contained HTML page."""

@@ -1,7 +1,7 @@
-"""What is drawn on the page, in the units of an SVG that is stretched to the page's width.
+"""Drawings on the page, in the units of an SVG that is stretched to the page's width.
 
-Its text stands beside it in HTML, so it keeps its size on a phone. Dots are lines without length
-and round ends, which the stretching leaves round.
+Their text is beside the SVG in HTML, so it keeps its size on a phone. Dots are lines of zero length
+with round ends, which stay round when stretched.
 """
 
 from __future__ import annotations
@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: The SVG's own units, of which its width and height are stretched freely.
+#: Width and height of the SVG in its own units. Both are stretched independently.
 SIZE = 1000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """Text at an axis; `at` is 0 to 1 of its length, from the left or from below."""
+    """Text at an axis; `at` is 0 to 1 of its length, from the left or from the bottom."""
 
     at: float
     text: str
 
     @property
     def place(self) -> str:
-        """Where it is, in percent."""
+        """Its position, in percent."""
         return f"{self.at:.2%}"
 
     @property
     def shift(self) -> str:
-        """By what part of its own width it is moved: the outermost ones stay inside."""
+        """How far it is moved, in parts of its width. The outermost labels stay inside."""
         return "0" if self.at < 0.05 else "-100%" if self.at > 0.95 else "-50%"
 
     @property
@@ -38,7 +38,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """An upright bar, in the SVG's units."""
+    """A vertical bar, in the SVG's units."""
 
     left: str
     top: str
@@ -53,7 +53,7 @@ class Stroke:
 
     Attributes:
         kind: Its classes in the style sheet.
-        path: As in SVG.
+        path: An SVG path.
     """
 
     kind: str
@@ -66,9 +66,9 @@ class Plot:
     """A picture with axes.
 
     Attributes:
-        label: Says to those who don't see it what it shows.
-        bars: Are drawn first.
-        strokes: Are drawn in their order, the last on top.
+        label: Describes the picture for people who can't see it.
+        bars: Drawn first.
+        strokes: Drawn in order, the last on top.
     """
 
     label: str
@@ -79,25 +79,25 @@ class Plot:
 
     @property
     def grid(self) -> Sequence[Label]:
-        """Labels at which there is a line across the picture."""
+        """Labels that have a line across the picture."""
         return [each for each in self.up if each.at < 1]
 
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """A bar to lie in a table's cell; `share` is 0 to 1 of its width."""
+    """A horizontal bar in a table's cell; `share` is 0 to 1 of its width."""
 
     share: float
     label: str
 
     @property
     def width(self) -> str:
-        """Its length, in the SVG's units: never so short that it is not seen."""
+        """Its length, in the SVG's units: always long enough to be seen."""
         return f"{max(self.share * SIZE, 4):.1f}"
 
 
 def bar(left: float, width: float, height: float, *, title: str) -> Bar:
-    """Return an upright bar; all sizes are 0 to 1."""
+    """Return a vertical bar; all sizes are 0 to 1."""
     return Bar(
         left=f"{left * SIZE:.2f}",
         top=f"{_y(height):.2f}",
@@ -113,7 +113,7 @@ def line(points: Sequence[tuple[float, float]], *, title: str, kind: str) -> Str
 
 
 def area(points: Sequence[tuple[float, float]], *, title: str, kind: str) -> Stroke:
-    """Return what is between a line and the bottom."""
+    """Return the area between a line and the bottom."""
     begin, end = points[0][0] * SIZE, points[-1][0] * SIZE
     path = f"M{begin:.1f} {SIZE:.0f}L{_through(points)}L{end:.1f} {SIZE:.0f}Z"
     return Stroke(kind=f"area {kind}", path=path, title=title)

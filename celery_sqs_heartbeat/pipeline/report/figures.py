@@ -1,4 +1,4 @@
-"""Numbers, times and amounts as text for people; what is not known is a dash."""
+"""Numbers, times and amounts as text for people. An unknown value is a dash."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from celery_sqs_heartbeat.pipeline import phrases
 DASH = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
 _MICROSECONDS = 1_000_000
-#: Less is nothing to anyone.
+#: Smaller amounts are shown as less than this.
 _LEAST_DOLLARS = 0.0001
 
 
@@ -37,12 +37,12 @@ def dollars(value: float | None) -> str:
 
 
 def span(microseconds: float | None) -> str:
-    """Return a span of time with its unit."""
+    """Return a duration with its unit."""
     return DASH if microseconds is None else phrases.span(microseconds).replace("-", _MINUS)
 
 
 def at_most(middle_us: float | None) -> str:
-    """Return what a span of a histogram is at most, given the middle of its bin."""
+    """Return the upper edge of a histogram's bin, given its middle."""
     return DASH if middle_us is None else phrases.at_most(middle_us)
 
 

@@ -1,4 +1,4 @@
-"""What the report shows, asked of the tables: sums and the worst few, never events."""
+"""Queries the tables for the report: sums and the worst rows, never events."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.pipeline.tables.quantiles import quantiles_of, tails_o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """The report's rows by section. Columns are named as in the tables that they are from."""
+    """The report's rows by section. Columns have the names of their tables."""
 
     days: Sequence[datetime.date]
     overview: Mapping[str, Any]
@@ -51,10 +51,10 @@ def collect(
     last: datetime.date | None = None,
     progress: Callable[[str], None] = lambda _: None,
 ) -> Findings:
-    """Ask the warehouse's tables of those days for what the report shows.
+    """Query the warehouse's tables of those days for the report.
 
     Args:
-        progress: Is called with what is being looked at.
+        progress: Is called with the name of each table.
     """
 
     def table(which: Table) -> DataFrame:
@@ -67,7 +67,7 @@ def collect(
     days, workers = queries.days(seen), _one(queries.worker_sums(seen, first))
     duplicates = table(schema.DUPLICATES)
     causes = _rows(queries.causes(duplicates))
-    # What waited behind another message was promised nothing: it comes back when its group goes on.
+    # A message behind another one has no promised time: it returns when its group continues.
     recoveries = table(schema.RECOVERIES).where(~F.col("cause").eqNullSafe(GROUP_STOPPED))
     stops = table(schema.GROUP_STOPS)
     durations = table(schema.DURATIONS)
@@ -102,7 +102,7 @@ def _rows(frame: DataFrame) -> Rows:
 
 
 def _top(frame: DataFrame, *order: Column | str) -> Rows:
-    """Return the first rows; the message decides between rows that are the same otherwise."""
+    """Return the first rows. The message decides the order of otherwise equal rows."""
     return _rows(frame.orderBy(*order, "queue", "msg").limit(SHOWN))
 
 

@@ -1,4 +1,4 @@
-"""The report's questions on groups that stood still."""
+"""The report's queries about stopped groups."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _GROUP = ("queue", "grp")
 
 
 def grouped(attempts: DataFrame) -> DataFrame:
-    """Return how many receives there were of FIFO queues, and how many tell their group."""
+    """Return the number of receives from FIFO queues, and how many of them have a group."""
     return attempts.where(F.col("queue").endswith(".fifo")).agg(
         F.count("*").alias("receives"), F.count("grp").alias("with_group")
     )
 
 
 def stop_sums(stops: DataFrame) -> DataFrame:
-    """Return how many stops there were, and of how many groups."""
+    """Return the number of stops, and of stopped groups."""
     return (
         stops.groupBy(*_GROUP)
         .agg(F.count("*").alias("stops"))
@@ -27,7 +27,7 @@ def stop_sums(stops: DataFrame) -> DataFrame:
 
 
 def stopped_groups(stops: DataFrame) -> DataFrame:
-    """Return the groups that stood still the longest, each with the message that did most of it."""
+    """Return the groups that were stopped the longest, each with its worst message."""
     worst = Window.partitionBy(*_GROUP).orderBy(F.desc("seconds"), "msg")
     return (
         stops.withColumn("place", F.row_number().over(worst))

@@ -1,4 +1,4 @@
-"""Tables of the page: what is in their cells, and how it is shown."""
+"""Tables of the page: the content of their cells, and how it is shown."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Literal
 
 from celery_sqs_heartbeat.pipeline.report.charts import Beam
 
-#: How a column's cells are shown: as text, as code, in bold, as a beam, or as labels of which
-#: the first is in bold where it is the one that matters.
+#: How a column's cells are shown: as text, as code, in bold, as a beam, or as labels. The label
+#: "recommended" is in bold.
 Kind = Literal["text", "code", "strong", "beam", "labels"]
-#: What is in a cell.
+#: The content of a cell.
 Cell = str | Beam | Sequence[str]
 
-#: Of more columns a telephone shows each row as a list.
+#: With more columns, a phone shows each row as a list.
 _NARROW = 5
 
 
@@ -29,7 +29,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """A table. Where it is too wide, it scrolls sideways, or is a list of its rows."""
+    """A table. If it is too wide, it scrolls sideways, or its rows are shown as lists."""
 
     caption: str
     columns: Sequence[Column]
@@ -37,7 +37,7 @@ class Listing:
 
     @property
     def is_list(self) -> bool:
-        """Whether a telephone shows each row as a list."""
+        """Whether a phone shows each row as a list."""
         return len(self.columns) > _NARROW
 
 
@@ -53,8 +53,8 @@ def listing(
 
     Args:
         head: Names of the columns.
-        numbers: How many of the columns, the last ones, hold numbers.
-        kinds: How the columns are shown that are not text, by their names.
+        numbers: How many columns, from the last, contain numbers.
+        kinds: How columns are shown that are not text, by name.
     """
     left = len(head) - numbers
     columns = [

@@ -1,4 +1,4 @@
-"""Puts the report together as one file of HTML."""
+"""Renders the report as one HTML file."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from celery_sqs_heartbeat.pipeline.report.sections.run_times import run_times
 from celery_sqs_heartbeat.pipeline.report.sections.settings_advice import settings_advice
 from celery_sqs_heartbeat.pipeline.report.sections.stopped_groups import stopped_groups
 
-#: Each section's anchor, title and content. Its template has the name of what makes the content.
+#: Each section's anchor, title and content. Its template has the name of the content's function.
 _SECTIONS: tuple[tuple[str, str, Callable[[Findings], object]], ...] = (
     ("overview", "What happened", overview),
     ("duplicates", "Duplicates", duplicate_pairs),
     ("recoveries", "Recovery", recovery_times),
-    ("groups", "Groups that stood still", stopped_groups),
+    ("groups", "Stopped groups", stopped_groups),
     ("durations", "Durations", run_times),
     ("in-flight", "In flight", in_flight_curves),
     ("costs", "Calls and their price", call_costs),
     ("recommendations", "Recommended settings", settings_advice),
-    ("losses", "What the journal lacks", missing_lines),
+    ("losses", "Missing from the journal", missing_lines),
 )
 #: Of tables, all days of them.
 _UNKNOWN = Coverage(span=Span(), segments=None)
@@ -44,7 +44,7 @@ class Section:
     """One section of the page.
 
     Attributes:
-        content: For the template; a sentence where there is nothing to show.
+        content: For the template; a sentence if there is nothing to show.
     """
 
     anchor: str
@@ -54,7 +54,7 @@ class Section:
 
 
 def render(findings: Findings, coverage: Coverage = _UNKNOWN) -> str:
-    """Return the page. It loads nothing and runs no script, and says so to the browser."""
+    """Return the page. It loads nothing and runs no script, and tells the browser so."""
     sections = [
         Section(
             anchor=anchor,
@@ -80,10 +80,10 @@ def _environment() -> Environment:
 
 
 def _shown(value: object) -> str:
-    """Return what is put into the page in place of a value, before it is escaped as HTML.
+    """Return the text for a value, before it is escaped as HTML.
 
-    Control characters are not allowed in HTML, lone surrogates can't be encoded, and what turns
-    the direction of text would have a name read as another one.
+    Control characters are not allowed in HTML, lone surrogates can't be encoded, and characters
+    that change the text's direction could make a name look like another one.
     """
-    # What a macro returns was escaped piece by piece.
+    # The result of a macro is escaped already.
     return value if isinstance(value, Markup) else escaped(text(value))

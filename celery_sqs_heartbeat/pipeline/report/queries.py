@@ -1,4 +1,4 @@
-"""The report's questions to the tables: sums, and the worst few."""
+"""The report's queries: sums, and the worst rows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _CALL_SUMS = ("calls", "entries", "failed", "cost_usd", "saved_usd")
 
 
 def overview(attempts: DataFrame) -> DataFrame:
-    """Return how many there were, and when."""
+    """Return the number of attempts, messages, workers and so on, and when they were."""
     messages = attempts.select(F.xxhash64("msg")).distinct().agg(F.count("*").alias("messages"))
     sums = attempts.agg(
         F.count("*").alias("attempts"),
@@ -45,8 +45,8 @@ def overview(attempts: DataFrame) -> DataFrame:
 def ends(attempts: DataFrame) -> DataFrame:
     """Return how attempts ended.
 
-    Of those that still run, `waiting` are not started yet; of those released, `parked` are left to
-    SQS until their tasks are due.
+    Running attempts whose task has not started count as `waiting`. Released ones that SQS keeps
+    until their tasks are due count as `parked`.
     """
     is_waiting = (F.col("ended_as") == "running") & F.col("started").isNull()
     is_parked = (F.col("ended_as") == "released") & (F.col("cause") == DUE_LATER)
@@ -55,16 +55,16 @@ def ends(attempts: DataFrame) -> DataFrame:
 
 
 def days(workers: DataFrame) -> list[datetime.date]:
-    """Return the days on which any worker wrote, in order."""
+    """Return the days with lines of any worker, in order."""
     return sorted(row[PARTITION] for row in workers.select(PARTITION).distinct().collect())
 
 
 def worker_sums(workers: DataFrame, first: datetime.date | None) -> DataFrame:
-    """Return what the workers tell of themselves.
+    """Return sums over the workers.
 
     Args:
-        first: The first day that was read; None for all. What a worker wrote before is not
-            missing.
+        first: The first day that was read; None for all. Lines that a worker wrote before it are
+            not missing.
     """
     lives = workers.groupBy("wid").agg(
         F.max("stopped").alias("stopped"),

@@ -1,4 +1,4 @@
-"""Makes the report of a journal, or of tables that are there."""
+"""Makes the report of a journal, or of existing tables."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from celery_sqs_heartbeat.pipeline.storage.reach import within_reach
 
 
 def page_of(source: str, span: Span, engine: str = SPARK, *, is_journal: bool | None = None) -> str:
-    """Return the page on these days. Tables of a journal are temporary.
+    """Return the page for these days. A journal's tables are temporary.
 
     Args:
         source: A journal or a warehouse.
-        is_journal: None for what is not on this machine: it is looked for tables then.
+        is_journal: None if the source is not on this machine. Then it is a warehouse if it has
+            tables.
 
     Raises:
-        PipelineError: There is neither, or the engine can't run.
-        FetchError: It is on S3, and can't be copied.
+        PipelineError: The source is neither, or the engine can't run.
+        FetchError: The source is on S3, and can't be copied.
         NothingFound: There are no messages of these days.
     """
     progress = progress_line()

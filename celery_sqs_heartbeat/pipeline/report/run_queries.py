@@ -1,4 +1,4 @@
-"""The report's questions on how long tasks ran."""
+"""The report's queries about how long tasks ran."""
 
 from __future__ import annotations
 

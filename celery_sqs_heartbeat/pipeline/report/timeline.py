@@ -1,4 +1,4 @@
-"""The in-flight messages over time, thinned out to what a picture can show."""
+"""The in-flight messages over time, reduced to the detail that a picture can show."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-#: Points of a line: more can't be told apart on a page.
+#: Points of a line. More can't be distinguished on a page.
 POINTS = 288
 #: Queues that are drawn: those with the highest peaks.
 QUEUES = 6
@@ -16,7 +16,7 @@ MINUTE_US = 60_000_000
 
 
 def points(in_flight: DataFrame) -> Sequence[Mapping[str, Any]]:
-    """Return peak and mean by queue and step, a few hundred steps in all.
+    """Return peak and mean by queue and step: a few hundred steps in total.
 
     Minutes without a row count as 0 in a step's mean. `step_us` is the step's length.
     """

@@ -1,4 +1,4 @@
-"""Puts together what is recommended, what else there is to choose, and what runs."""
+"""Collects the recommended settings, the alternatives and the current settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from celery_sqs_heartbeat.pipeline.tuning.survey import Survey
 
 
 def recommend(found: Survey, worth: Worth) -> Iterator[Row]:
-    """Return the rows of each queue, and of its tasks that should have settings of their own."""
+    """Return the rows of each queue, and of its tasks that need their own settings."""
     for queue in found.queues:
         choice = choose(queue, worth)
         running = running_of(queue, found.settings)
@@ -38,14 +38,14 @@ def recommend(found: Survey, worth: Worth) -> Iterator[Row]:
 
 @dataclass(frozen=True, kw_only=True)
 class Running:
-    """The settings that messages mostly were received with."""
+    """The settings that most messages were received with."""
 
     terms: LeaseTerms
     interval: float
 
 
 def running_of(measured: Measured, settings: Mapping[str, str]) -> Running | None:
-    """Return the settings that messages mostly were received with; None where none tells."""
+    """Return the settings that most messages were received with; None if they are unknown."""
     if not measured.timeouts:
         return None
     terms = running_terms(settings, measured.queue, most_used_timeout(measured))
@@ -62,7 +62,7 @@ def rows_of(
 ) -> Iterator[Row]:
     """Return the recommended row and those of the rest of the curve.
 
-    What runs is recommended unless `tune --check` would find it worse.
+    The current settings are recommended unless `tune --check` finds them worse.
     """
     best = _recommended(measured, choice, running, worth)
     yield best
@@ -84,7 +84,7 @@ def _recommended(measured: Measured, choice: Choice, running: Running | None, wo
             measured,
             choice.best,
             choice.max_lease,
-            why=f"with those in use, {fault}",
+            why=f"with the current settings, {fault}",
             in_use=in_use,
             is_safe=choice.is_safe,
         )
@@ -95,19 +95,19 @@ def _recommended(measured: Measured, choice: Choice, running: Running | None, wo
         if is_thin
         else max_lease_of(measured, running.terms.visibility_timeout)
     )
-    why = f"with those in use, {fault}" if fault else why_kept(measured)
+    why = f"with the current settings, {fault}" if fault else why_kept(measured)
     reason = reason_of(measured, in_use, max_lease, why=why)
     return row_of(measured, in_use, RECOMMENDED, max_lease, reason, running.interval)
 
 
 def running_row(measured: Measured, running: Running, worth: Worth) -> Row:
-    """Return what is expected of the settings that the queue's messages mostly had."""
+    """Return the expectation for the settings that most of the queue's messages had."""
     received = measured.timeouts[running.terms.visibility_timeout]
     return row_of(
         measured,
         replay(measured, running.terms, worth),
         RUNNING,
         running.terms.max_lease,
-        f"{received:,} of {measured.messages:,} attempts were received so",
+        f"{received:,} of {measured.messages:,} attempts were received with these settings",
         running.interval,
     )

@@ -1,4 +1,4 @@
-"""Chooses settings from what the replay says of the candidates."""
+"""Chooses settings from the replay of the candidates."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from celery_sqs_heartbeat.pipeline.tuning.confidence import ENOUGH
 from celery_sqs_heartbeat.pipeline.tuning.measured import Measured
 from celery_sqs_heartbeat.pipeline.tuning.replay import Expected, Worth, candidates, replay
 
-#: Of a lost lease, for one attempt: settings beyond it are passed over.
+#: Highest accepted chance of a lost lease, for one attempt. Settings beyond it are not chosen.
 RISK_CAP = 1e-4
-#: A lease may last this many times what 999 of 1,000 attempts take.
+#: A lease may last this many times as long as 999 of 1,000 attempts take.
 MAX_LEASE_SAFETY = 3.0
-#: No `max_lease` below it is worth its trouble, in seconds.
+#: The smallest useful `max_lease`, in seconds.
 LEAST_MAX_LEASE = 600
 
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
-    """What is recommended.
+    """The recommendation.
 
     Attributes:
-        curve: Candidates that no other beats in both calls and recovery, fewest calls first.
-        is_safe: Whether any candidate is below the cap of risk; all on the curve are then.
+        curve: Candidates that no other one beats in both calls and recovery, fewest calls first.
+        is_safe: Whether any candidate is below the cap of risk. Then all on the curve are.
     """
 
     best: Expected
@@ -48,7 +48,7 @@ def choose(measured: Measured, worth: Worth) -> Choice:
 
 
 def pareto(tried: Sequence[Expected]) -> list[Expected]:
-    """Return those that none beats in both calls and recovery, fewest calls first."""
+    """Return those that no other one beats in both calls and recovery, fewest calls first."""
     front: list[Expected] = []
     for each in sorted(tried, key=lambda one: (one.calls_per_1000, one.recovery_s, one.objective)):
         if not front or each.recovery_s < front[-1].recovery_s:
@@ -57,7 +57,7 @@ def pareto(tried: Sequence[Expected]) -> list[Expected]:
 
 
 def max_lease_of(measured: Measured, visibility_timeout: int) -> float:
-    """Return after how many seconds a task is taken to hang: never, where data is thin."""
+    """Return after how many seconds a task counts as hanging: never, if there is little data."""
     longest = measured.held.quantile(0.999)
     if longest is None or measured.held.ended < ENOUGH:
         return DEFAULT_MAX_LEASE_SECONDS
@@ -74,7 +74,7 @@ def needs_its_own(task: Measured, queue: Choice) -> bool:
 
 
 def terms_of(each: Expected) -> LeaseTerms:
-    """Return the settings that something is expected of."""
+    """Return the settings of an expectation."""
     return LeaseTerms.of(each.visibility_timeout, each.threshold)
 
 

@@ -1,4 +1,4 @@
-"""Compares the settings that an app has with those that are recommended."""
+"""Compares an app's settings with the recommended ones."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ LEAST_DIFFERENCE = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What was found of a queue's, or a task's, settings.
+    """The result for a queue's or a task's settings.
 
     Attributes:
-        confidence: As in `recommendations`. Where it is low, no fault is found.
-        fault: Why they are worse than the recommended ones; empty where they are not.
+        confidence: As in `recommendations`. If it is low, there is no fault.
+        fault: Why they are worse than the recommended ones; empty if they are not.
     """
 
     queue: str

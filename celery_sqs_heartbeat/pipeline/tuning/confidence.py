@@ -1,4 +1,4 @@
-"""How far figures can be trusted."""
+"""How reliable the figures are."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from celery_sqs_heartbeat.pipeline.phrases import count
 from celery_sqs_heartbeat.pipeline.tuning.lateness import RULE_OF_THREE
 from celery_sqs_heartbeat.pipeline.tuning.measured import Measured
 
-#: Attempts, and calls, from which a quantile of 99.9 % has ten or more beyond it.
+#: With this many attempts or calls, ten or more are beyond the 99.9 % quantile.
 MANY = 10_000
-#: Those from which it has one.
+#: With this many, one is.
 ENOUGH = 1_000
 
 
 def confidence_of(measured: Measured) -> str:
-    """Return `high`, `medium` or `low`: by attempts with a known end, and by calls."""
+    """Return `high`, `medium` or `low`, by the numbers of calls and of attempts that ended."""
     ended = measured.held.ended
     if ended < ENOUGH or ended < measured.messages / 2:
         return "low"
@@ -24,21 +24,21 @@ def confidence_of(measured: Measured) -> str:
 
 
 def least_risk(measured: Measured) -> float:
-    """Return the smallest chance that the attempts can show: none of them lost its lease.
+    """Return the smallest chance that the attempts can show, if none of them lost its lease.
 
-    It is an upper bound that holds in 95 of 100 cases, of attempts with a known end.
+    It is an upper bound that is right in 95 of 100 cases, based on attempts that ended.
     """
     return min(1.0, RULE_OF_THREE / max(1, measured.held.ended))
 
 
 def part_of_attempts(risk: float, least: float = 0.0) -> str:
-    """Return a chance in words: no figure beyond what the attempts that were seen support.
+    """Return a chance in words, but no figure that the measured attempts do not support.
 
-    Empty where they are so few that they can't show even half of it.
+    It is empty if they are so few that they can't show even "less than 1 of 2".
 
     Args:
-        risk: More than 0, or there is a `least`.
-        least: The smallest that they can show.
+        risk: More than 0, unless `least` is given.
+        least: The smallest chance that they can show.
     """
     if risk >= least and least < 1:
         return f"1 of {1 / risk:,.0f}"
@@ -47,7 +47,7 @@ def part_of_attempts(risk: float, least: float = 0.0) -> str:
 
 
 def how_sure(measured: Measured) -> str:
-    """Return the confidence in a sentence, with what the data lacks for more."""
+    """Return the confidence in a sentence, with what is missing for a higher one."""
     ended, of_all = measured.held.ended, measured.messages
     confidence = confidence_of(measured)
     basis = count(max(ended, of_all), "attempt")
@@ -62,5 +62,5 @@ def how_sure(measured: Measured) -> str:
         basis += f", {MANY:,} are needed for high"
     elif confidence != "high":
         calls = count(measured.latency.count, "extension call")
-        basis = f"{calls} told of their time, {ENOUGH:,} are needed for high"
+        basis = f"{calls} with a known time, {ENOUGH:,} are needed for high"
     return f"Confidence is {confidence}: {basis}."

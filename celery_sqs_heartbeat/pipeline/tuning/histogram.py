@@ -1,4 +1,4 @@
-"""A log-histogram on the driver: what is known of spans, some of which still last."""
+"""A log-histogram on the driver, of durations some of which have not ended."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from functools import cached_property
 
 from celery_sqs_heartbeat.pipeline.tables.bins import bin_of, middle_of
 
-#: Below this a share is a rounding error.
+#: A share below this is a rounding error.
 _TINY = 1e-12
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """Spans by bin. Those that still went on when they were seen last are `censored`.
+    """Durations by bin. Those that had not ended when they were seen last are `censored`.
 
-    Shares are Kaplan and Meier's estimate: one that is censored counts among those that
-    reached its bin, and takes no side on what became of it later.
+    Shares are the Kaplan-Meier estimate: a censored one counts among those that reached its bin,
+    without an assumption about its end.
     """
 
     spans: Mapping[int, int] = field(default_factory=dict)
@@ -30,16 +30,16 @@ class Histogram:
 
     @property
     def count(self) -> int:
-        """How many there are, censored ones among them."""
+        """How many there are, including censored ones."""
         return self.ended + sum(self.censored.values())
 
     def __add__(self, other: Histogram) -> Histogram:
         return Histogram(_sum(self.spans, other.spans), _sum(self.censored, other.censored))
 
     def shares(self) -> Iterator[tuple[int, float]]:
-        """Return each bin with the share of spans that end in it.
+        """Return each bin with the share of durations that end in it.
 
-        What outlives the last end that was seen has no bin: the shares then sum to less than 1.
+        Durations longer than the last known end have no bin. Then the shares sum to less than 1.
         """
         at_risk, alive = self.count, 1.0
         for number in sorted(self.spans.keys() | self.censored.keys()):
@@ -52,10 +52,10 @@ class Histogram:
 
     @cached_property
     def distribution(self) -> Sequence[tuple[float, float]]:
-        """Spans in microseconds and their shares, which sum to 1.
+        """Durations in microseconds and their shares, which sum to 1.
 
-        What outlives the last end that was seen is taken to end where the last was seen. A replay
-        looks at them once for each candidate.
+        Durations longer than the last known end are assumed to end in the last bin. It is cached,
+        because the replay uses it for each candidate.
         """
         found = [(middle_of(number), share) for number, share in self.shares()]
         rest = 1 - sum(share for _, share in found)
@@ -65,9 +65,9 @@ class Histogram:
         return found
 
     def quantile(self, part: float) -> float | None:
-        """Return the span, in microseconds, that such a part of all do not outlast.
+        """Return the duration, in microseconds, that this part of all do not exceed.
 
-        It is within 1 %. None where no end was seen that late.
+        It is within 1 %. None if no end was seen that late.
         """
         sum_of_shares = 0.0
         for number, share in self.shares():
@@ -77,17 +77,17 @@ class Histogram:
         return None
 
     def mean(self) -> float:
-        """Return the mean span in microseconds; too little where some are censored."""
+        """Return the mean duration in microseconds. It is too small if some are censored."""
         return sum(span * share for span, share in self.distribution)
 
     def beyond(self, span_us: float) -> int:
-        """Return how many are in later bins than a span of so many microseconds."""
+        """Return how many are in later bins than a duration in microseconds."""
         limit = bin_of(span_us)
         both = (*self.spans.items(), *self.censored.items())
         return sum(number for bin_, number in both if bin_ > limit)
 
     def longest(self) -> float:
-        """Return the longest, in microseconds; 0 where there is none."""
+        """Return the longest, in microseconds; 0 if there is none."""
         known = self.spans.keys() | self.censored.keys()
         return middle_of(max(known)) if known else 0.0
 

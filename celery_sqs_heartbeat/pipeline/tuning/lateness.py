@@ -1,4 +1,4 @@
-"""How likely an extension comes too late."""
+"""The chance that an extension comes too late."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from celery_sqs_heartbeat.pipeline.tables.bins import bin_of, middle_of
 from celery_sqs_heartbeat.pipeline.tuning.histogram import Histogram
 from celery_sqs_heartbeat.pipeline.tuning.measured import PRIOR_CALLS, PRIOR_LATENCY_US, Measured
 
-#: Beyond the slowest call that was seen, waits twice as long are four times as rare: a heavy
-#: tail, as networks have.
+#: Beyond the slowest measured call, calls of twice the duration are four times as rare. Networks
+#: have such heavy tails.
 TAIL_INDEX = 2.0
-#: With 95 % confidence, what was not seen in n tries happens less than 3 / n (rule of three).
+#: Rule of three: with 95 % confidence, something that never happened in n tries has a chance below
+#: 3 / n.
 RULE_OF_THREE = 3.0
 
 
 def chance_too_late(measured: Measured, threshold: float) -> float:
-    """Return the chance that an extension that is due takes longer than the threshold.
+    """Return the chance that a due extension takes longer than the threshold.
 
     Args:
-        threshold: In seconds.
+        threshold: The threshold in seconds.
     """
     latency = measured.latency
     if not latency.count:
@@ -29,7 +30,7 @@ def chance_too_late(measured: Measured, threshold: float) -> float:
 
 
 def _chance_of_more(seen: Histogram, limit_us: float) -> float:
-    """Return the chance of more; where none was seen, its upper bound, and less further out."""
+    """Return the chance of more; if none was seen, an upper bound that falls with the limit."""
     if more := seen.beyond(limit_us):
         return more / seen.count
     bound = min(1.0, RULE_OF_THREE / seen.count)
@@ -37,9 +38,9 @@ def _chance_of_more(seen: Histogram, limit_us: float) -> float:
 
 
 def _chance_of_stall(measured: Measured, limit_us: float) -> float:
-    """Return the chance that an extension is due while the keeper stalls for yet longer.
+    """Return the chance that an extension becomes due while the keeper stalls for longer still.
 
-    That is so in all but the last part, as long as the limit, of each stall.
+    That is the case during each stall, except for its last part, which is as long as the limit.
     """
     fleet = measured.fleet
     if not fleet.worker_us:

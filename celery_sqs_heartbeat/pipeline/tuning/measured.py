@@ -1,4 +1,4 @@
-"""What was measured of a queue or a task: the input of the replay."""
+"""The measurements of a queue or a task, which the replay uses."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from dataclasses import dataclass, field
 
 from celery_sqs_heartbeat.pipeline.tuning.histogram import Histogram
 
-#: A worker is taken to die once in so many hours of work, as far as the data does not tell
-#: otherwise: deployments, spot machines and full memories are rarer than a journal is long.
+#: A worker is assumed to die once in this many hours of work, unless the data shows otherwise. A
+#: journal is often too short to contain deployments, spot interruptions and full memories.
 HOURS_TO_A_CRASH = 720.0
-#: Calls of `PRIOR_LATENCY_US` that are taken as seen where none was: boto3's first try,
-#: name look-up and TLS handshake included.
+#: If no call was measured, this many calls of `PRIOR_LATENCY_US` are assumed: boto3's first try,
+#: with DNS lookup and TLS handshake.
 PRIOR_CALLS = 100
 PRIOR_LATENCY_US = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet:
-    """What all queues share.
+    """Measurements that all queues share.
 
     Attributes:
-        stalls: For how long keepers were held up.
-        worker_us: Microseconds that workers lived, together.
-        concurrency: Tasks at once of the largest worker.
+        stalls: How long keepers were delayed.
+        worker_us: Sum of the workers' lifetimes, in microseconds.
+        concurrency: Maximum number of tasks at once, of the largest worker.
     """
 
     stalls: Histogram = field(default_factory=Histogram)
@@ -32,16 +32,16 @@ class Fleet:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What was measured of a queue, or of one task's messages in it.
+    """The measurements of a queue, or of one task's messages in it.
 
     Attributes:
         task: None for the whole queue.
-        held: From a message's receive to the end of its task.
-        run: Of its task alone.
-        latency: Of calls that extend.
-        entries_per_call: Of those, on average.
-        crashes: Attempts that were abandoned.
-        timeouts: Visibility timeouts of the receives, in seconds, and how many had each.
+        held: Time from a message's receive to the end of its task.
+        run: Run time of its task.
+        latency: Duration of calls that extend.
+        entries_per_call: Average number of messages in such a call.
+        crashes: Number of abandoned attempts.
+        timeouts: Number of receives by their visibility timeout in seconds.
     """
 
     queue: str
@@ -56,10 +56,10 @@ class Measured:
 
     @property
     def messages(self) -> int:
-        """How many the figures are from."""
+        """Number of attempts that the figures are based on."""
         return self.held.count
 
     def crashes_per_hour(self) -> float:
-        """Return crashes in an hour that a message is held."""
+        """Return the crashes per hour that a message is held."""
         hours = self.held.mean() * self.messages / 3.6e9
         return (self.crashes + 1) / (hours + HOURS_TO_A_CRASH)

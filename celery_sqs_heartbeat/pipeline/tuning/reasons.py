@@ -1,6 +1,6 @@
-"""Says of recommended settings why they are, what to expect of them, and how sure that is.
+"""Explains recommended settings: why, what to expect of them, and with what confidence.
 
-An attempt is one receive of a message by a worker; a message that comes back is one more.
+An attempt is one receive of a message by a worker. A message that is received again is one more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.pipeline.tuning.confidence import (
 from celery_sqs_heartbeat.pipeline.tuning.measured import Measured
 from celery_sqs_heartbeat.pipeline.tuning.replay import Expected
 
-#: Of so few, a middle says nothing.
+#: With fewer attempts, a median means nothing.
 _FEW = 3
 
 
@@ -34,15 +34,15 @@ def reason_of(
     """Return the sentences about recommended settings.
 
     Args:
-        why: What makes them better, or why those in use stay; empty where there is nothing to say.
-        in_use: What is expected of those in use, where these are others.
-        is_safe: Whether they are, or any candidate is, below the cap of risk.
+        why: Why they are better, or why the current ones stay; may be empty.
+        in_use: The expectation for the current settings, if these are others.
+        is_safe: Whether any candidate is below the cap of risk.
     """
     sentences = [sentence(why)] if why else []
     sentences += [_expected(expected, in_use), _lost(measured, expected)]
     if not is_safe:
         sentences.append(
-            f"No candidate loses less than {part_of_attempts(RISK_CAP)}: this one does best."
+            f"No candidate loses less than {part_of_attempts(RISK_CAP)}. This one loses the fewest."
         )
     sentences.append(_held(measured))
     if max_lease < DEFAULT_MAX_LEASE_SECONDS and measured.held.ended >= ENOUGH:
@@ -51,18 +51,18 @@ def reason_of(
 
 
 def why_kept(measured: Measured) -> str:
-    """Return why settings stay that nothing speaks against."""
+    """Return why the current settings stay."""
     if confidence_of(measured) == "low":
         return "there is too little data to recommend a change"
-    return "no candidate is clearly better than what is in use"
+    return "no candidate is clearly better than the current settings"
 
 
 def _expected(expected: Expected, in_use: Expected | None) -> str:
     calls = count(round(expected.calls_per_1000), "extension call")
     recovery = f"{expected.recovery_s:,.0f} s"
     if in_use is not None:
-        calls += f", not {in_use.calls_per_1000:,.0f}"
-        recovery += f", not {in_use.recovery_s:,.0f} s"
+        calls += f" instead of {in_use.calls_per_1000:,.0f}"
+        recovery += f" instead of {in_use.recovery_s:,.0f} s"
     return (
         f"1,000 attempts would take {calls}. After a crash, a message would be visible again in "
         f"{recovery}."
@@ -76,15 +76,15 @@ def _lost(measured: Measured, expected: Expected) -> str:
         return "The data cannot show how many attempts would lose their lease."
     if expected.risk >= least:
         return f"{part} attempts would lose its lease."
-    return f"{sentence(part)[:-1]} attempts would lose its lease; the data can show no less."
+    return f"{sentence(part)[:-1]} attempts would lose its lease; the data cannot show less."
 
 
 def _held(measured: Measured) -> str:
-    """Return for how long messages are held."""
+    """Return how long messages are held."""
     held = measured.held
     middle, longest = held.quantile(0.5), held.quantile(0.999)
     if longest is None:
-        rest = "no end was seen of the longest attempts"
+        rest = "the longest attempts had not ended"
     elif middle is None or held.count < _FEW:
         return f"The longest attempt holds its message for at most {at_most(longest)}."
     else:

@@ -1,4 +1,4 @@
-"""Settings for each queue, with what is to be expected of them."""
+"""Settings for each queue, with what to expect of them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def recommendations_of(
     workers: DataFrame,
     worth: Worth | None = None,
 ) -> DataFrame:
-    """Return the recommended settings, the candidates on the curve, and what runs.
+    """Return the recommended settings, the candidates on the curve, and the current settings.
 
-    The histograms, some thousands of rows, are collected, and replayed on the driver.
+    The histograms have some thousands of rows. They are collected and replayed on the driver.
 
     Args:
-        worth: What waiting and running twice cost; see `Worth` for what is assumed.
+        worth: The cost of waiting and of duplicates; None for the defaults of `Worth`.
     """
     last = durations.agg(F.max(PARTITION).alias("day")).first()
     if last is None or last.day is None:

@@ -1,7 +1,7 @@
-"""What settings would have meant for messages that were measured.
+"""Replays measured messages with other settings.
 
-Follows `leases/policy.py`: an extension is due whenever less than the threshold is left of the
-visibility timeout, so once in `visibility_timeout - threshold`, counted from the receive.
+It follows `leases/policy.py`: an extension is due when less than the threshold is left of the
+visibility timeout, so once per `visibility_timeout - threshold`, counted from the receive.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.pipeline.tuning.lateness import chance_too_late
 from celery_sqs_heartbeat.pipeline.tuning.measured import Measured
 from celery_sqs_heartbeat.settings.checks import CALLS_PER_SECOND
 
-#: Visibility timeouts to try, in seconds: each about 1.3 times the one before.
+#: Visibility timeouts to try, in seconds. Each is about 1.3 times the one before.
 TIMEOUTS = (
     *(10, 15, 20, 25, 30, 40, 50, 60, 80, 100, 120, 150, 180, 240, 300, 400, 500, 600, 800),
     *(1000, 1200, 1500, 1800, 2400, 3000, 3600, 4800, 6000, 7200, 9600, 12000, 14400, 18000),
@@ -25,22 +25,22 @@ TIMEOUTS = (
 )
 #: Thresholds to try, as parts of the visibility timeout.
 THRESHOLD_PARTS = (1 / 4, 1 / 3, 1 / 2)
-#: No threshold below it is tried, in seconds: a failed extension may pause for as long before
-#: its next try, and a short outage of the network may be in no journal yet.
+#: The smallest threshold to try, in seconds. A failed extension may pause this long before its next
+#: try, and a short network outage may not be in any journal yet.
 LEAST_THRESHOLD = MAX_RETRY_SECONDS
-#: Messages that a worker holds for each task it can run: those that run and Celery's
-#: default `worker_prefetch_multiplier`, 4.
+#: Messages that a worker holds for each task that it can run: the running one, and four more by
+#: Celery's default `worker_prefetch_multiplier`.
 HELD_PER_SLOT = 5
 
 
 @dataclass(frozen=True, kw_only=True)
 class Worth:
-    """What is paid for, in dollars; `objective` adds it up. Put your own figures here.
+    """Prices in dollars, which `objective` adds up. Put your own figures here.
 
     Attributes:
-        waiting_second: Of a message that waits after a crash: 36 cents an hour of delay.
-        compute_second: Of a task that runs a second time.
-        duplicate: Of that besides its seconds: someone must look at what ran twice.
+        waiting_second: A second that a message waits after a crash: 36 cents per hour.
+        compute_second: A second that a task runs the second time.
+        duplicate: A duplicate, in addition to its seconds: someone must check what ran twice.
     """
 
     waiting_second: float = 1e-4
@@ -50,7 +50,7 @@ class Worth:
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What is expected of some settings: as the columns of `recommendations`."""
+    """What to expect of some settings, with names as in `recommendations`."""
 
     visibility_timeout: int
     threshold: float
@@ -61,7 +61,7 @@ class Expected:
 
 
 def candidates(measured: Measured) -> Iterator[LeaseTerms]:
-    """Return the settings to try: those that one worker's keeper can make the calls for."""
+    """Return the settings to try: those whose calls one worker's keeper can make."""
     leases = measured.fleet.concurrency * HELD_PER_SLOT
     for timeout in TIMEOUTS:
         for part in THRESHOLD_PARTS:
@@ -74,7 +74,7 @@ def candidates(measured: Measured) -> Iterator[LeaseTerms]:
 
 
 def replay(measured: Measured, terms: LeaseTerms, worth: Worth) -> Expected:
-    """Return what is expected of the settings, from the measured times."""
+    """Return what to expect of the settings, from the measured times."""
     timeout, threshold = terms.visibility_timeout, terms.threshold
     step = timeout - threshold
     held = [(us / 1e6, share) for us, share in measured.held.distribution]
@@ -87,8 +87,8 @@ def replay(measured: Measured, terms: LeaseTerms, worth: Worth) -> Expected:
         rest = seconds - number * step
         since_extension += share * (number * step**2 + rest**2) / 2
     mean_held = sum(seconds * share for seconds, share in held)
-    # A crash is as likely at each moment that a message is held. What is left then is the
-    # timeout, less the time since the receive or the last extension.
+    # A crash is equally likely at each moment that a message is held. The time left then is the
+    # timeout, minus the time since the receive or the last extension.
     recovery = timeout - since_extension / mean_held if mean_held else float(timeout)
     calls = 1000 * extensions / measured.entries_per_call
     risk = max(0.0, 1 - kept) if held else 0.0

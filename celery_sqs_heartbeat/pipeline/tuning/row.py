@@ -1,4 +1,4 @@
-"""A row of `recommendations`: settings, and what is expected of them."""
+"""A row of `recommendations`: settings, and what to expect of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RUNNING = -1
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row of `recommendations`, but for its day; the same names."""
+    """One row of `recommendations` without its day. The names are the same."""
 
     queue: str
     task: str | None
@@ -58,7 +58,7 @@ def row_of(
         task=measured.task,
         rank=rank,
         visibility_timeout=terms.visibility_timeout,
-        # Spark takes no whole number for a double.
+        # Spark does not accept an integer as a double.
         threshold=float(terms.threshold),
         interval=float(interval or default_interval(terms.threshold)),
         max_lease=float(max_lease),

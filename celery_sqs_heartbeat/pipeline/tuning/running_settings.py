@@ -1,4 +1,4 @@
-"""What settings a worker says, in its first line, that it runs with."""
+"""Reads the settings of a worker from its first line."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from celery_sqs_heartbeat.settings import Rules
 from celery_sqs_heartbeat.settings.rules import DEFAULT_INTERVAL
 
 _NUMBER = r"(None|[\d.]+)"
-#: As the journal has it: the repr of `Rules`, of which the first fields are enough.
+#: The repr of `Rules` in the journal. Its first fields are enough.
 _RULES = re.compile(
     rf"Rules\(visibility_timeout={_NUMBER}, threshold={_NUMBER}, max_lease={_NUMBER}[,)]"
 )
 
 
 def running_terms(settings: Mapping[str, str], queue: str, timeout: int) -> LeaseTerms:
-    """Return the terms of a queue's leases, as far as the settings tell.
+    """Return the terms of a queue's leases, as far as the settings show them.
 
     Args:
-        settings: As in `workers`.
-        timeout: Visibility timeout that its messages were received with, in seconds.
+        settings: Settings as in `workers`.
+        timeout: Visibility timeout at the receive of its messages, in seconds.
     """
     special = re.search(re.escape(repr(queue)) + ": " + _RULES.pattern, settings.get("queues", ""))
     rules = _rules(_RULES.search(settings.get("rules", ""))).under(_rules(special))
     if rules.visibility_timeout not in (None, timeout):
-        # Since changed: a threshold belongs to the timeout it was set with.
+        # It has changed since, and a threshold belongs to the timeout that it was set with.
         rules = Rules(max_lease=rules.max_lease)
     return rules.terms(timeout)
 
@@ -38,7 +38,7 @@ def running_interval(settings: Mapping[str, str], terms: LeaseTerms) -> float:
 
 
 def default_interval(threshold: float) -> float:
-    """Return the interval that a worker takes by itself, in seconds."""
+    """Return a worker's default interval, in seconds."""
     return min(DEFAULT_INTERVAL, threshold / 2)
 
 

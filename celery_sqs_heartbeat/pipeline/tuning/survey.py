@@ -1,4 +1,4 @@
-"""Measures a fleet: collects its histograms, a few thousand rows, from the tables."""
+"""Measures a fleet: collects its histograms from the tables, a few thousand rows."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _EXTENSIONS = ("lease-extended", "extension-failed", "lease-lost", "lease-capped
 
 @dataclass(frozen=True, kw_only=True)
 class Survey:
-    """All that was measured.
+    """All measurements.
 
     Attributes:
-        tasks: By queue, of its tasks with enough messages.
-        settings: Of the worker that started last.
+        tasks: By queue, the measurements of its tasks with enough messages.
+        settings: Settings of the worker that started last.
     """
 
     queues: Sequence[Measured]
@@ -37,7 +37,7 @@ class Survey:
 def survey(
     durations: DataFrame, attempts: DataFrame, events: DataFrame, workers: DataFrame
 ) -> Survey:
-    """Return what was measured of each queue and of the tasks with enough messages."""
+    """Return the measurements of each queue, and of tasks with enough messages."""
     crashes = _crashes(attempts)
     latencies, entries, stalls = _latenesses(events)
     about = _about(workers)
@@ -71,7 +71,7 @@ def survey(
 
 
 class _Found:
-    """The histograms of a queue or a task, while they are put together."""
+    """The histograms of a queue or a task, while they are collected."""
 
     def __init__(self) -> None:
         self.spans: defaultdict[str, Counter[int]] = defaultdict(Counter)
@@ -88,7 +88,7 @@ class _Found:
 
 
 def _about(workers: DataFrame) -> Any:
-    """Return for how long the workers lived, the most tasks at once, and the last settings."""
+    """Return the sum of the workers' lifetimes, the most tasks at once, and the last settings."""
     started = F.when(F.col("settings").isNotNull(), F.col("first_seen"))
     lives = workers.groupBy("wid").agg(
         (F.max("last_seen") - F.min("first_seen")).alias("us"),
@@ -138,7 +138,7 @@ def _crashes(attempts: DataFrame) -> dict[tuple[str, str | None], int]:
 def _latenesses(
     events: DataFrame,
 ) -> tuple[dict[str, Histogram], dict[str, float], Histogram]:
-    """Return calls by latency and entries in one, of each queue; and the keepers' stalls."""
+    """Return, by queue, calls by latency and entries per call; and the keepers' stalls."""
     is_extension = F.col("ev").isin(*_EXTENSIONS) & F.col("batch").isNotNull()
     late = events.where(is_extension | (F.col("ev") == KEEPER_LATE))
     rows = (
@@ -151,7 +151,7 @@ def _latenesses(
     entries: Counter[str] = Counter()
     for row in rows:
         if row.queue is not None:
-            # Upwards: a call of which days that were not read have a part is one all the same.
+            # Round up: a call counts even if a part of it is on days that were not read.
             calls[row.queue][row.bin] += -(-row.parts // CALL_PARTS)
             parts[row.queue] += row.parts
             entries[row.queue] += row.events

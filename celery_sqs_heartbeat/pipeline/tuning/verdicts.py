@@ -1,4 +1,4 @@
-"""Says of the settings that an app has whether they are worse than the recommended ones."""
+"""Checks whether an app's settings are worse than the recommended ones."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TermsOf = Callable[[str, str | None, int], LeaseTerms]
 
 
 def verdicts_of(found: Survey, terms_of: TermsOf, worth: Worth) -> Iterator[Verdict]:
-    """Return a verdict of each queue's settings, and of those of tasks that need their own."""
+    """Return a verdict on each queue's settings, and on those of tasks that need their own."""
     for queue in found.queues:
         if not queue.timeouts:
             continue

@@ -1,5 +1,5 @@
-"""The report's sections: what each shows, as text, listings and plots.
+"""The report's sections: their content as text, listings and plots.
 
-Each has a template of its own. None makes any markup: whatever comes from a journal stays text,
-and the templates escape it. One that has nothing to show is a sentence.
+Each has its own template. No section makes markup: everything from a journal stays text, and the
+templates escape it. A section without content is a sentence.
 """

@@ -14,13 +14,13 @@ from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 from celery_sqs_heartbeat.pipeline.report.queries import QUEUES
 
-#: Below this a part of a call is a rounding error.
+#: A part of a call below this is a rounding error.
 _TINY = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallCosts:
-    """What the section shows: sums, and the calls by queue and kind."""
+    """The section's content: sums, and the calls by queue and kind."""
 
     calls: str
     cost: str
@@ -29,7 +29,7 @@ class CallCosts:
 
 
 def call_costs(found: Findings) -> CallCosts | str:
-    """Return the calls to SQS, their price and what batching saved."""
+    """Return the calls to SQS, their price, and how much batching saved."""
     if not found.calls:
         return "No call to SQS is in the journal."
     cost, saved = (sum(row[name] or 0 for row in found.calls) for name in ("cost_usd", "saved_usd"))
@@ -45,9 +45,9 @@ def _by_kind(found: Findings) -> Listing:
     rows = found.calls[:QUEUES]
     most = max(row["cost_usd"] for row in rows) or 1
     return listing(
-        "Calls by queue and kind, the dearest first"
+        "Calls by queue and kind, the most expensive first"
         + (f": {len(rows)} of {len(found.calls):,}" if len(rows) < len(found.calls) else ""),
-        ("queue", "kind", "", "calls", "entries", "entries a call", "failed", "cost", "saved"),
+        ("queue", "kind", "", "calls", "entries", "entries per call", "failed", "cost", "saved"),
         [
             (
                 text(row["queue"]),
@@ -71,6 +71,6 @@ def _by_kind(found: Findings) -> Listing:
 
 
 def _whole(row: Mapping[str, Any]) -> int:
-    """Return whole calls: one that the journal has a part of was made all the same."""
+    """Return whole calls, because a call was made even if the journal has only a part of it."""
     calls: float = row["calls"]
     return max(1, math.ceil(calls - _TINY))

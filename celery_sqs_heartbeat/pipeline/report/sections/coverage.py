@@ -1,4 +1,4 @@
-"""The first line of the report: which part of the truth it is made of, and what is missing."""
+"""The first line of the report: the data that it covers, and what is missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.pipeline.phrases import count
 from celery_sqs_heartbeat.pipeline.report.findings import Findings
 from celery_sqs_heartbeat.pipeline.report.queries import SHOWN, Rows
 
-#: The reason of what is rejected as a whole segment, not line by line; see `rejects`.
+#: The reason of whole rejected segments, rather than lines; see `rejects`.
 _TORN = "torn segment"
 #: Gaps between days that are listed.
 _SHOWN = 5
@@ -19,11 +19,11 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coverage:
-    """What the report was made of.
+    """The data that the report was made from.
 
     Attributes:
-        span: The days that were asked for.
-        segments: Of a journal; None for a warehouse, which does not know.
+        span: The requested days.
+        segments: Number of a journal's segments; None for a warehouse, which does not record it.
     """
 
     span: Span
@@ -32,7 +32,7 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Covered:
-    """What the line says: of what the page is, and what is missing from that."""
+    """The line's content: the data that the page covers, and its gaps."""
 
     head: str
     gaps: Sequence[str]
@@ -42,7 +42,7 @@ def covered(found: Findings, coverage: Coverage) -> Covered:
     """Return what the report covers."""
     days = _days(found, coverage.span)
     source = (
-        "tables made before"
+        "tables of a warehouse"
         if coverage.segments is None
         else count(coverage.segments, "segment") + " of their journal"
     )
@@ -56,13 +56,13 @@ def covered(found: Findings, coverage: Coverage) -> Covered:
         )
     return Covered(
         head=f"Covers {count(found.workers['starts'] or 0, 'worker')}, {source}{when}. "
-        "A worker that is started again counts as one more.",
+        "A restarted worker counts as one more.",
         gaps=list(_gaps(found, days)),
     )
 
 
 def _days(found: Findings, span: Span) -> Days | None:
-    """Return the days that were asked for; where there is no limit, those that were found."""
+    """Return the requested days, limited by the days that were found."""
     if not found.days:
         return None
     return Days(span.first or found.days[0], span.last or found.days[-1])
@@ -73,7 +73,7 @@ def _gaps(found: Findings, days: Days | None) -> Iterator[str]:
         shown = [_stretch(each) for each in lacking[:_SHOWN]]
         if more := len(lacking) - len(shown):
             shown.append(count(more, "more stretch", "more stretches"))
-        yield f"no events of {', '.join(shown)}"
+        yield f"no events on {', '.join(shown)}"
     if before := found.workers["before"]:
         yield f"{count(before, 'line')} missing before the first line that was read of a worker"
     if missing := found.workers["missing"]:

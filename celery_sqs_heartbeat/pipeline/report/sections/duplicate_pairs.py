@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.pipeline.tables.root_causes import CAUSES
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DuplicatePairs:
-    """What the section shows: the pairs by cause, and the worst of them."""
+    """The section's content: the pairs by cause, and the worst pairs."""
 
     by_cause: Listing
     summary: str
@@ -23,7 +23,7 @@ class DuplicatePairs:
 
 
 def duplicate_pairs(found: Findings) -> DuplicatePairs | str:
-    """Return the duplicates by cause, and the worst of them with the evidence."""
+    """Return the duplicates by cause, and the worst with evidence."""
     if not found.causes:
         return _no_duplicates(found)
     pairs = sum(row["pairs"] for row in found.causes)
@@ -39,7 +39,7 @@ def _by_cause(found: Findings) -> Listing:
     most = max(row["pairs"] for row in found.causes)
     return listing(
         "Duplicates by root cause",
-        ("cause", "which means", "what to do", "", "pairs", "both succeeded", "overlap"),
+        ("cause", "meaning", "what to do", "", "pairs", "both succeeded", "overlap"),
         [
             (
                 text(row["cause"]),
@@ -80,13 +80,13 @@ def _pairs(found: Findings) -> Listing:
 
 
 def _no_duplicates(found: Findings) -> str:
-    """Return the all-clear, with what it is based on."""
+    """Return the all-clear, with the data that it is based on."""
     seen, workers = found.overview, found.workers
     if not seen["attempts"]:
-        return "No message was received: nothing can be said about duplicates."
+        return "No message was received, so nothing is known about duplicates."
     has_gaps = workers["missing"] or workers["before"] or found.rejects
     return (
-        f"No message was executed twice, by what was read of {count(seen['workers'], 'worker')}: "
+        f"No message was executed twice in the journal of {count(seen['workers'], 'worker')}: "
         f"{count(seen['messages'], 'message')}, received {count(seen['attempts'], 'time')}"
-        + ("; what the missing lines would say is unknown." if has_gaps else ".")
+        + ("; missing lines may contain duplicates." if has_gaps else ".")
     )

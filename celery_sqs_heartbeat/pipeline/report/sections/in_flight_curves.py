@@ -22,7 +22,7 @@ class QueueInFlight:
     """One queue's messages in flight.
 
     Attributes:
-        highest: When there were most of them, in words.
+        highest: When there were the most, in words.
         steps: The curves as a table.
     """
 
@@ -34,7 +34,7 @@ class QueueInFlight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlightCurves:
-    """What the section shows: the queues with the highest peaks."""
+    """The section's content: the queues with the highest peaks."""
 
     queues: Sequence[QueueInFlight]
 
@@ -52,7 +52,7 @@ def _queue(name: str, rows: Rows) -> QueueInFlight:
     begin, end = rows[0]["at"], rows[-1]["at"] + step
     peak = max(row["peak"] for row in rows)
     slots = max((row["slots"] or 0 for row in rows), default=0)
-    # Slots far above are given in words: drawn, they would flatten the rest.
+    # Far more slots are shown in words only: drawn, they would flatten the curves.
     top = max(peak, slots if slots <= 3 * peak else 0, 1)
 
     def steps(values: Mapping[int, float]) -> list[tuple[float, float]]:
@@ -94,7 +94,7 @@ def _steps(name: str, rows: Rows) -> Listing:
 
 
 def _highest(row: Mapping[str, Any]) -> str:
-    """Return when most messages were in flight, and how many slots there were for them."""
+    """Return when the most messages were in flight, and how many slots there were then."""
     peak, slots, step = row["peak"], row["slots"], row["step_us"]
     when = "minute" if step == MINUTE_US else span(step)
     return (
@@ -105,7 +105,7 @@ def _highest(row: Mapping[str, Any]) -> str:
 
 
 def _filled(known: Mapping[int, int | None], begin: int, end: int, step: int) -> dict[int, float]:
-    """Return the slots of each step: where there is no row, those of the one before."""
+    """Return the slots of each step. Without a row, it has those of the step before."""
     values: dict[int, float] = {}
     last = next((each for each in known.values() if each), 0)
     for at in range(begin, end, step):

@@ -1,4 +1,4 @@
-"""The report's last section: what the journal lacks."""
+"""The report's last section: lines that are missing from the journal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissingLines:
-    """What the section shows: gaps in words, and what could not be read."""
+    """The section's content: gaps in words, and lines and segments that could not be read."""
 
     gaps: str
     unread: Listing
 
 
 def missing_lines(found: Findings) -> MissingLines | str:
-    """Return what of the journal could not be read."""
+    """Return the parts of the journal that could not be read."""
     gaps = _gaps(found)
     if not found.rejects:
         read = "Every line could be read." if found.workers["starts"] else "There are no lines."
@@ -39,8 +39,8 @@ def _gaps(found: Findings) -> str:
     gaps = "The workers' line numbers have no gaps."
     if missing:
         gaps = (
-            f"By the gaps in the workers' line numbers, {count(missing, 'line')} of the journal "
-            f"{'is' if missing == 1 else 'are'} missing: figures are too small by what was in "
+            f"Gaps in the workers' line numbers show that {count(missing, 'line')} of the journal "
+            f"{'is' if missing == 1 else 'are'} missing: the figures do not include "
             f"{'it' if missing == 1 else 'them'}."
         )
     unfinished = (found.workers["starts"] or 0) - (found.workers["stopped"] or 0)

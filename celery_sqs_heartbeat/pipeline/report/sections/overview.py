@@ -12,14 +12,14 @@ from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 
 #: How an attempt ended, for people.
 _ENDS = {
-    "deleted": "done, its message deleted",
-    "released": "given back",
+    "deleted": "done, and its message deleted",
+    "released": "made visible again",
     "parked": "left to SQS until its task was due",
-    "lapsed": "left to become visible by itself",
-    "lost": "lost: SQS said that it was not ours any more",
-    "capped": "kept for as long as may be, then let go",
-    "continued": "received again by the same worker, which went on",
-    "abandoned": "no event tells of its end: its worker died",
+    "lapsed": "left until its visibility timeout ended",
+    "lost": "lost: SQS reported that the message was no longer ours",
+    "capped": "held for the longest time allowed, then no longer extended",
+    "continued": "received again by the same worker, which continued with it",
+    "abandoned": "without an end in the journal: its worker died",
     "running": "its task still ran at the end of the journal",
     "waiting": "received, and its task had not started at the end of the journal",
 }
@@ -27,13 +27,13 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What the section shows.
+    """The section's content.
 
     Attributes:
-        lasted: From the first event to the last, `begin` to `end`.
-        received: Who received how many messages, and from where.
-        repeated: What was executed twice.
-        figures: Each with its name.
+        lasted: Time from the first event to the last, `begin` to `end`.
+        received: Numbers of workers, messages, queues and tasks, in words.
+        repeated: Number of duplicates, in words.
+        figures: Figures with their names.
     """
 
     lasted: str
@@ -50,7 +50,7 @@ def overview(found: Findings) -> Overview | str:
     seen = found.overview
     attempts = seen["attempts"]
     if not attempts:
-        return "No message was received in these days, as far as the journal tells."
+        return "The journal shows no received message on these days."
     pairs = sum(row["pairs"] for row in found.causes)
     return Overview(
         lasted=span(seen["end"] - seen["begin"]),
@@ -76,7 +76,7 @@ def overview(found: Findings) -> Overview | str:
 def _ends(found: Findings, attempts: int) -> Listing:
     return listing(
         "How attempts ended",
-        ("ended", "which means", "attempts", "share"),
+        ("ended", "meaning", "attempts", "share"),
         [
             (
                 text(row["ended_as"]),

@@ -13,28 +13,28 @@ from celery_sqs_heartbeat.pipeline.report.listings import Listing, listing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveryTimes:
-    """What the section shows: averages, and the slowest ones."""
+    """The section's content: averages, and the slowest recoveries."""
 
     sums: Listing
     slowest: Listing
 
 
 def recovery_times(found: Findings) -> RecoveryTimes | str:
-    """Return how long failed and abandoned messages took to come back."""
+    """Return how long it took until failed and abandoned messages were received again."""
     if not found.recoveries:
-        return "No attempt ended without its message done: there was nothing to recover."
+        return "No attempt ended before its message was done, so there was nothing to recover."
     return RecoveryTimes(sums=_sums(found), slowest=_slowest(found))
 
 
 def _sums(found: Findings) -> Listing:
     return listing(
-        "Until the next receive, on average",
+        "Time until the next receive, on average",
         (
             "queue",
             "ended",
             "attempts",
             "dead letters",
-            "not back yet",
+            "not received yet",
             "promised",
             "took",
             "longest",
@@ -58,7 +58,7 @@ def _sums(found: Findings) -> Listing:
 
 def _slowest(found: Findings) -> Listing:
     return listing(
-        "Attempts, the furthest behind the promise first",
+        "Attempts, the furthest beyond the promise first",
         ("ended at", "queue", "task", "message", "ended", "promised", "took", "excess"),
         [
             (

@@ -18,14 +18,14 @@ from celery_sqs_heartbeat.pipeline.report.queries import PARTS, Rows
 from celery_sqs_heartbeat.pipeline.schema import RATIO
 from celery_sqs_heartbeat.pipeline.tables.quantiles import name_of
 
-#: Bins of a histogram that are drawn as one bar: each is then a sixth wider than the last.
+#: Bins of a histogram that are drawn as one bar. Each bar is a sixth wider than the one before.
 _BINS_PER_BAR = 8
 _BAR = math.log(RATIO) * _BINS_PER_BAR
 _SECOND = 1_000_000
-_MEASURES = (("run", "run time"), ("wait", "wait before it"))
-#: What is shorter than a millisecond is drawn as one bar: no one minds more.
+_MEASURES = (("run", "run time"), ("wait", "wait before the run"))
+#: Runs shorter than a millisecond are drawn as one bar: more detail helps no one.
 _FLOOR = math.floor(math.log(1000) / _BAR)
-#: Seconds that people know, the fewest first; finer ones where a picture has room for them.
+#: Ticks that people know, in seconds: from few to many, for pictures with more room.
 TICKS = (
     (0.001, 0.1, 10, 600, 36_000),
     (0.001, 0.01, 0.1, 1, 10, 60, 600, 3600, 36_000),
@@ -34,7 +34,7 @@ TICKS = (
     (0.001, 0.1, *range(1, 11), 12, 15, 20, 25, 30, 40, 50, 60, 90, 120, 150, 180, 240, 300),
 )
 _MOST_TICKS = 7
-#: Least distance of two of them, as a part of the width: on a telephone their text needs it.
+#: Least distance of two ticks, as a part of the width. On a phone, their text needs it.
 _TICKS_APART = 0.09
 
 
@@ -50,15 +50,15 @@ class TaskTimes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTimes:
-    """What the section shows: the tasks that took the most time."""
+    """The section's content: the tasks that took the most time."""
 
     tasks: Sequence[TaskTimes]
 
 
 def run_times(found: Findings) -> RunTimes | str:
-    """Return each task's run times against the visibility timeout."""
+    """Return each task's run times, compared with the visibility timeout."""
     if not found.tasks:
-        return "No task was run: there are no durations."
+        return "No task was run, so there are no durations."
     return RunTimes(tasks=[_task(task, found) for task in found.tasks])
 
 
@@ -68,10 +68,13 @@ def _task(task: Mapping[str, Any], found: Findings) -> TaskTimes:
         return [row for row in rows if (row["queue"], row["task"]) == key]
 
     tails = sorted(mine(found.tails), key=lambda row: int(row["vt"]))
-    notes = [f"{row['share']:.1%} outlived a visibility timeout of {row['vt']} s." for row in tails]
+    notes = [
+        f"{row['share']:.1%} took longer than a visibility timeout of {row['vt']} s."
+        for row in tails
+    ]
     if task["censored"]:
         notes.append(
-            f"{count(task['censored'], 'run')} without an end: still going on, or cut off."
+            f"{count(task['censored'], 'run')} without an end: still running, or interrupted."
         )
     name = f"{text(task['task'])} on {text(task['queue'])}"
     return TaskTimes(
@@ -86,7 +89,7 @@ def _quantiles(name: str, rows: Rows) -> Listing:
     of_measure = {row["measure"]: row for row in rows}
     return listing(
         f"Quantiles of {name}",
-        ("", "spans", *(f"p{part * 100:g}" for part in PARTS)),
+        ("", "durations", *(f"p{part * 100:g}" for part in PARTS)),
         [
             (
                 measure,

@@ -27,7 +27,7 @@ class Target:
     """The settings of a queue, or of a task that needs its own.
 
     Attributes:
-        setting: What to do, the main values in it.
+        setting: What to do, with the main values.
         rest: The other values, and the reason.
         curve: The candidates as a picture.
     """
@@ -41,15 +41,15 @@ class Target:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettingsAdvice:
-    """What the section shows: those with the most messages."""
+    """The section's content: the targets with the most messages."""
 
     targets: Sequence[Target]
 
 
 def settings_advice(found: Findings) -> SettingsAdvice | str:
-    """Return the settings that the replay recommends, each with its trade-off's curve."""
+    """Return the settings that the replay recommends, each with the curve of its trade-off."""
     if not found.recommendations:
-        return "There is too little in these days to recommend settings from."
+        return "There is too little data on these days to recommend settings."
     ordered = sorted(
         found.recommendations,
         key=lambda row: (-row["messages"], row["queue"] or "", row["task"] or ""),
@@ -101,7 +101,7 @@ def _terms(row: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def _merged(rows: Rows) -> Sequence[Rows]:
-    """Return the rows by their settings, fewest calls first; those with a label come before."""
+    """Return the rows by their settings, fewest calls first and rows with a label before others."""
     ordered = sorted(
         rows,
         key=lambda row: (
@@ -127,7 +127,7 @@ def _curve(name: str, rows: Rows) -> Plot:
         place(row) for row in ordered if row["rank"] > RECOMMENDED or _terms(row) not in in_use
     ]
     strokes = [charts.line(curve, title="trade-off", kind="mean")] if len(curve) > 1 else []
-    # The two that matter are drawn last, on top: what is recommended in what is in use.
+    # The two important dots are drawn last, on top: the recommended one within the one in use.
     for row in sorted(ordered, key=lambda row: (row["rank"] in _KINDS, row["rank"])):
         title = (
             f"timeout {row['visibility_timeout']} s: {number(row['calls_per_1000'])} calls for "

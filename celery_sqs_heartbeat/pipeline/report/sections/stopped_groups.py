@@ -16,11 +16,11 @@ _MICROSECONDS = 1_000_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedGroups:
-    """What the section shows: groups by their total, and the longest stops.
+    """The section's content: groups by their total, and the longest stops.
 
     Attributes:
-        left_out: How many groups are not shown; empty where all are.
-        summary: Of the stops.
+        left_out: How many groups are not shown; empty if all are.
+        summary: Summary of the stops.
     """
 
     groups: Listing
@@ -30,7 +30,7 @@ class StoppedGroups:
 
 
 def stopped_groups(found: Findings) -> StoppedGroups | str:
-    """Return which groups stood still, for how long, and because of which message."""
+    """Return which groups were stopped, for how long, and because of which message."""
     if not found.stopped_groups:
         return _no_stops(found.grouped)
     groups, stops = found.stop_sums["groups"], found.stop_sums["stops"]
@@ -38,7 +38,7 @@ def stopped_groups(found: Findings) -> StoppedGroups | str:
     shown = len(found.group_stops)
     return StoppedGroups(
         groups=_groups(found),
-        left_out=f"{count(left_out, 'group')} of {groups:,} left out, with less."
+        left_out=f"Not shown: {count(left_out, 'group')} of {groups:,}, with shorter stops."
         if left_out
         else "",
         summary=(
@@ -52,7 +52,7 @@ def stopped_groups(found: Findings) -> StoppedGroups | str:
 
 def _groups(found: Findings) -> Listing:
     return listing(
-        "Groups, the one that stood still the longest first",
+        "Groups, the longest stopped first",
         (
             "queue",
             "group",
@@ -62,7 +62,7 @@ def _groups(found: Findings) -> Listing:
             "waited",
             "dead letters",
             "longest",
-            "stood still",
+            "stopped for",
         ),
         [
             (
@@ -95,7 +95,7 @@ def _stops(found: Findings) -> Listing:
             "outcome",
             "receives",
             "waited",
-            "stood still",
+            "stopped for",
         ),
         [
             (
@@ -125,11 +125,13 @@ def _goes_on(row: Mapping[str, Any]) -> bool:
 
 
 def _no_stops(grouped: Mapping[str, Any]) -> str:
-    """Return that no group stood still, with what it is based on."""
+    """Return that no group stopped, with the data that it is based on."""
     receives, known = grouped["receives"], grouped["with_group"]
     if not receives:
-        return "No message of a FIFO queue was received: no group can have stood still."
+        return "No message of a FIFO queue was received, so no group can have stopped."
     said = f"No failure stopped a group, in {count(known, 'receive')} of FIFO queues."
     if known < receives:
-        said += f" {receives - known:,} more do not tell their group: workers of older versions."
+        said += (
+            f" {receives - known:,} more have no group in the journal: older versions wrote them."
+        )
     return said
