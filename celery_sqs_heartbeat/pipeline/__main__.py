@@ -1,4 +1,4 @@
-"""The jobs: `python -m celery_sqs_heartbeat.pipeline run` and `events`, and those of others."""
+"""The commands of `python -m celery_sqs_heartbeat.pipeline`: `run`, `events` and `stream`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _PROG = "python -m celery_sqs_heartbeat.pipeline"
 
 @click.group()
 def main() -> None:
-    """Make tables of the workers' journals."""
+    """Make tables from the workers' journals."""
     require_pyspark()
 
 
@@ -48,7 +48,7 @@ def run(
     lookback: int,
     engine: str,
 ) -> None:
-    """Build the tables from the journal's days, all of them if not told otherwise."""
+    """Build the tables from the journal's days, by default from all."""
     check_days(first, last)
     span = Span(first, last)
     with refusing():
@@ -56,7 +56,7 @@ def run(
         check_journal(journal, span, is_here=is_here)
         check_target(warehouse, span.grown(2 + lookback), is_here=is_here)
         check_apart(is_here=is_here, journal=journal, warehouse=warehouse)
-    # Not at the top: the help needs no Spark.
+    # Not at the top, because the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engines import engine_of
     from celery_sqs_heartbeat.pipeline.storage.holdings import has_messages, text_of, written
 
@@ -72,7 +72,7 @@ def run(
         tables = by.warehouse(spark, warehouse)
         rows = written(tables, days.grown(1 + lookback, lookback))
         is_any_found = has_messages(tables, days)
-    click.echo(f"Read the journal from {days.first} to {days.last}. The tables now hold:")
+    click.echo(f"Read the journal from {days.first} to {days.last}. The tables now contain:")
     click.echo(text_of(rows))
     if not is_any_found:
         raise _nothing(journal, "messages", span)
@@ -86,14 +86,14 @@ def run(
 def events(
     journal: str, warehouse: str, first: datetime.date | None, last: datetime.date | None
 ) -> None:
-    """Write `events` and `rejects` alone, by Spark."""
+    """Write only `events` and `rejects`, with Spark."""
     check_days(first, last)
     span = Span(first, last)
     with refusing():
         check_journal(journal, span)
         check_target(warehouse, span.grown(1))
         check_apart(journal=journal, warehouse=warehouse)
-    # Not at the top: the help needs no Spark.
+    # Not at the top, because the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engines import engine_of
     from celery_sqs_heartbeat.pipeline.storage.holdings import has_messages
 

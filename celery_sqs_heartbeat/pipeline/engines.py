@@ -1,4 +1,4 @@
-"""What runs the jobs: Spark, the default, or Sail."""
+"""The engines that run the jobs: Spark, the default, and Sail."""
 
 from __future__ import annotations
 

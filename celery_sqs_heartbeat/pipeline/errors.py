@@ -1,4 +1,4 @@
-"""What the pipeline's users may meet."""
+"""The pipeline's errors."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from celery_sqs_heartbeat.errors import SqsHeartbeatError
 
 
 class PipelineError(SqsHeartbeatError):
-    """The pipeline can't run as it was asked to. The message names the way out."""
+    """The pipeline can't run as requested. The message has the way out."""

@@ -1,4 +1,4 @@
-"""What the commands of the pipeline share."""
+"""Options and helpers that the pipeline's commands share."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ engine_option = click.option(
     type=click.Choice([SPARK, SAIL]),
     default=SPARK,
     show_default=True,
-    help="What runs it. Sail is quicker, for tables on one machine.",
+    help="The engine to use. Sail is faster, for tables on one machine.",
 )
 
 journal_option = click.option(
     "--journal",
     required=True,
     metavar="PATH",
-    help="Folder or URL that sqs_heartbeat_journal names.",
+    help="Folder or URL of the journal, as in sqs_heartbeat_journal.",
 )
 warehouse_option = click.option(
     "--warehouse", required=True, metavar="PATH", help="Folder or URL of the tables."
@@ -36,12 +36,12 @@ lookback_option = click.option(
     metavar="DAYS",
     default=4,
     show_default=True,
-    help="1 to 30: days before and after a day that a message's other receives are looked for in.",
+    help="1 to 30: how many days before and after to look for other receives of a message.",
 )
 
 
 def require_pyspark() -> None:
-    """Refuse to go on without PySpark.
+    """Refuse to continue without PySpark.
 
     Raises:
         Refusal: It is not installed.
@@ -50,7 +50,7 @@ def require_pyspark() -> None:
 
 
 def require_jinja2() -> None:
-    """Refuse to go on without Jinja2, which makes the report.
+    """Refuse to continue without Jinja2, which renders the report.
 
     Raises:
         Refusal: It is not installed.
@@ -59,7 +59,7 @@ def require_jinja2() -> None:
 
 
 def progress_line() -> Callable[[str], None]:
-    """Return what shows where the work is: one line that changes, and nothing but on a terminal."""
+    """Return a function that shows the progress in one line, on a terminal only."""
     if not sys.stderr.isatty():
         return lambda _: None
 

@@ -1,16 +1,16 @@
-"""What things cost, in US dollars."""
+"""Prices in US dollars."""
 
 from __future__ import annotations
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-#: A request to a standard queue: $0.40 a million, up to 100 billion a month, in us-east-1
-#: (list price of Amazon SQS). The first million of a month is free: not counted here.
+#: A request to a standard queue: $0.40 per million, up to 100 billion a month, in us-east-1
+#: (list price of Amazon SQS). The free first million of each month is ignored.
 STANDARD_USD = 0.40 / 1_000_000
 #: A request to a FIFO queue, likewise.
 FIFO_USD = 0.50 / 1_000_000
-#: How SQS tells FIFO queues from others.
+#: The end of a FIFO queue's name.
 FIFO_SUFFIX = ".fifo"
 #: A second of one virtual CPU with 2 GB: $0.04048 and 2 x $0.004445 an hour
 #: (list price of AWS Fargate, Linux on x86, us-east-1).

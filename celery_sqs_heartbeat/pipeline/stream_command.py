@@ -20,16 +20,16 @@ from celery_sqs_heartbeat.pipeline.storage.path_checks import (
 @journal_option
 @warehouse_option
 @click.option(
-    "--checkpoint", required=True, metavar="PATH", help="Folder or URL of what was done already."
+    "--checkpoint", required=True, metavar="PATH", help="Folder or URL for the stream's progress."
 )
-@click.option("--once", is_flag=True, help="Take in what there is, then end.")
+@click.option("--once", is_flag=True, help="Process what there is, then exit.")
 @click.option(
     "--every",
     type=click.FloatRange(1),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
-    help="Look for new segments so often; at least 1.",
+    help="How often to look for new segments; at least 1.",
 )
 @click.option(
     "--late",
@@ -37,7 +37,7 @@ from celery_sqs_heartbeat.pipeline.storage.path_checks import (
     metavar="DAYS",
     default=30,
     show_default=True,
-    help="1 to 365: segments closed longer than that before the newest are left to the daily job.",
+    help="1 to 365: segments closed earlier than that before the newest are left to the daily job.",
 )
 @lookback_option
 def stream(
@@ -57,13 +57,13 @@ def stream(
         try:
             check_journal(journal, Span(), closed=once)
         except NothingFound:
-            # A journal that was just begun can be followed.
+            # A journal that has just started can be followed.
             if once:
                 raise
         check_target(warehouse, Span())
         check_checkpoint(checkpoint)
         check_apart(journal=journal, warehouse=warehouse, checkpoint=checkpoint)
-    # Not at the top: the help needs no Spark.
+    # Not at the top, because the help needs no Spark.
     from celery_sqs_heartbeat.pipeline.engine.session import new_session
     from celery_sqs_heartbeat.pipeline.engine.stream import start
     from celery_sqs_heartbeat.pipeline.storage.holdings import refuse_unreadable

@@ -1,4 +1,4 @@
-"""For `spark-submit`, which wants a file: the commands of `celery_sqs_heartbeat.pipeline`."""
+"""The commands of `celery_sqs_heartbeat.pipeline` as a file, which `spark-submit` needs."""
 
 from celery_sqs_heartbeat.pipeline.__main__ import main
 

@@ -170,7 +170,7 @@ def test_where_nothing_is_safe_the_least_risk_is_chosen_and_it_is_said() -> None
     assert choice.best.risk > RISK_CAP
     assert not choice.is_safe
     reason = reason_of(awful, choice.best, choice.max_lease, is_safe=choice.is_safe)
-    assert "No candidate loses less than 1 of 10,000: this one does best." in reason
+    assert "Every candidate loses more than 1 of 10,000 leases. This one loses the fewest." in reason
 
 
 @pytest.mark.parametrize(
@@ -260,7 +260,7 @@ def test_no_chance_is_given_beyond_what_the_attempts_can_show(
             20_000,
             1,
             1,
-            "Confidence is medium: 1 extension call told of their time, 1,000 are needed for high.",
+            "Confidence is medium: 1 extension call with a known time, 1,000 are needed for high.",
         ),
         (20_000, 0, 1_000, "Confidence is high: 20,000 attempts have ended."),
     ],
@@ -280,9 +280,9 @@ def test_how_sure_it_is_counts_attempts_that_ended_and_nothing_else(
         (
             [0.0139] * 9,
             [80.0] * 3,
-            "for at most 14 ms, and no end was seen of the longest attempts.",
+            "for at most 14 ms, and the longest attempts had not ended.",
         ),
-        ([1.0], [80.0] * 3, "No end was seen of the longest attempts."),
+        ([1.0], [80.0] * 3, "The longest attempts had not ended."),
         ([45.01], [], "The longest attempt holds its message for at most 45.1 s."),
     ],
 )
@@ -304,9 +304,9 @@ def test_what_is_expected_stands_beside_what_is_in_use() -> None:
     )
     said = reason_of(measured, best, 300.0, why="they are better", in_use=in_use)
     assert said.startswith(
-        "They are better. 1,000 attempts would take 0 extension calls, not 4,000. After a crash, a "
-        "message would be visible again in 357 s, not 20 s. Less than 1 of 666 attempts would lose "
-        "its lease; the data can show no less."
+        "They are better. 1,000 attempts would take 0 extension calls instead of 4,000. After a "
+        "crash, a message would be visible again in 357 s instead of 20 s. Less than 1 of 666 "
+        "attempts would lose its lease; the data cannot show less."
     )
     assert "max_lease is 3 times that, or more." in said
 

@@ -99,7 +99,7 @@ def test_report_of_the_tables_is_the_journals_but_for_its_first_line(
     pages = [(tmp_path / name).read_text() for name in ("journal.html", "tables.html")]
     firsts = [re.findall('<p class="covers">.*', page)[0] for page in pages]
     assert re.search(r"Covers \d+ workers, \d+ segments of their journal, ", firsts[0])
-    assert "tables made before" in firsts[1]
+    assert "tables of a warehouse" in firsts[1]
     assert pages[0].replace(firsts[0], firsts[1]) == pages[1]
 
 

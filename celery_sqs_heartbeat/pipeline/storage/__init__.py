@@ -1,1 +1,1 @@
-"""Where the data is: a journal's segments as lines, and the tables in a warehouse."""
+"""Access to the data: a journal's segments as lines, and the tables in a warehouse."""

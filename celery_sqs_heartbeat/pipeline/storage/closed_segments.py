@@ -1,4 +1,4 @@
-"""Lists a journal's closed segments, and finds those of which a part is missing."""
+"""Lists a journal's closed segments, and finds incomplete ones."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from celery_sqs_heartbeat.pipeline.storage.reach import spark_path
 from celery_sqs_heartbeat.pipeline.storage.warehouse import between
 
 CLOSED = "seg-*.jsonl.zst"
-#: The names of segments, in Spark's patterns: in this order one that is closed while they are
-#: looked for is found.
+#: The names of segments, as Spark's patterns. In this order, a segment that is closed during the
+#: search is found.
 SEGMENTS = ("seg-*.jsonl.open", CLOSED)
 ANY_SEGMENT = "seg-*.jsonl.{zst,open}"
-#: Of Spark's format `binaryFile`, and of the journal's folders. The content is never asked for.
+#: Schema of Spark's format `binaryFile` and of the journal's folders. The content is never read.
 SCHEMA = (
     "path string, modificationTime timestamp, length bigint, content binary, dt date, worker string"
 )
-#: A zstd frame in which there is nothing has no more bytes (RFC 8878).
+#: An empty zstd frame has at most this many bytes (RFC 8878).
 _EMPTY_FRAME_BYTES = 13
 _PATH = re.compile(RELATIVE)
 
 
 class CutSegmentError(Exception):
-    """A part of a closed segment is missing. Spark would not always notice."""
+    """A part of a closed segment is missing. Spark would not always notice that."""
 
 
 class Closed(NamedTuple):
     """A closed segment.
 
     Attributes:
-        file: Its path below the journal's folder.
-        day: Of its folder.
-        is_cut: Whether a part of it is missing for certain.
+        file: Its path relative to the journal's folder.
+        day: The day of its folder.
+        is_cut: Whether a part of it is certainly missing.
     """
 
     file: str
@@ -57,7 +57,7 @@ class Closed(NamedTuple):
 def closed_of(spark: SparkSession, journal: str, span: Span) -> list[Closed]:
     """Return the closed segments in the folders of these days.
 
-    Behind a URL, and on a cluster, those that are too short are known to be cut, and no others.
+    For a URL and on a cluster, only segments that are too short are known to be cut.
 
     Raises:
         OSError: One can't be read.
@@ -67,10 +67,10 @@ def closed_of(spark: SparkSession, journal: str, span: Span) -> list[Closed]:
 
 
 def closed_here(journal: Path, span: Span) -> Iterator[Closed]:
-    """Yield those of a journal on this machine."""
+    """Yield the closed segments of a journal on this machine."""
     for path in closed_segments(journal):
         day = day_of_file(str(path))
-        # One that is removed just now is not read either.
+        # A segment that is removed just now is not read either.
         with suppress(FileNotFoundError):
             if day is not None and day in span:
                 yield Closed(path.relative_to(journal).as_posix(), day, not is_whole(path))
@@ -87,7 +87,7 @@ def _by_spark(spark: SparkSession, journal: str, span: Span) -> Iterator[Closed]
     days = between(segments, span.first, span.last)
     long = days.where(F.col("length") > _EMPTY_FRAME_BYTES).select("path").collect()
     whole = {_below(row["path"]) for row in long}
-    # An empty file is in the list alone, and in no frame.
+    # An empty file is only in the list, and in no frame.
     for file in map(unquote, segments.inputFiles()):
         day = day_of_file(file)
         if day is not None and day in span:

@@ -1,4 +1,4 @@
-"""The folders `dt=YYYY-MM-DD` of tables and journals, by the paths of the files in them."""
+"""The folders `dt=YYYY-MM-DD` of tables and journals, from the paths of their files."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import re
 from celery_sqs_heartbeat.journal.layout import date_of, no_day_text
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 
-#: A file in the folder of a day: below a table, or in a worker's folder of a journal.
+#: A file in a day's folder of a table, or in a worker's folder of a journal.
 _FILE = re.compile(r"/dt=(\d{4}-\d\d-\d\d)/(?:worker=[^/]*/)?[^/]*$")
 
 
 def day_of_file(path: str) -> datetime.date | None:
-    """Return the day whose folder a file is in; None where it is in none.
+    """Return the day whose folder a file is in; None if it is in none.
 
     Raises:
-        PipelineError: The folder's name is no day of the calendar.
+        PipelineError: The folder's name is not a valid day.
     """
     match = _FILE.search(path)
     if match is None:
@@ -28,5 +28,5 @@ def day_of_file(path: str) -> datetime.date | None:
 
 
 def no_day(path: str, day: str) -> PipelineError:
-    """Return the error about a path in or below which there is a folder of no day."""
+    """Return the error about a path with a folder that is not a valid day."""
     return PipelineError(f"{path!r} {no_day_text(day)}")

@@ -1,7 +1,7 @@
-"""Reads of Parquet files which columns they have, without a library and before an engine starts.
+"""Reads the column names of Parquet files, without a library and before an engine starts.
 
-A Parquet file ends with its metadata, their length in 4 bytes and `PAR1`. In the metadata, which
-are Thrift in the compact protocol, each column's name is a string: its length, then its bytes.
+A Parquet file ends with its metadata, the metadata's length in 4 bytes, and `PAR1`. The metadata
+is in Thrift's compact protocol. In it, each column's name is a string: its length, then its bytes.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ _TAIL = 4 + len(_MAGIC)
 
 
 class DamagedFile(Exception):
-    """That is no whole Parquet file."""
+    """The file is not a complete Parquet file."""
 
 
 def missing_columns(file: Path, columns: tuple[str, ...]) -> list[str]:
     """Return the columns that a Parquet file does not have.
 
     Raises:
-        DamagedFile: It is none, or was cut.
+        DamagedFile: It is not a Parquet file, or was cut.
         OSError: It can't be read.
     """
     metadata = _metadata(file)

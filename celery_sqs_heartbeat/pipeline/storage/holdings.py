@@ -1,4 +1,4 @@
-"""Tells what a warehouse holds, and whether a run has brought anything."""
+"""Counts the rows of a warehouse, and checks whether a run has read anything."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def written(warehouse: Warehouse, days: Days) -> Rows:
 
 
 def refuse_unreadable(warehouse: Warehouse, days: Days, journal: str) -> None:
-    """Let tables pass of a journal from which anything was read.
+    """Refuse a journal from which no event was read.
 
     Raises:
         PipelineError: None of its lines is an event.
     """
     around = days.grown(1, 1)
     rejects = warehouse.read(REJECTS, days.first, days.last)
-    # Hardly any journal has rejects; where there are none, there is no file to read.
+    # Few journals have rejects. Without rejects, no file has to be read.
     if not rejects.inputFiles() or not warehouse.read(EVENTS, around.first, around.last).isEmpty():
         return
     counts = rejects.groupBy("reason").agg(F.sum("lines").alias("lines")).orderBy("reason")
@@ -41,19 +41,19 @@ def refuse_unreadable(warehouse: Warehouse, days: Days, journal: str) -> None:
     if found:
         raise PipelineError(
             f"nothing of the journal {journal!r} can be read {Span(days.first, days.last)} "
-            f"({found}): give what sqs_heartbeat_journal names"
+            f"({found}): give the value of sqs_heartbeat_journal"
         )
 
 
 def has_messages(warehouse: Warehouse, days: Days) -> bool:
-    """Return whether there is an event of a message, of these days or of those beside them."""
+    """Return whether there is an event of a message on these days, or on the days beside them."""
     around = days.grown(1, 1)
     events = warehouse.read(EVENTS, around.first, around.last)
     return not events.where(F.col("msg").isNotNull()).isEmpty()
 
 
 def text_of(rows: Rows) -> str:
-    """Return them as a table for people: a line for each table, a column for each day."""
+    """Return the numbers as a text table: a line for each table, a column for each day."""
     days = sorted({day for _, day in rows})
     lines = ["".join([f"{'rows':<16}", *(f"{day!s:>13}" for day in days)])]
     for table in TABLES:

@@ -27,11 +27,11 @@ def journal_days(
     Raises:
         PipelineError: There is no such journal.
     """
-    # The list of files is there, and to ask Spark for a column of it would be a job over them.
+    # The list of files is enough. Querying a column of it would be a Spark job over all files.
     with faults_told(journal):
         files = _segments(spark, journal).inputFiles()
     if not files and local_folder(journal) is None:
-        # What is behind a URL no one has looked at before.
+        # A URL was not checked before.
         raise missing_journal(journal)
     days = {day for file in files if (day := day_of_file(file))}
     return days_between(days, first, last)
@@ -43,7 +43,7 @@ def count_segments(spark: SparkSession, journal: str, span: Span) -> int:
     files = (
         _segments(spark, journal).inputFiles()
         if folder is None
-        # Each once, also one that is closed just now.
+        # Each once, including one that is closed just now.
         else map(str, all_segments(folder.absolute()))
     )
     days = (day_of_file(file) for file in files)
@@ -64,7 +64,7 @@ def days_between(
     first: datetime.date | None = None,
     last: datetime.date | None = None,
 ) -> Days | None:
-    """Return the range of those days that are between first and last; None for none."""
+    """Return the range of those days that are between first and last; None if there are none."""
     wanted = [
         day for day in days if (first is None or first <= day) and (last is None or day <= last)
     ]

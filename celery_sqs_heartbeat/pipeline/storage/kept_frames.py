@@ -1,4 +1,4 @@
-"""Keeps what is read more than once while one table is written."""
+"""Keeps frames that are read more than once while one table is written."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
-#: Makes a frame of rows. Of some workers' rows it makes a part of the frame.
+#: Makes a frame from rows. From some workers' rows it makes a part of the frame.
 Make = Callable[[DataFrame], DataFrame]
 
 
 class Kept:
-    """What Spark keeps until the context ends."""
+    """Frames that Spark keeps until the context ends."""
 
     def __init__(self) -> None:
         self._frames: list[DataFrame] = []
@@ -29,10 +29,10 @@ class Kept:
         return frame
 
     def in_parts(self, make: Make, rows: DataFrame, workers: DataFrame) -> DataFrame:
-        """Return what is made of the rows.
+        """Return the frame that is made from the rows.
 
-        Spark makes it of all at once: it computes a shuffle once, and what does not fit into
-        memory it writes to disk.
+        Spark makes it from all rows at once: it computes a shuffle only once, and writes what does
+        not fit into memory to the disk.
 
         Args:
             workers: The rows' workers, with their `lines`.

@@ -1,11 +1,14 @@
 """Reads the lines of a journal's segments.
 
-A segment that was cut or damaged after it was written reads in three ways. What Spark's reader
-meets as the end of the file is a line without an end, or nothing at all; so segments are looked at
-first (`closed_segments`). What it meets as an error ends the job; the lines before it are to be
-had with `ignoreCorruptFiles`, which says nothing. Then each segment is unpacked once more
-(`torn_segments`). Of one that was cut exactly between two frames, or on a cluster in any but the
-first, nothing shows but the gap in `seq`, which `workers` counts.
+A segment may be cut or damaged after it was written. Spark's reader then sees one of these:
+
+- The end of the file: the last line has no end, or is missing without a trace. So segments are
+  checked first (`closed_segments`).
+- An error, which ends the job. With `ignoreCorruptFiles` Spark returns the lines before it, but no
+  error. Then each segment is unpacked once more (`torn_segments`).
+
+If a segment was cut exactly between two frames, or on a cluster in any frame except the first, only
+the gap in `seq` shows that. `workers` counts such gaps.
 """
 
 from __future__ import annotations
@@ -53,26 +56,26 @@ def read_lines(
 ) -> DataFrame:
     """Return the lines of a journal, and a line marked `_torn` for each torn segment.
 
-    Only the folders of the days that are wanted are read, and of one more on either side: a
-    line that was late at midnight is in the next, and a clock that is wrong may have put it
-    into either. `events_of` keeps the days that are wanted.
+    It reads the folders of the requested days, and of one more day before and after: a line that was
+    late at midnight is in the next folder, and a wrong clock may have put it into either.
+    `events_of` keeps only the requested days.
 
     Args:
-        journal: A folder, or a URL that Spark can read: `file:`, `s3a:`, or `s3:` for that.
-        first: The first day that is wanted; None for all.
-        last: The last one.
-        strict: Let a torn segment fail the job, which spares to unpack all of them twice, and one
-            that its worker closes meanwhile: it is there under another name then.
+        journal: A folder, or a URL that Spark can read: `file:`, `s3a:`, or `s3:` instead of that.
+        first: The first requested day; None for all.
+        last: The last requested day.
+        strict: Fail the job for a torn segment, so that not all are unpacked twice. Also fail it
+            if a worker closes a segment meanwhile, because that has another name then.
 
     Raises:
         PipelineError: There is no such journal.
-        CutSegmentError: A part of a segment is missing, and that is to fail the job.
+        CutSegmentError: A part of a segment is missing, and `strict` is set.
         OSError: A segment can't be read.
     """
     path, around = spark_path(journal), Span(first, last).grown(1)
     with faults_told(journal):
         lines = _read_json(spark, path, strict=strict)
-        # Where Spark is remote, a missing folder shows only when it is asked.
+        # If Spark is remote, a missing folder shows only when the schema is requested.
         lines.schema  # noqa: B018
         closed = closed_of(spark, journal, around)
     if not strict:
@@ -84,7 +87,7 @@ def read_lines(
 
 
 def wanted(lines: DataFrame, first: datetime.date | None, last: datetime.date | None) -> DataFrame:
-    """Return the lines of these days' folders and of those beside them, marked with the days."""
+    """Return the lines of these days' folders and of the days beside, marked with the days."""
     around = Span(first, last).grown(1)
     if around.first is not None:
         lines = lines.where(F.col(DAY) >= F.lit(around.first))
@@ -97,7 +100,7 @@ def wanted(lines: DataFrame, first: datetime.date | None, last: datetime.date | 
 
 @contextmanager
 def faults_told(journal: str) -> Iterator[None]:
-    """Tell of a journal that is not there, or has a folder of no day, by its name.
+    """Raise a readable error for a journal that is missing or has a folder of no valid day.
 
     Raises:
         PipelineError: In place of Spark's error.
@@ -114,10 +117,10 @@ def faults_told(journal: str) -> Iterator[None]:
 
 
 def missing_journal(journal: str) -> PipelineError:
-    """Return the error about a journal that is not there."""
+    """Return the error about a missing journal."""
     return PipelineError(
         f"there is no journal at {journal!r}: give the folder or URL that "
-        "sqs_heartbeat_journal names, in which there are folders dt=YYYY-MM-DD"
+        "sqs_heartbeat_journal names, which contains folders dt=YYYY-MM-DD"
     )
 
 

@@ -1,6 +1,6 @@
-"""Checks the paths that a command is given, before an engine starts or anything is read.
+"""Checks a command's paths before an engine starts or anything is read.
 
-Folders of this machine alone: what is behind a URL, or on a cluster, the engine finds out.
+It checks folders of this machine only. The engine finds faults of URLs and on a cluster.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.schema import TABLES, Table
 from celery_sqs_heartbeat.pipeline.storage.table_files import check_columns
 
-#: Ways out for what is neither a journal nor a warehouse.
-_NEITHER = {Kind.TABLE: "give the folder above", Kind.DAY: "give the folder above"}
+#: Ways out for a path that is neither a journal nor a warehouse.
+_NEITHER = {Kind.TABLE: "give its parent folder", Kind.DAY: "give its parent folder"}
 _OF_PIPELINE = f"{GIVE_JOURNAL}, or the --warehouse of the pipeline's run"
-_OWN_FOLDER = "give a folder of its own, which may be new"
+_OWN_FOLDER = "give a separate folder, which may be new"
 _MODES = {"effective_ids": os.access in os.supports_effective_ids}
 
 
 def check_journal(
     journal: str, span: Span, *, is_here: bool | None = None, closed: bool = False
 ) -> None:
-    """Let a journal pass.
+    """Refuse a path that is not a journal with events of these days.
 
     Args:
-        span: The days that are wanted.
-        is_here: Whether it is read on this machine; None where that is up to Spark.
-        closed: Whether open segments do not count.
+        span: The requested days.
+        is_here: Whether it is read on this machine; None if that depends on Spark.
+        closed: Whether only closed segments count.
 
     Raises:
         WrongPath: It is something else, or can't be read.
@@ -51,15 +51,15 @@ def check_journal(
 def check_source(
     source: str, span: Span, tables: Collection[Table], *, is_here: bool | None = None
 ) -> bool | None:
-    """Let a journal pass, or a warehouse; return whether it is a journal.
+    """Refuse a path that is neither a journal nor a warehouse. Return whether it is a journal.
 
-    Arguments and errors are those of `check_journal`.
+    Arguments and errors are the same as for `check_journal`.
 
     Args:
-        tables: Those that are read of a warehouse.
+        tables: The tables that are read from a warehouse.
 
     Returns:
-        None for what is not on this machine.
+        None for a path that is not on this machine.
     """
     folder = here(source, is_here)
     if folder is None:
@@ -76,10 +76,10 @@ def check_source(
 
 
 def check_target(warehouse: str, span: Span, *, is_here: bool | None = None) -> None:
-    """Let a warehouse pass that can be written, or a folder that can become one.
+    """Refuse a path that is not a writable warehouse, and can't become one.
 
     Args:
-        span: The days of which its tables are read, too.
+        span: The days whose existing rows are read, too.
 
     Raises:
         WrongPath: It is something else, or can't be read.
@@ -99,7 +99,7 @@ def check_target(warehouse: str, span: Span, *, is_here: bool | None = None) -> 
 
 
 def check_checkpoint(checkpoint: str) -> None:
-    """Let the folder of a stream's checkpoint pass, or one that can become that.
+    """Refuse a path that is not a stream's checkpoint, and can't become one.
 
     Raises:
         WrongPath: It is something else, or can't be read.
@@ -116,9 +116,9 @@ def check_checkpoint(checkpoint: str) -> None:
 
 
 def here(path: str, is_here: bool | None) -> Path | None:
-    """Return the folder, if it is one of this machine.
+    """Return the folder if it is on this machine, else None.
 
-    Where Spark runs on a cluster, a path without a scheme is one of the cluster's file system.
+    If Spark runs on a cluster, a path without a scheme is in the cluster's file system.
 
     Raises:
         WrongPath: The path is empty.
@@ -140,5 +140,5 @@ def _check_writable(folder: Path, what: str) -> None:
     if not os.access(there, os.W_OK | os.X_OK, **_MODES):
         raise PipelineError(
             f"{what} {str(folder)!r} can't be written: {str(there)!r} is not writable for this "
-            "user; give a folder that is"
+            "user; give a writable folder"
         )

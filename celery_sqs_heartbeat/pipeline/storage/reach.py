@@ -1,4 +1,4 @@
-"""Where journals and tables are: in folders, or on S3."""
+"""Decides whether Spark can reach a path on S3, and copies journals that it can't reach."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from celery_sqs_heartbeat.journal.fetching import fetched
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.settings.target import S3
 
-#: Days beside those of a run whose folders may tell of them (`engine.jobs`).
+#: Days before and after a run whose folders may have lines of its days (`engine.jobs`).
 _AROUND = 2
 
 
 def spark_path(path: str) -> str:
-    """Return a path as Spark has it: `s3a:` for `s3:`, without a slash at its end."""
+    """Return a path in Spark's form: `s3a:` instead of `s3:`, without a slash at the end."""
     return (path.replace(S3, "s3a://", 1) if path.startswith(S3) else path).rstrip("/")
 
 
 def is_out_of_reach(spark: SparkSession, path: str) -> bool:
     """Return whether the path is on S3, for which Spark on one machine has no connector.
 
-    One that is written `s3a://` is for a connector that the user has installed.
+    A path with `s3a://` means a connector that the user has installed.
     """
     return path.startswith(S3) and str(spark.conf.get("spark.master", "local")).startswith("local")
 
 
 def refuse_out_of_reach(spark: SparkSession, path: str, what: str) -> None:
-    """Let pass what is within reach.
+    """Refuse a path that Spark can't reach.
 
     Args:
-        what: What is at the path, in a word.
+        what: The path's role, in one word.
 
     Raises:
-        PipelineError: It is not.
+        PipelineError: Spark can't reach it.
     """
     if is_out_of_reach(spark, path):
         raise PipelineError(
-            f"the {what} {path!r} is on S3, which Spark on one machine has no connector for: "
-            "give a folder, or run it on a cluster; with a connector of your own, write s3a://"
+            f"the {what} {path!r} is on S3, for which Spark on one machine has no connector: "
+            "give a folder, or run it on a cluster; if you have installed a connector, write s3a://"
         )
 
 
@@ -53,10 +53,10 @@ def within_reach(
     last: datetime.date | None,
     progress: Callable[[str], None],
 ) -> Iterator[str]:
-    """Give a folder with the journal's days if it is out of reach; else the journal as it is.
+    """Provide a folder with a copy of the journal's days if it is out of reach, else the journal.
 
     Args:
-        spark: What is to read it.
+        spark: The session that reads it.
         first: The first day of a run; None for all.
         last: The last one.
 

@@ -1,4 +1,4 @@
-"""Looks into the folders of a warehouse for what its days lack."""
+"""Checks the folders of a warehouse for missing tables, columns and days."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _RUN = "python -m celery_sqs_heartbeat.pipeline run"
 def check_columns(
     warehouse: Path, tables: Collection[Table], span: Span, *, is_read: bool = True
 ) -> None:
-    """Let a warehouse pass whose tables are there, as this version writes them.
+    """Refuse a warehouse whose tables are not as this version writes them.
 
     Args:
-        is_read: Whether it is an error if a table is missing, or has no rows of these days.
+        is_read: Whether a missing table, or one without rows of these days, is an error.
 
     Raises:
-        PipelineError: A table is missing, damaged or of another version.
-        WrongPath: One can't be read.
+        PipelineError: A table is missing, damaged or from another version.
+        WrongPath: A table can't be read.
         NothingFound: It has no rows of these days.
     """
     for table in tables:
@@ -55,11 +55,11 @@ def _check_files(day: Path, table: Table) -> None:
             lacks = missing_columns(file, columns)
         except DamagedFile:
             raise PipelineError(
-                f"{str(file)!r} is no whole Parquet file: remove {str(day)!r} and build that day "
+                f"{str(file)!r} is not a complete Parquet file: remove {str(day)!r} and build that day "
                 f"again with `{_RUN}`"
             ) from None
         except FileNotFoundError:
-            # Its day was written again just now.
+            # Its day was rewritten just now.
             continue
         except OSError as error:
             raise unreadable(file, error) from None

@@ -1,8 +1,8 @@
-"""Finds the segments whose end is missing, or that can't be unpacked.
+"""Finds segments whose end is missing, or that can't be unpacked.
 
-Each is unpacked once more, as one text. One that gives no text, or one without an end of line at
-its end, is torn. Spark takes the end of the file for the end of the segment where that is in any
-zstd frame but the first; so the closed ones that were cut are found beforehand (`closed_segments`).
+Each segment is unpacked once more, as one text. It is torn if there is no text, or if the text does
+not end with a line break. If a file ends within a zstd frame other than the first, Spark takes that
+for the end of the segment. So cut closed segments are found beforehand (`closed_segments`).
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.pipeline.storage.closed_segments import ANY_SEGMENT, Closed
 from celery_sqs_heartbeat.pipeline.storage.line_marks import CORRUPT, DAY, FILE, TORN, relative_path
 
-#: Of segments with a text: whether it ends with a line's end, and what follows on the last one.
+#: For segments with a text: whether it ends with a line break, and the rest after the last one.
 _ENDS = f"`{FILE}` string, `{DAY}` date, has_end boolean, `{CORRUPT}` string"
 
 
 def torn_segments(spark: SparkSession, path: str, closed: Sequence[Closed]) -> DataFrame:
-    """Return the torn segments: path, day, and the line without an end as it is read, if any.
+    """Return the torn segments: path, day, and the line without an end, if any.
 
     Args:
-        path: Of the journal.
+        path: The journal.
         closed: Its closed segments.
     """
     ddl = f"`{FILE}` string, `{DAY}` date, is_cut boolean"
     listed = spark.createDataFrame([(each.file, each.day, each.is_cut) for each in closed], ddl)
     is_cut, has_end = F.coalesce("is_cut", F.lit(False)), F.coalesce("has_end", F.lit(False))
-    # An open one is not listed, and has a text; a closed one without a text can't be unpacked.
+    # An open segment is not listed, and has a text. A closed one without a text can't be unpacked.
     return (
         listed.join(_ends(spark, path), [FILE, DAY], "full")
         .where(is_cut | ~has_end)

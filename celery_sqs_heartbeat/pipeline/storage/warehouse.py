@@ -1,4 +1,4 @@
-"""Keeps the tables: Parquet, a folder for each table and day."""
+"""Stores the tables as Parquet, with a folder for each table and day."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.storage.kept_frames import Kept
 from celery_sqs_heartbeat.pipeline.storage.reach import refuse_out_of_reach, spark_path
 
-#: Texts that hardly ever repeat.
+#: Text columns whose values hardly ever repeat.
 _UNIQUE_TEXTS = ("msg", "dlv", "task_id", "evidence")
 
 
 class Warehouse:
-    """The tables below one path: a folder, or whatever Spark can write to, as `s3a://`.
+    """The tables in one place: a folder, or a URL that Spark can write to, such as `s3a://`.
 
     Raises:
-        PipelineError: They are on S3, and Spark is on this machine.
+        PipelineError: The place is on S3, and Spark is on this machine.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -30,7 +30,7 @@ class Warehouse:
         self.path = spark_path(path)
 
     def kept(self) -> Kept:
-        """Return what keeps frames while one of the tables is written."""
+        """Return the keeper of frames for writing one table."""
         return Kept()
 
     def write(
@@ -40,11 +40,11 @@ class Warehouse:
         first: datetime.date | None = None,
         last: datetime.date | None = None,
     ) -> None:
-        """Replace the days that the frame has rows of, and leave the others as they are.
+        """Replace the days that the frame has rows of, and keep the others.
 
         Args:
-            first: With `last`, days that the frame is all there is of: one that it has no
-                rows of is emptied.
+            first: With `last`, the days that the frame completely covers. A day among them
+                without rows in the frame is emptied.
         """
         before = self._files_by_day(table)
         (
@@ -67,10 +67,10 @@ class Warehouse:
         first: datetime.date | None = None,
         last: datetime.date | None = None,
     ) -> DataFrame:
-        """Return the table's rows from the first day to the last; none if there is no table."""
+        """Return the table's rows from the first day to the last; none if the table is missing."""
         try:
             frame = self._spark.read.schema(table.ddl).parquet(self._folder(table))
-            # Where Spark is remote, a missing folder shows only when it is asked.
+            # If Spark is remote, a missing folder shows only when the schema is requested.
             frame.schema  # noqa: B018
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
@@ -99,10 +99,10 @@ class Warehouse:
 
 
 def file_options(table: Table) -> dict[str, str]:
-    """Return how a table's files are written: no dictionary of what hardly ever repeats.
+    """Return the options of a table's files: no dictionary for values that hardly ever repeat.
 
-    Times, spans and ids do not: to fill a dictionary with them and then give it up takes half
-    the time of a write.
+    Times, durations and ids hardly repeat. Filling a dictionary with them and then discarding it
+    takes half the time of a write.
     """
     plain = {
         f"parquet.enable.dictionary#{column.name}": "false"

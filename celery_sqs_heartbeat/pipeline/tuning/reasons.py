@@ -42,7 +42,8 @@ def reason_of(
     sentences += [_expected(expected, in_use), _lost(measured, expected)]
     if not is_safe:
         sentences.append(
-            f"No candidate loses less than {part_of_attempts(RISK_CAP)}. This one loses the fewest."
+            f"Every candidate loses more than {part_of_attempts(RISK_CAP)} leases. "
+            "This one loses the fewest."
         )
     sentences.append(_held(measured))
     if max_lease < DEFAULT_MAX_LEASE_SECONDS and measured.held.ended >= ENOUGH:
