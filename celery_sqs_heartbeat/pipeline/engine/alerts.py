@@ -1,4 +1,4 @@
-"""Reports new duplicates, a line of JSON each."""
+"""Reports new duplicates, each as a line of JSON."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-#: What tells one pair of executions from another.
+#: The columns that identify a pair of executions.
 _KEYS = ("queue", "msg", "first_rc", "second_rc", "second_wid")
-#: Duplicates of one batch that are reported one by one. The table has them all.
+#: Most duplicates of one batch that are reported. The table has all.
 _MOST = 1000
 
 
 class Alerts:
-    """Reports each duplicate once, over restarts: what was reported is kept in a folder.
+    """Reports each duplicate once, even over restarts: a folder keeps what was reported.
 
-    One that was reported when the process was killed may be reported again.
+    A duplicate that was reported just before the process was killed may be reported again.
     """
 
     def __init__(self, spark: SparkSession, folder: str, tell: Callable[[str], None]) -> None:
@@ -28,7 +28,7 @@ class Alerts:
         self._tell = tell
 
     def tell(self, duplicates: DataFrame, batch: int) -> None:
-        """Report those that are new, and keep that in mind under the batch."""
+        """Report the new ones, and record them under the batch."""
         known = self._reported().where(F.col("batch") != batch)
         same = [F.col(f"new.{key}").eqNullSafe(F.col(f"known.{key}")) for key in _KEYS]
         new = duplicates.alias("new").join(known.alias("known"), same, "left_anti")

@@ -1,4 +1,4 @@
-"""What an engine is: the three things in which engines differ, and the job made of them."""
+"""An engine: the three parts in which engines differ, and the job that uses them."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from celery_sqs_heartbeat.pipeline.storage.holdings import refuse_unreadable
 from celery_sqs_heartbeat.pipeline.storage.reach import is_out_of_reach, within_reach
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 
-#: Is called with what the time is spent on, in a few words.
+#: Is called with the current step, in a few words.
 Progress = Callable[[str], None]
-#: Writes `events` and `rejects` of a journal's days into a warehouse, and returns these days.
+#: Writes `events` and `rejects` of a journal's days into a warehouse, and returns the days.
 TakeIn = Callable[
     [SparkSession, str, str, datetime.date | None, datetime.date | None, Progress], Days | None
 ]
@@ -29,13 +29,13 @@ class Start(Protocol):
     """Starts a session."""
 
     def __call__(self, name: str, *, source: str | None = None) -> SparkSession:
-        """Return it, for a program of that name and for what is at the source."""
+        """Return a session for a program of that name, and for the data at the source."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """An engine by its parts.
+    """The parts of an engine.
 
     Attributes:
         start: Starts a session.
@@ -48,7 +48,7 @@ class Engine:
     take_in: TakeIn
 
     def has_tables(self, spark: SparkSession, source: str) -> bool:
-        """Return whether there are tables at a path that may be a journal's, too."""
+        """Return whether a path has tables. It may also be a journal."""
         if is_out_of_reach(spark, source):
             return False
         warehouse = self.warehouse(spark, source)
@@ -64,11 +64,11 @@ class Engine:
         *,
         progress: Progress = lambda _: None,
     ) -> Days | None:
-        """Write `events` and `rejects`, of which all other tables are made.
+        """Write `events` and `rejects`, from which all other tables are made.
 
-        Arguments, result and errors are those of `build`.
+        Arguments, result and errors are the same as for `build`.
         """
-        # Before a journal is copied for tables that can't be kept.
+        # Do this before a journal is copied, because the tables may be impossible to store.
         made = self.warehouse(spark, warehouse)
         with within_reach(spark, journal, first, last, progress) as source:
             run = self.take_in(spark, source, made.path, first, last, progress)
@@ -94,19 +94,19 @@ class Engine:
             spark: A session of this engine; its time zone is UTC.
             journal: Folder or URL of the journal.
             warehouse: Folder or URL of the tables.
-            first: The first day; None for the journal's own first.
-            last: The last day, likewise.
-            lookback: In days, as the module `jobs` tells.
+            first: The first day; None for the journal's first.
+            last: The last day; None for the journal's last.
+            lookback: Days, as the module `jobs` explains.
             tables: As for `jobs.refresh`.
-            progress: Is called with each table's name when its turn comes.
+            progress: Is called with each table's name before it is made.
 
         Returns:
             The journal's days that were read; None if it has none of these.
 
         Raises:
-            PipelineError: There is no such journal, nothing of it can be read, or the engine can't
-                work on these paths.
-            FetchError: It is on S3, and can't be copied.
+            PipelineError: The journal is missing, nothing of it can be read, or the engine can't
+                use these paths.
+            FetchError: The journal is on S3, and can't be copied.
         """
         run = self.read_journal(spark, journal, warehouse, first, last, progress=progress)
         if run is not None:

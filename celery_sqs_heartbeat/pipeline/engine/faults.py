@@ -1,4 +1,4 @@
-"""Turns what an engine says when it fails, hundreds of lines at times, into one line."""
+"""Turns an engine's error, which may have hundreds of lines, into one line."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from typing import Any
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 from celery_sqs_heartbeat.pipeline.options import progress_line
 
-#: The variable that has an engine's errors shown as they are.
+#: The environment variable that shows an engine's errors in full.
 DEBUG = "SQS_HEARTBEAT_DEBUG"
 #: Packages whose exceptions are an engine's.
 _ENGINES = ("pyspark", "py4j", "grpc")
 _CAUSE = re.compile(r"^Caused by: (.*)", re.MULTILINE)
-#: What Java puts before a message: the exception's class.
+#: The exception's class, which Java puts before a message.
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
-#: Of a cause that is shown.
+#: Longest text of a cause that is shown.
 _MOST = 300
-#: Ways out, by what a cause has in it.
+#: Ways out, by a pattern in the cause.
 _WAYS_OUT = {
     r"No space left|Disk quota|File too large": (
-        "make room where the warehouse is and in the folder for temporary files (TMPDIR)"
+        "make room in the warehouse and in the folder for temporary files (TMPDIR)"
     ),
     r"usable temporary directory": "set TMPDIR to a folder that this user may write to",
     r"Permission denied|Mkdirs failed|Read-only|os error 13|AccessDenied": (
-        "give places that this user may write to"
+        "use places that this user may write to"
     ),
     r"CONFLICTING_(DIRECTORY|PARTITION)": (
-        "Spark takes all folders in a journal for a part of it: move away what is not "
+        "Spark reads every folder in a journal as a part of it: move away all that are not "
         "dt=YYYY-MM-DD/worker=ID"
     ),
     r"FAILED_READ_FILE|[Pp]arquet": (
-        "remove what is damaged, and build its days again with the pipeline's run"
+        "remove damaged files, and build their days again with the pipeline's run"
     ),
     r"Answer from Java side|Connection refused|OutOfMemory": (
-        "the engine has ended, mostly for lack of memory: give it fewer days at a time"
+        "the engine has exited, usually because it ran out of memory: process fewer days at a time"
     ),
 }
 _ANY_WAY_OUT = f"{DEBUG}=1 shows the whole error"
@@ -45,13 +45,13 @@ _ANY_WAY_OUT = f"{DEBUG}=1 shows the whole error"
 
 @contextmanager
 def engine_faults(what: str) -> Iterator[None]:
-    """Raise an engine's error, or the system's, as one of ours; in any case end the progress.
+    """Raise an engine's or the system's error as one of ours, and always end the progress line.
 
     Args:
-        what: The engine was to do.
+        what: The engine's work, in words.
 
     Raises:
-        PipelineError: In place of it.
+        PipelineError: Instead of that error.
     """
     try:
         yield
@@ -63,12 +63,12 @@ def engine_faults(what: str) -> Iterator[None]:
         cause = cause_of(error)
         raise PipelineError(f"can't {what}: {cause}; {_way_out(cause)}") from None
     finally:
-        # What is printed next begins a line of its own.
+        # So the next output starts on its own line.
         progress_line()("")
 
 
 def cause_of(error: BaseException) -> str:
-    """Return what an error's first cause says, in one line."""
+    """Return the message of an error's first cause, in one line."""
     java: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     texts = [str(error)]
     while java is not None:

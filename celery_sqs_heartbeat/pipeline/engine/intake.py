@@ -1,4 +1,4 @@
-"""Takes a journal in: its lines become the tables `events` and `rejects`."""
+"""Reads a journal: its lines become the tables `events` and `rejects`."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 from celery_sqs_heartbeat.pipeline.tables.events import Rejected, events_of
 from celery_sqs_heartbeat.pipeline.tables.rejects import rejects_of
 
-#: How often the journal is read strictly. A worker closes a segment every five minutes; a second
-#: one hardly does while the segments of the same few workers are read again.
+#: How often the journal is read strictly. A worker closes a segment every five minutes, so another
+#: one is hardly closed while the segments of the same few workers are read again.
 READS = 3
 
 
 class Lines(Protocol):
-    """Gives a journal's lines, as `read_lines` does of one."""
+    """Returns a journal's lines, like `read_lines`."""
 
     def __call__(
         self, first: datetime.date, last: datetime.date, *, strict: bool = False
     ) -> DataFrame:
-        """Return those of the days, and of one more on either side."""
+        """Return the lines of the days, and of one more day before and after."""
         ...
 
 
@@ -41,9 +41,9 @@ def take_in(
     last: datetime.date | None,
     progress: Callable[[str], None],
 ) -> Days | None:
-    """Write `events` and `rejects`, of which all other tables are made.
+    """Write `events` and `rejects`, from which all other tables are made.
 
-    Arguments, result and errors are those of `Engine.build`.
+    Arguments, result and errors are the same as for `Engine.build`.
     """
     progress("looking for the journal's days")
     run = journal_days(spark, journal, first, last)
@@ -58,9 +58,9 @@ def write_lines(
 ) -> None:
     """Write `events` and `rejects`.
 
-    Nearly always every line is an event, and no segment torn. Then one read in full will do: it
-    is strict, and counts. Where a segment was closed meanwhile, all are looked for and read again,
-    `READS` times at most. Else they are read as far as they can be.
+    Nearly always every line is an event, and no segment is torn. Then one read is enough: it is
+    strict, and counts rejected lines. If a segment was closed meanwhile, all are listed and read
+    again, at most `READS` times. Otherwise they are read as far as possible.
     """
     around = run.grown(1, 1)
     progress("events")
@@ -80,7 +80,7 @@ def write_lines(
 def _write_strictly(
     warehouse: Warehouse, lines: Lines, days: Days, progress: Callable[[str], None]
 ) -> bool | None:
-    """Write `events`; return whether every line is one, or None where a segment can't be read."""
+    """Write `events`. Return whether every line is one, or None if a segment can't be read."""
     for reads_left in reversed(range(READS)):
         rejected = Rejected()
         try:
@@ -89,11 +89,11 @@ def _write_strictly(
         except CutSegmentError:
             return None
         except Exception as error:
-            # Spark has no class for it: it comes as an error of the JVM's, or of a remote one's.
+            # Spark has no class for this error: it comes from the JVM, or from a remote one.
             if "FAILED_READ_FILE" not in str(error):
                 raise
             if reads_left and "FAILED_READ_FILE.FILE_NOT_EXIST" in str(error):
-                progress("events again, as a worker closed a segment meanwhile")
+                progress("events again, because a worker closed a segment meanwhile")
                 continue
             return None
         return rejected.count() == 0

@@ -1,4 +1,4 @@
-"""Finds a Java that Spark runs on: the machine's own, or the one that pip installs."""
+"""Finds a Java for Spark: the machine's own, or the one that pip installs."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 from celery_sqs_heartbeat.pipeline.engine.jdk_shim import is_shim, shimmed_home
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 
-#: The oldest that Spark 4 runs on (Spark's documentation, "Downloading").
+#: The oldest Java for Spark 4 (Spark's documentation, "Downloading").
 MIN_VERSION = 17
 
 _VERSION = re.compile(r'version "(\d+)(?:\.(\d+))?')
-#: A JVM takes a tenth of a second to tell; a busy machine longer.
+#: A JVM answers in a tenth of a second, and later on a busy machine.
 _TIMEOUT_SECONDS = 30.0
 
 
 def use_java() -> None:
-    """See that Spark finds a Java, by `JAVA_HOME`, that is not asked for what `jdk_shim` tells.
+    """Set `JAVA_HOME` to a Java for Spark, without the module that `jdk_shim` describes.
 
-    The machine's own comes first: that of `JAVA_HOME`, then that on the `PATH`.
+    The machine's own Java comes first: that of `JAVA_HOME`, then that on the `PATH`.
 
     Raises:
-        PipelineError: There is none that Spark runs on.
+        PipelineError: There is no suitable Java.
     """
     tried = []
     home = os.environ.get("JAVA_HOME")
@@ -60,15 +60,15 @@ def use_java() -> None:
 
 
 def _use(java: Path) -> None:
-    """Have Spark use a Java of the machine's own, in a way that it has nothing to warn of."""
-    # It works without that, too.
+    """Make Spark use the machine's own Java, without its warning."""
+    # It works without the shim, too.
     with suppress(OSError):
         if not is_shim(java):
             os.environ["JAVA_HOME"] = str(shimmed_home(java))
 
 
 def version_of(java: Path) -> int:
-    """Return the feature release of a Java, 8 and 17 for example; 0 if it does not run."""
+    """Return the feature release of a Java, for example 17; 0 if it does not run."""
     try:
         done = subprocess.run(  # noqa: S603
             [java, "-version"], capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=True
@@ -84,7 +84,7 @@ def parse_version(text: str) -> int:
     if match is None:
         return 0
     first, second = int(match[1]), int(match[2] or 0)
-    # Up to Java 8 it is "1.8".
+    # Java 8 and older print "1.8".
     return second if first == 1 else first
 
 

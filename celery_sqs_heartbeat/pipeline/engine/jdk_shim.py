@@ -1,8 +1,8 @@
-"""Makes a Java fit for Spark: its own, but for a module that Spark asks for and does not need.
+"""Wraps a Java for Spark, to remove a module that Spark requests and does not need.
 
-Spark 4 asks every Java for the incubating `jdk.incubator.vector`, and no setting keeps it from
-that. The runtime that pip installs has been built without it, and does not start then; any other
-warns of it on standard error. Only Spark's machine learning would be quicker by it.
+Spark 4 always requests the incubating module `jdk.incubator.vector`, and no setting prevents that.
+The runtime that pip installs was built without it and does not start then. Every other Java prints
+a warning on standard error. Only Spark's machine learning would be faster with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MARK = _SCRIPT.partition("{unwanted}")[0].encode()
 
 
 def is_shim(java: Path) -> bool:
-    """Return whether that Java is one of these, as for a command that another one started."""
+    """Return whether a Java is such a wrapper, because another command of ours started this one."""
     try:
         with java.open("rb") as file:
             return file.read(len(_MARK)) == _MARK
@@ -38,10 +38,9 @@ def is_shim(java: Path) -> bool:
 
 
 def shimmed_home(java: Path) -> Path:
-    """Return a Java home whose `java` is the given one, but is never asked for that module.
+    """Return a Java home whose `java` runs the given one without that module.
 
-    It is kept in the user's folder for caches, or where that can't be written, in a new
-    temporary one.
+    It is in the user's cache folder. If that can't be written, it is in a new temporary folder.
 
     Raises:
         OSError: Neither can be written.
@@ -63,7 +62,7 @@ def _cache() -> str:
 
 
 def _write(path: Path, script: str) -> None:
-    """Put the script there whole: another process may run it just now."""
+    """Write the script atomically, because another process may run it now."""
     if path.is_file() and path.read_text() == script and os.access(path, os.X_OK):
         return
     path.parent.mkdir(parents=True, exist_ok=True)

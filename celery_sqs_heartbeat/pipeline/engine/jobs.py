@@ -1,9 +1,9 @@
 """Builds the tables from the journal: reads, transforms, writes whole days.
 
-A run repeated changes nothing. Runs in pieces, in the order of the days, end with what one run
-over all of them gives: each run writes again every day that its part of the journal tells of.
+Repeating a run changes nothing. Several runs, in the order of the days, give the same result as one
+run over all days: each run rewrites every day that its part of the journal has events of.
 
-| table | a run over the journal's days F to L writes | made of |
+| table | a run over the journal's days F to L writes | made from |
 |---|---|---|
 | rejects | F to L | the journal's F to L |
 | events | F-1 to L+1 | the journal's F-2 to L+2: a line may be in a folder next to its day's |
@@ -17,11 +17,11 @@ over all of them gives: each run writes again every day that its part of the jou
 | calls | F-1 to L+1 | events of the same days |
 | recommendations | L | durations, attempts and events of L-B to L |
 
-B is the lookback, 4 days by default: the longest that may lie between two receives of a message
-for the tables to see them together. An attempt ends on the day of its receive or on the next:
-SQS keeps no message invisible for more than 12 hours. What is older than a run writes comes from
-earlier runs. Late lines are picked up by a run over the day of their folder; the journal must
-then still hold two days before it and after it.
+B is the lookback, 4 days by default: the longest time between two receives of a message that the
+tables see together. An attempt ends on the day of its receive or on the next day, because SQS keeps
+no message invisible for more than 12 hours. Rows of days before those come from earlier runs. A run
+over the day of their folder picks up late lines. The journal must then still contain two days
+before it and after it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from celery_sqs_heartbeat.pipeline.engine.makers import MAKERS, NEEDS, Sources
 from celery_sqs_heartbeat.pipeline.schema import Table
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse, between
 
-#: Days before and after a day that a message's other receives are looked for in.
+#: Days before and after a day in which to look for other receives of a message.
 LOOKBACK_DAYS = 4
 
-#: The days that the run is over and the lookback, to the days that it writes.
+#: Returns the days that a run writes, from its days and the lookback.
 _WRITES: Mapping[Table, Callable[[Days, int], Days]] = {
     schema.DUPLICATES: lambda run, back: run.grown(1, back),
     schema.RECOVERIES: lambda run, back: run.grown(1 + back, 1),
@@ -57,12 +57,12 @@ def refresh(
     tables: Collection[Table] = tuple(MAKERS),
     progress: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Write again what the journal's days of a run are part of.
+    """Rewrite the tables for the journal's days of a run.
 
     Args:
-        lines: Gives the journal's lines.
-        tables: Those to write, besides `events` and `rejects`. What they are made of must be
-            among them.
+        lines: Returns the journal's lines.
+        tables: The tables to write, in addition to `events` and `rejects`. The tables that they
+            are made from must be among them.
     """
     write_lines(warehouse, lines, run, progress)
     write_tables(warehouse, run, lookback=lookback, tables=tables, progress=progress)
@@ -76,7 +76,7 @@ def write_tables(
     tables: Collection[Table] = tuple(MAKERS),
     progress: Callable[[str], None] = lambda _: None,
 ) -> None:
-    """Write the tables that are made of `events`, as `refresh` does once those are there."""
+    """Write the tables that are made from `events`, as the second step of `refresh`."""
 
     def write(table: Table, needed: Iterable[Future[None]]) -> None:
         for other in needed:
@@ -88,7 +88,7 @@ def write_tables(
             rows = between(MAKERS[table](sources, days), days.first, days.last)
             warehouse.write(table, rows, days.first, days.last)
 
-    # While one waits for its plan or its last task, another has the cores.
+    # While one waits for its plan or its last task, another one uses the cores.
     with ThreadPoolExecutor(len(MAKERS)) as threads:
         writes: dict[Table, Future[None]] = {}
         for table in MAKERS:

@@ -1,4 +1,4 @@
-"""How some days of each table are made of the tables before it; `jobs` tells of which days."""
+"""Makes days of each table from the tables before it. `jobs` defines the days."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from celery_sqs_heartbeat.pipeline.tuning.recommendations import recommendations
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What one table is made of: other tables, some days before and after those that are made."""
+    """The sources of a table: other tables, with some days before and after those that are made."""
 
     warehouse: Warehouse
     lookback: int
     kept: Kept
 
     def read(self, table: Table, days: Days, before: int = 0, after: int = 0) -> DataFrame:
-        """Return a table's rows of the days and of those around them."""
+        """Return a table's rows of the days and of days around them."""
         wider = days.grown(before, after)
         return self.warehouse.read(table, wider.first, wider.last)
 
     def workers(self, days: Days, before: int = 0, after: int = 0) -> DataFrame:
-        """Return the workers of these days, with what they said at their starts."""
+        """Return the workers of these days, with the facts of their starts."""
         wider = days.grown(before, after)
         until_then = self.warehouse.read(schema.WORKERS, last=wider.last)
         return with_told(between(until_then, first=wider.first), until_then)
@@ -78,7 +78,7 @@ def _recoveries(sources: Sources, days: Days) -> DataFrame:
 
 def _group_stops(sources: Sources, days: Days) -> DataFrame:
     back = sources.lookback
-    # Before them as far as that: a message's first stop is the one that counts.
+    # It reads so many days before, because a message's first stop counts.
     return group_stops_of(
         sources.read(schema.ATTEMPTS, days, 1 + back, back),
         sources.workers(days, 1 + back, back),
@@ -106,11 +106,11 @@ def _recommendations(sources: Sources, days: Days) -> DataFrame:
         sources.read(schema.EVENTS, days, back),
         sources.workers(days, back),
     )
-    # Of the run's last day, also where that has no attempts.
+    # They belong to the run's last day, even if that has no attempts.
     return recommendations.withColumn(PARTITION, F.lit(days.last))
 
 
-#: In an order in which each comes after those that it needs.
+#: In an order in which each table comes after those that it needs.
 MAKERS: Mapping[Table, Callable[[Sources, Days], DataFrame]] = {
     schema.WORKERS: _workers,
     schema.ATTEMPTS: _attempts,
@@ -123,7 +123,7 @@ MAKERS: Mapping[Table, Callable[[Sources, Days], DataFrame]] = {
     schema.RECOMMENDATIONS: _recommendations,
 }
 
-#: After which tables each is made, besides `events`; one that is not here needs no other.
+#: The tables that each needs, in addition to `events`. Tables that are not here need no other.
 NEEDS: Mapping[Table, tuple[Table, ...]] = {
     schema.ATTEMPTS: (schema.WORKERS,),
     schema.DUPLICATES: (schema.ATTEMPTS,),

@@ -1,4 +1,4 @@
-"""Starts Spark on this machine, with what such small data needs, or takes the one it is given."""
+"""Starts Spark on this machine, configured for small data, or uses an existing Spark."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.engine.java import use_java
 
-#: What the jobs rely on, wherever they run.
+#: Settings that the jobs need everywhere.
 _JOBS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.sources.partitionOverwriteMode": "dynamic",
-    # A first, small map of groups is in vain where most are few rows, as deliveries are.
+    # A first, small map of groups is useless if most groups have few rows, as deliveries do.
     "spark.sql.codegen.aggregate.map.twolevel.enabled": "false",
 }
-#: A user of `report` sees no log lines of Spark's but errors.
+#: A user of `report` sees only errors of Spark's log.
 _LOGGING = Path(__file__).with_name("log4j2.properties").as_uri()
 _JAVA = f"-XX:+UseSerialGC -Duser.timezone=UTC -Dlog4j2.configurationFile={_LOGGING}"
-#: On two cores the serial collector and smaller partitions gain a tenth each. So does it to compile
-#: only what runs four times as often as Java's default asks for, and to inline less: a query lives
-#: for seconds.
+#: On two cores the serial collector and smaller partitions gain a tenth each. Compiling only code
+#: that runs four times as often as by Java's default, and inlining less, gains another tenth,
+#: because a query lasts only seconds.
 _COMPILED = "-XX:CompileThresholdScaling=4 -XX:FreqInlineSize=100"
 _LOCAL = {
     "spark.master": "local[*]",
     "spark.ui.enabled": "false",
-    # The commands show a progress of their own.
+    # The commands show their own progress.
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    # Some 500 MB more are resident: compiled code, classes, buffers.
+    # Another 500 MB are resident: compiled code, classes, buffers.
     "spark.driver.memory": "1500m",
     "spark.driver.extraJavaOptions": f"{_JAVA} {_COMPILED}",
     "spark.sql.files.maxPartitionBytes": "32m",
-    # To list a journal's folders by a job, a task for each, is for other disks than this one.
+    # Listing a journal's folders with a job, one task each, does not pay on a local disk.
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
-    # Nor does it take as long to open a segment as to read 4 MB, the default.
+    # Opening a segment takes less time than reading 4 MB, the default.
     "spark.sql.files.openCostInBytes": "256k",
-    # Enough for some ten million events on one machine; 200, the default, is slow for few.
+    # Enough for some ten million events on one machine. The default, 200, is slow for few.
     "spark.sql.shuffle.partitions": "16",
 }
 
-#: A folder with no more bytes is small: it tells of some hundred thousand events, compressed.
+#: A folder with at most this many bytes is small: some hundred thousand events, compressed.
 SMALL_BYTES = 8_000_000
-#: Of a few thousand events the plans cost more than the work: with nothing compiled by Spark, not
-#: much by Java, and nothing planned again between stages, a report takes half the time.
+#: For a few thousand events, planning costs more than the work. If Spark compiles nothing, Java
+#: little, and nothing is planned again between stages, a report takes half the time.
 _FOR_LITTLE = {
     "spark.driver.extraJavaOptions": f"{_JAVA} -XX:TieredStopAtLevel=1",
     "spark.sql.adaptive.enabled": "false",
@@ -63,14 +63,14 @@ def new_session(
 ) -> SparkSession:
     """Return a Spark session.
 
-    That is one on this machine, unless `spark-submit` has started this program, or
-    `SPARK_REMOTE` names a Spark Connect server: then everything that is about the machines, as
-    the master and the memory, stays as it is there.
+    It is on this machine, unless `spark-submit` has started this program, or `SPARK_REMOTE` names
+    a Spark Connect server. Then the settings of machines, such as master and memory, are not
+    changed.
 
     Args:
-        conf: Wins over everything.
-        source: Folder or URL of the journal or the tables that it is for. For a small folder a
-            session on this machine plans for little.
+        conf: Overrides all other settings.
+        source: Folder or URL of the journal or the tables. For a small folder, a session on this
+            machine is configured for little data.
 
     Raises:
         PipelineError: Spark would start here, and there is no Java for it.
@@ -95,7 +95,7 @@ def _is_small(folder: Path) -> bool:
 
 
 def _is_submitted() -> bool:
-    """Return whether a JVM that `spark-submit` configured is there, or is going to be."""
+    """Return whether `spark-submit` configures the JVM."""
     submit_args = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
     return "PYSPARK_GATEWAY_PORT" in os.environ or "--master" in submit_args
 

@@ -1,16 +1,16 @@
 """Keeps tables fresh while the journal grows, by Structured Streaming.
 
-The stream is of closed segments, not of their lines: each batch tells which of the journal's
-days have something new, and these days are made again from the journal, as the batch job makes
-them. So the tables are those of the batch job by construction, whatever a kill interrupted:
-a batch that was not finished is begun again, and writing a day twice changes nothing.
+The stream consists of closed segments, not of their lines. Each batch shows which of the journal's
+days have something new. These days are rebuilt from the journal, like the batch job does. So the
+tables are the same as those of the batch job, whatever a kill interrupted: an unfinished batch is
+repeated, and writing a day twice changes nothing.
 
-The watermark is on the segments, not on the times in them: one that was closed more than
-`LATE_DAYS` before the newest is left to the daily job, and the checkpoint forgets which of those
-that old it has seen. Until then a late segment has its own days made again, however old its lines
-are, and no others: two stretches of days with days between them are made one after the other. A
-watermark on the lines' times would trust the workers' clocks: one that is a year ahead would
-have everything that follows dropped as late.
+The watermark applies to segments, not to the times in them. A segment that was closed more than
+`LATE_DAYS` before the newest is left to the daily job, and the checkpoint forgets the segments that
+are older than that. Until then, a late segment causes a rebuild of its own days only, however old
+its lines are: two stretches of days with days between them are built one after the other. A
+watermark on the lines' times would trust the workers' clocks. If one were a year ahead, all later
+lines would be dropped as late.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from celery_sqs_heartbeat.pipeline.storage.line_frames import read_lines
 from celery_sqs_heartbeat.pipeline.storage.reach import refuse_out_of_reach, spark_path
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 
-#: The tables that are kept fresh, besides `events` and `rejects`.
+#: The tables that are kept fresh, in addition to `events` and `rejects`.
 FRESH = (schema.WORKERS, schema.ATTEMPTS, schema.IN_FLIGHT, schema.DUPLICATES)
-#: Days that a segment may be closed before the newest one and still be taken in.
+#: A segment that was closed up to this many days before the newest one is still processed.
 LATE_DAYS = 30
 
 
@@ -51,19 +51,19 @@ def start(
     """Start to follow a journal.
 
     Args:
-        checkpoint: Folder or URL where it is kept what was done; of this stream alone.
-        every: Seconds between two looks at the journal; None to take in what there is and end.
+        checkpoint: Folder or URL for the progress of this stream only.
+        every: Seconds between two checks of the journal; None to process what there is and stop.
         tell: Is called with each new duplicate, as a line of JSON.
-        lookback: In days, as for `Engine.build`.
-        late: In days, the watermark, as the module tells.
+        lookback: Days, as for `Engine.build`.
+        late: The watermark in days, as described above.
 
     Raises:
-        PipelineError: There is no such journal, or one of the places is on S3 and Spark is not.
+        PipelineError: The journal is missing, or Spark can't reach one of the places on S3.
     """
     refuse_out_of_reach(spark, journal, "journal")
     refuse_out_of_reach(spark, checkpoint, "checkpoint")
     tables = Warehouse(spark, warehouse)
-    # That there is one, and its folders are of days.
+    # It checks that the journal exists, and that its folders are valid days.
     journal_days(spark, journal)
     checkpoint = spark_path(checkpoint)
     segments = (

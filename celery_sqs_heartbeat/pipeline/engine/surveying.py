@@ -1,4 +1,4 @@
-"""Surveys a journal, or tables that are there, for the command `tune`."""
+"""Measures a journal, or existing tables, for the command `tune`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ def survey_source(by: Engine, source: str, *, is_journal: bool | None = None) ->
     """Measure the fleet from a warehouse's tables, or from a journal's lines.
 
     Args:
-        is_journal: None for what is not on this machine: it is looked for tables then.
+        is_journal: None if the source is not on this machine. Then it is a warehouse if it has
+            tables.
 
     Raises:
-        PipelineError: There is neither, or the engine can't run.
-        FetchError: It is on S3, and can't be copied.
+        PipelineError: The source is neither, or the engine can't run.
+        FetchError: The source is on S3, and can't be copied.
     """
     spark = by.start("sqs-heartbeat tune", source=source)
     if is_journal is None:

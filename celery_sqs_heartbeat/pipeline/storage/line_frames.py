@@ -56,8 +56,8 @@ def read_lines(
 ) -> DataFrame:
     """Return the lines of a journal, and a line marked `_torn` for each torn segment.
 
-    It reads the folders of the requested days, and of one more day before and after: a line that was
-    late at midnight is in the next folder, and a wrong clock may have put it into either.
+    It reads the folders of the requested days, and of one more day before and after. A line that
+    was late at midnight is in the next folder, and a wrong clock may have put it into either.
     `events_of` keeps only the requested days.
 
     Args:

@@ -55,8 +55,8 @@ def _check_files(day: Path, table: Table) -> None:
             lacks = missing_columns(file, columns)
         except DamagedFile:
             raise PipelineError(
-                f"{str(file)!r} is not a complete Parquet file: remove {str(day)!r} and build that day "
-                f"again with `{_RUN}`"
+                f"{str(file)!r} is not a complete Parquet file: remove {str(day)!r} and build that "
+                f"day again with `{_RUN}`"
             ) from None
         except FileNotFoundError:
             # Its day was rewritten just now.

@@ -1,15 +1,15 @@
 """The same jobs on Sail, an engine without Java, for folders of one machine.
 
-Sail speaks the protocol of Spark Connect, so every table's plan is the one that Spark runs. What
-it lacks is here, a file for each:
+Sail implements the protocol of Spark Connect, so it runs the same plan as Spark for every table.
+Each file here handles one difference:
 
-- `session`: it is part of this process, and no server that outlives it.
-- `warehouse`: it replaces a whole table where Spark replaces days, so days are moved into place.
-- `kept_frames`: it computes a frame anew each time it is read, and all of it in memory, so what is
-  read twice is written to files, a part at a time.
-- `intake`: it fails on a line that can't be read, and does not tell of which file it is. Such a
-  journal is read by Spark, in a process of its own.
+- `session`: Sail is a part of this process, not a server that outlives it.
+- `warehouse`: Sail replaces a whole table, and Spark replaces days. So days are moved into place.
+- `kept_frames`: Sail computes a frame again each time it is read, completely in memory. So frames
+  that are read twice are written to files, one part at a time.
+- `intake`: Sail fails on a line that can't be read, and does not name its file. Spark reads such a
+  journal, in its own process.
 
-Considered: to leave the differences to flags all over the jobs, and to run only the tables on
-Sail with a Spark session beside it. A process has either a session of Spark's or a remote one.
+Alternatives that we rejected: flags for the differences in all jobs; and only the tables on Sail,
+with a Spark session beside it. A process can have either a Spark session or a remote one.
 """

@@ -1,4 +1,4 @@
-"""Has Spark read a journal that Sail can't, in a process of its own."""
+"""Lets Spark read a journal that Sail can't read, in its own process."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from celery_sqs_heartbeat.common.exits import FOUND, REFUSED
 from celery_sqs_heartbeat.pipeline.engine.faults import cause_of
 from celery_sqs_heartbeat.pipeline.errors import PipelineError
 
-#: How the line begins that a command ends with.
+#: The start of a command's last line, if it fails.
 _REFUSAL = "Error: "
-#: What makes a process of PySpark's a client.
+#: Variables that make a PySpark process a client.
 _REMOTE = ("SPARK_REMOTE", "SPARK_CONNECT_MODE_ENABLED", "SPARK_LOCAL_REMOTE")
 
 
 def read_by_spark(journal: Path, warehouse: str, run: Days, before: Exception) -> None:
-    """Have the command `events` write `events` and `rejects`.
+    """Run the command `events`, which writes `events` and `rejects`.
 
     Args:
-        before: Why Sail could not.
+        before: The error of Sail.
 
     Raises:
-        PipelineError: It could not.
+        PipelineError: It failed.
     """
     command = [sys.executable, "-m", "celery_sqs_heartbeat.pipeline", "events"]
     options = {
@@ -41,12 +41,12 @@ def read_by_spark(journal: Path, warehouse: str, run: Days, before: Exception) -
         text=True,
         check=False,
     )
-    # Also where there is no message, which it tells at its end.
+    # It also succeeds if there is no message, and reports that at the end.
     if done.returncode and not (done.returncode == FOUND and done.stdout):
         last = (done.stderr.strip().splitlines() or [""])[-1]
         if done.returncode == REFUSED and last.startswith(_REFUSAL):
             raise PipelineError(last.removeprefix(_REFUSAL))
         raise PipelineError(
             f"neither Sail nor Spark could make events of {journal}. Sail: {cause_of(before)}. "
-            f"Spark ended with {done.returncode}: {last}"
+            f"Spark exited with {done.returncode}: {last}"
         )

@@ -1,4 +1,4 @@
-"""Reads a journal by Sail; one that has anything but whole lines, by Spark."""
+"""Reads a journal with Sail, or with Spark if it has other than complete lines."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ _log = logging.getLogger(__name__)
 
 
 class _NotAllEventsError(Exception):
-    """There are lines to reject."""
+    """Some lines must be rejected."""
 
 
-#: No run takes a day, in seconds.
+#: After this time, in seconds, a run is dead: no run takes a day.
 _LEFT_BEHIND = 86_400.0
 
 
@@ -50,9 +50,9 @@ def take_in(
     last: datetime.date | None,
     progress: Callable[[str], None],
 ) -> Days | None:
-    """Write `events` and `rejects`, of which all other tables are made.
+    """Write `events` and `rejects`, from which all other tables are made.
 
-    Arguments, result and errors are those of `Engine.build`.
+    Arguments, result and errors are the same as for `Engine.build`.
     """
     progress("looking for the journal's days")
     source, made = folder_of(journal, "journal"), SailWarehouse(spark, warehouse)
@@ -72,7 +72,7 @@ def journal_days(
         PipelineError: There is no such journal.
     """
     try:
-        # A folder that may not be read is an empty one to `glob`.
+        # To `glob`, an unreadable folder looks empty.
         os.scandir(journal).close()
     except (FileNotFoundError, NotADirectoryError):
         raise missing_journal(str(journal)) from None
@@ -89,11 +89,11 @@ def write_lines(
     run: Days,
     progress: Callable[[str], None],
 ) -> None:
-    """Write `events` and `rejects`, as the function of that name for Spark does.
+    """Write `events` and `rejects`, like the function of that name for Spark.
 
-    Nearly always every line is an event, there once, by a clock that is right. So the lines are
-    written as they are, and looked at after that, which takes a tenth of a second for a million.
-    Where a clock was wrong or lines are there twice, they are written again from that.
+    Nearly always every line is an event, exists once, and has a correct clock. So the lines are
+    written unchanged and checked afterwards, which takes a tenth of a second for a million lines.
+    If a clock was wrong or lines exist twice, they are written again from there.
     """
     progress("events")
     for is_last in (False, True):
@@ -102,38 +102,38 @@ def write_lines(
             _refuse_cut(journal, run.grown(2, 2))
             _by_sail(spark, warehouse, journal, run)
         except (PySparkException, _NotAllEventsError) as error:
-            # One that is closed while it is read is not there any more, under that name.
+            # A segment that is closed while it is read does not exist any more under that name.
             if not is_last and set(before) - set(open_segments(journal)):
                 continue
             _log.warning(
-                "some lines or segments of %s are not as workers write them, and Sail can't pass "
-                "over those: Spark reads the journal in its place",
+                "some lines or segments of %s are not as workers write them, and Sail can't skip "
+                "those: Spark reads the journal instead",
                 journal,
             )
-            progress("events and rejects, by Spark")
+            progress("events and rejects, with Spark")
             read_by_spark(journal, warehouse.path, run, error)
         return
 
 
 def _refuse_cut(journal: Path, days: Days) -> None:
-    """Let a journal pass of which no part is missing: Sail would not always notice.
+    """Refuse a journal with a missing part, because Sail would not always notice that.
 
     Raises:
-        _NotAllEventsError: One is.
+        _NotAllEventsError: A part is missing.
     """
     if any(each.is_cut for each in closed_here(journal, Span(days.first, days.last))):
         raise _NotAllEventsError("a part of a segment is missing")
 
 
 def _by_sail(spark: SparkSession, warehouse: SailWarehouse, journal: Path, run: Days) -> None:
-    """Write both tables of a journal without a fault."""
+    """Write both tables of a faultless journal."""
     around = run.grown(1, 1)
 
     def revise(written: DataFrame) -> DataFrame | None:
         # A worker puts a line into the folder of its day and of the worker.
         read_again = _marked(written, PARTITION, "wid")
         if not read_again.where(reason_against().isNotNull()).isEmpty():
-            raise _NotAllEventsError("some lines are no events")
+            raise _NotAllEventsError("some lines are not events")
         if are_events(read_again):
             return None
         return events_of(wanted(read_again, around.first, around.last))
@@ -146,7 +146,7 @@ def _by_sail(spark: SparkSession, warehouse: SailWarehouse, journal: Path, run: 
 
 
 def _read_lines(spark: SparkSession, journal: Path, days: Days) -> DataFrame:
-    """Return lines as `read_lines` does, if all of them are whole."""
+    """Return lines like `read_lines`, if all of them are complete."""
     kinds = [
         spark.read.schema(SCHEMA).option("pathGlobFilter", kind).json(str(journal))
         for kind in SEGMENTS
@@ -156,11 +156,11 @@ def _read_lines(spark: SparkSession, journal: Path, days: Days) -> DataFrame:
 
 
 def _marked(rows: DataFrame, day: str, folder: str) -> DataFrame:
-    """Return rows in the form of lines. A line's file and its text, Sail does not tell.
+    """Return rows in the form of lines. Sail does not report a line's file and text.
 
     Args:
-        day: The column for the day of the line's folder.
-        folder: That for the worker's folder.
+        day: The column with the day of the line's folder.
+        folder: The column with the worker's folder.
     """
     nothing = F.lit(None).cast("string")
     return rows.select(

@@ -1,4 +1,4 @@
-"""Keeps frames in files: Sail computes a frame each time it is read, and a fold in memory."""
+"""Keeps frames in files, because Sail computes a frame each time it is read, in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.storage.kept_frames import Kept, Make
 
-#: Lines that are folded in memory at a time: they take some 1 GB.
+#: Lines that are folded in memory at a time. They take about 1 GB.
 MOST_LINES = 4_000_000
 
 
@@ -28,11 +28,11 @@ class SailKept(Kept):
         self._folder.cleanup()
 
     def keep(self, frame: DataFrame) -> DataFrame:
-        """Return a frame of the same rows that is read from files."""
+        """Return a frame with the same rows, which is read from files."""
         return self._written([frame])
 
     def in_parts(self, make: Make, rows: DataFrame, workers: DataFrame) -> DataFrame:
-        """Return what is made of the rows, of some workers' at a time."""
+        """Return the frame that is made from the rows, in parts by worker."""
         lines = workers.groupBy("wid").agg(F.sum("lines").alias("lines")).orderBy("wid")
         ends = ends_of([(row["wid"], row["lines"]) for row in lines.collect()], MOST_LINES)
         return self._written([make(rows.where(part)) for part in _ranges(ends)])
@@ -47,18 +47,18 @@ class SailKept(Kept):
 
 
 def write_parquet(frame: DataFrame, folder: Path, *partitions: str) -> None:
-    """Add the rows to those in a folder. Of no rows there is no folder."""
+    """Add rows to those in a folder. Without rows, there is no folder."""
     writer = frame.write.mode("append").option("compression", "zstd(1)")
     (writer.partitionBy(*partitions) if partitions else writer).parquet(str(folder))
 
 
 def ends_of(lines: list[tuple[str, int]], most: int) -> list[str]:
-    """Return the last worker of each part but the last.
+    """Return the last worker of each part, except for the last part.
 
-    A part has at most so many lines, or one worker.
+    A part has at most `most` lines, or one worker.
 
     Args:
-        lines: Each worker's, in the order of their names.
+        lines: The number of lines of each worker, ordered by name.
     """
     ends: list[str] = []
     total = 0

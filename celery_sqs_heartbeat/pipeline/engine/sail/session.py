@@ -12,31 +12,31 @@ from celery_sqs_heartbeat.pipeline.errors import PipelineError
 INSTALL = "pip install 'celery-sqs-heartbeat[sail]'"
 
 _ENVIRONMENT = {
-    # What it tells of each session and of each hint is for its developers.
+    # Its log lines on sessions and hints are for its developers.
     "RUST_LOG": "error",
-    # A session ends when it is idle for so long, by default for 15 minutes: Spark may take longer
-    # to read a journal that Sail can't.
+    # A session ends when it is idle for this long. The default is 15 minutes, and Spark may take
+    # longer to read a journal that Sail can't read.
     "SAIL_SPARK__SESSION_TIMEOUT_SECS": "86400",
-    # The server is on this machine, whatever proxy leads out of it.
+    # The server is on this machine, so no proxy must be used.
     "no_grpc_proxy": "127.0.0.1",
 }
 
-#: A server stops when nothing refers to it any more.
+#: A server stops when nothing refers to it.
 _servers: list[object] = []
 
 
 def new_session(name: str, source: str | None = None) -> SparkSession:
     """Return a session of a Sail server on loopback that ends with this process.
 
-    The server asks no one who they are: anyone with an account on this machine can use it, with
-    the rights of this process, for as long as it lives.
+    The server has no authentication: while it runs, anyone with an account on this machine can use
+    it with the rights of this process.
 
     Args:
-        name: Of the program; Sail has no use for it.
-        source: What it is for; Sail plans alike for little and for much.
+        name: The program's name, which Sail does not use.
+        source: The data's place. Sail plans in the same way for little and much data.
 
     Raises:
-        PipelineError: Sail is not installed, or not with the PySpark that it speaks with.
+        PipelineError: Sail is not installed, or this PySpark does not work with it.
     """
     del name, source
     for variable, value in _ENVIRONMENT.items():
@@ -58,5 +58,5 @@ def new_session(name: str, source: str | None = None) -> SparkSession:
     except (ImportError, PySparkException) as error:
         raise PipelineError(
             f"the engine sail can't work with this PySpark ({error}): {INSTALL}, "
-            "which brings one that fits"
+            "which installs one that does"
         ) from None

@@ -1,4 +1,4 @@
-"""Keeps the tables in a folder, and moves each day into place when it is written."""
+"""Stores the tables in a folder, and moves each day into place when it is written."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse, between
 
-#: Of the folders beside the tables that hold what is being made. Readers of tables pass them by.
+#: Prefix of folders beside the tables, for data being written. Readers of tables skip them.
 _MAKING = ".making-"
-#: In there: the days that were replaced, by table, and those that have no rows any more.
+#: Folders in there: replaced days, by table, and days that have no rows any more.
 _GONE, _EMPTIED = "gone", "emptied"
 
 
 class SailWarehouse(Warehouse):
-    """The tables below one folder, as Spark has them.
+    """The tables in one folder, in the same form as Spark's.
 
     Raises:
         PipelineError: The path is a URL.
@@ -42,13 +42,13 @@ class SailWarehouse(Warehouse):
         last: datetime.date | None = None,
         revise: Callable[[DataFrame], DataFrame | None] = lambda _: None,
     ) -> None:
-        """Replace days as `Warehouse.write` does.
+        """Replace days like `Warehouse.write`.
 
-        The rows are written beside the table. Only when all of them are there, each day's folder
-        takes the place of the one before.
+        The rows are written beside the table. Only when all are written, each day's folder
+        replaces the previous one.
 
         Args:
-            revise: Is given the rows that were written, and may return others for them.
+            revise: Receives the written rows, and may return others to replace them.
         """
         folder = Path(self._folder(table))
         with self._faults_told(), self._making() as making:
@@ -75,7 +75,7 @@ class SailWarehouse(Warehouse):
         first: datetime.date | None = None,
         last: datetime.date | None = None,
     ) -> DataFrame:
-        """Return the table's rows from the first day to the last; none if there is no table."""
+        """Return the table's rows from the first day to the last; none if the table is missing."""
         return between(self._below(Path(self._folder(table)), table), first, last)
 
     def _below(self, folder: Path, table: Table) -> DataFrame:
@@ -84,7 +84,7 @@ class SailWarehouse(Warehouse):
         return self._spark.read.schema(table.ddl).parquet(str(folder))
 
     def kept(self) -> SailKept:
-        """Return what keeps frames in files beside the tables."""
+        """Return the keeper of frames, which writes them to files beside the tables."""
         with self._faults_told():
             return SailKept(self._spark, self._making())
 
@@ -95,16 +95,16 @@ class SailWarehouse(Warehouse):
 
     @contextmanager
     def _faults_told(self) -> Iterator[None]:
-        """Tell of a place that takes no tables by its name.
+        """Raise a readable error for a place that can't be written.
 
         Raises:
-            PipelineError: In place of the system's error.
+            PipelineError: Instead of the system's error.
         """
         try:
             yield
         except OSError as error:
             raise PipelineError(
-                f"the warehouse {self.path!r} can't be written: {error}; give a folder that can be"
+                f"the warehouse {self.path!r} can't be written: {error}; give a writable folder"
             ) from None
 
 
@@ -117,9 +117,9 @@ def _days(table: Path, first: datetime.date | None, last: datetime.date | None) 
 
 
 def _replace(day: Path, new: Path | None, gone: Path) -> None:
-    """Put a day's new folder, or none, where the old one was; that is moved away.
+    """Move a day's old folder away, and put the new one, if any, in its place.
 
-    Whatever is raised in between, the old one is put back.
+    If anything is raised in between, the old one is put back.
     """
     try:
         if day.exists():
@@ -136,31 +136,31 @@ def folder_of(path: str, what: str) -> Path:
     """Return a path as a folder of this machine.
 
     Raises:
-        PipelineError: It is a URL, or Sail would take it for a pattern.
+        PipelineError: It is a URL, or Sail would read it as a pattern.
     """
     here = local_folder(path)
     if here is None:
         raise PipelineError(
             f"the engine sail works on folders of this machine, and the {what} is {path!r}: "
-            "give a folder, or take the engine spark"
+            "give a folder, or use the engine spark"
         )
-    # Without `..`, which Sail takes out of a path without looking where it leads.
+    # Without `..`, which Sail removes from a path without following links.
     folder = here.resolve()
     if found := sorted(set(str(folder)) & set("*?[]{}")):
         raise PipelineError(
-            f"the engine sail takes {' '.join(found)} for a pattern, and the {what} is "
-            f"{str(folder)!r}: give a folder without, or take the engine spark"
+            f"the engine sail reads {' '.join(found)} as a pattern, and the {what} is "
+            f"{str(folder)!r}: give a folder without it, or use the engine spark"
         )
     return folder
 
 
 def sweep(warehouse: str, older_than: float) -> None:
-    """Remove what runs that were killed have left beside the tables.
+    """Remove what killed runs have left beside the tables.
 
-    A day that such a run had moved away and not yet replaced is put back.
+    If such a run had moved a day away and not yet replaced it, the day is put back.
 
     Args:
-        older_than: In seconds since the epoch: what has changed since is left alone.
+        older_than: Seconds since the epoch. Folders that have changed since are kept.
     """
     for making in Path(warehouse).glob(f"{_MAKING}*"):
         if making.stat().st_mtime >= older_than:
