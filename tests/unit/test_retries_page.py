@@ -104,7 +104,7 @@ def test_its_numbers_of_runs_are_the_doctors() -> None:
     tasks = [TaskFacts(name="a", retries=3)]
     (found,) = check_retries(AppFacts(tasks=tasks), "q", 5)
     (acked,) = check_retries(AppFacts(tasks=tasks, acks_on_failure="s"), "q", 5)
-    assert "a dead letter after 8 runs" in str(found.value)
+    assert "a dead letter after 8 failed runs" in str(found.value)
     assert "a task that always fails runs 8 times before it is a dead letter" in TEXT
     assert "deleted after 4 runs" in str(acked.value)
     assert "it runs 4 times and is never a dead letter" in TEXT
