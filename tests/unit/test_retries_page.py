@@ -106,7 +106,7 @@ def test_its_numbers_of_runs_are_the_doctors() -> None:
     (acked,) = check_retries(AppFacts(tasks=tasks, acks_on_failure="s"), "q", 5)
     assert "a dead letter after 8 failed runs" in str(found.value)
     assert "a task that always fails runs 8 times before it is a dead letter" in TEXT
-    assert "deleted after 4 runs" in str(acked.value)
+    assert "deleted after 4 failed runs" in str(acked.value)
     assert "it runs 4 times and is never a dead letter" in TEXT
     assert "up to 20 runs" in str(found.value)
     assert "so 20 runs" in TEXT
