@@ -272,7 +272,8 @@ caused AS (
         WHEN prior.cause = 'delete refused' AND has_ended_before THEN {
             'cause': 'delete-refused',
             'evidence': printf(
-                'SQS refused its delete %s s before', seconds_of(next_received - prior.ended)
+                'SQS refused its delete %s s before the next receive',
+                seconds_of(next_received - prior.ended)
             )
         }
         WHEN next_received < sure_until - 1_000_000
@@ -294,22 +295,21 @@ caused AS (
         WHEN capped_at >= coalesce(good_at, 0) THEN {
             'cause': 'capped',
             'evidence': printf(
-                'not extended any more %s s before', seconds_of(next_received - capped_at)
+                'not extended any more from %s s before the next receive',
+                seconds_of(next_received - capped_at)
             )
         }
         WHEN late_us IS NOT NULL THEN {
             'cause': 'keeper-starved',
-            'evidence': printf(
-                'the keeper stood still for %s s', seconds_of(late_us) -- codespell:ignore
-            )
+            'evidence': printf('the keeper was delayed by %s s', seconds_of(late_us))
         }
         WHEN greatest(refused_at, denied_at) > failed_at THEN {
             'cause': 'not-permitted',
             'evidence': printf(
-                'SQS refused %s to extend it, as not permitted%s',
+                'SQS refused %s to extend it: not permitted%s',
                 calls_of(coalesce(refused, 0)),
                 CASE WHEN denied_at IS NULL THEN '' ELSE printf(
-                    '; its worker was refused them for the whole queue, from %s s before on',
+                    '; it refused them for the whole queue from %s s before the next receive',
                     seconds_of(next_received - denied_at)
                 ) END
             )
@@ -341,7 +341,7 @@ caused AS (
         WHEN extended_late_us > 0 THEN {
             'cause': 'keeper-starved',
             'evidence': printf(
-                'extended %s s too late, by quick calls', seconds_of(extended_late_us)
+                'extended %s s too late, although calls were fast', seconds_of(extended_late_us)
             )
         }
         WHEN is_opted_out AND good_at IS NULL AND coalesce(tries, 0) = 0 THEN {
@@ -351,7 +351,7 @@ caused AS (
                 prior.vt
             )
         }
-        ELSE {'cause': 'unknown', 'evidence': 'nothing in the journals tells why'}
+        ELSE {'cause': 'unknown', 'evidence': 'nothing in the journals shows why'}
     END AS told
     FROM ends
 )

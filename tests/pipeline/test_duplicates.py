@@ -249,7 +249,7 @@ def test_only_calls_since_the_last_extension_in_time_and_before_the_next_receive
 def test_one_call_is_not_many(found: dict[str, list[Row]]) -> None:
     evidence = [row.evidence for name, rows in found.items() for row in rows if "case" in name]
     assert "SQS did not answer 1 call since the last extension" in evidence
-    assert "SQS refused 1 call to extend it, as not permitted" in evidence
+    assert "SQS refused 1 call to extend it: not permitted" in evidence
     assert not [each for each in evidence if "1 calls" in each]
 
 

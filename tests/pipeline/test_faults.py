@@ -82,9 +82,9 @@ def test_the_first_cause_is_told_in_one_line(error: Exception, cause: str) -> No
         ("No space left on device", "make room"),
         ("No space left on device (os error 28)", "make room"),
         ("Mkdirs failed to create file:/w/events", "may write to"),
-        ("[CONFLICTING_DIRECTORY_STRUCTURES] Conflicting", "move away what is not dt=YYYY-MM-DD"),
-        ("[FAILED_READ_FILE.NO_HINT] Error while reading file:/w/x", "build its days again"),
-        ("Answer from Java side is empty", "lack of memory"),
+        ("[CONFLICTING_DIRECTORY_STRUCTURES] Conflicting", "move away everything except dt="),
+        ("[FAILED_READ_FILE.NO_HINT] Error while reading file:/w/x", "build their days again"),
+        ("Answer from Java side is empty", "out of memory"),
         ("No usable temporary directory found in ['/tmp']", "set TMPDIR"),
         ("[SOMETHING_ELSE]", "SQS_HEARTBEAT_DEBUG=1 shows the whole"),
     ],
@@ -118,7 +118,7 @@ THIN: dict[str, tuple[str, int, str]] = {
         "has no messages",
     ),
     "garbage": ("what}\n" * 3, REFUSED, "can be read of 2026-03-14 (corrupt line: 3)"),
-    "foreign lines": ('{"name":"x"}\n' * 3, REFUSED, "(corrupt line: 3): give what sqs_heart"),
+    "foreign lines": ('{"name":"x"}\n' * 3, REFUSED, "(corrupt line: 3): give the value of sqs"),
     "lines of a newer version": ('{"v":2,"ts":1}\n', REFUSED, "(unknown version: 1): give"),
 }
 

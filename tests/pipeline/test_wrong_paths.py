@@ -183,8 +183,8 @@ CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]]
         "",
         {
             LOOKS: "contains neither a journal nor a warehouse",
-            WRITES: "a folder of its own",
-            CHECKPOINT: "a folder of its own",
+            WRITES: "a separate folder",
+            CHECKPOINT: "a separate folder",
         },
     ),
     "a journal": (
@@ -234,7 +234,7 @@ CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]]
         "",
         {SOURCE: "has no table durations"},
     ),
-    "a cut table": (spoilt, "", {SOURCE: "is no whole Parquet file", WRITES: "no whole Parquet"}),
+    "a cut table": (spoilt, "", {SOURCE: "is not a complete Parquet file", WRITES: "not a complete Parquet"}),
     "a warehouse of another version": (
         of_another_version,
         "",
@@ -243,12 +243,12 @@ CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]]
     "a day of another tool": (
         with_file(f"{DT}/part-0.json", "{}"),
         "",
-        {LOOKS: "neither a journal nor a warehouse", WRITES: "a folder of its own"},
+        {LOOKS: "neither a journal nor a warehouse", WRITES: "a separate folder"},
     ),
     "a worker of another tool": (
         with_file(f"{DT}/worker=3/part-0.json", "{}"),
         "",
-        {LOOKS: "neither a journal nor a warehouse", WRITES: "a folder of its own"},
+        {LOOKS: "neither a journal nor a warehouse", WRITES: "a separate folder"},
     ),
     "a day that is a word, of another tool": (
         with_file("dt=yesterday/part-0.json", "{}"),

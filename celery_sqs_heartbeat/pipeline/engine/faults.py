@@ -30,7 +30,7 @@ _WAYS_OUT = {
         "use places that this user may write to"
     ),
     r"CONFLICTING_(DIRECTORY|PARTITION)": (
-        "Spark reads every folder in a journal as a part of it: move away all that are not "
+        "Spark reads every folder in a journal as a part of it: move away everything except "
         "dt=YYYY-MM-DD/worker=ID"
     ),
     r"FAILED_READ_FILE|[Pp]arquet": (

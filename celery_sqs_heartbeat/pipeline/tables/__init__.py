@@ -1,1 +1,1 @@
-"""The tables, one a file: pure functions from frames to frames."""
+"""The tables, one per file: pure functions from frames to frames."""

@@ -1,17 +1,17 @@
-"""Attempts: what became of each receive of a message.
+"""Attempts: what happened to each receive of a message.
 
-Two steps: the events of a delivery are folded into one row by numbers alone (to carry strings
-through the shuffle would double its time), then the receives of one message are set in order.
+There are two steps. First, the events of a delivery are folded into one row with numbers only,
+because strings in the shuffle would double its time. Then the receives of one message are ordered.
 
-An attempt ends as the first of these that holds:
+An attempt ends as the first of these that applies:
 
-1. its last confirmed end: `deleted`, `released`, or `lapsed` (also when its delete can't ever
-   succeed). It wins over a loss before it, as the task had come to its end; `lost` and `capped`
-   keep when that was.
-2. `continued`: the same worker received the message again, and its book held it still. What
-   happens after that goes by the new delivery. The start of the task is carried over to it.
+1. Its last confirmed end: `deleted`, `released`, or `lapsed` (also if its delete can never
+   succeed). It overrides an earlier loss, because the task had ended. The columns `lost` and
+   `capped` keep the time of the loss.
+2. `continued`: the same worker received the message again while its book still held it. Later
+   events belong to the new delivery, which takes over the start of the task.
 3. `lost`, then `capped`.
-4. `abandoned`: the message was received again, or its worker has stopped or is not heard of.
+4. `abandoned`: the message was received again, or its worker has stopped or is silent.
 5. `running`.
 """
 
@@ -30,8 +30,8 @@ from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
 _SECOND = 1_000_000
 
-#: A worker not heard of for so long, when others are, is taken for dead, in microseconds: three
-#: times the age at which a segment is closed and shipped.
+#: A worker that is silent for this long while others write is considered dead, in microseconds. It
+#: is three times the age at which a segment is closed and uploaded.
 SILENT_US = 15 * 60 * _SECOND
 
 _SAME_LEASE = ("redelivered", "finished")
@@ -42,10 +42,10 @@ def attempts_of(
     workers: DataFrame,
     fold: Callable[[DataFrame], DataFrame] = deliveries_of,
 ) -> DataFrame:
-    """Return a row for each receive. Of one whose receive was not read, `received` is a guess.
+    """Return a row for each receive. If its line was not read, `received` is a guess.
 
     Args:
-        fold: Folds the events by `deliveries_of`.
+        fold: Folds the events with `deliveries_of`.
     """
     in_order = _in_order(with_groups(fold(events), events))
     with_worker = in_order.join(F.broadcast(_heard_of(workers)), "wid", "left")
@@ -53,10 +53,10 @@ def attempts_of(
 
 
 def _in_order(deliveries: DataFrame) -> DataFrame:
-    """Add what the receives of the same message tell.
+    """Add the columns that depend on other receives of the same message.
 
-    Those columns are `received_again`, `continued` and `started_before`. The one receive of a
-    message that was dealt with has nothing to learn: it is kept out of the windows.
+    They are `received_again`, `continued` and `started_before`. A message that was received once
+    and has an end needs none of them, so it is kept out of the windows.
     """
     is_alone = F.col("end").isNotNull() & F.coalesce(F.col("rc") == 1, F.lit(False))
     receives = Window.partitionBy("queue", "msg").orderBy("rc", "received", "dlv")
@@ -79,7 +79,7 @@ def _in_order(deliveries: DataFrame) -> DataFrame:
 
 
 def _heard_of(workers: DataFrame) -> DataFrame:
-    """Return when each worker was heard of, and when any was: the end of the data."""
+    """Return when each worker wrote last, and when any did, which is the end of the data."""
     lives = workers.groupBy("wid").agg(
         F.max("stopped").alias("stopped"), F.max("last_seen").alias("last_seen")
     )
@@ -87,7 +87,7 @@ def _heard_of(workers: DataFrame) -> DataFrame:
 
 
 def _ended(attempts: DataFrame) -> DataFrame:
-    """Decide how each attempt ended, and measure it."""
+    """Decide how each attempt ended, and calculate its durations."""
     lease_end = F.col("last_event") + us_of(F.coalesce("last_vt", F.lit(0)))
     is_silent = F.col("data_end") > F.greatest(F.col("last_seen") + SILENT_US, lease_end)
     is_abandoned = F.col("received_again").isNotNull() | F.col("stopped").isNotNull() | is_silent

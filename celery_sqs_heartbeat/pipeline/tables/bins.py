@@ -1,4 +1,4 @@
-"""The bins of log-histograms of spans, and how to find a span's bin."""
+"""The bins of log-histograms, and how to find a duration's bin."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ _LOG_RATIO = math.log(RATIO)
 
 
 def bin_of(span_us: float) -> int:
-    """Return the bin that a span of so many microseconds falls into."""
+    """Return the bin of a duration in microseconds."""
     return math.floor(math.log(max(span_us, 1)) / _LOG_RATIO)
 
 
 def middle_of(number: int) -> float:
-    """Return the geometric middle of a bin, in microseconds: all in it is within 1 % of that."""
+    """Return the geometric middle of a bin, in microseconds. All of the bin is within 1 % of it."""
     return float(RATIO ** (number + 0.5))
 
 

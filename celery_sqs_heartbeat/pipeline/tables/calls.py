@@ -1,4 +1,4 @@
-"""What calls to SQS were made, and what they cost."""
+"""The calls to SQS, and their price."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ PACKAGE = "celery-sqs-heartbeat"
 
 _RELEASES = ("message-released", "message-lapsing")
 _DELETES = ("message-deleted", "delete-failed", "delete-abandoned")
-#: The parts of a call that are counted: a whole number of them is an entry's share of a
-#: call of 1 to 10 entries, so that the sum is exact in any order.
+#: Calls are counted in this many parts. An entry's share of a call of 1 to 10 entries is a whole
+#: number of parts, so the sum is exact in any order.
 CALL_PARTS = 2520
-#: Messages that were asked for so close to each other, in microseconds, came by one receive: it
-#: is one moment, rounded in each line anew. A worker's next receive comes after the answer.
+#: Messages that were requested within this time, in microseconds, belong to one receive: each line
+#: rounds the same moment on its own. A worker's next receive comes after the answer.
 _ONE_RECEIVE_US = 10
 
 
@@ -29,15 +29,14 @@ def entry_parts() -> Column:
 
 
 def is_entry() -> Column:
-    """Return whether an event is what SQS answered to an entry of a call."""
+    """Return whether an event is SQS's answer to an entry of a call."""
     return F.col("ev").isin(*sorted(CALLED)) & F.col("batch").isNotNull()
 
 
 def calls_of(events: DataFrame, workers: DataFrame) -> DataFrame:
     """Return the calls by day, queue, version and kind.
 
-    An entry is the part of a call that it shares with the others of its batch, so that
-    each call counts once.
+    An entry counts as its share of its batch, so each call counts once.
     """
     entries = events.where(is_entry()).withColumns({"kind": _kind(), "parts": entry_parts()})
     by_worker = _by_worker(entries).unionByName(_by_worker(_receives(events)))
@@ -56,10 +55,10 @@ def calls_of(events: DataFrame, workers: DataFrame) -> DataFrame:
 
 
 def _receives(events: DataFrame) -> DataFrame:
-    """Return the messages received; the first one of each call has all of the call's parts.
+    """Return the received messages. The first one of each call has all of the call's parts.
 
-    A lease counts from the moment that its receive was asked for, which tells the calls apart.
-    Where a line does not say it, the message is a tenth of a call: none brings more than ten.
+    A lease counts from the moment when its receive was requested, which identifies the call. If a
+    line does not have it, the message counts as a tenth of a call: no call returns more than ten.
     """
     asked = F.col("mono") + F.col("slack_us") - us_of(F.col("vt"))
     in_order = Window.partitionBy(PARTITION, "queue", "wid").orderBy("asked")

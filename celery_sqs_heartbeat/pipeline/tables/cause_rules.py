@@ -1,8 +1,8 @@
 """The root causes of duplicates: an ordered table of rules, each with its evidence.
 
-A rule looks at the attempt that had the message first, up to the next receive of it. Its
-lease is certain until `sure_until`: the visibility timeout after the last extension that SQS
-confirmed while the lease before it had not run out.
+A rule checks the attempt that had the message first, up to the message's next receive. Its lease is
+certain until `sure_until`: one visibility timeout after the last extension that SQS confirmed
+before the lease expired.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from celery_sqs_heartbeat.leases.events import KEPT
 from celery_sqs_heartbeat.pipeline.tables.failing import call_rules
 from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US, Rule, seconds, text
 
-#: Why a message is back though its task has ended well.
+#: The cause of a release although the task has succeeded.
 DELETE_REFUSED = "delete refused"
-#: Releases that mean that the task has ended. Under any other, what had started goes on.
+#: Causes of releases after the end of a task. With any other cause, a started task still runs.
 ENDED_RELEASES = ("failed", KEPT, "backoff policy", DELETE_REFUSED, "asked by task", "retried")
 
 
 def rules() -> tuple[Rule, ...]:
-    """Return the rules in their order; they need an active session."""
+    """Return the rules in order. They need an active session."""
     again, sure = F.col("next_received"), F.col("sure_until")
     has_no_end = F.col("first.ended_as") == "abandoned"
-    # One that was heard of after that was not dead.
+    # A worker that wrote lines after that was not dead.
     is_gone = has_no_end & F.coalesce(F.col("first_last_seen") < again + TOLERANCE_US, F.lit(True))
     had_ended = F.col("first.ended").isNotNull() & F.col("first.ended_as").isin(
         "deleted", "released", "lapsed"
@@ -55,7 +55,10 @@ def rules() -> tuple[Rule, ...]:
         Rule(
             "delete-refused",
             F.coalesce(F.col("first.cause") == DELETE_REFUSED, F.lit(False)) & ended_before,
-            text("SQS refused its delete %.1f s before", seconds(again - F.col("first.ended"))),
+            text(
+                "SQS refused its delete %.1f s before the next receive",
+                seconds(again - F.col("first.ended")),
+            ),
         ),
         Rule(
             "lines-lost",
@@ -78,14 +81,17 @@ def rules() -> tuple[Rule, ...]:
         ),
         Rule(
             "capped",
-            # The last extension may say at once that it is the last.
+            # The last extension may report at once that it is the last.
             F.col("capped_at") >= F.coalesce("good_at", F.lit(0)),
-            text("not extended any more %.1f s before", seconds(again - F.col("capped_at"))),
+            text(
+                "not extended any more from %.1f s before the next receive",
+                seconds(again - F.col("capped_at")),
+            ),
         ),
         Rule(
             "keeper-starved",
             F.col("late_us").isNotNull(),
-            text("the keeper stood still for %.1f s", seconds(F.col("late_us"))),
+            text("the keeper was delayed by %.1f s", seconds(F.col("late_us"))),
         ),
         *call_rules(again),
         Rule("lines-lost", is_lost & has_no_end, lost),
@@ -100,7 +106,10 @@ def rules() -> tuple[Rule, ...]:
         Rule(
             "keeper-starved",
             F.col("extended_late_us") > 0,
-            text("extended %.1f s too late, by quick calls", seconds(F.col("extended_late_us"))),
+            text(
+                "extended %.1f s too late, although calls were fast",
+                seconds(F.col("extended_late_us")),
+            ),
         ),
         Rule(
             "opted-out",
@@ -113,12 +122,12 @@ def rules() -> tuple[Rule, ...]:
             ),
         ),
         Rule("lines-lost", F.col("lost_until").isNotNull(), lost),
-        Rule("unknown", F.lit(True), F.lit("nothing in the journals tells why")),
+        Rule("unknown", F.lit(True), F.lit("nothing in the journals shows why")),
     )
 
 
 def was_released_while_running(attempt: str) -> Column:
-    """Return whether an attempt was given back under a task that had started."""
+    """Return whether an attempt was given back although its task had started."""
     return (
         F.col(f"{attempt}.started").isNotNull()
         & F.col(f"{attempt}.ended_as").isin("released", "lapsed")

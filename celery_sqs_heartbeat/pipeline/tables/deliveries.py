@@ -1,8 +1,8 @@
-"""Folds the events of each delivery into one row, by numbers alone.
+"""Folds the events of each delivery into one row, with numbers only.
 
-An aggregate of strings can't be hashed and doubles the time, so they are in the group's key
-where all events of a delivery share them, and carried as a code below the line's number where
-the last one counts.
+An aggregate of strings can't be hashed, and doubles the time. Strings that all events of a delivery
+share are in the group's key. If the last string counts, it is encoded as a number below the line's
+number.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from celery_sqs_heartbeat.leases.events import (
 from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 
-#: A later delivery of a message that still runs has a number of its own, and its events with it.
+#: A later delivery of a message that still runs has its own id, and so have its events.
 KEY = ("queue", "msg", "dlv", "wid", "task", "task_id")
 
-#: Why the package gives messages back. Any other cause is given as `other`.
+#: The causes for which the package gives messages back. Any other cause becomes `other`.
 GIVEN_BACK = (
     "other",
     "failed",
@@ -57,7 +57,7 @@ _CODES = 1 << 16
 
 
 def deliveries_of(events: DataFrame) -> DataFrame:
-    """Return a row for each receive with all that its own events tell."""
+    """Return a row for each receive, with everything that its own events show."""
     ts = F.col("ts")
     received, extended = _is(Kind.MESSAGE_RECEIVED), _is(Kind.LEASE_EXTENDED)
     deleted, released = _is(Kind.MESSAGE_DELETED), _is(Kind.MESSAGE_RELEASED)
@@ -112,14 +112,14 @@ def _is(*kinds: Kind) -> Column:
 
 
 def _last(code: Column) -> Column:
-    """Aggregate to the code of the last line that has one."""
+    """Return the aggregate with the code of the last line that has one."""
     return F.max(F.col("seq") * _CODES + code) % _CODES
 
 
 def _code(text: Column, texts: Sequence[str]) -> Column:
-    """Return the place of a text among texts: 0 for an unknown one, null for none.
+    """Return the index of a text in texts: 0 for an unknown one, null for none.
 
-    Comparisons, as not every engine looks a text up in a map of constants once for all rows.
+    It uses comparisons, because not every engine builds a map of constants only once for all rows.
     """
     place = F.when(text.isNull(), None)
     for code, each in enumerate(texts):

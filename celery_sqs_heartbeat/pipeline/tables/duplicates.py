@@ -1,10 +1,10 @@
-"""Duplicates, as `root_causes` defines them, and why they happened.
+"""Duplicates, as `root_causes` defines them, and their causes.
 
-Only messages that were received more than once matter, and they are few: the others get into
-no shuffle. Each new execution is paired with the attempt that had the task running before it, by
-SQS's count of receives, which no clock can confuse. An execution that was cut off (its worker
-died, or gave the message back while it ran) has no end in the journal: its pair is listed with an
-overlap that is not known.
+Only messages that were received more than once matter. They are few, and the others are kept out of
+every shuffle. Each new execution is paired with the attempt that ran the task before it. SQS's
+receive count orders them, so wrong clocks do not matter. An interrupted execution (its worker died,
+or gave the message back while it ran) has no end in the journal, so the overlap of its pair is not
+known.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _OF_FIRST = (
     "wid", "rc", "dlv", "received", "started", "finished", "ended", "ended_as", "cause", "vt",
     "last_event",
 )  # fmt: skip
-#: Of the receive before one.
+#: Columns of the receive before.
 _OF_PRIOR = ("wid", "last_event", "ended", "ended_as", "lease_end")
-#: Of both, and of the second execution.
+#: Columns of the pair, and of the second execution.
 _OF_PAIR = (
     "queue", "msg", "task", "task_id", "wid", "rc", "started", "finished", "ended_as",
     "first", "has_gap", "next_received", "next_rc", "overlap_us", "both_succeeded", "received",
@@ -52,8 +52,8 @@ def duplicates_of(
     """Return the pairs with their causes.
 
     Args:
-        rejects: Of the segments that the events are from.
-        keep: Is given what is read more than once.
+        rejects: Rejects of the segments that the events are from.
+        keep: Is called with frames that are read more than once.
     """
     again = keys_of(attempts.where(F.col("rc") > 1), "msg")
     pairs = keep(_pairs(_in_order(again.only(attempts)), workers))
@@ -66,7 +66,7 @@ def duplicates_of(
 
 
 def _verdict() -> dict[str, Column]:
-    """Return the columns that tell why, and of the first execution and of the second."""
+    """Return the columns of the cause, of the first execution and of the second."""
     columns = {name: F.col("judged")[name] for name in ("cause", "evidence")}
     for name in ("wid", "rc", "started", "finished", "ended_as"):
         first = F.col(f"first.{name}")
@@ -98,7 +98,7 @@ def _in_order(attempts: DataFrame) -> DataFrame:
 
 
 def _pairs(attempts: DataFrame, workers: DataFrame) -> DataFrame:
-    """Return the new executions that have a part in a duplicate, with what came before."""
+    """Return the new executions that are part of a duplicate, with the earlier attempt."""
     is_new = F.col("started").isNotNull() & (
         F.coalesce(F.col("received_as") == "new", F.lit(True))
         | (F.col("started") >= F.col("received"))
@@ -125,7 +125,7 @@ def _pairs(attempts: DataFrame, workers: DataFrame) -> DataFrame:
 
 
 def _end(prefix: str) -> Column:
-    """Return when an execution ended; of one that was cut off, its last event."""
+    """Return when an execution ended; for an interrupted one, its last event."""
     is_over = F.col(f"{prefix}ended_as") == "abandoned"
     last = F.when(is_over, F.col(f"{prefix}last_event")).otherwise(F.col("data_end"))
     return F.coalesce(F.col(f"{prefix}finished"), last)

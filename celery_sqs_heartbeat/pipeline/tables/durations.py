@@ -1,4 +1,4 @@
-"""Run times and waits as histograms that add up."""
+"""Run times and waits as additive histograms."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from celery_sqs_heartbeat.pipeline.tables.stays import latest_end, with_end_of_d
 
 
 def durations_of(attempts: DataFrame) -> DataFrame:
-    """Return the histograms of the spans between receive, start and end of each attempt.
+    """Return the histograms of the durations between receive, start and end of each attempt.
 
-    What still went on when the data ends is censored, with what it had lasted. So is what
-    was cut off with its worker, with what it had lasted at its last event. A run that goes on
-    under the next delivery is left to that.
+    A duration that has not ended at the end of the data is censored, with its length until then. So
+    is an interrupted one whose worker died, with its length until its last event. A run that
+    continues under the next delivery counts there.
     """
     spans = (
         with_end_of_data(attempts)
@@ -37,7 +37,7 @@ def durations_of(attempts: DataFrame) -> DataFrame:
 
 
 def _seen_until() -> Column:
-    """When an attempt without an end of its task was seen last; null of others."""
+    """When an attempt without an end of its task was seen last; null for others."""
     return (
         F.when(F.col("finished").isNotNull(), F.lit(None))
         .when(F.col("ended_as") == "running", latest_end())

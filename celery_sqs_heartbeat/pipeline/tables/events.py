@@ -1,9 +1,9 @@
-"""The journal's lines as events: each once, on one clock.
+"""Turns the journal's lines into events: each once, on one clock.
 
-A line that is there twice, as it was shipped twice or its segment is there open and closed, is
-one event: a worker numbers its lines. To find copies all lines would have to be shuffled; but
-the numbers tell of which workers there are none (`numbering`), and hardly any worker has some.
-The same first look at the lines tells whose clock is wrong.
+A line may exist twice, because it was uploaded twice or its segment exists both open and closed. A
+worker numbers its lines, so both are one event. To find copies, all lines would have to be
+shuffled. But the numbers show which workers have no copies (`numbering`), and hardly any worker has
+some. The same first read of the lines shows which clocks are wrong.
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from celery_sqs_heartbeat.pipeline.tables.rejects import reason_against
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
 from celery_sqs_heartbeat.pipeline.tables.skew import lead, skews_of, with_skew
 
-#: What a worker gives to one line only.
+#: The columns that identify a line.
 _NUMBER = ["wid", "seq"]
 
 
 class Rejected:
-    """Counts the lines that are no events while `events_of` is written."""
+    """Counts lines that are not events while the result of `events_of` is written."""
 
     def __init__(self) -> None:
         self._observations: list[Observation] = []
 
     def watch(self, lines: DataFrame) -> DataFrame:
-        """Return the lines, which have a `reason`, to be counted when they are read."""
+        """Return lines that have a `reason`; they are counted when they are read."""
         self._observations.append(Observation())
         rejected = F.count("reason").alias("rejected")
         return lines.observe(self._observations[-1], rejected)
 
     def count(self) -> int:
-        """Return how many there were; it waits for the events to be written."""
+        """Return how many there were. It waits until the events are written."""
         return sum(each.get["rejected"] for each in self._observations)
 
 
 def are_events(lines: DataFrame) -> bool:
-    """Return whether `events_of` would leave lines as they are, of which none is to be rejected."""
+    """Return whether `events_of` would not change lines that contain no rejects."""
     workers = workers_in(lines, lead())
     return not skews_of(workers) and not folders_with_copies(lines, workers)
 
 
 def events_of(lines: DataFrame, rejected: Rejected | None = None) -> DataFrame:
-    """Return the events of the days that are wanted.
+    """Return the events of the requested days.
 
     Args:
-        rejected: Counts the other lines, of one use of the events.
+        rejected: Counts the other lines, for one use of the events.
     """
     workers = workers_in(lines, lead())
     folders = folders_with_copies(lines, workers)

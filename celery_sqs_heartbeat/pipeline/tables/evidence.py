@@ -1,8 +1,8 @@
-"""What the journals say of the lease of each pair's first execution, for `cause_rules` to judge.
+"""Collects evidence about the lease of each pair's first execution, for `cause_rules`.
 
-The calls for a lease are looked at twice: once for the last extension in time, then for what
-became of the calls since. So no pair carries a list of its calls, which may be thousands, and
-nothing but the pairs' own deliveries gets beyond the scan of the events.
+The calls for a lease are read twice: first for the last extension in time, then for the outcomes of
+later calls. So no pair has a list of its calls, of which there may be thousands, and only the
+pairs' own deliveries pass the scan of the events.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from celery_sqs_heartbeat.pipeline.tables.keeping import Keep
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 from celery_sqs_heartbeat.pipeline.tables.surroundings import LEASE, surroundings
 
-#: What SQS answered itself, and did not do, or did not say so of: HTTP 429, 503, 500 and the like.
+#: Errors that SQS itself answered, such as HTTP 429, 503 and 500.
 _ERRORS = (Outcome.THROTTLED.value, Outcome.FAILED.value, Outcome.UNSURE.value)
-#: No answer of SQS: none at all, or that of a gateway before it, HTTP 502 or 504.
+#: No answer from SQS: none at all, or a gateway's HTTP 502 or 504.
 _UNANSWERED = (Outcome.UNKNOWN.value,)
-#: SQS does not let the worker do it; a queue that it does not show at all, it does not know.
+#: SQS does not permit the action, or does not show the queue to the worker at all.
 _REFUSED = tuple(sorted(each.value for each in REFUSALS))
 _TRIES = (Kind.LEASE_EXTENDED.value, Kind.EXTENSION_FAILED.value)
 
-#: Leases that are broadcast, at the most: some 200 bytes of each. Of more, the events are shuffled.
+#: Most leases that are broadcast, at some 200 bytes each. If there are more, events are shuffled.
 MOST_BROADCAST = 250_000
 
 
 def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
-    """Add to each pair what became of the calls for its first attempt, up to the next receive.
+    """Add to each pair the outcomes of the calls for its first attempt, up to the next receive.
 
     Args:
-        pairs: Are read several times: let that be cheap.
-        keep: Is given what is read more than once.
+        pairs: Read several times, so this must be cheap.
+        keep: Is called with frames that are read more than once.
     """
     is_small = pairs.count() <= MOST_BROADCAST
 
@@ -52,7 +52,7 @@ def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
             F.col("first.received").alias("first_received"),
             us_of(F.col("first.vt")).alias("vt_us"),
         )
-        # Were two pairs of one lease, each would be there twice.
+        # If two pairs had the same lease, each would exist twice.
         .dropDuplicates(list(LEASE))
     )
     calls = events.where(F.col("ev").isin(*CALLED, Kind.LEASE_CAPPED.value)).withColumn(
@@ -74,7 +74,7 @@ def with_evidence(pairs: DataFrame, events: DataFrame, keep: Keep) -> DataFrame:
 
 
 def _good_extensions(leases: DataFrame, calls: DataFrame) -> DataFrame:
-    """Return the last extension of each lease that was in time, and until when it was sure."""
+    """Return the last extension in time of each lease, and until when the lease was certain."""
     is_in_time = (F.col("ev") == Kind.LEASE_EXTENDED.value) & (F.col("slack_us") > 0)
     good = calls.where(is_in_time).select("dlv", "ts", "planned", "vt")
     return (
@@ -89,7 +89,7 @@ def _good_extensions(leases: DataFrame, calls: DataFrame) -> DataFrame:
 
 
 def _since(leases: DataFrame, calls: DataFrame) -> DataFrame:
-    """Return what became of the calls planned after the last good one of each lease."""
+    """Return the outcomes of the calls that were planned after each lease's last good one."""
     err, ts = F.col("err"), F.col("ts")
     good_at = F.coalesce("good_at", F.lit(0))
     is_since = (F.col("planned") >= good_at) & (F.col("planned") < F.col("next_received"))

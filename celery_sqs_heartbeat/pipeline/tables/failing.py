@@ -1,4 +1,4 @@
-"""The causes of duplicates that lie in the calls since the last extension, by what came of them."""
+"""The causes of duplicates in the calls since the last extension, by their outcomes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.tables.rules import Rule, counted, seconds, text
 
-#: A call that takes this part of the visibility timeout is slow: half of the threshold that
-#: leases have by default.
+#: A call that takes this part of the visibility timeout is slow. It is half of the default
+#: threshold.
 SLOW_PART = 1 / 6
 
 
 def call_rules(again: Column) -> tuple[Rule, ...]:
-    """Return the rules in their order. Of failures, the last counts.
+    """Return the rules in order. The last failure counts.
 
     Args:
         again: When the message was received again.
@@ -25,13 +25,13 @@ def call_rules(again: Column) -> tuple[Rule, ...]:
             F.greatest("refused_at", "denied_at") > failed_at,
             F.concat(
                 text(
-                    "SQS refused %s to extend it, as not permitted",
+                    "SQS refused %s to extend it: not permitted",
                     counted(F.coalesce("refused", F.lit(0)), "call"),
                 ),
                 F.when(
                     F.col("denied_at").isNotNull(),
                     text(
-                        "; its worker was refused them for the whole queue, from %.1f s before on",
+                        "; it refused them for the whole queue from %.1f s before the next receive",
                         seconds(again - F.col("denied_at")),
                     ),
                 ).otherwise(""),

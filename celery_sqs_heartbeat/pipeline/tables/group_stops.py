@@ -1,9 +1,10 @@
-"""Group stops: which message kept the rest of its group waiting, and for how long.
+"""Group stops: which message made the rest of its group wait, and for how long.
 
-SQS hands out no message of a FIFO queue while an earlier one of its group is hidden. So one that
-comes to nothing stops its group until it is deleted or SQS has moved it to the dead-letter queue.
-An attempt stops its group where the task failed or was cut off, and the message comes back. An
-orderly shutdown is no stop, nor is a message that never started and was handed back unharmed.
+SQS delivers no message of a FIFO queue while an earlier one of its group is hidden. So a message
+that fails stops its group until it is deleted, or until SQS moves it to the dead-letter queue. An
+attempt stops its group if the task failed or was interrupted, and the message becomes visible
+again. An orderly shutdown is not a stop, and neither is a message that was given back before its
+task started.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 from celery_sqs_heartbeat.pipeline.tables.standstills import with_next, with_waiting
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
-#: Why a worker hands back a message that has done nothing wrong.
+#: Causes for which a worker gives back a message that has not failed.
 _ORDERLY = (
     GROUP_STOPPED,
     NO_ROOM,
@@ -39,7 +40,7 @@ def group_stops_of(attempts: DataFrame, workers: DataFrame, keep: Keep = as_it_i
     """Return a row for each message that stopped its group.
 
     Args:
-        keep: Is given what is read more than once.
+        keep: Is called with frames that are read more than once.
     """
     of_fifo = attempts.where(F.col("queue").endswith(".fifo")).withColumn("failed", _failed())
     stopping = keys_of(of_fifo.where(_is_stop()), "msg")
@@ -55,7 +56,7 @@ def group_stops_of(attempts: DataFrame, workers: DataFrame, keep: Keep = as_it_i
         .when(F.col("is_dead"), "dead letter")
         .otherwise("unknown")
     )
-    # SQS moves a dead letter when it would hand it out again: the group may have nothing more.
+    # SQS moves a dead letter when it would deliver it again: the group may have no other message.
     until = F.coalesce("resumed_at", F.when(F.col("is_dead"), F.col("visible")), "data_end")
     span = F.greatest(until - F.col("stopped_at"), F.lit(0))
     return shape(
@@ -68,7 +69,7 @@ def group_stops_of(attempts: DataFrame, workers: DataFrame, keep: Keep = as_it_i
 
 
 def _failed() -> Column:
-    """Return when an attempt failed: its release was asked for, or it was heard of last."""
+    """Return when an attempt failed: its release was requested, or it had its last event."""
     is_released = F.col("ended_as").isin("released", "lapsed")
     ended = F.coalesce(F.when(is_released, F.col("finished")), "ended", "last_event")
     return F.when(F.col("ended_as") == "abandoned", F.col("last_event")).otherwise(ended)
@@ -79,7 +80,7 @@ def _is_stop() -> Column:
     has_failed = (
         F.col("started").isNotNull()
         | cause.isin(*ENDED_RELEASES)
-        # What can't be delivered is left to its timeout.
+        # A message that can't be delivered is left to its timeout.
         | (F.col("ended_as") == "lapsed")
     )
     return F.col("ended_as").isin(*FRUITLESS) & has_failed & ~cause.isin(*_ORDERLY)
@@ -106,6 +107,6 @@ def _by_message(attempts: DataFrame) -> DataFrame:
             F.max("rc").alias("attempts"),
         )
         .withColumn("is_dead", F.col("dead") == 1)
-        # By the hash of its id, another message may be among them.
+        # Because of the hash of message ids, another message may be among them.
         .where(F.col("grp").isNotNull() & F.col("stopped_at").isNotNull())
     )

@@ -1,20 +1,20 @@
-"""The message groups of deliveries, kept out of their fold: strings would double its time."""
+"""The message groups of deliveries. They are not folded, because strings double its time."""
 
 from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-#: What tells a delivery.
+#: The columns that identify a delivery.
 _DELIVERY = ["queue", "msg", "dlv"]
 _GROUP = ("grp", "sn")
 
 
 def with_groups(deliveries: DataFrame, events: DataFrame) -> DataFrame:
-    """Add `grp` and `sn`, which the line of a receive says.
+    """Add `grp` and `sn` from the line of a receive.
 
-    Where no line says any, as in most fleets and of older versions, the look at Parquet's
-    statistics is all that it takes.
+    In most fleets, and in older versions, no line has them. Then only Parquet's statistics are
+    read.
     """
     said = events.where(F.col("grp").isNotNull()).select(*_DELIVERY, *_GROUP)
     if said.isEmpty():

@@ -1,18 +1,18 @@
-"""The times from which lines of a worker are missing, as far as the journals show that.
+"""Finds the times from which lines of a worker are missing, as far as the journals show them.
 
-| what shows it | from | to |
+| sign | from | to |
 |---|---|---|
 | a gap in the worker's numbers | the line before it | the line after it |
 | its first line is not number 1, and is not of the first day, or a segment can't be read | a day \
 before | that line |
 | no `worker-stopped`, and a segment of its last day can't be read | its last line | `SILENT_US` \
 later |
-| no `worker-stopped`, and it was killed | its last line | when a lease that it held ran out |
-| no line at all of a worker whose segment can't be read | the day's beginning | the day's end |
+| no `worker-stopped`, and it was killed | its last line | when a lease that it held expired |
+| no line at all of a worker whose segment can't be read | the day's start | the day's end |
 
-A worker that is killed loses the lines of its last second. It is taken for dead when it was not
-heard of although a lease that it held ran out, or for `SILENT_US`. Workers are few: what is known
-of them is collected, and the holes are made of that.
+A killed worker loses the lines of its last second. It is considered dead if it was silent although
+a lease that it held expired, or for `SILENT_US`. Workers are few, so their facts are collected, and
+the holes are calculated from them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Hole(NamedTuple):
     """A time from which lines of a worker are missing, in microseconds.
 
     Attributes:
-        queue: One that it served; None where no journal says which it did.
-        is_killed: It was killed then, which loses its last lines.
+        queue: A queue that it served; None if no journal shows one.
+        is_killed: Whether it was killed then, and so lost its last lines.
     """
 
     wid: str
@@ -49,7 +49,7 @@ class Hole(NamedTuple):
 def holes_of(
     attempts: DataFrame, events: DataFrame, workers: DataFrame, rejects: DataFrame
 ) -> list[Hole]:
-    """Return the holes of all workers, each once for each queue that the worker served."""
+    """Return the holes of all workers, once for each queue that the worker served."""
     lives = {row["wid"]: row for row in lives_of(workers).collect() if row["last_seen"] is not None}
     unread = unread_days(rejects)
     suspects = [
@@ -91,7 +91,7 @@ def _after(
 
 
 def _of_unheard(unread: Mapping[str, list[datetime.date]], heard: Iterable[str]) -> Iterator[Hole]:
-    """Yield the days of the workers of which no line could be read."""
+    """Yield the days of workers without a readable line."""
     for wid in unread.keys() - set(heard) - {""}:
         for day in unread[wid]:
             since = (day - _EPOCH).days * _DAY_US

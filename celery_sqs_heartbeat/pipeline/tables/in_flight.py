@@ -1,9 +1,9 @@
 """Messages in flight by queue and minute.
 
-Within each minute the changes are put in order and summed up, the minute's first level being
-taken for 0; then the minutes' nets are summed up by queue. So nothing is put in order that is
-longer than a minute: one hot queue does not put the work on one core. A change is a whole number,
-and a minute's are an array of them: to sort that takes less than a window over rows.
+Within each minute the changes are sorted and added up, starting from a level of 0. Then the net
+changes of the minutes are added up by queue. Nothing longer than a minute is sorted, so one hot
+queue does not put the work on one core. A change is an integer, and the changes of a minute are an
+array, because sorting that is faster than a window over rows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape
 from celery_sqs_heartbeat.pipeline.tables.slots import slots_of
 from celery_sqs_heartbeat.pipeline.tables.stays import stays_of
 
-#: Messages in flight on a standard queue, at the most (SQS Developer Guide, "Quotas").
+#: Most messages in flight on a standard queue (SQS Developer Guide, "Quotas").
 QUOTA = 120_000
 
 _MINUTE = 60_000_000
@@ -37,8 +37,8 @@ def in_flight_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
 def _changes_of(stays: DataFrame) -> DataFrame:
     """Return when each queue had one message more, or one less.
 
-    `change` is twice the microseconds since the `minute`, and 1 more where a message came: who
-    leaves at the very microsecond that another arrives has left before.
+    `change` is twice the microseconds since the `minute`, plus 1 if a message arrived. So a message
+    that leaves at the same microsecond at which another one arrives has left before.
     """
     more_and_less = F.array(
         F.struct(F.col("begin").alias("at"), F.lit(1).alias("is_more")),
@@ -53,9 +53,9 @@ def _changes_of(stays: DataFrame) -> DataFrame:
 
 
 def _minutes_of(changes: DataFrame) -> DataFrame:
-    """Return what the changes of each minute come to, from the level before it.
+    """Return the sums of the changes of each minute, relative to the level before it.
 
-    `area` is what they add to the minute, in messages times microseconds.
+    `area` is how much they add to the minute, in messages times microseconds.
     """
     step = F.pmod("change", F.lit(2)) * 2 - 1
     until_next_minute = F.lit(_MINUTE) - F.floor(F.col("change") / F.lit(2))
@@ -72,7 +72,7 @@ def _minutes_of(changes: DataFrame) -> DataFrame:
 
 
 def _with_levels(minutes: DataFrame) -> DataFrame:
-    """Add how many were in flight in each minute and after it, and the next with changes."""
+    """Add the levels in each minute and after it, and the next minute with changes."""
     in_order = Window.partitionBy("queue").orderBy("minute")
     before = F.col("after") - F.col("net")
     return (

@@ -1,4 +1,4 @@
-"""Says of a table's plan which frames it reads more than once."""
+"""Marks the frames that a table's plan reads more than once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame
 
-#: Returns the same rows, which may be kept until the table is written: without that, they are
-#: computed each time.
+#: Returns the same rows, and may keep them until the table is written. Otherwise they are computed
+#: each time.
 Keep = Callable[[DataFrame], DataFrame]
 
 

@@ -1,4 +1,4 @@
-"""How high a level rises, from its changes in order: an array of them takes no window over rows."""
+"""Finds the highest level from an ordered array of changes, without a window over rows."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pyspark.sql import functions as F
 
 
 def highest(changes: str, step: Callable[[Column], Column]) -> Column:
-    """Return the highest level that a column's changes lead to, from 0.
+    """Return the highest level that a column's changes reach, starting from 0.
 
     Args:
         changes: Name of a column of arrays, each in order.
-        step: Returns what a change adds to the level.
+        step: Returns how much a change adds to the level.
     """
 
     def after(level: Column, change: Column) -> Column:

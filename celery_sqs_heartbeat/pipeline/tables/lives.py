@@ -1,4 +1,4 @@
-"""Collects what is known of each worker's life, for `holes`: workers are few."""
+"""Collects facts of each worker's life, for `holes`. Workers are few."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.pipeline.tables.workers import missing
 
 
 def lives_of(workers: DataFrame) -> DataFrame:
-    """Return a row for each worker: its first and last line, and what is missing between."""
+    """Return a row for each worker: its first and last line, and the number of missing lines."""
     return workers.groupBy("wid").agg(
         F.min("first_seen").alias("first_seen"),
         F.max("last_seen").alias("last_seen"),
@@ -30,7 +30,7 @@ def lives_of(workers: DataFrame) -> DataFrame:
 
 
 def unread_days(rejects: DataFrame) -> dict[str, list[datetime.date]]:
-    """Return the days of each worker's segments of which not all could be read."""
+    """Return the days of each worker's segments that could not be read completely."""
     wid = F.regexp_extract("file", "worker=([^/]+)/", 1).alias("wid")
     days = defaultdict(list)
     for row in rejects.select(wid, PARTITION).distinct().collect():
@@ -41,15 +41,15 @@ def unread_days(rejects: DataFrame) -> dict[str, list[datetime.date]]:
 def held_by(
     attempts: DataFrame, seen: list[tuple[str, int, str | None]]
 ) -> tuple[dict[str, set[str]], dict[str, int]]:
-    """Return the queues that each worker served, and when the first lease of its end ran out.
+    """Return the queues of each worker, and when the first lease that it held at its end expired.
 
-    A worker tells of the end of each, but for those of tasks that have opted out.
+    A live worker writes a line about the end of each lease, except for tasks that have opted out.
     """
     ddl = "wid string, last_seen bigint, tasks string"
     workers = attempts.sparkSession.createDataFrame(seen, ddl)
     timeout, last_event = us_of(F.coalesce("last_vt", "vt", F.lit(0))), F.col("last_event")
     confirmed = F.coalesce("last_extended", "received") + timeout
-    # Of one that had run out, and was held all the same, it is tried again by then.
+    # If a lease had expired and was still held, the worker tries again by then.
     lease_end = F.when(confirmed < last_event, last_event + timeout).otherwise(confirmed)
     is_extended = ~has_opted_out(F.col("tasks"), F.col("task"))
     is_held = (F.col("ended_as") == "abandoned") & (lease_end >= F.col("last_seen")) & is_extended
@@ -68,7 +68,7 @@ def held_by(
 
 
 def gaps_of(events: DataFrame, wids: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield the gaps in the numbers of these workers: from which line to which, by their times."""
+    """Yield the gaps in the numbers of these workers: the times of the lines around them."""
     if not wids:
         return
     theirs = events.sparkSession.createDataFrame([(wid,) for wid in wids], "wid string")

@@ -1,4 +1,4 @@
-"""Finds which pairs of executions the lines that are missing (`holes`) may be about."""
+"""Finds the pairs of executions that missing lines (`holes`) may belong to."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 from celery_sqs_heartbeat.pipeline.tables.surroundings import LEASE
 
 _HOLES = "lost_by string, of_queue string, since bigint, until bigint, is_killed boolean"
-#: Of a pair whose first receive is in no journal.
+#: The columns that identify a pair whose first receive is in no journal.
 _PAIR = ("queue", "msg", "rc", "wid")
 
 
 def with_losses(known: DataFrame, pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
-    """Add what lines are missing that would tell of each pair's first execution.
+    """Add the missing lines that would show each pair's first execution.
 
-    Of one whose receive is in no journal, `lost_by` is a worker of the queue that may have had it,
-    and `was_killed` whether that one's lines are missing as it was killed. Of the others,
-    `lost_until` is the latest time up to the next receive of which the first worker's are, where
-    that was not killed.
+    If its receive is in no journal, `lost_by` is a worker of the queue that may have received it,
+    and `was_killed` tells whether that worker's lines are missing because it was killed. Otherwise
+    `lost_until` is the latest time, up to the next receive, from which lines of the first worker
+    are missing, if that worker was not killed.
 
     Args:
-        known: The pairs with all else that is known of them.
-        pairs: Are read several times: let that be cheap.
+        known: The pairs with everything else that is known of them.
+        pairs: Read several times, so this must be cheap.
     """
     own = [hole for hole in holes if not hole.is_killed]
-    # Mostly there is none: then the plan is as much smaller.
+    # Usually there is none, and then the plan is smaller.
     if holes:
         known = known.join(_of_gaps(pairs, holes), [*_PAIR], "left")
     else:
@@ -42,25 +42,25 @@ def with_losses(known: DataFrame, pairs: DataFrame, holes: Sequence[Hole]) -> Da
 
 
 def _of_gaps(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
-    """Return the workers that may have had the receive which is in no journal.
+    """Return the workers that may have made the receive that is in no journal.
 
-    It was when the receive before it was over; or before that, by the same worker, whose lines
-    that gave the message back are lost as well. One that was killed did not give it back, so it
-    was hidden for its timeout.
+    It was after the receive before it had ended. Or it was earlier, by the same worker, if that
+    worker's lines about giving the message back are lost, too. A killed worker did not give the
+    message back, so the message was hidden for its timeout.
     """
     prior_end, lease_end = F.col("prior.ended"), F.col("prior.lease_end")
     is_back = F.col("prior.ended_as").isin("released", "deleted") & (prior_end <= F.col("received"))
     free_at = F.coalesce(F.when(is_back, prior_end), lease_end, "sqs_first", F.lit(0))
-    # SQS says when the first was.
+    # SQS reports the time of the first receive.
     is_first = F.col("prior").isNull() & (F.col("rc") == F.lit(2))
     hidden = F.when(F.col("is_killed"), us_of(F.coalesce("vt", F.lit(0)))).otherwise(0)
     last = F.least(F.when(is_first, F.col("sqs_first")), F.col("received") - hidden)
     is_again = (F.col("prior.wid") == F.col("lost_by")) & ~is_back
     begin = F.when(is_again, F.col("prior.last_event")).otherwise(free_at)
     is_possible = F.coalesce(~is_again | ~F.col("is_killed") | (last < lease_end), F.lit(True))
-    # Of a worker that served no one knows what: any queue.
+    # If the queues of a worker are unknown, it may be any queue.
     is_its = F.coalesce("of_queue", "queue") == F.col("queue")
-    # Lines that are missing for certain come first.
+    # Lines that are certainly missing come first.
     is_killed = F.col("is_killed").cast("int").cast("string")
     return (
         pairs.where("has_gap")
@@ -96,5 +96,5 @@ def _frame_of(pairs: DataFrame, holes: Sequence[Hole]) -> DataFrame:
 
 
 def _meet(begin: Column, end: Column) -> Column:
-    """Return whether a hole and that time have a part in common."""
+    """Return whether a hole overlaps that time."""
     return (F.col("since") <= end + TOLERANCE_US) & (F.col("until") >= begin - TOLERANCE_US)

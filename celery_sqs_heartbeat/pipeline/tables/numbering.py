@@ -1,4 +1,4 @@
-"""What the numbers of each worker's lines tell before the lines are read in full."""
+"""Checks the numbers of each worker's lines, before the lines are read completely."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.storage.line_marks import DAY, FOLDER
 
-#: So many folders are named in a plan; of more, all lines are read, or shuffled.
+#: A plan names at most this many folders. If there are more, all lines are read or shuffled.
 MOST_FOLDERS = 1000
 
 
@@ -24,9 +24,9 @@ class Worker:
     """One worker's lines.
 
     Attributes:
-        folders: That they are in.
-        is_whole: Whether each number from the first to the last is there once.
-        leads: `lead` by day; None of a day that has none.
+        folders: The folders that they are in.
+        is_whole: Whether each number from the first to the last exists exactly once.
+        leads: `lead` by day; None for a day that has none.
     """
 
     wid: str
@@ -36,10 +36,10 @@ class Worker:
 
 
 def workers_in(lines: DataFrame, lead: Column) -> list[Worker]:
-    """Return the workers of the lines: one read of a few of their fields, a row for each day.
+    """Return the workers of the lines. It reads a few fields once, with a row for each day.
 
     Args:
-        lead: An aggregate to take along of each worker's day.
+        lead: An additional aggregate for each worker's day.
     """
     seq = F.col("seq")
     days = (
@@ -55,7 +55,7 @@ def workers_in(lines: DataFrame, lead: Column) -> list[Worker]:
         )
     )
     of_worker: defaultdict[str, list[Any]] = defaultdict(list)
-    # In order, as a day that is in two folders is to have the same lead each time.
+    # Sorted, so that a day in two folders has the same lead in each run.
     for row in sorted(days.collect(), key=lambda row: row[FOLDER]):
         of_worker[row["wid"]].append(row)
     return [
@@ -70,10 +70,10 @@ def workers_in(lines: DataFrame, lead: Column) -> list[Worker]:
 
 
 def folders_with_copies(lines: DataFrame, workers: Iterable[Worker]) -> list[str]:
-    """Return the folders of the workers that have given a number to two lines.
+    """Return the folders of workers that have two lines with the same number.
 
-    Whose lines are whole has none. Of the others, nearly all lack some lines: their numbers are
-    read once more, and counted.
+    A worker whose lines are complete has no copies. Nearly all others only lack some lines. Their
+    numbers are read once more and counted.
     """
     folders_of = {worker.wid: worker.folders for worker in workers if not worker.is_whole}
     folders = sorted(set().union(*folders_of.values()))
@@ -88,10 +88,10 @@ def folders_with_copies(lines: DataFrame, workers: Iterable[Worker]) -> list[str
 
 
 def _is_whole(rows: list[Any]) -> bool:
-    """Return whether no number lacks and none is there twice.
+    """Return whether no number is missing and none exists twice.
 
-    Were as many to lack as are there twice, their number would not tell, but their sum and
-    their exclusive or do.
+    If as many are missing as exist twice, the count does not show it, but the sum and the exclusive
+    or do.
     """
     first, last = min(row["first"] for row in rows), max(row["last"] for row in rows)
     count = last - first + 1
@@ -101,5 +101,5 @@ def _is_whole(rows: list[Any]) -> bool:
 
 
 def _xor_up_to(number: int) -> int:
-    """Return the exclusive or of the whole numbers from 0: it repeats every four."""
+    """Return the exclusive or of the integers from 0, which follows a pattern of four."""
     return (number, 1, number + 1, 0)[number % 4]

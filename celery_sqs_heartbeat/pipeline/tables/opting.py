@@ -1,4 +1,4 @@
-"""Tells of each pair's first worker whether it was to extend the lease, and how long it lived."""
+"""Adds, for each pair's first worker, whether it had to extend the lease, and its last line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 def with_worker(pairs: DataFrame, workers: DataFrame) -> DataFrame:
     """Add `first_last_seen`, and `is_opted_out`: whether the task has `sqs_heartbeat=False`.
 
-    By what the worker's first line says of its settings. Where that is not known, no task has
+    It uses the settings in the worker's first line. If that line is not known, no task counts as
     opted out.
     """
     of_first = workers.groupBy(F.col("wid").alias("of_wid")).agg(
@@ -24,16 +24,16 @@ def with_worker(pairs: DataFrame, workers: DataFrame) -> DataFrame:
 
 
 def opting_tasks() -> Column:
-    """Return what a worker says of its tasks, where any has opted out."""
+    """Return a worker's setting for its tasks, if any task has opted out."""
     tasks = F.col("settings")["tasks"]
     return F.when(tasks.contains("extend=False"), tasks)
 
 
 def has_opted_out(tasks: Column, task: Column) -> Column:
-    """Return whether a task is one that is not extended.
+    """Return whether a task's lease is not extended.
 
     Args:
-        tasks: As the worker says of them: a dict of `Rules` by their names, as text.
+        tasks: The worker's setting: a dict of `Rules` by task name, as text.
     """
     own = F.split_part(tasks, F.concat(F.lit("'"), task, F.lit("': Rules(")), F.lit(2))
     extend = F.split_part(own, F.lit("extend="), F.lit(2))

@@ -1,4 +1,4 @@
-"""Picks the rows that a table is about by a key, so that the others get into no shuffle."""
+"""Selects a table's rows by a key, so that other rows are not shuffled."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-#: Rows whose keys are broadcast, at the most: 8 bytes of each, some tens of megabytes as Spark
-#: holds them. Of more, as when half of a large fleet's messages come back, both sides are
-#: shuffled.
+#: At most this many rows' keys are broadcast: 8 bytes each, some tens of megabytes in Spark. If
+#: there are more, for example if half of a large fleet's messages are received again, both sides
+#: are shuffled.
 MOST_BROADCAST = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """Values of one column. 64 bits of a hash stand for each.
+    """Values of one column, each as a 64-bit hash.
 
     Attributes:
-        column: Its name in the frame that they are from.
+        column: The column's name in the frame that they are from.
         hashes: Their hashes, in a column `hash`.
     """
 
@@ -26,10 +26,10 @@ class Keys:
     hashes: DataFrame
 
     def only(self, rows: DataFrame, column: str | None = None) -> DataFrame:
-        """Return the rows that have one of the keys; once in a great while one more.
+        """Return the rows that have one of the keys; very rarely another row, too.
 
         Args:
-            column: The name of the column there, if it is another.
+            column: The column's name in the rows, if it differs.
         """
         return rows.join(self.hashes, F.xxhash64(column or self.column) == F.col("hash"), "semi")
 
@@ -38,8 +38,8 @@ def keys_of(rows: DataFrame, column: str, most: int = MOST_BROADCAST) -> Keys:
     """Return the values of a column.
 
     Args:
-        rows: Are counted: let that be cheap.
-        most: Of more rows the keys are not broadcast.
+        rows: Counted, so this must be cheap.
+        most: If there are more rows, the keys are not broadcast.
     """
     hashes = rows.select(F.xxhash64(column).alias("hash")).distinct()
     return Keys(column, hashes if rows.count() > most else F.broadcast(hashes))

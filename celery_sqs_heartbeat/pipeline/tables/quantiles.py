@@ -1,4 +1,4 @@
-"""Quantiles of the durations' histograms, and what outlives the visibility timeout."""
+"""Quantiles of the durations' histograms, and runs longer than the visibility timeout."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.pipeline.tables.bins import bin_column, middle_column
 from celery_sqs_heartbeat.pipeline.tables.shaping import us_of
 
-#: Rounding errors of shares that are sums of logarithms are well below.
+#: Larger than rounding errors of shares that are sums of logarithms.
 _TINY = 1e-9
 #: Logarithm of a survival of 0.
 _NOBODY = -1e6
@@ -23,8 +23,8 @@ def quantiles_of(
 ) -> DataFrame:
     """Return `spans`, `censored` and the quantiles (`p50`, `p99`, `p99_9`, ...) by some columns.
 
-    Quantiles are microseconds, within 1 %, by Kaplan and Meier's estimate: what still lasts
-    counts among those that reached its bin. Null where no end was seen that late.
+    Quantiles are microseconds, within 1 %, by the Kaplan-Meier estimate: durations that have not
+    ended count among those that reached their bin. Null if no end was seen that late.
     """
     keys = list(by)
     bins = durations.groupBy(*keys, "bin").agg(
@@ -42,10 +42,10 @@ def quantiles_of(
 
 
 def tails_of(durations: DataFrame, by: Sequence[str] = ("queue", "task", "vt")) -> DataFrame:
-    """Return how many run times outlive the visibility timeout of their receive.
+    """Return how many run times are longer than the visibility timeout at their receive.
 
-    `outlived` counts those in later bins than the timeout's (more than 2 % longer), those
-    that still run among them; `share` is their part of all.
+    `outlived` counts those in later bins than the timeout's (more than 2 % longer), including
+    those that still run. `share` is their part of all.
     """
     runs = durations.where((F.col("measure") == "run") & F.col("vt").isNotNull())
     everything = F.col("spans") + F.col("censored")

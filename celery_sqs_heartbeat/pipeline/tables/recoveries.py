@@ -1,4 +1,4 @@
-"""Recoveries: how long a message whose attempt came to nothing waited for the next receive."""
+"""Recoveries: how long after an attempt without success a message was received again."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
 from celery_sqs_heartbeat.pipeline.tables.workers import data_end
 
-#: Ends after which the message has to be received again.
+#: Ends after which the message must be received again.
 FRUITLESS = ("released", "lapsed", "lost", "capped", "abandoned")
 
 
 def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
-    """Return a row for each attempt that ended without its message done.
+    """Return a row for each attempt that ended before its message was done.
 
-    One that SQS has moved to the dead-letter queue, or will, has no recovery. Of one that was
-    received next where no journal tells of it, neither that nor what was promised is known: the
-    lines that would tell how it ended may be as lost.
+    A message that SQS has moved to the dead-letter queue, or will move there, has no recovery. If
+    the next receive is in no journal, neither the recovery nor the promise is known, because the
+    lines about the attempt's end may be lost, too.
 
-    One that was left to SQS until its task was due has nothing to recover from, unless SQS moved it
-    to the dead-letter queue.
+    A message that was left to SQS until its task was due has nothing to recover from, unless SQS
+    moved it to the dead-letter queue.
 
-    Promised is the delay that a release asked for, else what the lease had left, by the last
+    The promise is the delay of a release, or else the time left of the lease, by the last
     confirmed timeout.
     """
     failed = F.when(F.col("ended_as") == "abandoned", F.col("last_event")).otherwise(
@@ -47,7 +47,7 @@ def recoveries_of(attempts: DataFrame, workers: DataFrame) -> DataFrame:
     delay = us_of(F.col("last_vt"))
     promised = F.when(F.col("ended_as") == "released", delay).otherwise(left)
     is_last = F.col("next_received").isNull()
-    # SQS moves a message to the dead-letter queue in place of the receive after that.
+    # Instead of the next receive, SQS moves the message to the dead-letter queue.
     is_dead = is_last & F.coalesce(F.col("rc") >= F.col("max_rc"), F.lit(False))
     is_parked = F.coalesce(F.col("cause") == DUE_LATER, F.lit(False))
     until = F.coalesce("next_received", F.when(~is_dead, F.col("data_end")))

@@ -1,4 +1,4 @@
-"""Lines and segments that could not be read: counted, never silently lost."""
+"""Lines and segments that could not be read. They are counted, never silently lost."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REQUIRED = ("ts", "seq", "ev", "wid")
 
 
 def reason_against() -> Column:
-    """Return why a line is no event; null where it is one."""
+    """Return why a line is not an event; null if it is one."""
     lacks_something = F.greatest(*(F.col(name).isNull() for name in _REQUIRED))
     return (
         F.when(F.col(TORN), TORN_SEGMENT)
@@ -32,10 +32,10 @@ def reason_against() -> Column:
 
 
 def rejects_of(lines: DataFrame) -> DataFrame:
-    """Return how many lines of each segment are no events, by the reason.
+    """Return how many lines of each segment are not events, by reason.
 
-    They count for the day of their folder: their own time can't be trusted. What is left of the
-    last line of a torn segment is the segment's, and no line of its own.
+    They count for the day of their folder, because their own time can't be trusted. The rest of a
+    torn segment's last line does not count as a line.
     """
     rejected = (
         lines.where(is_wanted(DAY))

@@ -1,4 +1,4 @@
-"""An ordered table of rules, of which the first that holds decides."""
+"""An ordered table of rules. The first rule that applies decides."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 _SECOND = 1_000_000
-#: What clocks and the way of an answer leave open, in microseconds.
+#: Uncertainty because of clocks and the time that an answer takes, in microseconds.
 TOLERANCE_US = _SECOND
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A cause holds where its condition does, and none before it."""
+    """A cause applies if its condition does, and none before it."""
 
     cause: str
     condition: Column
@@ -22,9 +22,9 @@ class Rule:
 
 
 def first_that_holds(ordered: tuple[Rule, ...]) -> Column:
-    """Return `cause` and `evidence` of the first rule that holds, as one struct.
+    """Return `cause` and `evidence` of the first rule that applies, as one struct.
 
-    As two columns each condition would be there twice, and the plan be as much larger.
+    In two columns each condition would exist twice, and the plan would be larger.
     """
     *others, last = ordered
     chosen = _verdict(last)
@@ -34,7 +34,7 @@ def first_that_holds(ordered: tuple[Rule, ...]) -> Column:
 
 
 def _verdict(rule: Rule) -> Column:
-    # Of all rules it is a text for certain: Sail chooses between structs of one type alone.
+    # It must be a text in all rules: Sail chooses only between structs of the same type.
     evidence = F.coalesce(rule.evidence, F.lit(""))
     return F.struct(F.lit(rule.cause).alias("cause"), evidence.alias("evidence"))
 
@@ -45,10 +45,10 @@ def text(template: str, *values: Column) -> Column:
 
 
 def seconds(span: Column) -> Column:
-    """Return a span of microseconds in seconds."""
+    """Return microseconds in seconds."""
     return span / _SECOND
 
 
 def counted(count: Column, noun: str) -> Column:
-    """Return how many of something there are."""
+    """Return a number with its noun."""
     return text("%d %s", count, F.when(count == 1, noun).otherwise(f"{noun}s"))

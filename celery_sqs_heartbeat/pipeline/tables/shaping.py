@@ -1,4 +1,4 @@
-"""Brings a frame into the shape that the contract asks for."""
+"""Gives a frame the columns of the contract."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def day_of(ts: Column) -> Column:
 
 
 def shape(frame: DataFrame, table: Table) -> DataFrame:
-    """Return exactly the table's columns, in order and of its types, `dt` last."""
+    """Return exactly the table's columns, in order and with its types, `dt` last."""
     columns = [F.col(column.name).cast(column.type).alias(column.name) for column in table.columns]
     return frame.select(*columns, F.col(PARTITION).cast("date").alias(PARTITION))
 

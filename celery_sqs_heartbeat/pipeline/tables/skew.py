@@ -1,9 +1,10 @@
 """How far each worker's clock is ahead of SQS's own.
 
-SQS tells of each message when it was first received, by its clock, which all workers share. Of
-a message that was never received before, that is this very receive: the worker's clock at the
-answer, less that, is what the clock is ahead, and the few milliseconds of the answer's way.
-This needs no message that two workers saw, and is closer than comparing two such clocks.
+For each message, SQS reports when it was first received, by its own clock, which all workers share.
+If the message was never received before, that is the time of this receive. The worker's clock at
+the answer, minus that time, is how far the clock is ahead, plus the few milliseconds that the
+answer took. This needs no message that two workers saw, and is more accurate than comparing two
+workers' clocks.
 """
 
 from __future__ import annotations
@@ -19,18 +20,18 @@ from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.pipeline.storage.line_marks import DAY
 from celery_sqs_heartbeat.pipeline.tables.numbering import Worker
 
-#: Skew below this is left alone, in microseconds. An answer's way takes 5 to 50 ms, SQS's times
-#: are whole milliseconds, and a machine that keeps its clock by NTP is within a few of them.
+#: Smaller skew is not corrected, in microseconds. An answer takes 5 to 50 ms, SQS's times are whole
+#: milliseconds, and a clock set by NTP is accurate to a few milliseconds.
 MIN_SKEW_US = 100_000
 
-#: Of `percentile_approx`: the median's rank is within a thousandth.
+#: Accuracy of `percentile_approx`: the median's rank is right to a thousandth.
 _ACCURACY = 1000
 
 
 def lead() -> Column:
-    """Return the aggregate of a worker's day that its skew is found by, in microseconds.
+    """Return the aggregate of a worker's day that shows its skew, in microseconds.
 
-    It is the median: the answers to a process that had been stopped are outliers.
+    It is the median, because answers to a process that had been stopped are outliers.
     """
     is_first = (F.col("ev") == EventKind.MESSAGE_RECEIVED.value) & (F.col("rc") == 1)
     median = F.percentile_approx(F.when(is_first, F.col("ts") - F.col("first")), 0.5, _ACCURACY)
@@ -38,10 +39,10 @@ def lead() -> Column:
 
 
 def skews_of(workers: Iterable[Worker]) -> list[tuple[str, dict[datetime.date, int], int]]:
-    """Return the workers whose clocks were wrong, by how much on each day, and as a rule.
+    """Return the workers with wrong clocks, their skew on each day, and their usual skew.
 
-    What is too little to correct is 0. On a day on which a worker received nothing new, its
-    usual skew holds: the median of its other days.
+    A skew that is too small to correct is 0. On a day without a new message, a worker has its usual
+    skew: the median of its other days.
     """
     rows = []
     for worker in workers:
@@ -56,7 +57,7 @@ def skews_of(workers: Iterable[Worker]) -> list[tuple[str, dict[datetime.date, i
 
 
 def with_skew(lines: DataFrame, workers: Iterable[Worker]) -> DataFrame:
-    """Add `skew_us`, by which the worker's clock was ahead that day."""
+    """Add `skew_us`: how far the worker's clock was ahead that day."""
     rows = skews_of(workers)
     if not rows:
         return lines.withColumn("skew_us", F.lit(0))

@@ -1,7 +1,7 @@
 """How many tasks the workers of a queue can run at once, by day.
 
-A worker that is started again is two workers, which never live at the same time: so the slots of
-a day are the most at any one time of it, not the sum over all of its workers.
+A restarted worker counts as two workers, which never run at the same time. So the slots of a day
+are the most at any one time, not the sum over all of its workers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DAY_US = 86_400_000_000
 
 
 def slots_of(stays: DataFrame, workers: DataFrame) -> DataFrame:
-    """Return `slots` by queue and day, of the workers that hold the queue's messages that day."""
+    """Return `slots` by queue and day, of the workers that have messages of the queue that day."""
     spans = stays.groupBy(
         "queue", "wid", day_of(F.col("begin")).alias("first"), day_of(F.col("end")).alias("last")
     ).agg(F.lit(None))
@@ -38,11 +38,11 @@ def _step(change: Column) -> Column:
 
 
 def _changes_of(workers: DataFrame) -> DataFrame:
-    """Return when each worker makes more slots, and less, on each day, and how many.
+    """Return when each worker adds and removes slots on each day, and how many.
 
-    It lives from its first line of the day to its last. Where it wrote on the day before, or
-    writes on the next, it lives from midnight, or until then. Who leaves at the very microsecond
-    that another comes was there with it.
+    A worker runs from its first line of the day to its last. If it also wrote on the day before, it
+    runs from midnight; if it writes on the next day, it runs until midnight. A worker that ends at
+    the same microsecond at which another one starts counts together with it.
     """
     in_order = Window.partitionBy("wid").orderBy(PARTITION)
     wrote_before = F.lag(PARTITION).over(in_order) == F.date_sub(PARTITION, 1)

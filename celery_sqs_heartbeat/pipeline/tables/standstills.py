@@ -1,7 +1,7 @@
-"""What happened in groups while a message stopped them: who was sent away, and who came next.
+"""Finds, for stopped groups, which messages were given back and which was received next.
 
-A group may hold most of a queue's messages. So its stops and its receives are put in one order
-by time, instead of each being joined with each.
+A group may contain most of a queue's messages. So its stops and receives are sorted together by
+time, instead of joining each with each.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ _MESSAGE = ["queue", "msg"]
 
 
 def with_next(stops: DataFrame, attempts: DataFrame) -> DataFrame:
-    """Add `next_received`: when another message of the group came after the stop's last attempt.
+    """Add `next_received`: the next receive in the group after the stop's last attempt.
 
-    It shows that the message that stopped the group is gone. Null where none came, and where
+    It shows that the message that stopped the group is gone. It is null if there is none, or if
     that message still runs or was deleted.
 
     Args:
-        attempts: Of the stopped groups, at least.
+        attempts: At least those of the stopped groups.
     """
     ends = stops.where(F.col("last_failed").isNotNull())
     asking = ends.select(*_GROUP, "msg", F.col("last_failed").alias("at"))
     received = F.col("received")
-    # One that came along in the same poll was sent away again, and shows nothing.
+    # A message of the same poll was given back again, and shows nothing.
     others = attempts.where(~F.col("cause").eqNullSafe(GROUP_STOPPED))
     offered = others.select(*_GROUP, received.alias("at"), received.alias("next_received"))
-    # Backwards: what is nearest before it in this order is the first after it.
+    # In descending order, the nearest before it is the first after it in time.
     found = _nearest(asking, offered, "next_received", F.desc("at"), F.desc("asks"))
     return stops.join(found.select(*_MESSAGE, "next_received"), _MESSAGE, "left")
 
@@ -39,7 +39,7 @@ def with_waiting(stops: DataFrame, attempts: DataFrame) -> DataFrame:
     """Add `waiting`: how many messages were given back between `since` and `resumed_at`.
 
     Args:
-        attempts: Of the stopped groups, at least.
+        attempts: At least those of the stopped groups.
     """
     released = attempts.where(F.col("cause") == GROUP_STOPPED)
     asking = released.select(*_GROUP, F.col("msg").alias("other"), F.col("failed").alias("at"))
@@ -57,7 +57,7 @@ def with_waiting(stops: DataFrame, attempts: DataFrame) -> DataFrame:
 
 
 def _nearest(asking: DataFrame, offered: DataFrame, value: str, *order: Column) -> DataFrame:
-    """Add to each row that asks the value of the last one offered before it in its group."""
+    """Add to each asking row the last value that was offered before it in its group."""
     both = asking.withColumn("asks", F.lit(1)).unionByName(
         offered.withColumn("asks", F.lit(0)), allowMissingColumns=True
     )

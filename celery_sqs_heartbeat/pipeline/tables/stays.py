@@ -1,4 +1,4 @@
-"""From when to when each attempt's message was in flight."""
+"""Calculates when each attempt's message was in flight."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _LONGEST_US = MAX_VISIBILITY_SECONDS * 1_000_000
 def stays_of(attempts: DataFrame) -> DataFrame:
     """Return `queue`, `wid`, and `begin` and `end` in microseconds, of each attempt.
 
-    One that still runs is in flight until the end of the data. One that was abandoned is until
-    its last confirmed lease is over. Neither is beyond the end of the data, nor for longer than
-    SQS lets it.
+    A running attempt is in flight until the end of the data. An abandoned one is in flight until
+    its last confirmed lease ends. Both are limited by the end of the data, and by SQS's longest
+    time.
     """
     confirmed = F.coalesce("last_extended", "received")
     lease_end = F.greatest("last_event", confirmed + us_of(F.coalesce("last_vt", "vt", F.lit(0))))
@@ -30,14 +30,14 @@ def stays_of(attempts: DataFrame) -> DataFrame:
 
 
 def with_end_of_data(attempts: DataFrame) -> DataFrame:
-    """Add `end_of_data`, the last event of all that was read, in microseconds."""
+    """Add `end_of_data`: the last event of all data, in microseconds."""
     end_of_data = attempts.agg(F.max("last_event").alias("end_of_data"))
     return attempts.crossJoin(F.broadcast(end_of_data))
 
 
 def latest_end() -> Column:
-    """Return when a message is not in flight any more for certain, in microseconds.
+    """Return when a message is certainly no longer in flight, in microseconds.
 
-    Within twelve hours of the receive, so that days which are read later change nothing.
+    It is within twelve hours of the receive, so later days change nothing.
     """
     return F.least("end_of_data", F.col("received") + _LONGEST_US)

@@ -1,4 +1,4 @@
-"""What a worker's other lines say of the time in which each lease ran out."""
+"""Reads a worker's other lines from the time when each lease expired."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from celery_sqs_heartbeat.leases.events import EventKind as Kind
 from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.pipeline.tables.rules import TOLERANCE_US
 
-#: A lease: the first's delivery, until the next receive of the message.
+#: The columns that identify a lease: the first delivery, until the message's next receive.
 LEASE = ("first_dlv", "next_received")
 
-#: A queue that refuses one of them refuses the other, too.
+#: A queue that refuses one of these actions refuses the other, too.
 _EXTENDING = (Action.EXTEND.value, Action.RELEASE.value)
 
 
 def surroundings(leases: DataFrame, events: DataFrame) -> DataFrame:
-    """Return for how long the keeper stood still when each lease ran out, and what was refused.
+    """Return how long the keeper was delayed when each lease expired, and what was refused.
 
-    That is `late_us`; and `denied_at`, since when the queue let the worker extend nothing, where
-    it still did not. The journal says so of one message, and only that one is tried again.
+    `late_us` is the delay. `denied_at` is the time since which the queue refused all extensions of
+    the worker, if it still did. The journal has that line for one message only, and the worker
+    tries only that one again.
     """
     ev, ts = F.col("ev"), F.col("ts")
     is_late = ev == KEEPER_LATE

@@ -1,8 +1,8 @@
-"""What each worker wrote on each day: few rows, that say for any days who lived in them.
+"""A row for each worker and day: few rows, which show the workers of any days.
 
-A day's rows are of that day's lines alone. So a run makes them of the days that it reads, and
-those of a longer time add up: the least `first_seen`, the greatest `last_seen`, the sum of
-`lines`.
+A day's rows depend only on that day's lines. So a run makes them from the days that it reads, and
+rows of several days can be combined: the smallest `first_seen`, the largest `last_seen`, the sum
+of `lines`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from celery_sqs_heartbeat.journal.journal_events import KEEPER_LATE, WORKER_STAR
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, WORKERS
 from celery_sqs_heartbeat.pipeline.tables.shaping import shape
 
-#: What a worker's first line tells, and no other does.
+#: The columns that come only from a worker's first line.
 TOLD_AT_START = ("host", "pid", "node", "pool", "concurrency", "settings", "versions")
 
 
 def workers_of(events: DataFrame) -> DataFrame:
-    """Return a row for each worker and day that it wrote a line on."""
+    """Return a row for each worker and day with a line of it."""
     ev, ts, seq = F.col("ev"), F.col("ts"), F.col("seq")
     late = F.when(ev == KEEPER_LATE, F.col("late_us"))
     days = events.groupBy("wid", PARTITION).agg(
@@ -37,16 +37,16 @@ def workers_of(events: DataFrame) -> DataFrame:
 
 
 def with_told(workers: DataFrame, earlier: DataFrame) -> DataFrame:
-    """Fill in what the workers said at their starts, also where that was on an earlier day."""
+    """Fill in the facts of the workers' starts, including starts on an earlier day."""
     told = earlier.groupBy("wid").agg(*(F.any_value(n, True).alias(n) for n in TOLD_AT_START))
     return workers.drop(*TOLD_AT_START).join(told, "wid", "left").select(*WORKERS.names)
 
 
 def data_end(workers: DataFrame) -> DataFrame:
-    """Return one row: `data_end`, when any worker was heard of last."""
+    """Return one row with `data_end`: the last line of any worker."""
     return workers.agg(F.max("last_seen").alias("data_end"))
 
 
 def missing() -> Column:
-    """Return the aggregate of one worker's rows that tells how many lines its gaps say are lost."""
+    """Return the aggregate of one worker's rows with the number of lines in its gaps."""
     return F.max("last_seq") - F.min("first_seq") + 1 - F.sum("lines")
