@@ -31,8 +31,8 @@ CHEAP = {
     "spark.broadcast.compress": "false",
 }
 
-#: In `PYSPARK_SUBMIT_ARGS` they are what `spark-submit` was given. Then the product leaves a
-#: session as it is, be it this process's own, or one that it starts in another.
+#: In `PYSPARK_SUBMIT_ARGS` they are the arguments of `spark-submit`. Then the product does not
+#: configure a session, neither in this process nor in another that it starts.
 SUBMIT_ARGS = shlex.join(
     [
         f"--master={CHEAP['spark.master']}",

@@ -1,4 +1,4 @@
-"""Makes tables of a small journal, for whichever Spark it is started with.
+"""Makes tables of a small journal, with the Spark that it is started with.
 
 python -m tests.pipeline.golden JOURNAL OUT.json
 """

@@ -69,7 +69,7 @@ random.Random(1).shuffle(A_THOUSAND)
 
 SCENARIOS: dict[str, list[Event]] = {
     **{f"case {case}": [received(1), *rows] for case, (_, _, rows) in enumerate(CASES)},
-    "all that is told": [
+    "all columns": [
         received(1, sent=DAY - SECOND, first=DAY + SECOND, grp="A17", sn="00188"),
         STARTED,
         message("extension-failed", 10, vt=40, err="throttled", lat_us=90_000, slack_us=9_000_000),
@@ -177,7 +177,7 @@ def test_the_row_has_all_that_the_events_tell(attempts: Attempts) -> None:
         "wait_us": SECOND,
         "run_us": 90 * SECOND,
     }
-    row = attempts["all that is told"]["d1"]
+    row = attempts["all columns"]["d1"]
     assert {name: row[name] for name in expected} == expected
     assert tuple(row) == ATTEMPTS.names
 

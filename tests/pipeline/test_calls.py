@@ -12,7 +12,7 @@ from tests.pipeline.builders import events_frame, message, workers_frame
 
 
 def _answers(ev: str, batch: int, **fields: Any) -> list[dict[str, Any]]:
-    """Return what a call of so many entries is told of by, one event for each entry."""
+    """Return the events of a call with so many entries, one for each entry."""
     return [message(ev, 1, call=1, batch=batch, lat_us=1000, **fields) for _ in range(batch)]
 
 
@@ -84,7 +84,9 @@ def calls(spark: SparkSession) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     [
         pytest.param(("work", "1.2", "extend"), 5, 27, 10, 0.4e-6, id="each call counts once"),
         pytest.param(("work", "1.2", "release"), 1, 2, 0, 0.4e-6, id="releases"),
-        pytest.param(("orders.fifo", "1.2", "delete"), 2, 10, 3, 0.5e-6, id="of FIFO, more dear"),
+        pytest.param(
+            ("orders.fifo", "1.2", "delete"), 2, 10, 3, 0.5e-6, id="of FIFO, more expensive"
+        ),
         pytest.param(("work", None, "extend"), 1, 4, 0, 0.4e-6, id="of a worker not known"),
     ],
 )

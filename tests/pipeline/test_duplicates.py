@@ -111,7 +111,7 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], list[dict[str, Any]]]] = 
         ],
     ),
     ("opted-out", {"task": OPTED_OUT}, {"task": OPTED_OUT}, []),
-    # Who says so of a task, and extends it all the same, is not to blame for it.
+    # A worker that lists the task as opted out, but still extends it, is not the cause.
     (
         "sqs-errors",
         {"task": OPTED_OUT},
@@ -145,7 +145,7 @@ CALLS = [
 ]
 HOURS = 12 * 3600
 
-#: Attempts and events. Each has a message and workers of its own, so one run is over all of them.
+#: Attempts and events. Each has its own message and workers, so one run covers all of them.
 SCENARIOS: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {
     **{
         f"case {number}": ([FIRST | first, SECOND_RUN | second], told)

@@ -190,7 +190,7 @@ NUMBERED: dict[str, tuple[list[int], bool, bool]] = {
 def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
     spark: SparkSession, tmp_path: Path, closed: int, reads_again: int
 ) -> None:
-    """Only where one is closed at each read, the job goes on without it."""
+    """Only if one is closed at each read, the job continues without it."""
     journal, days, steps = tmp_path / "journal", Days.of(FIRST), []
     for number, line in enumerate(lines(3)):
         put(journal, f"seg-{number}.jsonl.open", encoded([line]))
@@ -288,7 +288,7 @@ def test_a_wrong_clock_is_set_by_the_times_that_sqs_tells(
         rows[4]["first"] -= 600 * SECOND
         return rows
 
-    # One whose process had been stopped does not count, nor one that somebody else received.
+    # A message whose process had been stopped does not count, nor one that was received before.
     not_first = lines(1, "w1", ev="message-received", rc=2, first=0, seq=10, ts=DAY + 9 * SECOND)[0]
     put(tmp_path, "seg-1.jsonl.open", encoded([*receives("w1", 7 * SECOND), not_first]))
     put(tmp_path, "seg-1.jsonl.open", encoded(receives("w2", 30_000)), wid="w2")

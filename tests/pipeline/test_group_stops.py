@@ -206,7 +206,7 @@ def test_a_dead_letter_lets_its_group_go_on_with_the_next_message(found: Stops) 
 
 
 def test_a_dead_letter_with_nothing_behind_it_stops_nothing_once_it_is_gone(found: Stops) -> None:
-    """SQS moves it when its delay is over and the queue is asked again."""
+    """SQS moves it after its delay, when the queue is polled again."""
     (row,) = found["a dead letter alone"]
     assert (row.outcome, row.resumed_at, row.seconds) == ("dead letter", None, 5.0)
 

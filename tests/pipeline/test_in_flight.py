@@ -1,4 +1,4 @@
-"""Messages in flight by minute. All queues are counted in one go: each tells of one rule."""
+"""Messages in flight by minute. All queues are counted together, and each shows one rule."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def _levels(minutes: Mapping[int, tuple[Any, ...]]) -> dict[int, tuple[int, floa
         pytest.param("idle", {0: (1, 0.1), 3: (1, 0.2)}, id="no row of a minute with nothing"),
         pytest.param("one by one", {0: (1, 0.005)}, id="one leaves before the next comes"),
         pytest.param("together", {0: (3, 0.015)}, id="three at once within a second"),
-        pytest.param("abandoned", {0: (1, 0.833333333)}, id="until the abandoned lease is over"),
+        pytest.param("abandoned", {0: (1, 0.833333333)}, id="until the abandoned lease ends"),
         pytest.param("running", {1440: (1, 0.5), 1441: (1, 0.5)}, id="until the data ends"),
     ],
 )

@@ -33,7 +33,8 @@ build = engine_of(SPARK).build
 
 FIRST = date(2026, 3, 14)
 ONE_DAY = timedelta(days=1)
-#: Recommendations are of a run's last day: they are not the same for each run, and the dearest.
+#: Recommendations belong to a run's last day, so they differ by run. They are also the most
+#: expensive table.
 TABLES = tuple(table for table in MAKERS if table is not schema.RECOMMENDATIONS)
 ALL = (schema.EVENTS, schema.REJECTS, *TABLES)
 
@@ -110,7 +111,9 @@ def test_a_file_in_another_folder_is_of_no_day() -> None:
 
 def test_a_folder_of_no_day_is_told(spark: SparkSession, tmp_path: Path) -> None:
     write_segment(tmp_path, "2026-13-45", "w1", [])
-    with pytest.raises(PipelineError, match="dt=2026-13-45, which is not a valid day: move it away"):
+    with pytest.raises(
+        PipelineError, match="dt=2026-13-45, which is not a valid day: move it away"
+    ):
         build(spark, str(tmp_path), str(tmp_path / "w"))
 
 

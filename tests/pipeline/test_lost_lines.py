@@ -182,7 +182,7 @@ SCENARIOS: dict[str, tuple[str, str, list[Row], list[Row], list[Row], list[str]]
 
 
 def _own(row: Row, name: str) -> Row:
-    """Return a row with texts of its own, so that one run is over all scenarios."""
+    """Return a row with its own texts, so that one run covers all scenarios."""
     texts = {"wid": "w1"} | ({"queue": "work", "msg": "m1", "dlv": "d1"} if "rc" in row else {})
     return row | {key: f"{text}@{name}" for key, text in (texts | row).items() if key in texts}
 

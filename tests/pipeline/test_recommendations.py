@@ -212,9 +212,13 @@ def _rules(timeout: int, threshold: float, max_lease: float | None = None) -> di
         pytest.param(4, (6, 2), "There is too little data to recommend a change.", id="thin data"),
         pytest.param(4, (36_000, 12_000), "There is too little data to", id="whatever it says"),
         pytest.param(20_000, (80, 20), "No candidate is clearly better than the c", id="good"),
-        pytest.param(20_000, (36_000, 12_000), "With the current settings, calls, waits ", id="expensive"),
+        pytest.param(
+            20_000, (36_000, 12_000), "With the current settings, calls, waits ", id="expensive"
+        ),
         pytest.param(20_000, (6, 0.1), "With the current settings, extensions ", id="risky"),
-        pytest.param(20_000, (80, 20, 120), "With the current settings, max_lease=120 ", id="cut off"),
+        pytest.param(
+            20_000, (80, 20, 120), "With the current settings, max_lease=120 ", id="cut off"
+        ),
     ],
 )
 def test_settings_change_where_the_check_finds_them_worse_and_for_its_reason(

@@ -170,7 +170,9 @@ def test_where_nothing_is_safe_the_least_risk_is_chosen_and_it_is_said() -> None
     assert choice.best.risk > RISK_CAP
     assert not choice.is_safe
     reason = reason_of(awful, choice.best, choice.max_lease, is_safe=choice.is_safe)
-    assert "Every candidate loses more than 1 of 10,000 leases. This one loses the fewest." in reason
+    assert (
+        "Every candidate loses more than 1 of 10,000 leases. This one loses the fewest." in reason
+    )
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def build_warehouse(folder: Path) -> None:
 
 def build_documents(folder: Path) -> None:
     folder.mkdir()
-    (folder / "letter.txt").write_text("Dear")
+    (folder / "letter.txt").write_text("Hello")
     # A table's name alone makes no table.
     (folder / "events").mkdir()
     (folder / "events" / "party.txt").write_text("Come")
@@ -126,7 +126,7 @@ def without(name: str) -> Callable[[Path], None]:
     return build
 
 
-def spoilt(folder: Path) -> None:
+def cut(folder: Path) -> None:
     build_warehouse(folder)
     file = folder / "workers" / DT / "part-0.parquet"
     file.write_bytes(file.read_bytes()[:-20])
@@ -234,7 +234,11 @@ CASES: dict[str, tuple[Callable[[Path], None], str, dict[tuple[str, ...], str]]]
         "",
         {SOURCE: "has no table durations"},
     ),
-    "a cut table": (spoilt, "", {SOURCE: "is not a complete Parquet file", WRITES: "not a complete Parquet"}),
+    "a cut table": (
+        cut,
+        "",
+        {SOURCE: "is not a complete Parquet file", WRITES: "not a complete Parquet"},
+    ),
     "a warehouse of another version": (
         of_another_version,
         "",
@@ -394,7 +398,7 @@ def test_each_kind_of_wrong_path_is_tried_with_each_command() -> None:
         assert {name for names in CASES[kind][2] for name in names} >= set(LOOKS)
 
 
-#: Right places: a command goes on with them.
+#: Right places: a command continues with them.
 RIGHT = [
     *((name, build) for name in SOURCE for build in (build_journal, build_warehouse)),
     *((name, build_journal) for name in READS if name != "journal"),
@@ -521,7 +525,7 @@ def test_lines_that_lack_what_each_line_has_are_left_out(home: Path) -> None:
     )
 
 
-#: By kind: what `--out` is, and what is said of it before anything is read.
+#: By kind: what `--out` is, and the error before anything is read.
 OUTS: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "in a missing folder": (nothing, "given/page.html", "there is no folder 'given'"),
     "in a file": (Path.touch, "given/page.html", "can't be written"),

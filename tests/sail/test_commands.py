@@ -147,9 +147,9 @@ def test_a_journal_that_s3_does_not_give_out_is_told(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(monkeypatch):
-        done = run(*TUNE, "s3://nobody/prod", env=by_boto3())
+        done = run(*TUNE, "s3://no-bucket/prod", env=by_boto3())
     assert done.returncode == 2
-    assert "Error: the journal 's3://nobody/prod' can't be read" in done.stderr
+    assert "Error: the journal 's3://no-bucket/prod' can't be read" in done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -157,5 +157,5 @@ def test_a_url_is_refused_with_the_way_out(run: Run, journal: Path) -> None:
     arguments = ("run", "--engine", "sail", "--journal", str(journal), "--warehouse", "s3://b/w")
     done = run("celery_sqs_heartbeat.pipeline", *arguments)
     assert done.returncode == 2
-    assert "give a folder, or take the engine spark" in done.stderr
+    assert "give a folder, or use the engine spark" in done.stderr
     assert "Traceback" not in done.stderr

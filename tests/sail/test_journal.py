@@ -1,4 +1,4 @@
-"""What Sail can't read, Spark does, and what neither can read is told."""
+"""Spark reads the journals that Sail can't read. An error names what neither can read."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_a_journal_with_faults_gives_the_tables_and_rejects_that_spark_gives(
     (said,) = [record.getMessage() for record in caplog.records]
     assert said == (
         f"some lines or segments of {one_worker} are not as workers write them, and Sail can't "
-        "pass over those: Spark reads the journal in its place"
+        "skip those: Spark reads the journal instead"
     )
     by_spark(one_worker, tmp_path / "spark", "events")
     tables = (schema.EVENTS, schema.REJECTS)
@@ -185,7 +185,7 @@ def test_days_without_a_journal_build_nothing(
         (".", "s3a://bucket/w", "the warehouse is 's3a://bucket/w': give a folder"),
         (".", "hdfs:/w", "the warehouse is 'hdfs:/w': give a folder"),
         ("file://host/journal", "w", "the journal is 'file://host/journal': give a folder"),
-        *(("a" + sign, "w", "for a pattern, and the journal is") for sign in "*?[]{}"),
+        *(("a" + sign, "w", "as a pattern, and the journal is") for sign in "*?[]{}"),
         (__file__, "w", "there is no journal at"),
         (".", __file__, "can't be written: .*File exists.*; give a folder"),
     ],

@@ -177,7 +177,7 @@ def test_a_day_that_a_killed_run_had_emptied_stays_empty(
 )
 def test_a_folder_is_named_by_its_path_or_by_a_url_of_files(path: str, folder: str | None) -> None:
     if folder is None:
-        with pytest.raises(PipelineError, match=r"engine sail .* or take the engine spark"):
+        with pytest.raises(PipelineError, match=r"engine sail .* or use the engine spark"):
             folder_of(path, "warehouse")
     else:
         assert folder_of(path, "warehouse") == Path(folder)

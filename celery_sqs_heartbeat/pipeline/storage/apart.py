@@ -30,7 +30,7 @@ def check_apart(*, is_here: bool | None = None, **places: str) -> None:
             raise _wrong(places, one, other, "is the same place as")
         for inner, outer in ((one, other), (other, one)):
             if parts[inner][: len(parts[outer])] == parts[outer]:
-                raise _wrong(places, inner, outer, "is inside")
+                raise _wrong(places, inner, outer, "is in")
 
 
 def _parts(path: str, is_here: bool | None) -> tuple[str, ...]:
