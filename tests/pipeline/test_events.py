@@ -288,7 +288,7 @@ def test_a_wrong_clock_is_set_by_the_times_that_sqs_tells(
         rows[4]["first"] -= 600 * SECOND
         return rows
 
-    # A message whose process had been stopped does not count, nor one that was received before.
+    # A receive by a stopped process does not count, nor one of a message that was received before.
     not_first = lines(1, "w1", ev="message-received", rc=2, first=0, seq=10, ts=DAY + 9 * SECOND)[0]
     put(tmp_path, "seg-1.jsonl.open", encoded([*receives("w1", 7 * SECOND), not_first]))
     put(tmp_path, "seg-1.jsonl.open", encoded(receives("w2", 30_000)), wid="w2")
