@@ -208,7 +208,7 @@ def test_a_segment_that_is_closed_while_it_is_read_is_read_again(
     write_lines(warehouse, read_while_one_is_closed, days, steps.append)
     written = warehouse.read(EVENTS)
     assert sorted(row["seq"] for row in written.collect()) == [1, 2, 3]
-    assert steps.count("events again, as a worker closed a segment meanwhile") == reads_again
+    assert steps.count("events again, because a worker closed a segment meanwhile") == reads_again
     assert warehouse.read(REJECTS).isEmpty()
 
 
