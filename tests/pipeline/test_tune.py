@@ -127,7 +127,7 @@ def test_what_is_printed_can_be_pasted_and_is_valid(warehouse: str) -> None:
     terms = queues["work"]
     assert (
         f"Change visibility_timeout from 1,800 s to {terms['visibility_timeout']} s, and threshold "
-        f"from 600 s to {terms['threshold']} s. With the current settings, calls, waits after crashes "
+        f"from 600 s to {terms['threshold']} s. With the current settings, calls, waits "
     ) in said
     assert "Confidence is medium: 1,500 attempts have ended, 10,000 are needed for high." in said
 
