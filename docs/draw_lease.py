@@ -12,7 +12,7 @@ from pathlib import Path
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.leases.receipts import Receive
+from celery_sqs_heartbeat.leases.received_as import Receive
 
 TARGET = Path(__file__).with_name("lease.svg")
 TERMS = LeaseTerms.of(30)
@@ -53,7 +53,7 @@ def plan() -> list[tuple[float, float]]:
     spans = [(0.0, float(TERMS.visibility_timeout))]
     while (now := book.next_due(0.0)) < TASK_SECONDS:
         (call,) = book.plan(now, room=1)
-        book.settle(call, [Outcome.DONE], now)
+        book.apply_results(call, [Outcome.DONE], now)
         spans.append((now, now + call.entries[0].timeout))
     return spans
 

@@ -12,8 +12,8 @@ from celery_sqs_heartbeat.keeper.dispatch import Settle
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from fleet import profile
 from fleet.network import Network
 from fleet.profile import QueueProfile, Trouble
@@ -103,7 +103,7 @@ class Worker:
         return (
             self.network.trouble is None
             and not self._is_stalled()
-            and all(each.certain and now < each.expires_at for each in self.keeper.leases())
+            and all(each.is_exclusive and now < each.expires_at for each in self.keeper.leases())
         )
 
     def take(self, queue: QueueProfile, message: Mapping[str, Any], receive: Receive) -> None:
@@ -127,7 +127,7 @@ class Worker:
             task_id=f"t-{message_id[:13]}",
         )
         held = self._held.get(message_id)
-        if receipt is Receipt.NEW:
+        if receipt is ReceivedAs.NEW:
             self._held[message_id] = _Held(receive, handle, queue)
             self._queued.append(message_id)
         elif len(self.keeper) == leases:
@@ -137,7 +137,7 @@ class Worker:
                 held.receive, held.handle = receive, handle
         self._receives[message_id] = receive
         self.go_on()
-        if self._dies_with_next and receipt is Receipt.NEW and receive.execution is not None:
+        if self._dies_with_next and receipt is ReceivedAs.NEW and receive.execution is not None:
             self._die_unheard(receive, message_id, heard_at)
 
     def go_on(self) -> None:
@@ -250,7 +250,7 @@ class Worker:
         receive.wid = execution.wid = None
 
     def _ending(self) -> list[Lease]:
-        return [each for each in self.keeper.leases() if each.state is not State.HELD]
+        return [each for each in self.keeper.leases() if each.goal is not Goal.HOLD]
 
     def _is_unwritten(self) -> bool:
         """Return whether the journal does not yet show all that has ended.
@@ -259,9 +259,9 @@ class Worker:
         between that end and SQS's answer. A journal does not show, either, whether a task whose
         lease was capped continued.
         """
-        return any(each.state is State.BACK or not each.attempts for each in self._ending()) or any(
-            each.standing is Standing.CAPPED for each in self.keeper.leases()
-        )
+        return any(
+            each.goal is Goal.RELEASE or not each.attempts for each in self._ending()
+        ) or any(each.status is LeaseStatus.CAPPED for each in self.keeper.leases())
 
     def _is_confused(self, heard_at: float) -> bool:
         """Return whether a worker without a journal received something after this one's last line.

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 
 
 class Backing(Protocol):
@@ -37,5 +37,5 @@ class Backing(Protocol):
         max_receive_count: int | None = None,
         task: str | None = None,
         task_id: str | None = None,
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Begin a lease on a message, or continue the one it has."""

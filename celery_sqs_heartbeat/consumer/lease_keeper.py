@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -17,10 +18,10 @@ from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.leases import Leases
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.view import LeaseView
 
 
@@ -174,7 +175,7 @@ class LeaseKeeper:
         max_receive_count: int | None = None,
         task: str | None = None,
         task_id: str | None = None,
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Begin a lease on a message as SQS returned it, or continue the one it has.
 
         Args:
@@ -255,11 +256,11 @@ class LeaseKeeper:
                 "this LeaseKeeper belongs to the parent process: make one in the child"
             )
         handle = str(message["ReceiptHandle"])
-        lease, receipt = self.find(handle), Receipt.NEW
+        lease, receipt = self.find(handle), ReceivedAs.NEW
         if lease is None:
             receipt = self.receive(queue_url, message, terms=terms, sent_at=sent_at)
             lease = self.find(handle)
-        if lease is None or receipt is not Receipt.NEW or lease.state is not State.HELD:
+        if lease is None or receipt is not ReceivedAs.NEW or lease.goal is not Goal.HOLD:
             raise AlreadyHeld(
                 f"message {message['MessageId']} of {queue_url} is {receipt.value}: "
                 "skip it, it is being handled"
@@ -284,9 +285,14 @@ class LeaseKeeper:
         """
         return self._leases().note_start(receipt_handle, pid)
 
-    def drop(self, receipt_handle: str) -> bool:
+    def let_expire(self, receipt_handle: str) -> bool:
         """Stop extending the lease and let it expire. False if the handle is unknown."""
-        return self._leases().drop(receipt_handle)
+        return self._leases().let_expire(receipt_handle)
+
+    def drop(self, receipt_handle: str) -> bool:
+        """Call `let_expire`, its new name. This one goes with version 0.2."""
+        warnings.warn("drop is now let_expire", DeprecationWarning, stacklevel=2)
+        return self.let_expire(receipt_handle)
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, even if its ack comes later.

@@ -19,17 +19,17 @@ from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.leases import Leases
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.holdings import Holdings
 from celery_sqs_heartbeat.observe.observers import Observers
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class _Life:
+class _KeeperMain:
     """The objects that live from one start to the next stop. The next start makes others.
 
     Their threads may outlive them for a moment, and must not touch the next life.
@@ -149,14 +149,14 @@ class ProcessKeeper:
         max_receive_count: int | None = None,
         task: str | None = None,
         task_id: str | None = None,
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Begin a lease on a message as SQS returned it, or continue the one it has.
 
         Raises:
             ConfigurationError: The process cannot make the queue's client.
         """
         if self._is_forked():
-            return Receipt.NEW
+            return ReceivedAs.NEW
         terms = (terms or self._terms).with_room()
         life = self._life
         life.queues.use(queue_url, terms.threshold)
@@ -176,10 +176,10 @@ class ProcessKeeper:
         self._is_over = False
         over.close_table()
 
-    def _new_life(self) -> _Life:
+    def _new_life(self) -> _KeeperMain:
         file = new_table_file()
         table = Table(file.memory)
-        leases = LinkedKeeper(Holdings(table))
+        leases = LinkedKeeper(HeldMessages(table))
         attendant = Attendant(
             leases,
             hello=self._hello,
@@ -188,7 +188,7 @@ class ProcessKeeper:
             on_event=self._observe,
             on_late=self._on_late,
         )
-        return _Life(
+        return _KeeperMain(
             leases=leases,
             queues=ConsumedQueues(self._sqs, leases, self._hello.session),
             attendant=attendant,

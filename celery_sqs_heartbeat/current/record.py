@@ -9,7 +9,7 @@ import struct
 import zlib
 from typing import NamedTuple
 
-from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 
 KEY_BYTES = 16
 _CHECKSUM = struct.Struct("<I")
@@ -46,11 +46,11 @@ class Mark(enum.IntEnum):
 _MARK_OF_CODE = {int(mark): mark for mark in Mark}
 
 _MARKS = {
-    Standing.OURS: Mark.HELD,
-    Standing.EXPIRED: Mark.HELD,
-    Standing.LOST: Mark.LOST,
-    Standing.CAPPED: Mark.CAPPED,
-    Standing.UNLEASED: Mark.REFUSED,
+    LeaseStatus.OWNED: Mark.HELD,
+    LeaseStatus.EXPIRED: Mark.HELD,
+    LeaseStatus.LOST: Mark.LOST,
+    LeaseStatus.CAPPED: Mark.CAPPED,
+    LeaseStatus.REFUSED: Mark.REFUSED,
 }
 
 
@@ -94,7 +94,7 @@ class Record(NamedTuple):
         terms = lease.terms
         mark = _mark_of(lease, is_over)
         flags = (
-            lease.certain * Flag.CERTAIN
+            lease.is_exclusive * Flag.CERTAIN
             | (lease.extensions > 0) * Flag.EXTENDED
             | (lease.pending is Action.RELEASE) * Flag.RELEASING
             | is_over * Flag.OVER
@@ -154,10 +154,10 @@ def key_of(receipt_handle: str) -> bytes:
 
 
 def _mark_of(lease: Lease, is_over: bool) -> Mark:
-    if lease.state is State.DONE:
+    if lease.goal is Goal.DELETE:
         return Mark.ACKED
-    if lease.state is State.BACK or is_over:
+    if lease.goal is Goal.RELEASE or is_over:
         return Mark.GIVEN_BACK
     if not lease.terms.extend:
         return Mark.OPTED_OUT
-    return _MARKS[lease.standing]
+    return _MARKS[lease.status]

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from celery_sqs_heartbeat.common.bell import Bell
+from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
 from celery_sqs_heartbeat.journal.journal_events import Record
 from celery_sqs_heartbeat.journal.mapping import Origin
 
@@ -37,7 +37,7 @@ class Backlog:
         self._lock = threading.Lock()
         self._last = last
         self._note = note
-        self.bell = Bell()
+        self.wakeup = AutoResetEvent()
         self.lost = 0
 
     def put(self, make: Make, subject: Any) -> None:
@@ -51,7 +51,7 @@ class Backlog:
                 return
             self._items.append((make, subject, self._last))
         if waiting == self._limit // 2:
-            self.bell.ring()
+            self.wakeup.set()
 
     def take(self) -> list[tuple[Make, Any, int]]:
         """Remove and return all subjects that wait, in order."""

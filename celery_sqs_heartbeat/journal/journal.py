@@ -17,8 +17,8 @@ from celery_sqs_heartbeat.journal.journal_events import (
     WorkerStarted,
     WorkerStopped,
 )
+from celery_sqs_heartbeat.journal.journal_writer import JournalWriter
 from celery_sqs_heartbeat.journal.mapping import Origin, microseconds, record_of
-from celery_sqs_heartbeat.journal.scribe import Scribe
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.stats import JournalStats
 from celery_sqs_heartbeat.leases.events import Event
@@ -39,13 +39,13 @@ class Journal:
     def __init__(
         self,
         backlog: Backlog,
-        scribe: Scribe,
+        scribe: JournalWriter,
         identity: Identity,
         clock: Callable[[], float],
         shipper: Shipper | None = None,
     ) -> None:
         self._backlog = backlog
-        self._scribe = scribe
+        self._writer = scribe
         self._identity = identity
         self._clock = clock
         self._shipper = shipper
@@ -96,7 +96,7 @@ class Journal:
             self._backlog.put(self._stopped, self._clock())
         self._until = time.monotonic() + timeout
         self._is_open = False
-        self._backlog.bell.ring()
+        self._backlog.wakeup.set()
         if not self._over.wait(timeout):
             logger.warning("sqs-heartbeat: the journal could not finish within %g s", timeout)
         if self._shipper is not None:
@@ -108,12 +108,12 @@ class Journal:
         The thread does only this until it is closed. It is public for other loops, such as a
         simulation's, which start no thread.
         """
-        self._guard(self._scribe.round)
+        self._guard(self._writer.round)
 
     @property
     def stats(self) -> JournalStats:
         """The numbers of its lines so far."""
-        scribe, shipper = self._scribe, self._shipper
+        scribe, shipper = self._writer, self._shipper
         return JournalStats(
             written=scribe.written,
             dropped=scribe.dropped,
@@ -126,9 +126,9 @@ class Journal:
         try:
             self.step()
             while self._is_open:
-                self._backlog.bell.wait(WRITE_SECONDS)
+                self._backlog.wakeup.wait(WRITE_SECONDS)
                 self.step()
-            self._guard(lambda: self._scribe.finish(self._until))
+            self._guard(lambda: self._writer.finish(self._until))
         finally:
             self._over.set()
 
@@ -147,7 +147,7 @@ class Journal:
         at, info = told
         return WorkerStarted(
             **origin.stamp(WORKER_STARTED, at, seq),
-            dropped=self._scribe.dropped,
+            dropped=self._writer.dropped,
             host=self._identity.host,
             pid=self._identity.pid,
             boot=self._identity.boot,
@@ -162,9 +162,9 @@ class Journal:
         at, seconds = told
         return KeeperLate(
             **origin.stamp(KEEPER_LATE, at, seq),
-            dropped=self._scribe.dropped,
+            dropped=self._writer.dropped,
             late_us=microseconds(seconds) or 0,
         )
 
     def _stopped(self, at: float, seq: int, origin: Origin) -> WorkerStopped:
-        return WorkerStopped(**origin.stamp(WORKER_STOPPED, at, seq), dropped=self._scribe.dropped)
+        return WorkerStopped(**origin.stamp(WORKER_STOPPED, at, seq), dropped=self._writer.dropped)

@@ -13,11 +13,11 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.journal.backlog import Backlog
 from celery_sqs_heartbeat.journal.identity import Identity
 from celery_sqs_heartbeat.journal.journal import Journal
+from celery_sqs_heartbeat.journal.journal_writer import JournalWriter, wall_clock
 from celery_sqs_heartbeat.journal.mapping import Origin
 from celery_sqs_heartbeat.journal.packing import Opener
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
-from celery_sqs_heartbeat.journal.scribe import Scribe, wall_clock
 from celery_sqs_heartbeat.journal.shipping import Shipper
 from celery_sqs_heartbeat.journal.spool import own_spool
 from celery_sqs_heartbeat.journal.writer import Rotation, SegmentWriter
@@ -89,7 +89,7 @@ def open_journal(
         opener=opener,
         first=last + 1,
     )
-    scribe = Scribe(
+    scribe = JournalWriter(
         backlog,
         writer,
         root,

@@ -58,7 +58,7 @@ class Segment:
             raise
         self.size += len(data)
 
-    def is_spoilt_by(self, error: OSError) -> bool:
+    def is_invalidated_by(self, error: OSError) -> bool:
         """Return whether the next lines must go to another segment after this error."""
         return error.errno not in _IS_FULL or not self.size
 

@@ -16,10 +16,10 @@ from celery_sqs_heartbeat.common.callers import CallerThreads
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.journal import locks
 from celery_sqs_heartbeat.journal.layout import CLOSED_SUFFIX
+from celery_sqs_heartbeat.journal.outage_log import OutageLog
 from celery_sqs_heartbeat.journal.rooted import Root
 from celery_sqs_heartbeat.journal.s3 import new_shipping_client
 from celery_sqs_heartbeat.journal.spool import Spooled, shrink
-from celery_sqs_heartbeat.journal.trouble import Trouble
 from celery_sqs_heartbeat.settings.target import Destination
 
 logger = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Shipper:
         self._jitter = jitter
         self._threads = CallerThreads(1, "sqs-heartbeat-journal-s3")
         self._client: Any = None
-        self._trouble = Trouble(f"the upload of the journal to s3://{destination.bucket}")
+        self._outage = OutageLog(f"the upload of the journal to s3://{destination.bucket}")
         self._idle = threading.Event()
         self._idle.set()
         self._is_closed = False
@@ -150,7 +150,7 @@ class Shipper:
                 folder.remove(path.name)
         self.shipped += 1
         self._failures = 0
-        self._trouble.clear(self.lost)
+        self._outage.clear(self.lost)
         self._tidy(path)
 
     def _tidy(self, path: Path) -> None:
@@ -166,7 +166,7 @@ class Shipper:
         pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)
         self._failures = min(self._failures + 1, 10)
         self._retry_at = self._clock() + pause * (1 + self._jitter()) / 2
-        self._trouble.note(error)
+        self._outage.note(error)
 
 
 def _is_taken(file: FileIO) -> bool:

@@ -106,7 +106,7 @@ class SegmentWriter:
         try:
             self._segment.append(batch)
         except OSError as error:
-            if self._segment.is_spoilt_by(error):
+            if self._segment.is_invalidated_by(error):
                 self._close()
             raise
 

@@ -6,7 +6,7 @@ import os
 import sys
 
 from celery_sqs_heartbeat.link.frames import BrokenLink
-from celery_sqs_heartbeat.link.keeper_life import run
+from celery_sqs_heartbeat.link.keeper_main import run
 
 
 def main(arguments: list[str]) -> int:

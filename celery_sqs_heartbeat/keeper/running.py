@@ -6,8 +6,8 @@ import logging
 import math
 from collections.abc import Callable
 
-from celery_sqs_heartbeat.keeper.rounds import RoundsThread
-from celery_sqs_heartbeat.keeper.watch import Watcher
+from celery_sqs_heartbeat.keeper.tick_thread import TickThread
+from celery_sqs_heartbeat.keeper.watchdog import Watchdog
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 
 logger = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ class RunningRounds:
         self._late_after = late_after
         self._on_late = on_late
         self._least_threshold = math.inf
-        self._rounds = RoundsThread(step, interval, clock, self._be_late)
-        self._watcher = Watcher(self._rounds, self._revive, self._limit, clock, self._be_late)
+        self._rounds = TickThread(step, interval, clock, self._be_late)
+        self._watchdog = Watchdog(self._rounds, self._revive, self._limit, clock, self._be_late)
 
     @property
     def is_wanted(self) -> bool:
@@ -56,7 +56,7 @@ class RunningRounds:
     @property
     def health(self) -> KeeperHealth:
         """How the thread does. Waits for nothing, also where the thread hangs."""
-        return self._watcher.health
+        return self._watchdog.health
 
     def start(self) -> None:
         """Start both threads. Does nothing when they run.
@@ -65,12 +65,12 @@ class RunningRounds:
             RuntimeError: The system grants no more threads.
         """
         if not self._rounds.is_wanted:
-            self._watcher.start()
+            self._watchdog.start()
             self._rounds.start()
 
     def stop(self) -> None:
         """Let the thread end after its step."""
-        self._watcher.stop()
+        self._watchdog.stop()
         self._rounds.stop()
 
     def join(self, timeout: float) -> None:

@@ -11,8 +11,8 @@ from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
-from celery_sqs_heartbeat.keeper.engine import Engine
 from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.keeper.running import RunningRounds
 from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
 from celery_sqs_heartbeat.keeper.waiting import wait_for
@@ -22,10 +22,10 @@ from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.health import KeeperHealth
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.leases.view import LeaseView
 
 #: How long the thread may take to end, and observers to take what has happened last, in seconds:
@@ -80,7 +80,7 @@ class ThreadKeeper:
             late_after=late_after,
             on_late=on_late,
         )
-        self._engine = Engine(
+        self._engine = LeaseEngine(
             interval=interval,
             clock=clock,
             jitter=jitter,
@@ -147,7 +147,7 @@ class ThreadKeeper:
             waited: For how long its owner has waited, in seconds.
         """
         with self._engine.reading() as (book, _):
-            ending = [lease for lease in book.leases() if lease.state is not State.HELD]
+            ending = [lease for lease in book.leases() if lease.goal is not Goal.HOLD]
         log_unconfirmed(ending, waited)
         return not ending
 
@@ -155,13 +155,13 @@ class ThreadKeeper:
         """Return the time of the keeper's clock, in seconds."""
         return self._engine.now()
 
-    def put_off(self, job: Callable[[], object]) -> bool:
+    def defer(self, job: Callable[[], object]) -> bool:
         """Have a job done right after the call of the keeper's that this thread is in.
 
-        For handlers of signals, see `UninterruptedLock`. False, and the job is not done, where
+        For handlers of signals, see `SignalSafeLock`. False, and the job is not done, where
         the thread is in none.
         """
-        return not self._is_forked() and self._engine.put_off(job)
+        return not self._is_forked() and self._engine.defer(job)
 
     def __len__(self) -> int:
         """How many messages it keeps."""
@@ -203,7 +203,7 @@ class ThreadKeeper:
         max_receive_count: int | None = None,
         task: str | None = None,
         task_id: str | None = None,
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Begin a lease on a message as SQS returned it, or go on with the one it has.
 
         Args:
@@ -219,11 +219,11 @@ class ThreadKeeper:
             max_receive_count: Of the queue's redrive policy, for the journal; None without one.
         """
         if self._is_forked():
-            return Receipt.NEW
+            return ReceivedAs.NEW
         terms = (terms or self._terms).with_room()
         self._rounds.note_threshold(terms.threshold)
 
-        def begin(book: LeaseBook, now: float) -> Receipt:
+        def begin(book: LeaseBook, now: float) -> ReceivedAs:
             receive = receive_of(
                 queue_url,
                 message,
@@ -241,7 +241,7 @@ class ThreadKeeper:
     def take(
         self,
         receive: Receive,
-        receipt: Receipt,
+        receipt: ReceivedAs,
         *,
         terms: LeaseTerms,
         is_certain: bool,
@@ -285,13 +285,13 @@ class ThreadKeeper:
             lambda book, now: book.note_start(receipt_handle, now if at is None else at)
         )
 
-    def drop(self, receipt_handle: str, cause: str = "") -> bool:
+    def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown.
 
         Args:
             cause: Why it is left to that; reported, unless empty.
         """
-        return self._change(lambda book, now: book.drop(receipt_handle, now, cause))
+        return self._change(lambda book, now: book.let_expire(receipt_handle, now, cause))
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.

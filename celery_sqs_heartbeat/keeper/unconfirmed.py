@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.common.wording import counted
-from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
 
 logger = get_logger(__name__)
 
@@ -31,7 +31,7 @@ def log_unconfirmed(leases: Sequence[Lease], waited: float) -> None:
     for lease in leases[:_LISTED]:
         logger.warning(
             "sqs-heartbeat: the %s of message %s of %s, task %s[%s], is not confirmed after %s",
-            "delete" if lease.state is State.DONE else "release",
+            "delete" if lease.goal is Goal.DELETE else "release",
             lease.message_id,
             lease.queue_url,
             lease.task,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import CallKind, Entry
-from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 
 CALL_KIND = {
     Action.EXTEND: CallKind.CHANGE_VISIBILITY,
@@ -14,19 +14,19 @@ CALL_KIND = {
 
 
 #: Leases that may still be saved.
-EXTENDABLE = frozenset({Standing.OURS, Standing.EXPIRED, Standing.UNLEASED})
+EXTENDABLE = frozenset({LeaseStatus.OWNED, LeaseStatus.EXPIRED, LeaseStatus.REFUSED})
 
 
 def next_action(lease: Lease) -> Action | None:
     """Return what the lease needs next, or None when it only waits for its owner."""
-    extendable = lease.terms.extend and lease.standing in EXTENDABLE
-    if lease.state is State.HELD:
+    extendable = lease.terms.extend and lease.status in EXTENDABLE
+    if lease.goal is Goal.HOLD:
         return Action.EXTEND if extendable else None
-    if lease.state is State.BACK:
+    if lease.goal is Goal.RELEASE:
         return Action.RELEASE
     # A delete that SQS did not take is tried again, and the lease kept meanwhile: unless the
     # queue refuses extensions, as the delete must not wait for a probe.
-    extendable = extendable and lease.standing is not Standing.UNLEASED
+    extendable = extendable and lease.status is not LeaseStatus.REFUSED
     if lease.attempts and extendable and lease.extend_at < lease.end_at:
         return Action.EXTEND
     return Action.DELETE
@@ -56,13 +56,13 @@ def may_be_saved(lease: Lease, now: float) -> bool:
     # owner, if it has one: on a standard queue a stale handle still counts.
     is_cut = 0 < policy.next_timeout(lease, now) < timeout
     # A message that is being deleted is done: no other worker needs it.
-    may_be_late = lease.terms.extend_late or lease.state is State.DONE
+    may_be_late = lease.terms.extend_late or lease.goal is Goal.DELETE
     return may_be_late and now < lease.expires_at + timeout and not is_cut
 
 
 def is_lost(lease: Lease, now: float) -> bool:
     """Return whether the message of a lease is not ours any more, as far as can be known."""
-    return lease.standing is Standing.LOST or (
+    return lease.status is LeaseStatus.LOST or (
         # The lease becomes so with its next extension, which may wait for calls that hang.
         now >= lease.expires_at
         and next_action(lease) is Action.EXTEND
@@ -72,7 +72,7 @@ def is_lost(lease: Lease, now: float) -> bool:
 
 def is_ours(lease: Lease, now: float) -> bool:
     """Return whether the message of a lease is ours for now, as far as is known."""
-    return lease.standing in (Standing.OURS, Standing.UNLEASED) and now < lease.expires_at
+    return lease.status in (LeaseStatus.OWNED, LeaseStatus.REFUSED) and now < lease.expires_at
 
 
 def is_confirmed(lease: Lease | None, now: float) -> bool | None:
@@ -80,12 +80,12 @@ def is_confirmed(lease: Lease | None, now: float) -> bool | None:
 
     True for one that is not extended, as there is nothing to wait for.
     """
-    if lease is None or lease.state is not State.HELD:
+    if lease is None or lease.goal is not Goal.HOLD:
         return False
-    if lease.standing is Standing.UNLEASED or not lease.terms.extend:
+    if lease.status is LeaseStatus.REFUSED or not lease.terms.extend:
         return True
-    if lease.extensions or lease.standing is not Standing.OURS:
-        return lease.certain and is_ours(lease, now)
+    if lease.extensions or lease.status is not LeaseStatus.OWNED:
+        return lease.is_exclusive and is_ours(lease, now)
     return None
 
 
@@ -109,7 +109,7 @@ def entry_for(lease: Lease, now: float) -> Entry | None:
 
 def early_entry_for(lease: Lease, now: float) -> Entry | None:
     """Return the entry for a lease that is not due yet, where it may join a call early."""
-    if lease.alone or now >= lease.expires_at:
+    if lease.is_isolated or now >= lease.expires_at:
         return None
     if lease.last_timeout > lease.terms.visibility_timeout:
         # It is hidden for longer than it would ask for: there is nothing to win yet.

@@ -160,14 +160,14 @@ class Agenda:
         entries: list[Entry] = []
         most = MAX_BATCH_ENTRIES if lane.probe_at is None else 1
         for lease in lane.pop_ready():
-            if lease.alone and entries:
+            if lease.is_isolated and entries:
                 lane.put_back(lease, urgency(lease))
                 break
             entry = due_entry(lease, now)
             if entry is None:
                 continue
             entries.append(entry)
-            if lease.alone or len(entries) == most:
+            if lease.is_isolated or len(entries) == most:
                 return entries
         if entries:
             lane.fill_up(entries, lambda lease: early_entry_for(lease, now))

@@ -11,18 +11,18 @@ from celery_sqs_heartbeat.leases.actions import is_lost
 from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
+from celery_sqs_heartbeat.leases.event_buffer import EventBuffer
 from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.expiry_handler import ExpiryHandler
 from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lane import LaneView
-from celery_sqs_heartbeat.leases.lapsing import Lapsing
-from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, State
-from celery_sqs_heartbeat.leases.news import News
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.leases.receiving import Receiving
 from celery_sqs_heartbeat.leases.refusals import Refusals
 from celery_sqs_heartbeat.leases.register import Register
-from celery_sqs_heartbeat.leases.settling import Settling
-from celery_sqs_heartbeat.leases.strays import Strays
+from celery_sqs_heartbeat.leases.result_handler import ResultHandler
+from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 
 
 class LeaseBook:
@@ -38,31 +38,37 @@ class LeaseBook:
 
     def __init__(self, jitter: Callable[[], float], board: Board | None = None) -> None:
         self._order = GroupOrder()
-        self._agenda, self._strays, self._news = Agenda(), Strays(), News(self._order)
-        self._register = Register(
-            agenda=self._agenda, strays=self._strays, board=board, order=self._order
+        self._agenda, self._stale_calls, self._event_buffer = (
+            Agenda(),
+            StaleCalls(),
+            EventBuffer(self._order),
         )
-        self._lapsing = Lapsing(register=self._register, agenda=self._agenda, news=self._news)
+        self._register = Register(
+            agenda=self._agenda, strays=self._stale_calls, board=board, order=self._order
+        )
+        self._lapsing = ExpiryHandler(
+            register=self._register, agenda=self._agenda, news=self._event_buffer
+        )
         self._refusals = Refusals(
             register=self._register,
             agenda=self._agenda,
             lapsing=self._lapsing,
-            news=self._news,
+            news=self._event_buffer,
             jitter=jitter,
         )
-        self._settling = Settling(
+        self._settling = ResultHandler(
             register=self._register,
             lapsing=self._lapsing,
             refusals=self._refusals,
-            news=self._news,
+            news=self._event_buffer,
             jitter=jitter,
         )
         self._receiving = Receiving(
             register=self._register,
-            strays=self._strays,
+            strays=self._stale_calls,
             refusals=self._refusals,
             lapsing=self._lapsing,
-            news=self._news,
+            news=self._event_buffer,
         )
 
     def __len__(self) -> int:
@@ -86,9 +92,9 @@ class LeaseBook:
         receive: Receive,
         *,
         terms: LeaseTerms,
-        receipt: Receipt | None = None,
+        receipt: ReceivedAs | None = None,
         is_certain: bool = True,
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Begin a lease on a message that was just received, or go on with one.
 
         It is reported, with what it is as the cause, unless it has lapsed.
@@ -108,18 +114,18 @@ class LeaseBook:
         lease = self._register.get(receipt_handle)
         if lease is None:
             return False
-        if lease.state is State.HELD:
+        if lease.goal is Goal.HOLD:
             # The next of its group waits for the delete.
             due = now if lease.is_in_order else now + policy.GATHER_SECONDS
-            self._register.want(lease, State.DONE, now, due=due)
-        elif lease.state is State.BACK:
+            self._register.set_goal(lease, Goal.DELETE, now, due=due)
+        elif lease.goal is Goal.RELEASE:
             # Released under a task that went on and succeeded all the same.
             self._register.finished.add(lease.key)
             if lease.pending is not Action.RELEASE:
-                if lease.attempts or lease.alone:
+                if lease.attempts or lease.is_isolated:
                     # A release was tried: no extension may follow it.
                     lease.terms = replace(lease.terms, extend=False)
-                self._register.want(lease, State.DONE, now, due=now)
+                self._register.set_goal(lease, Goal.DELETE, now, due=now)
         self._register.schedule(lease)
         return True
 
@@ -132,7 +138,7 @@ class LeaseBook:
         would break the lease of whoever has received the message since.
         """
         lease = self._register.get(receipt_handle)
-        if lease is not None and lease.state is State.HELD:
+        if lease is not None and lease.goal is Goal.HOLD:
             # First: where it raises, nothing may have been stopped.
             seconds = policy.cut_release_delay(lease, delay, now)
             self._order.stop_behind(lease)
@@ -140,7 +146,7 @@ class LeaseBook:
             self._release(lease, seconds, now, cause)
         return lease is not None
 
-    def drop(self, receipt_handle: str, now: float, cause: str = "") -> bool:
+    def let_expire(self, receipt_handle: str, now: float, cause: str = "") -> bool:
         """Stop extending and let the message become visible by itself. False when unknown.
 
         Args:
@@ -148,8 +154,8 @@ class LeaseBook:
         """
         lease = self._register.get(receipt_handle)
         if lease is not None:
-            if cause and lease.state is State.HELD:
-                self._news.report(EventKind.MESSAGE_LAPSING, lease, now, cause=cause)
+            if cause and lease.goal is Goal.HOLD:
+                self._event_buffer.report(EventKind.MESSAGE_LAPSING, lease, now, cause=cause)
             self._register.forget(lease)
             self._release_stopped(now)
         return lease is not None
@@ -187,7 +193,7 @@ class LeaseBook:
         lease = self._register.get(receipt_handle)
         if lease is not None:
             lease.started_at = now
-            self._news.report(EventKind.TASK_STARTED, lease, now)
+            self._event_buffer.report(EventKind.TASK_STARTED, lease, now)
         return lease is not None
 
     def resume(self, lease: Lease, now: float, *, was_releasing: bool) -> None:
@@ -199,12 +205,12 @@ class LeaseBook:
         """
         self._register.add(lease)
         lease.lasts_until(lease.expires_at, lease.last_timeout)
-        if lease.state is not State.HELD:
+        if lease.goal is not Goal.HOLD:
             lease.end_at = now
         # Shown before it may be forgotten: its owner waits to hear of its end.
         self._register.schedule(lease)
-        if was_releasing and lease.state is State.BACK:
-            self._news.report(EventKind.MESSAGE_LAPSING, lease, now)
+        if was_releasing and lease.goal is Goal.RELEASE:
+            self._event_buffer.report(EventKind.MESSAGE_LAPSING, lease, now)
             self._register.forget(lease)
         elif not self._lapsing.let_lapse(lease, now):
             self._register.watch_expiry(lease)
@@ -220,7 +226,7 @@ class LeaseBook:
         calls = self._agenda.plan(now, room, self._lapsing.due_entry)
         self._release_stopped(now)
         for call in calls:
-            self._strays.note_sent(call)
+            self._stale_calls.note_sent(call)
             for entry in call.entries:
                 if entry.action is Action.RELEASE:
                     # Before it is sent: the next keeper of these leases must not repeat it.
@@ -243,7 +249,7 @@ class LeaseBook:
             self._agenda.note_stuck(call, now)
         return calls
 
-    def settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
+    def apply_results(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
         """Take in what SQS answered to each entry of a call, in their order."""
         if self._settle(call, outcomes, now):
             self._agenda.note_answer(call, now)
@@ -270,11 +276,11 @@ class LeaseBook:
     @property
     def has_news(self) -> bool:
         """Whether `take_events` would return any that somebody waits for."""
-        return bool(self._news)
+        return bool(self._event_buffer)
 
     def take_events(self) -> list[Event]:
         """Return what has happened since the last call of this."""
-        return self._news.take()
+        return self._event_buffer.take()
 
     def hurry_deletes(self, now: float) -> None:
         """Make deletes due that wait for another try: a worker ends.
@@ -285,7 +291,7 @@ class LeaseBook:
 
     def _settle(self, call: Call, outcomes: Sequence[Outcome], now: float) -> bool:
         is_late = not self._agenda.end(call)
-        self._strays.note_answers(call, outcomes, now)
+        self._stale_calls.note_answers(call, outcomes, now)
         if not is_late:
             self._refusals.note_answers(call, outcomes, now)
         for entry, outcome in zip(call.entries, outcomes, strict=True):
@@ -295,11 +301,11 @@ class LeaseBook:
                 if is_late:
                     self._settling.settle_late(entry, outcome, call, now)
                 else:
-                    self._settling.settle(entry, outcome, call, now)
+                    self._settling.apply_results(entry, outcome, call, now)
             self._note_limit(entry)
             if self._register.holds(lease):
                 self._register.schedule(lease)
-                if lease.state is State.BACK:
+                if lease.goal is Goal.RELEASE:
                     # Not watched while its release was under way.
                     self._register.watch_expiry(lease)
         self._release_stopped(now)
@@ -309,12 +315,12 @@ class LeaseBook:
         """Release what waits behind messages that stop their groups."""
         while stopped := self._order.take_stopped():
             for lease, cause in stopped:
-                if self._register.holds(lease) and lease.state is State.HELD:
+                if self._register.holds(lease) and lease.goal is Goal.HOLD:
                     self._release(lease, 0, now, cause)
 
     def _release(self, lease: Lease, delay: int, now: float, cause: str) -> None:
         lease.release_delay = delay
-        self._register.want(lease, State.BACK, now, due=now)
+        self._register.set_goal(lease, Goal.RELEASE, now, due=now)
         lease.cause = cause
         if not self._lapsing.let_lapse(lease, now):
             self._register.schedule(lease)
@@ -322,4 +328,4 @@ class LeaseBook:
     def _note_limit(self, entry: Entry) -> None:
         lease = self._register.of_message(entry.lease.key)
         if lease is not None and lease.limit < math.inf:
-            lease.limit = self._strays.limit(lease.key, lease.receipt_handle)
+            lease.limit = self._stale_calls.limit(lease.key, lease.receipt_handle)

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass, field, replace
 
 from celery_sqs_heartbeat.leases.calls import Answer, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, Lease, State
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 
 #: The cause of a release that leaves a message to SQS until its task is due.
 DUE_LATER = "due later"
@@ -126,7 +126,7 @@ class Event:
             receipt_handle=lease.receipt_handle,
             visibility_timeout=lease.last_timeout,
             held_for=now - lease.held_since,
-            ended_for=None if lease.state is State.HELD else now - lease.asked_at,
+            ended_for=None if lease.goal is Goal.HOLD else now - lease.asked_at,
             cause=cause or lease.cause,
             max_receive_count=lease.max_receive_count,
             sent_time=lease.sent_time,

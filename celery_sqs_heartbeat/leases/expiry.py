@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from celery_sqs_heartbeat.leases.heap import LeaseHeap
-from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 
 
 class ExpiryWatch:
@@ -50,10 +50,10 @@ def _may_expire(lease: Lease) -> bool:
     Of one that is held, it is reported; a task that opted out expects it. One that is to be
     released lapses, unless its release is under way.
     """
-    if lease.state is State.BACK:
+    if lease.goal is Goal.RELEASE:
         return lease.pending is None
     return (
-        lease.state is State.HELD
+        lease.goal is Goal.HOLD
         and lease.terms.extend
-        and lease.standing in (Standing.OURS, Standing.UNLEASED)
+        and lease.status in (LeaseStatus.OWNED, LeaseStatus.REFUSED)
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import insort
 
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
 
 #: Why a message is released that waited behind another of its group.
 GROUP_STOPPED = "group stopped"
@@ -52,7 +52,7 @@ class GroupOrder:
     def waits_behind(self, lease: Lease) -> bool:
         """Return whether another of its group comes before a lease."""
         return lease.is_in_order and any(
-            each.state is not State.BACK and _position(each) < _position(lease)
+            each.goal is not Goal.RELEASE and _position(each) < _position(lease)
             for each in self._groups.get(_key(lease), [])
         )
 
@@ -79,7 +79,7 @@ class GroupOrder:
             is_deleted: Whether SQS has confirmed the delete of its message.
         """
         # One that is to be released has stopped its group before.
-        if not (is_deleted or lease.state is State.BACK):
+        if not (is_deleted or lease.goal is Goal.RELEASE):
             self.stop_behind(lease)
         lease.has_place = False
         group = self._groups.get(_key(lease), [])

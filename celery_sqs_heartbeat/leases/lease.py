@@ -27,19 +27,19 @@ class Action(enum.Enum):
     DELETE = "delete"
 
 
-class State(enum.Enum):
-    """The end that is wanted for a lease. It only ever moves away from HELD."""
+class Goal(enum.Enum):
+    """What the owner of a message wants of its lease. It only ever moves away from HOLD."""
 
-    HELD = "held"
-    DONE = "done"
-    BACK = "back"
+    HOLD = "hold"
+    DELETE = "delete"
+    RELEASE = "release"
 
 
-class Standing(enum.Enum):
+class LeaseStatus(enum.Enum):
     """How good our claim is, as far as is known."""
 
     #: Confirmed, and not yet past its expiry.
-    OURS = "ours"
+    OWNED = "owned"
     #: Our clock passed the expiry with no confirmation. It may still be ours.
     EXPIRED = "expired"
     #: SQS says that the receipt handle is no longer ours, or we gave up.
@@ -47,7 +47,7 @@ class Standing(enum.Enum):
     #: It reached `max_lease` or SQS's 12 hours and is not extended any more.
     CAPPED = "capped"
     #: The queue refuses to extend it. It is probed, and the lease is ours until it expires.
-    UNLEASED = "unleased"
+    REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ class Lease:
             from the receive, so this is the safe side of it.
         expires_at: Until when SQS is known to hide the message, at least.
         hidden_until: Until when it does so at most, as far as is confirmed.
-        certain: Nobody else can have received the message since its latest receive here.
+        is_exclusive: Nobody else can have received the message since its latest receive here.
             Not so after an extension that was confirmed when the lease had expired: on a
             standard queue SQS takes a stale handle, too.
         last_timeout: The visibility timeout that was confirmed last, in seconds.
@@ -116,7 +116,7 @@ class Lease:
         handles: Every receipt handle by which its owner may name it.
         extensions: Confirmed ones since its latest receive.
         cap_is_near: It was reported that its end is near.
-        alone: Its calls carry no other lease: a shared one was malformed.
+        is_isolated: Its calls carry no other lease: a shared one was malformed.
         pending: What the call asks for that it is in; None while it is in none.
         is_deleted: SQS has confirmed the delete of its message.
         has_place: It has, or may take, its place in its group; see `GroupOrder`.
@@ -136,8 +136,8 @@ class Lease:
     last_timeout: int = 0
     limit: float = math.inf
     extend_at: float = 0.0
-    state: State = State.HELD
-    standing: Standing = Standing.OURS
+    goal: Goal = Goal.HOLD
+    status: LeaseStatus = LeaseStatus.OWNED
     asked_at: float = 0.0
     end_at: float = 0.0
     release_delay: int = 0
@@ -150,9 +150,9 @@ class Lease:
     started_at: float | None = None
     attempts: int = 0
     extensions: int = 0
-    alone: bool = False
+    is_isolated: bool = False
     cap_is_near: bool = False
-    certain: bool = True
+    is_exclusive: bool = True
     handles: list[str] = field(default_factory=list, repr=False)
     pending: Action | None = None
     is_deleted: bool = False
@@ -194,8 +194,8 @@ class Lease:
         self.last_timeout = hidden_for
         self.lasts_until(expires_at, counts_for)
         self.attempts = self.extensions = 0
-        self.alone = False
-        self.certain = True
+        self.is_isolated = False
+        self.is_exclusive = True
 
     def add_handle(self, receipt_handle: str) -> None:
         """Remember a handle that the message was received by."""
@@ -223,9 +223,9 @@ class Lease:
         self.expires_at = expires_at
         self.extend_at = expires_at - margin
 
-    def want(self, state: State, now: float, *, due: float) -> None:
+    def set_goal(self, goal: Goal, now: float, *, due: float) -> None:
         """Ask for the lease's end, to be tried first at `due`."""
-        self.state = state
+        self.goal = goal
         self.asked_at = now
         self.end_at = due
         self.attempts = 0

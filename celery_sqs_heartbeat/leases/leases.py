@@ -52,7 +52,7 @@ class Leases(Protocol):
             cause: Why, in a word or two, for the log, the metrics and the journal.
         """
 
-    def drop(self, receipt_handle: str, cause: str = "") -> bool:
+    def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
         """Stop extending: the message becomes visible by itself.
 
         Args:

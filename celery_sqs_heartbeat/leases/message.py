@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from celery_sqs_heartbeat.leases.receipts import Receive
+from celery_sqs_heartbeat.leases.received_as import Receive
 
 #: How the names of FIFO queues end (SQS API reference, CreateQueue, QueueName).
 FIFO_SUFFIX = ".fifo"

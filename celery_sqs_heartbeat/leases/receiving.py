@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Answer, CallKind, Outcome
+from celery_sqs_heartbeat.leases.event_buffer import EventBuffer
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lapsing import Lapsing
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, Standing, State
-from celery_sqs_heartbeat.leases.news import News
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive, receipt_of
+from celery_sqs_heartbeat.leases.expiry_handler import ExpiryHandler
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs, receipt_of
 from celery_sqs_heartbeat.leases.refusals import Refusals
 from celery_sqs_heartbeat.leases.register import Register
-from celery_sqs_heartbeat.leases.strays import Strays
+from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 
 
 class Receiving:
@@ -21,67 +21,67 @@ class Receiving:
         self,
         *,
         register: Register,
-        strays: Strays,
+        strays: StaleCalls,
         refusals: Refusals,
-        lapsing: Lapsing,
-        news: News,
+        lapsing: ExpiryHandler,
+        news: EventBuffer,
     ) -> None:
         self._register = register
-        self._strays = strays
+        self._stale_calls = strays
         self._refusals = refusals
         self._lapsing = lapsing
-        self._news = news
+        self._event_buffer = news
 
     def receive(
         self,
         receive: Receive,
         *,
         terms: LeaseTerms,
-        receipt: Receipt | None,
+        receipt: ReceivedAs | None,
         is_certain: bool,
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Take a message in, and return what it is; see `LeaseBook.receive`."""
         now = receive.arrived_at
         lease = self._register.of_message(receive.key)
         if receipt is None:
             is_finished = receive.key in self._register.finished
-            receipt = receipt_of(receive, lease, is_finished=is_finished, strays=self._strays)
+            receipt = receipt_of(receive, lease, is_finished=is_finished, strays=self._stale_calls)
         if receive.has_lapsed and lease is not None:
             # It was received again since, if only by this late answer: our handle is
             # stale, and a release by it would break the lease of the one that has it now.
-            lease.certain = False
+            lease.is_exclusive = False
             if not self._lapsing.let_lapse(lease, now):
                 self._register.schedule(lease)
-        if receipt in (Receipt.LAPSED, Receipt.RELEASED):
+        if receipt in (ReceivedAs.LAPSED, ReceivedAs.RELEASED):
             return receipt
         if lease is not None and receive.is_older_than(lease):
             # The lease keeps its handle: on a standard queue a delete by the older one would be
             # confirmed, and delete nothing.
             self._register.add_handle(lease, receive.receipt_handle)
             return receipt
-        is_released = self._strays.releases(
+        is_released = self._stale_calls.releases(
             receive.key, receive.receipt_handle, receive.sent_at, now
         )
-        if lease is not None and lease.state is State.BACK:
+        if lease is not None and lease.goal is Goal.RELEASE:
             self._end_by_redelivery(lease, now)
             lease = None
         if lease is None:
             lease = receive.new_lease(terms)
             self._register.add(lease)
-            if receipt is Receipt.FINISHED:
-                self._register.want(lease, State.DONE, now, due=now)
+            if receipt is ReceivedAs.FINISHED:
+                self._register.set_goal(lease, Goal.DELETE, now, due=now)
         receive.describe(lease)
         self._go_on(lease, receive, is_certain=is_certain and not is_released)
-        self._news.report(EventKind.MESSAGE_RECEIVED, lease, now, cause=receipt.value)
+        self._event_buffer.report(EventKind.MESSAGE_RECEIVED, lease, now, cause=receipt.value)
         return receipt
 
     def _go_on(self, lease: Lease, receive: Receive, *, is_certain: bool) -> None:
         """Have a lease go on, or begin, by its latest receive."""
         key, handle = receive.key, receive.receipt_handle
         is_refused = self._refusals.is_refused(receive.queue_url, CallKind.CHANGE_VISIBILITY)
-        lease.standing = Standing.UNLEASED if is_refused else Standing.OURS
-        lease.limit = self._strays.limit(key, handle)
-        limit = self._strays.limit(key, handle, receive.sent_at)
+        lease.status = LeaseStatus.REFUSED if is_refused else LeaseStatus.OWNED
+        lease.limit = self._stale_calls.limit(key, handle)
+        limit = self._stale_calls.limit(key, handle, receive.sent_at)
         lease.take_receive(
             handle,
             receive_count=receive.receive_count,
@@ -96,10 +96,10 @@ class Receiving:
                 threshold=min(lease.terms.threshold, limit),
             ),
         )
-        lease.certain = is_certain
+        lease.is_exclusive = is_certain
         self._register.add_handle(lease, handle)
         self._register.place_in_group(lease)
-        if lease.state is State.DONE:
+        if lease.goal is Goal.DELETE:
             lease.end_at = receive.arrived_at
         self._register.watch_expiry(lease)
         self._register.schedule(lease)
@@ -111,7 +111,7 @@ class Receiving:
         run out: nothing else can have brought the message back. Its answer is ignored.
         """
         release = self._lapsing.release_under_way(lease)
-        report = self._news.report
+        report = self._event_buffer.report
         if release is None:
             report(EventKind.MESSAGE_LAPSING, lease, now)
         elif now < lease.expires_at:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Outcome
+from celery_sqs_heartbeat.leases.event_buffer import EventBuffer
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lapsing import Lapsing
-from celery_sqs_heartbeat.leases.lease import Standing, State
-from celery_sqs_heartbeat.leases.news import News
+from celery_sqs_heartbeat.leases.expiry_handler import ExpiryHandler
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from celery_sqs_heartbeat.leases.register import Register
 
 
@@ -24,14 +24,14 @@ class Refusals:
         *,
         register: Register,
         agenda: Agenda,
-        lapsing: Lapsing,
-        news: News,
+        lapsing: ExpiryHandler,
+        news: EventBuffer,
         jitter: Callable[[], float],
     ) -> None:
         self._register = register
         self._agenda = agenda
         self._lapsing = lapsing
-        self._news = news
+        self._event_buffer = news
         self._jitter = jitter
         self._refused: dict[tuple[str, CallKind], _Refused] = {}
 
@@ -71,7 +71,7 @@ class Refusals:
                     self._refused[key] = _Refused()
         for lease in self._register:
             is_meant = queue_url is None or lease.queue_url == queue_url
-            if is_meant and lease.state is State.DONE and lease.attempts and lease.pending is None:
+            if is_meant and lease.goal is Goal.DELETE and lease.attempts and lease.pending is None:
                 lease.end_at = min(lease.end_at, now)
                 self._register.schedule(lease)
 
@@ -80,7 +80,7 @@ class Refusals:
         key = (answer.call.queue_url, kind)
         refused = self._refused.get(key)
         if refused is None:
-            self._news.report(EventKind.PERMISSION_DENIED, answer.entry.lease, now, answer)
+            self._event_buffer.report(EventKind.PERMISSION_DENIED, answer.entry.lease, now, answer)
             refused = self._refused[key] = _Refused()
         # One that was sent before the answer to the last was in is no other refusal.
         if answer.call.planned_at > refused.last_at:
@@ -95,7 +95,7 @@ class Refusals:
         queue_url, kind = answer.call.queue_url, answer.call.kind
         if self._refused.pop((queue_url, kind), None) is None:
             return
-        self._news.report(EventKind.PERMISSION_GRANTED, answer.entry.lease, now, answer)
+        self._event_buffer.report(EventKind.PERMISSION_GRANTED, answer.entry.lease, now, answer)
         if kind is CallKind.CHANGE_VISIBILITY:
             self._agenda.grant(queue_url, kind)
             self._lease_again(queue_url, now)
@@ -104,20 +104,20 @@ class Refusals:
 
     def _lease_again(self, queue_url: str, now: float) -> None:
         for lease in self._register:
-            if lease.queue_url == queue_url and lease.standing is Standing.UNLEASED:
-                lease.standing = Standing.OURS
+            if lease.queue_url == queue_url and lease.status is LeaseStatus.REFUSED:
+                lease.status = LeaseStatus.OWNED
                 self._lapsing.note_expiry(lease, now)
                 self._register.schedule(lease)
 
     def _stop_leasing(self, queue_url: str, now: float) -> None:
         """Let what is to be released lapse, and show that the others are not extended."""
         for lease in [each for each in self._register if each.queue_url == queue_url]:
-            if lease.state is State.BACK:
+            if lease.goal is Goal.RELEASE:
                 self._lapsing.lapse(lease, now)
-            elif lease.standing is Standing.OURS or (
-                lease.state is State.DONE and lease.standing is Standing.EXPIRED
+            elif lease.status is LeaseStatus.OWNED or (
+                lease.goal is Goal.DELETE and lease.status is LeaseStatus.EXPIRED
             ):
-                lease.standing = Standing.UNLEASED
+                lease.status = LeaseStatus.REFUSED
                 self._register.schedule(lease)
 
 

@@ -8,9 +8,9 @@ from celery_sqs_heartbeat.leases.agenda import Agenda
 from celery_sqs_heartbeat.leases.board import Board
 from celery_sqs_heartbeat.leases.expiry import ExpiryWatch
 from celery_sqs_heartbeat.leases.group_order import GroupOrder
-from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.recent import RecentKeys
-from celery_sqs_heartbeat.leases.strays import Strays
+from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 
 
 class Register:
@@ -28,10 +28,10 @@ class Register:
     """
 
     def __init__(
-        self, *, agenda: Agenda, strays: Strays, board: Board | None, order: GroupOrder
+        self, *, agenda: Agenda, strays: StaleCalls, board: Board | None, order: GroupOrder
     ) -> None:
         self._agenda = agenda
-        self._strays = strays
+        self._stale_calls = strays
         self._board = board
         self._order = order
         self._by_key: dict[tuple[str, str], Lease] = {}
@@ -68,13 +68,13 @@ class Register:
         """Take a lease in, with the handles that it has."""
         self._by_key[lease.key] = lease
         self._by_handle.update(dict.fromkeys(lease.handles, lease))
-        if lease.state is not State.HELD:
+        if lease.goal is not Goal.HOLD:
             self._ending += 1
-        if lease.state is State.DONE:
+        if lease.goal is Goal.DELETE:
             self.finished.add(lease.key)
         # One that was lost under the last keeper stops nothing that came after it. One that goes
         # back has a place here alone: it is released after those behind it.
-        if lease.has_place or lease.state is State.BACK:
+        if lease.has_place or lease.goal is Goal.RELEASE:
             self._order.add(lease)
 
     def place_in_group(self, lease: Lease) -> None:
@@ -86,13 +86,13 @@ class Register:
         lease.add_handle(receipt_handle)
         self._by_handle[receipt_handle] = lease
 
-    def want(self, lease: Lease, state: State, now: float, *, due: float) -> None:
+    def set_goal(self, lease: Lease, goal: Goal, now: float, *, due: float) -> None:
         """Ask for a lease's end, to be tried first at `due`. The caller schedules the lease."""
-        if lease.state is State.HELD:
+        if lease.goal is Goal.HOLD:
             self._ending += 1
-        if state is State.DONE:
+        if goal is Goal.DELETE:
             self.finished.add(lease.key)
-        lease.want(state, now, due=due)
+        lease.set_goal(goal, now, due=due)
 
     def schedule(self, lease: Lease) -> None:
         """Place the lease by its next action, after whatever has changed of it."""
@@ -122,9 +122,9 @@ class Register:
         del self._by_key[lease.key]
         for handle in lease.handles:
             self._by_handle.pop(handle, None)
-        self._ending -= lease.state is not State.HELD
-        if lease.state is State.DONE:
-            self._strays.forget(lease.key)
+        self._ending -= lease.goal is not Goal.HOLD
+        if lease.goal is Goal.DELETE:
+            self._stale_calls.forget(lease.key)
         self._expiries.discard(lease)
         self._agenda.discard(lease)
         self._order.end(lease, is_deleted=lease.is_deleted)
@@ -141,7 +141,7 @@ class Register:
     def _place_first(self, lease: Lease) -> None:
         """Place the first lease of a lease's group anew: it may wait for others no more."""
         first = self._order.first(lease)
-        if first is not None and first is not lease and first.state is State.BACK:
+        if first is not None and first is not lease and first.goal is Goal.RELEASE:
             self._place(first)
 
     def _waits_for_others(self, lease: Lease) -> bool:
@@ -150,6 +150,6 @@ class Register:
         The first message of a group is released last: while it is hidden, SQS hands out none of
         the others, in whatever order they are released.
         """
-        if lease.state is not State.BACK or self._order.first(lease) is not lease:
+        if lease.goal is not Goal.RELEASE or self._order.first(lease) is not lease:
             return False
-        return any(each.state is State.BACK for each in self._order.behind(lease))
+        return any(each.goal is Goal.RELEASE for each in self._order.behind(lease))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 
 
 class LeaseView(NamedTuple):
@@ -32,8 +32,8 @@ class LeaseView(NamedTuple):
     task: str | None
     task_id: str | None
     receive_count: int
-    state: State
-    standing: Standing
+    goal: Goal
+    status: LeaseStatus
     held_for: float
     received_ago: float
     running_for: float | None
@@ -56,15 +56,15 @@ class LeaseView(NamedTuple):
             lease.task,
             lease.task_id,
             lease.receive_count,
-            lease.state,
-            lease.standing,
+            lease.goal,
+            lease.status,
             now - lease.held_since,
             now - lease.received_at,
             None if lease.started_at is None else now - lease.started_at,
             lease.expires_at - now,
             lease.last_timeout,
             lease.terms.threshold,
-            None if lease.state is State.HELD else now - lease.asked_at,
+            None if lease.goal is Goal.HOLD else now - lease.asked_at,
             lease.extensions,
             lease.attempts,
             lease.group,

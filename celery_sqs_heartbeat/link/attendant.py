@@ -20,13 +20,13 @@ from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.link.busy import is_busy
 from celery_sqs_heartbeat.link.child import Child, KeeperProcess
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.deaths import Deaths
 from celery_sqs_heartbeat.link.frames import BrokenLink
 from celery_sqs_heartbeat.link.hearing import Listener
 from celery_sqs_heartbeat.link.hello import Hello
+from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS, LivenessMonitor
 from celery_sqs_heartbeat.link.logs import emit, wanted_level
 from celery_sqs_heartbeat.link.messages import read_event
-from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse
+from celery_sqs_heartbeat.link.restart_backoff import RestartBackoff
 from celery_sqs_heartbeat.link.wire import GATHER_SECONDS, Wire
 
 logger = logging.getLogger(__name__)
@@ -77,11 +77,11 @@ class Attendant:
         self._log_level = 0
         self._start = start
         self._clock = clock
-        self._pulse = Pulse(table, clock, self._is_busy)
+        self._liveness = LivenessMonitor(table, clock, self._is_busy)
         self._child: Child | None = None
         self._listener: Listener | None = None
         self._link_has_ended = False
-        self._deaths = Deaths()
+        self._restarts = RestartBackoff()
         self._born_at = self._retry_at = 0.0
         self._is_stopping = False
         self._is_over = threading.Event()
@@ -129,7 +129,7 @@ class Attendant:
         while not self._is_over.is_set():
             try:
                 self._listen()
-                if self._pulse.is_due() or self._has_ended():
+                if self._liveness.is_due() or self._has_ended():
                     self._look()
             except Exception:
                 logger.exception("sqs-heartbeat: looking after the keeper failed; it goes on")
@@ -202,7 +202,7 @@ class Attendant:
             if self._is_stopping and self._has_finished():
                 return
             self._lose(f"ended ({child.describe_end()})")
-        elif child is not None and not self._is_finishing() and self._pulse.is_gone():
+        elif child is not None and not self._is_finishing() and self._liveness.is_gone():
             child.kill()
             self._lose("did nothing for a second, and was killed")
         is_missing = self._child is None and not self._is_over.is_set()
@@ -236,7 +236,7 @@ class Attendant:
         self._disconnect()
         self._child = None
         now = self._clock()
-        pause = self._deaths.note(now - self._born_at)
+        pause = self._restarts.note(now - self._born_at)
         self._retry_at = now + pause
         logger.error(
             "sqs-heartbeat: the keeper's process %s; another starts %s and goes on with %s",
@@ -255,7 +255,7 @@ class Attendant:
         try:
             wire = self._connect()
         except OSError as error:
-            self._retry_at = self._clock() + self._deaths.note_refusal()
+            self._retry_at = self._clock() + self._restarts.note_refusal()
             logger.error(  # noqa: TRY400
                 "sqs-heartbeat: the keeper's process can't be started: %s; it is tried again, "
                 "and nothing is consumed meanwhile",
@@ -266,9 +266,9 @@ class Attendant:
         self._born_at = self._clock()
         self._log_level = wanted_level()
         greeting = [replace(self._hello, level=self._log_level).message()]
-        if (last := self._pulse.last_tick) > 0:
-            greeting.append(("gap", self._clock() - last, self._deaths.count))
-        self._pulse.begin()
+        if (last := self._liveness.last_tick) > 0:
+            greeting.append(("gap", self._clock() - last, self._restarts.count))
+        self._liveness.begin()
         self._keeper.attach(wire, greeting)
 
     def _connect(self) -> Wire:

@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from celery_sqs_heartbeat.common import clock as clocks
-from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_lost, is_ours
 from celery_sqs_heartbeat.leases.events import Event
 from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.message import receive_of
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.frames import Message
-from celery_sqs_heartbeat.link.holding import Holding
-from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.held_message import HeldMessage
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.wire import Sender
 
 #: The order after which a keeper reads no more.
@@ -33,7 +33,7 @@ class LinkedKeeper:
     """Knows what a worker holds, and has its keeper know it; see `ThreadKeeper` for the methods.
 
     Each method returns at once: it changes what is known here and writes a message. Safe to use
-    from any thread, and in a signal's handler, see `put_off`. In a forked child every method
+    from any thread, and in a signal's handler, see `defer`. In a forked child every method
     does nothing: the leases are the parent's.
 
     Args:
@@ -41,10 +41,12 @@ class LinkedKeeper:
         clock: Monotonic seconds.
     """
 
-    def __init__(self, holdings: Holdings, *, clock: Callable[[], float] = clocks.now) -> None:
-        self._holdings = holdings
+    def __init__(
+        self, held_messages: HeldMessages, *, clock: Callable[[], float] = clocks.now
+    ) -> None:
+        self._held_messages = held_messages
         self._clock = clock
-        self._lock = UninterruptedLock()
+        self._lock = SignalSafeLock()
         self._wire: Sender | None = None
         # By kind and subject: what a new keeper has to know besides the leases.
         self._standing_orders: dict[tuple[Any, ...], Message] = {}
@@ -74,10 +76,10 @@ class LinkedKeeper:
         max_receive_count: int | None = None,
         task: str | None = None,
         task_id: str | None = None,
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Begin a lease on a message as SQS returned it, or go on with the one it has."""
         if self._is_forked():
-            return Receipt.NEW
+            return ReceivedAs.NEW
         receive = receive_of(
             queue_url,
             message,
@@ -89,14 +91,14 @@ class LinkedKeeper:
             max_receive_count=max_receive_count,
         )
         with self._lock:
-            receipt, holding = self._holdings.receive(receive, terms.with_room())
-            if holding is not None:
-                self._post(messages.received(holding, receipt, receive))
+            receipt, held = self._held_messages.receive(receive, terms.with_room())
+            if held is not None:
+                self._post(messages.received(held, receipt, receive))
             return receipt
 
     def done(self, receipt_handle: str) -> bool:
         """Delete the message, until SQS confirms. False when no lease has that handle."""
-        return self._change("done", lambda now: (self._holdings.done(receipt_handle, now), ()))
+        return self._change("done", lambda now: (self._held_messages.done(receipt_handle, now), ()))
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds. False when unknown."""
@@ -104,36 +106,38 @@ class LinkedKeeper:
             return True
         with self._lock:
             now = self._clock()
-            holding, released = self._holdings.release(receipt_handle, delay, now, cause)
+            held, released = self._held_messages.release(receipt_handle, delay, now, cause)
             self._say_released(released)
-            return holding is not None
+            return held is not None
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
         """Note that the message's task begins, and in which process. False when unknown."""
         if self._is_forked():
             return True
         with self._lock:
-            holding = self._holdings.get(receipt_handle)
-            if holding is None:
+            held = self._held_messages.get(receipt_handle)
+            if held is None:
                 return False
             now, pid = self._clock(), pid or self._pid
-            holding.lease.started_at, holding.pid = now, pid
+            held.lease.started_at, held.pid = now, pid
             if self._wire is not None:
                 # No one waits for it: it goes with what is said next.
-                self._wire.post(("started", holding.number, holding.receives, now, pid))
+                self._wire.post(("started", held.number, held.receives, now, pid))
             return True
 
-    def drop(self, receipt_handle: str, cause: str = "") -> bool:
+    def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
         """Stop extending: the message becomes visible by itself. False when unknown.
 
         Args:
             cause: Why it is left to that; reported, unless empty.
         """
-        return self._change("drop", lambda now: self._holdings.drop(receipt_handle, now), cause)
+        return self._change(
+            "drop", lambda now: self._held_messages.let_expire(receipt_handle, now), cause
+        )
 
     def disown(self, receipt_handle: str) -> bool:
         """Give the message up for good, also if its ack comes later. False when unknown."""
-        return self._change("drop", lambda now: self._holdings.disown(receipt_handle, now), "")
+        return self._change("drop", lambda now: self._held_messages.disown(receipt_handle, now), "")
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours."""
@@ -146,36 +150,36 @@ class LinkedKeeper:
         if self._is_forked():
             return True
         with self._lock:
-            holding = self._holdings.get(receipt_handle)
-            if holding is None:
+            held = self._held_messages.get(receipt_handle)
+            if held is None:
                 return False
             # Of one without a place in the table nothing else is known.
-            return holding.place is None or is_ours(holding.lease, self._clock())
+            return held.place is None or is_ours(held.lease, self._clock())
 
     def is_lost(self, receipt_handle: str) -> bool:
         """Return whether SQS says that the message is not ours any more, or we gave it up."""
         if self._is_forked():
             return False
         with self._lock:
-            holding = self._holdings.get(receipt_handle)
-            if holding is None or holding.place is None:
+            held = self._held_messages.get(receipt_handle)
+            if held is None or held.place is None:
                 return False
-            return is_lost(holding.lease, self._clock())
+            return is_lost(held.lease, self._clock())
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""
         if self._is_forked():
             return False
         with self._lock:
-            return self._holdings.is_disowned(receipt_handle)
+            return self._held_messages.is_disowned(receipt_handle)
 
     def find(self, receipt_handle: str) -> Lease | None:
         """Return the lease that has, or once had, that handle, as it is now. Read it only."""
         if self._is_forked():
             return None
         with self._lock:
-            holding = self._holdings.get(receipt_handle)
-            return holding.lease if holding is not None else None
+            held = self._held_messages.get(receipt_handle)
+            return held.lease if held is not None else None
 
     def snapshot(self) -> tuple[LeaseView, ...]:
         """Return what is to be seen of every lease, all at one moment."""
@@ -183,24 +187,24 @@ class LinkedKeeper:
             return ()
         with self._lock:
             now = self._clock()
-            return tuple(LeaseView.of(lease, now) for lease in self._holdings.leases())
+            return tuple(LeaseView.of(lease, now) for lease in self._held_messages.leases())
 
     def now(self) -> float:
         """Return the time of the keeper's clock, in seconds."""
         return self._clock()
 
-    def put_off(self, job: Callable[[], object]) -> bool:
+    def defer(self, job: Callable[[], object]) -> bool:
         """Have a job done right after the call of this that the thread is in, if it is in one."""
-        return not self._is_forked() and self._lock.put_off(job)
+        return not self._is_forked() and self._lock.defer(job)
 
     def __len__(self) -> int:
         """How many messages it keeps."""
-        return len(self._holdings)
+        return len(self._held_messages)
 
     @property
     def ending(self) -> int:
         """How many deletes and releases are not confirmed yet."""
-        return self._holdings.ending
+        return self._held_messages.ending
 
     @property
     def is_behind(self) -> bool:
@@ -249,8 +253,8 @@ class LinkedKeeper:
             orders = self._standing_orders.values()
             for message in (*greeting, *(each for each in orders if each[0] != _LAST)):
                 wire.post(message)
-            for holding, was_releasing in self._holdings.to_resume(self._clock()):
-                wire.post(messages.resume(holding, was_releasing=was_releasing))
+            for held, was_releasing in self._held_messages.to_resume(self._clock()):
+                wire.post(messages.resume(held, was_releasing=was_releasing))
             for message in (each for each in orders if each[0] == _LAST):
                 wire.post(message)
             self._wire = wire
@@ -279,7 +283,7 @@ class LinkedKeeper:
         if self._is_forked():
             return False
         with self._lock:
-            return self._holdings.waits_behind(receipt_handle)
+            return self._held_messages.waits_behind(receipt_handle)
 
     def end(self, number: int, receives: int, *, is_deleted: bool) -> None:
         """Take in that the keeper is through with a message.
@@ -289,24 +293,26 @@ class LinkedKeeper:
         """
         with self._lock:
             now = self._clock()
-            self._say_released(self._holdings.end(number, receives, is_deleted=is_deleted, now=now))
+            self._say_released(
+                self._held_messages.end(number, receives, is_deleted=is_deleted, now=now)
+            )
         self.on_turn()
 
     def note_event(self, number: int, event: Event) -> None:
         """Take in what has happened to a lease."""
         with self._lock:
-            self._say_released(self._holdings.note_event(number, event, self._clock()))
+            self._say_released(self._held_messages.note_event(number, event, self._clock()))
         self.on_turn()
 
     def _is_confirmed(self, receipt_handle: str) -> bool | None:
         with self._lock:
-            holding = self._holdings.get(receipt_handle)
-            return is_confirmed(holding.lease if holding is not None else None, self._clock())
+            held = self._held_messages.get(receipt_handle)
+            return is_confirmed(held.lease if held is not None else None, self._clock())
 
     def _change(
         self,
         kind: str,
-        change: Callable[[float], tuple[Holding | None, Iterable[Holding]]],
+        change: Callable[[float], tuple[HeldMessage | None, Iterable[HeldMessage]]],
         *fields: object,
     ) -> bool:
         """Change a holding, and say so; return whether there is one.
@@ -319,20 +325,20 @@ class LinkedKeeper:
             # Nothing of the parent's may be touched, its lock least of all.
             return True
         with self._lock:
-            holding, released = change(self._clock())
+            held, released = change(self._clock())
             self._say_released(released)
-            if holding is not None:
-                self._say_of(holding, kind, *fields)
-            return holding is not None
+            if held is not None:
+                self._say_of(held, kind, *fields)
+            return held is not None
 
-    def _say_released(self, holdings: Iterable[Holding]) -> None:
-        for holding in holdings:
-            lease = holding.lease
+    def _say_released(self, held_messages: Iterable[HeldMessage]) -> None:
+        for held in held_messages:
+            lease = held.lease
             # As it was cut: anything with a number's methods may have been given.
-            self._say_of(holding, "release", lease.release_delay, lease.cause)
+            self._say_of(held, "release", lease.release_delay, lease.cause)
 
-    def _say_of(self, holding: Holding, kind: str, *fields: object) -> None:
-        self._post((kind, holding.number, holding.receives, *fields))
+    def _say_of(self, held: HeldMessage, kind: str, *fields: object) -> None:
+        self._post((kind, held.number, held.receives, *fields))
 
     def _post(self, message: Message) -> None:
         if self._wire is not None:

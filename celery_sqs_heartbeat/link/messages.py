@@ -12,14 +12,14 @@ from typing import Any
 
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, Standing, State
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
-from celery_sqs_heartbeat.link.holding import Holding
+from celery_sqs_heartbeat.link.held_message import HeldMessage
 
 #: Raised with each change of a message. Both ends must be of one version: a worker starts the
 #: keeper of its own installation, which may have been replaced under it.
-VERSION = 4
+VERSION = 5
 
 _RECEIVE = tuple(field.name for field in fields(Receive))
 _TERMS = tuple(field.name for field in fields(LeaseTerms))
@@ -45,21 +45,21 @@ _KEPT = (
     "group",
     "sequence_number",
     "started_at",
-    "certain",
+    "is_exclusive",
     "extensions",
     "handles",
     "has_place",
 )
 
 
-def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
+def received(held: HeldMessage, receipt: ReceivedAs, receive: Receive) -> Message:
     """Return the message for a receive of a message."""
-    lease = holding.lease
+    lease = held.lease
     return (
         "received",
-        holding.number,
-        holding.receives,
-        holding.place,
+        held.number,
+        held.receives,
+        held.place,
         receipt.value,
         # Not `astuple`, which copies deeply: it takes ten times as long.
         (
@@ -80,7 +80,7 @@ def received(holding: Holding, receipt: Receipt, receive: Receive) -> Message:
             receive.sequence_number,
         ),
         _terms(lease.terms),
-        holding.is_certain,
+        held.is_certain,
     )
 
 
@@ -105,26 +105,26 @@ def read_terms(values: list[Any]) -> LeaseTerms:
     return LeaseTerms(**dict(zip(_TERMS, values, strict=True)))
 
 
-def resume(holding: Holding, *, was_releasing: bool) -> Message:
+def resume(held: HeldMessage, *, was_releasing: bool) -> Message:
     """Return the message that has a new keeper go on with a lease."""
-    lease = holding.lease
+    lease = held.lease
     return (
         "resume",
-        holding.number,
-        holding.receives,
-        holding.place,
+        held.number,
+        held.receives,
+        held.place,
         was_releasing,
-        holding.pid,
+        held.pid,
         _terms(lease.terms),
-        lease.state.value,
-        lease.standing.value,
+        lease.goal.value,
+        lease.status.value,
         {name: getattr(lease, name) for name in _KEPT},
     )
 
 
-def read_lease(terms: list[Any], state: str, standing: str, kept: dict[str, Any]) -> Lease:
+def read_lease(terms: list[Any], goal: str, status: str, kept: dict[str, Any]) -> Lease:
     """Return the lease of such a message."""
-    return Lease(terms=read_terms(terms), state=State(state), standing=Standing(standing), **kept)
+    return Lease(terms=read_terms(terms), goal=Goal(goal), status=LeaseStatus(status), **kept)
 
 
 def event(number: int, happened: Event) -> Message:

@@ -7,11 +7,11 @@ import time
 
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
 from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
 from celery_sqs_heartbeat.link.polls import ReportedPolls
 from celery_sqs_heartbeat.link.processes import WorkerProcesses
-from celery_sqs_heartbeat.link.pulse import TICK_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -45,4 +45,4 @@ def release_all_held(
 
 
 def _held_by(keeper: ThreadKeeper) -> list[Lease]:
-    return [lease for lease in keeper.leases() if lease.state is State.HELD]
+    return [lease for lease in keeper.leases() if lease.goal is Goal.HOLD]

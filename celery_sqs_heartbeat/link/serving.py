@@ -9,8 +9,8 @@ from typing import Any
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.messages import event as event_message
 from celery_sqs_heartbeat.link.messages import read_lease, read_receive, read_terms
@@ -98,7 +98,7 @@ class KeeperEnd:
                     number,
                     receives,
                     place,
-                    Receipt(receipt),
+                    ReceivedAs(receipt),
                     read_receive(receive),
                     read_terms(terms),
                     is_certain,
@@ -115,7 +115,9 @@ class KeeperEnd:
                     number, receives, lambda handle: self._keeper.release(handle, delay, cause)
                 )
             case ["drop", number, receives, cause]:
-                self._by_handle(number, receives, lambda handle: self._keeper.drop(handle, cause))
+                self._by_handle(
+                    number, receives, lambda handle: self._keeper.let_expire(handle, cause)
+                )
             case ["resume", number, receives, place, was_releasing, pid, *lease]:
                 self._resume(number, receives, place, pid, read_lease(*lease), was_releasing)
             case _:
@@ -127,12 +129,12 @@ class KeeperEnd:
         number: int,
         receives: int,
         place: int | None,
-        receipt: Receipt,
+        receipt: ReceivedAs,
         receive: Receive,
         terms: LeaseTerms,
         is_certain: bool,
     ) -> None:
-        if receipt is not Receipt.LAPSED:
+        if receipt is not ReceivedAs.LAPSED:
             self._end_before(number, receive.key)
             self._leases.expect(number, receives, place, receive.receipt_handle)
         self._keeper.take(receive, receipt, terms=terms, is_certain=is_certain)
@@ -144,8 +146,8 @@ class KeeperEnd:
         worker, which did not know, have it deleted under the new number.
         """
         lease = self._leases.under_another(number, message)
-        if lease is not None and lease.state is State.DONE:
-            self._keeper.drop(lease.receipt_handle)
+        if lease is not None and lease.goal is Goal.DELETE:
+            self._keeper.let_expire(lease.receipt_handle)
 
     def _resume(
         self,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.current.record import Flag, Mark, Record, key_of
 from celery_sqs_heartbeat.current.table import Table
-from celery_sqs_heartbeat.leases.lease import Lease, Standing
-from celery_sqs_heartbeat.link.holding import Holding
+from celery_sqs_heartbeat.leases.lease import Lease, LeaseStatus
+from celery_sqs_heartbeat.link.held_message import HeldMessage
 
-_STANDINGS = {
-    Mark.HELD: Standing.OURS,
-    Mark.CAPPED: Standing.CAPPED,
-    Mark.REFUSED: Standing.UNLEASED,
-    Mark.LOST: Standing.LOST,
+_STATUSES = {
+    Mark.HELD: LeaseStatus.OWNED,
+    Mark.CAPPED: LeaseStatus.CAPPED,
+    Mark.REFUSED: LeaseStatus.REFUSED,
+    Mark.LOST: LeaseStatus.LOST,
 }
 
 
@@ -25,61 +25,61 @@ class WrittenLeases:
     def __init__(self, table: Table) -> None:
         self._table = table
 
-    def refresh(self, holding: Holding) -> Lease:
+    def refresh(self, held: HeldMessage) -> Lease:
         """Bring a holding's lease up to date, and return it."""
-        lease = holding.lease
-        if holding.place is None:
+        lease = held.lease
+        if held.place is None:
             return lease
-        written = self._table.written(holding.place)
-        if written == holding.seen:
+        written = self._table.written(held.place)
+        if written == held.seen:
             # Nothing has changed, and looking the record up takes six times as long.
             return lease
-        record = self._known_record(holding)
+        record = self._known_record(held)
         if record is None:
             return lease
         # It may have changed between the two reads.
-        holding.seen = written if Record.unpack(written) == record else b""
-        lease.standing = _STANDINGS.get(record.mark, lease.standing)
+        held.seen = written if Record.unpack(written) == record else b""
+        lease.status = _STATUSES.get(record.mark, lease.status)
         lease.expires_at = record.expires_at
         lease.hidden_until = max(lease.hidden_until, record.hidden_until)
-        lease.certain = holding.is_certain and bool(record.flags & Flag.CERTAIN)
+        lease.is_exclusive = held.is_certain and bool(record.flags & Flag.CERTAIN)
         lease.extensions = int(bool(record.flags & Flag.EXTENDED))
         if lease.extensions:
             lease.last_timeout = lease.terms.visibility_timeout
         return lease
 
-    def is_over(self, holding: Holding) -> bool:
+    def is_over(self, held: HeldMessage) -> bool:
         """Return whether the keeper is through with a holding."""
-        return bool(self._flags(holding) & Flag.OVER)
+        return bool(self._flags(held) & Flag.OVER)
 
-    def is_deleted(self, holding: Holding) -> bool:
+    def is_deleted(self, held: HeldMessage) -> bool:
         """Return whether SQS has confirmed the delete of a holding's message."""
-        return bool(self._flags(holding) & Flag.DELETED)
+        return bool(self._flags(held) & Flag.DELETED)
 
-    def was_released(self, holding: Holding) -> bool:
+    def was_released(self, held: HeldMessage) -> bool:
         """Return whether the keeper has sent a release of a holding, or is through with it."""
-        return bool(self._flags(holding) & (Flag.RELEASING | Flag.OVER))
+        return bool(self._flags(held) & (Flag.RELEASING | Flag.OVER))
 
-    def may_be_releasing(self, holding: Holding) -> bool:
+    def may_be_releasing(self, held: HeldMessage) -> bool:
         """Return whether a release of a holding may have been sent."""
-        record = self._record(holding)
+        record = self._record(held)
         if record is None or record.mark is Mark.UNKNOWN:
             # It has no place, or its keeper was killed while it wrote there.
             return True
-        return bool(self._flags(holding) & Flag.RELEASING)
+        return bool(self._flags(held) & Flag.RELEASING)
 
-    def _flags(self, holding: Holding) -> int:
-        record = self._known_record(holding)
+    def _flags(self, held: HeldMessage) -> int:
+        record = self._known_record(held)
         return record.flags if record is not None else 0
 
-    def _known_record(self, holding: Holding) -> Record | None:
-        record = self._record(holding)
-        if record is None or record.mark is Mark.UNKNOWN or record.receives < holding.receives:
+    def _known_record(self, held: HeldMessage) -> Record | None:
+        record = self._record(held)
+        if record is None or record.mark is Mark.UNKNOWN or record.receives < held.receives:
             # Its keeper does not know of the latest receive yet.
             return None
         return record
 
-    def _record(self, holding: Holding) -> Record | None:
-        if holding.place is None:
+    def _record(self, held: HeldMessage) -> Record | None:
+        if held.place is None:
             return None
-        return self._table.find(key_of(holding.lease.handles[0]))
+        return self._table.find(key_of(held.lease.handles[0]))

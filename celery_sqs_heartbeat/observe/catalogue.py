@@ -175,8 +175,8 @@ IN_FLIGHT = Metric(
     help="Messages that the worker holds and SQS hides.",
     labels=_QUEUE,
 )
-STANDINGS = Metric(
-    name="leases", kind="gauge", help="Leases by standing.", labels=("queue", "standing")
+LEASE_STATUSES = Metric(
+    name="leases", kind="gauge", help="Leases by status.", labels=("queue", "status")
 )
 PENDING_DELETES = Metric(
     name="pending_deletes",
@@ -304,7 +304,7 @@ COUNTED = (
 #: Read from the keeper and its journal at each scrape.
 READ = (
     IN_FLIGHT,
-    STANDINGS,
+    LEASE_STATUSES,
     PENDING_DELETES,
     PENDING_RELEASES,
     OLDEST,

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from celery_sqs_heartbeat.journal.stats import JournalStats
-from celery_sqs_heartbeat.leases.lease import Standing, State
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from celery_sqs_heartbeat.leases.message import is_fifo, queue_name
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.observe import catalogue
@@ -76,26 +76,26 @@ class Gauges:
             yield Measurement(catalogue.UNANSWERED, (name,), count)
 
     def _read_leases(self) -> Iterator[Measurement]:
-        standings: Counter[tuple[str, Standing]] = Counter()
-        states: Counter[tuple[str, State]] = Counter()
+        statuses: Counter[tuple[str, LeaseStatus]] = Counter()
+        goals: Counter[tuple[str, Goal]] = Counter()
         oldest: dict[str, float] = {}
         leases = self._keeper.snapshot()
         for lease in leases:
             queue = queue_name(lease.queue_url)
-            standings[queue, lease.standing] += 1
-            states[queue, lease.state] += 1
+            statuses[queue, lease.status] += 1
+            goals[queue, lease.goal] += 1
             oldest[queue] = max(oldest.get(queue, 0.0), lease.held_for)
         self._queues |= dict.fromkeys(oldest)
         yield from self._read_groups(leases)
         for queue in tuple(self._queues):
-            counts = [states[queue, state] for state in State]
+            counts = [goals[queue, goal] for goal in Goal]
             yield Measurement(catalogue.IN_FLIGHT, (queue,), sum(counts))
-            yield Measurement(catalogue.PENDING_DELETES, (queue,), states[queue, State.DONE])
-            yield Measurement(catalogue.PENDING_RELEASES, (queue,), states[queue, State.BACK])
+            yield Measurement(catalogue.PENDING_DELETES, (queue,), goals[queue, Goal.DELETE])
+            yield Measurement(catalogue.PENDING_RELEASES, (queue,), goals[queue, Goal.RELEASE])
             yield Measurement(catalogue.OLDEST, (queue,), oldest.get(queue, 0.0))
-            for standing in Standing:
+            for status in LeaseStatus:
                 yield Measurement(
-                    catalogue.STANDINGS, (queue, standing.value), standings[queue, standing]
+                    catalogue.LEASE_STATUSES, (queue, status.value), statuses[queue, status]
                 )
 
     def _read_groups(self, leases: Sequence[LeaseView]) -> Iterator[Measurement]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from celery_sqs_heartbeat.leases.lease import State
+from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.leases.view import LeaseView
 
 #: A message: its queue's URL and its id.
@@ -30,7 +30,7 @@ def behind_others(leases: Iterable[LeaseView]) -> Set[Key]:
     return {
         key_of(lease)
         for lease in ordered
-        if lease.state is State.HELD and _place(lease) > firsts[_group(lease)]
+        if lease.goal is Goal.HOLD and _place(lease) > firsts[_group(lease)]
     }
 
 

@@ -11,8 +11,8 @@ from celery_sqs_heartbeat.pipeline.options import SAIL, SPARK
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse
 
 _ENGINES = {
-    SPARK: Engine(session.new_session, Warehouse, intake.take_in),
-    SAIL: Engine(sail_session.new_session, SailWarehouse, sail_intake.take_in),
+    SPARK: Engine(session.new_session, Warehouse, intake.ingest),
+    SAIL: Engine(sail_session.new_session, SailWarehouse, sail_intake.ingest),
 }
 
 

@@ -1,6 +1,6 @@
 """kombu's SQS transport with leases: what is received, acked and rejected goes to the keeper.
 
-The worker's step has kombu make it for `sqs://` URLs (`take_over`).
+The worker's step has kombu make it for `sqs://` URLs (`register_transport`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ALIAS = f"{Transport.__module__}:{Transport.__qualname__}"
 _SCHEMES = ("sqs", "SQS")
 
 
-def take_over() -> None:
+def register_transport() -> None:
     """Have kombu use this transport for every `sqs://` URL in this process from now on.
 
     The setting `broker_transport` would not do: after a failover to another broker URL

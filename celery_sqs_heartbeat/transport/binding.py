@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet, WeakValueDictionary
 
-from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.recent import RecentKeys
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.queues import QueueDirectory
-from celery_sqs_heartbeat.transport.breakage import Breakage
-from celery_sqs_heartbeat.transport.groups import Groups
+from celery_sqs_heartbeat.transport.broken_worker import BrokenWorkerDetector
+from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.transport.keeper_protocol import Keeper, Reaching
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.leased_queues import LeasedQueues
 from celery_sqs_heartbeat.transport.once import Once
+from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from celery_sqs_heartbeat.transport.poll import Poll
-from celery_sqs_heartbeat.transport.request import LeasedRequest
-from celery_sqs_heartbeat.transport.settled import Settled
+from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
+from celery_sqs_heartbeat.transport.settled_messages import SettledMessages
 from celery_sqs_heartbeat.transport.terms import QueueTerms
-from celery_sqs_heartbeat.transport.unsettled import Unsettled
 
 #: Messages remembered between their receive and their requests: several times the ten of a
 #: receive, of as many queues as a worker may have.
@@ -78,14 +78,14 @@ class Heartbeat:
     open_polls: WeakSet[Poll] = field(default_factory=WeakSet)
     note_poll: Callable[[str, float], object] = lambda url, ends_at: None
     http_client: Any = None
-    curl_working: UninterruptedLock = field(default_factory=UninterruptedLock)
+    curl_working: SignalSafeLock = field(default_factory=SignalSafeLock)
     arriving: set[str] = field(default_factory=set, repr=False)
-    breakage: Breakage = field(default_factory=Breakage)
+    breakage: BrokenWorkerDetector = field(default_factory=BrokenWorkerDetector)
     start_queues: Callable[[], Iterable[str]] = tuple
     check_names: Callable[[Callable[[str], bool]], object] = bool
     refuse: Callable[[SqsHeartbeatError], object] = bool
     is_ending: bool = False
-    requests: WeakValueDictionary[tuple[str, str], LeasedRequest] = field(
+    requests: WeakValueDictionary[tuple[str, str], LeasedRequestProtocol] = field(
         default_factory=WeakValueDictionary
     )
     received: RecentKeys[str] = field(default_factory=lambda: RecentKeys(_RECEIVED))
@@ -93,9 +93,9 @@ class Heartbeat:
     terms: QueueTerms = field(init=False)
     leased: LeasedQueues = field(init=False)
     rules: LeaseRules = field(init=False)
-    settled: Settled = field(init=False)
-    unsettled: Unsettled = field(init=False)
-    groups: Groups = field(init=False)
+    settled: SettledMessages = field(init=False)
+    orphaned: OrphanedMessages = field(init=False)
+    groups: GroupWaitlist = field(init=False)
 
     def __post_init__(self) -> None:
         self.terms = QueueTerms(self.settings, self.queues, self.leases)
@@ -108,9 +108,9 @@ class Heartbeat:
             has_limit=bool(self.leases),
         )
         self.rules = LeaseRules(settings=self.settings, names=self.leased.names)
-        self.settled = Settled(keeper=self.keeper, rules=self.rules)
-        self.unsettled = Unsettled(self.keeper)
-        self.groups = Groups(keeper=self.keeper, limit=self.settings.fifo_waiting)
+        self.settled = SettledMessages(keeper=self.keeper, rules=self.rules)
+        self.orphaned = OrphanedMessages(self.keeper)
+        self.groups = GroupWaitlist(keeper=self.keeper, limit=self.settings.fifo_waiting)
 
 
 _bound: Heartbeat | None = None

@@ -11,17 +11,22 @@ from botocore.exceptions import BotoCoreError, ClientError
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.intake import Intake
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.poll import Poll
-from celery_sqs_heartbeat.transport.receives import Receives
+from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
+from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
 
 
 class BlockingPoller:
     """Receives by boto3, in the thread that calls it."""
 
     def __init__(
-        self, *, kombu: KombuChannel, heartbeat: Heartbeat, receives: Receives, intake: Intake
+        self,
+        *,
+        kombu: KombuChannel,
+        heartbeat: Heartbeat,
+        receives: PollPlanner,
+        intake: PollResponseHandler,
     ) -> None:
         self._kombu = kombu
         self._heartbeat = heartbeat

@@ -7,19 +7,19 @@ from typing import Any
 from botocore.exceptions import ClientError
 from kombu.transport import SQS
 
+from celery_sqs_heartbeat.transport.ack_handler import AckHandler
+from celery_sqs_heartbeat.transport.backpressure import Backpressure
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.blocking import BlockingPoller
-from celery_sqs_heartbeat.transport.intake import Intake
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.kombu_options import with_reported, with_timeouts
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED
+from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
+from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
 from celery_sqs_heartbeat.transport.poller import Poller
 from celery_sqs_heartbeat.transport.qos import QoS
-from celery_sqs_heartbeat.transport.receives import Receives
-from celery_sqs_heartbeat.transport.room import Room
 from celery_sqs_heartbeat.transport.schedule import Schedule
-from celery_sqs_heartbeat.transport.settler import Settler
 from celery_sqs_heartbeat.transport.starting import Starting
 from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 
@@ -28,8 +28,8 @@ class Channel(SQS.Channel):
     """Takes kombu's calls, and hands each to the object of ours whose business it is.
 
     A message's way: `Schedule` says when its queue is polled, `Poller` (or `BlockingPoller`)
-    receives it, `Intake` has it leased by `Leaser` and delivered by `Deliverer`, and `Settler`
-    hands its end to the keeper.
+    receives it, `PollResponseHandler` has it leased by `Leaser` and delivered by `Deliverer`,
+    and `AckHandler` hands its end to the keeper.
 
     Args:
         connection: kombu's transport.
@@ -40,13 +40,13 @@ class Channel(SQS.Channel):
     def __init__(self, connection: Any, *, heartbeat: Heartbeat) -> None:
         kombu = KombuChannel(self)
         open_polls = OpenPolls(heartbeat=heartbeat)
-        receives = Receives(kombu=kombu, heartbeat=heartbeat)
-        intake = Intake(kombu=kombu, heartbeat=heartbeat, receives=receives)
+        receives = PollPlanner(kombu=kombu, heartbeat=heartbeat)
+        intake = PollResponseHandler(kombu=kombu, heartbeat=heartbeat, receives=receives)
         self._kombu = kombu
-        self._room = Room(heartbeat=heartbeat)
+        self._room = Backpressure(heartbeat=heartbeat)
         self._starting = Starting(kombu=kombu, heartbeat=heartbeat)
         self._schedule = Schedule(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
-        self._settler = Settler(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
+        self._acks = AckHandler(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
         self._blocking_poller = BlockingPoller(
             kombu=kombu, heartbeat=heartbeat, receives=receives, intake=intake
         )
@@ -151,15 +151,15 @@ class Channel(SQS.Channel):
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
         """Have the message deleted, and free its slot."""
-        if self._settler.ack(delivery_tag):
+        if self._acks.ack(delivery_tag):
             self.qos.ack(delivery_tag)
         else:
             super().basic_ack(delivery_tag, multiple)
 
     def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
         """Settle a message that is rejected, unless its request has done so, and free its slot."""
-        self._settler.reject(delivery_tag, requeue=requeue)
-        if self._settler.forget_settled(delivery_tag):
+        self._acks.reject(delivery_tag, requeue=requeue)
+        if self._acks.forget_settled(delivery_tag):
             self.qos.ack(delivery_tag)
         else:
             super().basic_reject(delivery_tag, requeue=requeue)
@@ -170,13 +170,13 @@ class Channel(SQS.Channel):
         May be called from any thread, and on a channel that is closed: its prefetch slot is
         freed by `basic_reject`.
         """
-        self._settler.reject(delivery_tag, requeue=requeue, failure=failure)
+        self._acks.reject(delivery_tag, requeue=requeue, failure=failure)
 
     def release(self, delivery_tag: str, *, cause: str) -> None:
         """Make a message visible again, and free its slot."""
-        self._settler.release(delivery_tag, cause=cause)
+        self._acks.release(delivery_tag, cause=cause)
 
     def _restore(self, message: Any, *args: Any, **kwargs: Any) -> None:
         """Give back a message that its consumer leaves behind."""
-        if not self._settler.restore(message.delivery_tag):
+        if not self._acks.restore(message.delivery_tag):
             super()._restore(message, *args, **kwargs)

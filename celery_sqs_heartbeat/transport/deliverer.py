@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from celery_sqs_heartbeat.leases.events import UNDELIVERABLE
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.groups import tag_of
+from celery_sqs_heartbeat.transport.group_waitlist import tag_of
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
 from celery_sqs_heartbeat.transport.undeliverable import log_undeliverable
 
@@ -57,7 +57,7 @@ class Deliverer:
         tag = tag_of(payload)
         lease = heartbeat.keeper.find(tag)
         # Left to its timeout, not released: its task may have been started before the error.
-        heartbeat.keeper.drop(tag, UNDELIVERABLE)
+        heartbeat.keeper.let_expire(tag, UNDELIVERABLE)
         if self._kombu.takes_slot(tag):
             # Else it would hold its prefetch slot for ever.
             self._kombu.free_slot(tag)

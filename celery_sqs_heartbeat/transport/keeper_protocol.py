@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.leases.leases import Leases
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 
 
@@ -39,7 +39,7 @@ class Keeper(Leases, Protocol):
         max_receive_count: int | None = None,
         task: str | None = None,
         task_id: str | None = None,
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Begin a lease on a message as SQS returned it, or go on with the one it has.
 
         Args:

@@ -10,25 +10,25 @@ from typing import Any
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.leases.events import ARRIVED_LATE, DUE_LATER
-from celery_sqs_heartbeat.leases.lease import State
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import Goal
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.transport.answers import Message
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.cut_groups import CutGroups
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
-from celery_sqs_heartbeat.transport.far_etas import FarEtas
+from celery_sqs_heartbeat.transport.eta_parking import EtaParking
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
 from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.skipped_groups import SkippedGroups
 from celery_sqs_heartbeat.transport.undeliverable import log_undeliverable
 
 logger = get_logger(__name__)
 
-_NOT_OURS = (Receipt.LAPSED, Receipt.RELEASED)
+_NOT_OURS = (ReceivedAs.LAPSED, ReceivedAs.RELEASED)
 _NOT_STARTED = {
-    Receipt.REDELIVERED: "it came again, and runs or waits here already; its lease goes on",
-    Receipt.FINISHED: "it came again after its task had ended well; it is deleted",
-    Receipt.RELEASED: "a release of it that was not answered may end its lease at any moment",
-    Receipt.LAPSED: "it was held up on its way until its visibility timeout was over",
+    ReceivedAs.REDELIVERED: "it came again, and runs or waits here already; its lease goes on",
+    ReceivedAs.FINISHED: "it came again after its task had ended well; it is deleted",
+    ReceivedAs.RELEASED: "a release of it that was not answered may end its lease at any moment",
+    ReceivedAs.LAPSED: "it was held up on its way until its visibility timeout was over",
 }
 
 
@@ -38,7 +38,7 @@ class Leaser:
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
         self._kombu = kombu
         self._heartbeat = heartbeat
-        self._far_etas = FarEtas(queues=heartbeat.queues, once=heartbeat.once)
+        self._far_etas = EtaParking(queues=heartbeat.queues, once=heartbeat.once)
 
     def lease_all(self, poll: Poll, messages: Iterable[Message]) -> list[Payload]:
         """Lease a whole batch before any of it is delivered; return what is new.
@@ -47,7 +47,7 @@ class Leaser:
         out after that.
         """
         fresh: list[tuple[Message, Payload]] = []
-        cut = CutGroups()
+        cut = SkippedGroups()
         with self._heartbeat.keeper.gathering():
             for message in messages:
                 try:
@@ -60,7 +60,7 @@ class Leaser:
                     log_undeliverable(poll.queue, message.get("MessageId"))
                     cut.cut(message)
                     continue
-                if receipt is Receipt.NEW:
+                if receipt is ReceivedAs.NEW:
                     if not cut.takes(message):
                         fresh.append((message, payload))
                     continue
@@ -88,7 +88,7 @@ class Leaser:
 
     def lease(
         self, poll: Poll, message: Message, *, task: Any = None, task_id: Any = None
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Begin the lease on one message, or go on with the one it has.
 
         Args:
@@ -141,7 +141,7 @@ class Leaser:
         keeper = self._heartbeat.keeper
         tag = payload["properties"]["delivery_tag"]
         lease = keeper.find(tag)
-        if lease is None or lease.state is not State.HELD:
+        if lease is None or lease.goal is not Goal.HOLD:
             # Released with one before it in its group, maybe while that was waited for.
             return False
         if read_at - poll.sent_at + lease.terms.threshold <= (poll.timeout or 0):
@@ -149,7 +149,7 @@ class Leaser:
         wait_until = read_at + max(1.0, lease.terms.threshold)
         if keeper.confirm(tag, wait_until - clock.now()):
             return True
-        keeper.drop(tag, ARRIVED_LATE)
+        keeper.let_expire(tag, ARRIVED_LATE)
         logger.warning(
             "sqs-heartbeat: message %s of %s is not started: too little was left of its "
             "visibility timeout when it arrived, and no extension was confirmed",

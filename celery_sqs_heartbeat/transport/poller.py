@@ -9,13 +9,13 @@ from botocore.exceptions import ClientError
 from vine import transform
 
 from celery_sqs_heartbeat.transport.binding import Heartbeat
-from celery_sqs_heartbeat.transport.intake import Intake
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import GoOn, OpenPolls
 from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
+from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
 from celery_sqs_heartbeat.transport.poll_sending import sending_for
-from celery_sqs_heartbeat.transport.poll_watching import Watching
-from celery_sqs_heartbeat.transport.receives import Receives
+from celery_sqs_heartbeat.transport.poll_timeouts import PollTimeouts
 from celery_sqs_heartbeat.transport.schedule import Schedule
 from celery_sqs_heartbeat.transport.uninterrupted_curl import guard_curl
 
@@ -29,8 +29,8 @@ class Poller:
         kombu: KombuChannel,
         heartbeat: Heartbeat,
         open_polls: OpenPolls,
-        receives: Receives,
-        intake: Intake,
+        receives: PollPlanner,
+        intake: PollResponseHandler,
         schedule: Schedule,
     ) -> None:
         self._kombu = kombu
@@ -39,7 +39,7 @@ class Poller:
         self._receives = receives
         self._intake = intake
         self._schedule = schedule
-        self._watching = Watching(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
+        self._watching = PollTimeouts(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
 
     def poll(self, queue: str, *, count: int, callback: GoOn | None) -> Any:
         """Send a poll, and return kombu's promise of its answer; None where it is not sent.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 
-class LeasedRequest(Protocol):
+class LeasedRequestProtocol(Protocol):
     """A request whose message has a lease.
 
     Attributes:
@@ -32,5 +32,5 @@ class LeasedRequest(Protocol):
     def stop_lost_task(self, pool: Any) -> None:
         """Stop its task, if it runs and the message is still not ours."""
 
-    def give_back(self, cause: str) -> None:
+    def release(self, cause: str) -> None:
         """Release the message."""

@@ -5,7 +5,7 @@ through, no other thread may work on the same handles: an open poll would not be
 Celery's soft shutdown waits for tasks. Nor would an answer that curl has handed over already, and
 that is not leased yet.
 
-Tasks, consumers and calls for credentials are let out of that, by `UninterruptedLock.opened`: they
+Tasks, consumers and calls for credentials are let out of that, by `SignalSafeLock.opened`: they
 may take long, and are to be interrupted.
 """
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 
 
 class UninterruptedCurl:
@@ -24,7 +24,7 @@ class UninterruptedCurl:
         working: Is held while they work.
     """
 
-    def __init__(self, multi: Any, working: UninterruptedLock) -> None:
+    def __init__(self, multi: Any, working: SignalSafeLock) -> None:
         self.multi = multi
         self._working = working
 
@@ -65,7 +65,7 @@ def unguarded(multi: Any) -> Any:
     return multi.multi if isinstance(multi, UninterruptedCurl) else multi
 
 
-def guard_curl(client: Any, working: UninterruptedLock) -> None:
+def guard_curl(client: Any, working: SignalSafeLock) -> None:
     """Have handlers of signals put off while a client's curl works. Does nothing the second time.
 
     Args:

@@ -16,7 +16,7 @@ import celery
 from celery_sqs_heartbeat.common.wording import counted
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
-from celery_sqs_heartbeat.transport.request import LeasedRequest
+from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
 
 logger = logging.getLogger(__name__)
 
@@ -89,9 +89,9 @@ def release_all(heartbeat: Heartbeat) -> None:
     _release(list(heartbeat.requests.values()), "not finished")
 
 
-def _release(requests: list[LeasedRequest], why: str) -> None:
+def _release(requests: list[LeasedRequestProtocol], why: str) -> None:
     held = [request for request in requests if request.is_held()]
     if held:
         logger.info("sqs-heartbeat: releasing %s: %s", counted(len(held), "message"), why)
     for request in held:
-        request.give_back("shutdown")
+        request.release("shutdown")

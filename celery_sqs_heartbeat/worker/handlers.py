@@ -18,7 +18,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 class Interruptible(Protocol):
     """What a signal's handler must not meet in the middle of its work."""
 
-    def put_off(self, job: Callable[[], object]) -> bool:
+    def defer(self, job: Callable[[], object]) -> bool:
         """Have a job done right after the work that this thread is in; False if it is in none."""
 
 
@@ -44,7 +44,7 @@ class _Outside:
         self._handler = handler
 
     def __call__(self, number: int, frame: Any) -> None:
-        if any(each.put_off(lambda: signal.raise_signal(number)) for each in self._guarded):
+        if any(each.defer(lambda: signal.raise_signal(number)) for each in self._guarded):
             return
         try:
             self._handler(number, frame)

@@ -38,8 +38,8 @@ from celery_sqs_heartbeat.worker.handlers import (
     release_before_soft_shutdown,
 )
 from celery_sqs_heartbeat.worker.jobs import JobThread, run_beside
-from celery_sqs_heartbeat.worker.losses import Losses
-from celery_sqs_heartbeat.worker.pools import let_signals_stop, remember_running_jobs
+from celery_sqs_heartbeat.worker.lost_leases import LostLeaseHandler
+from celery_sqs_heartbeat.worker.pools import keep_running_jobs_on_flush, make_shutdown_reentrant
 from celery_sqs_heartbeat.worker.reached_queues import ReachedQueues
 from celery_sqs_heartbeat.worker.requests import use_leased_requests
 from celery_sqs_heartbeat.worker.settings import (
@@ -61,7 +61,7 @@ class WorkerHeartbeat:
 
     def __init__(self, parent: Any) -> None:
         leases = (parent.max_concurrency or parent.concurrency) * parent.prefetch_multiplier
-        self._losses = Losses(parent.app)
+        self._lost_leases = LostLeaseHandler(parent.app)
         self._last_polls: LastPolls | None = None
         settings = read_worker_settings(parent.app, leases)
         if settings.otel:
@@ -73,7 +73,7 @@ class WorkerHeartbeat:
         self._keeper = self._linked.keeper
         self._heartbeat = _new_heartbeat(settings, leases, self._keeper)
         self._otel = new_otel(self._heartbeat) if settings.otel else None
-        self._losses.attach(self._heartbeat)
+        self._lost_leases.attach(self._heartbeat)
         self._keeper.on_turn = self._heartbeat.groups.wake
         bind(self._heartbeat)
         use_leased_requests(parent.app)
@@ -83,7 +83,7 @@ class WorkerHeartbeat:
         self._linked.begin()
         guard_run(parent.pool)
         guard_batches(parent.app, parent.pool)
-        let_signals_stop(parent.pool)
+        make_shutdown_reentrant(parent.pool)
 
     def start(self, parent: Any) -> None:
         """Start the keeper and have it ended with the worker."""
@@ -100,12 +100,12 @@ class WorkerHeartbeat:
             self._otel.watch(self._linked, journal, self._heartbeat.polled)
         self._heartbeat.groups.call_soon = _caller(parent)
         self._linked.start(parent, self._heartbeat.polled, look=self._heartbeat.groups.look)
-        self._losses.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
-        unsettled = self._heartbeat.unsettled
-        unsettled.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
-        unsettled.start(lambda call: parent.consumer.call_soon(call))
+        self._lost_leases.start(parent.pool, lambda *call: parent.consumer.call_soon(*call))
+        orphaned = self._heartbeat.orphaned
+        orphaned.attach(forget=state.task_ready, may_run_on=parent.pool.uses_semaphore)
+        orphaned.start(lambda call: parent.consumer.call_soon(call))
         follow_jobs(parent.pool)
-        remember_running_jobs(parent.pool)
+        keep_running_jobs_on_flush(parent.pool)
         guarded = (self._keeper, self._heartbeat.curl_working)
         release_before_soft_shutdown(parent, guarded, lambda: self.close(parent))
         put_off_signals(*guarded)
@@ -121,7 +121,7 @@ class WorkerHeartbeat:
         release_unstarted(self._heartbeat, parent.pool)
 
     def _take_event(self, event: Event) -> None:
-        self._losses(event)
+        self._lost_leases(event)
         if self._otel is not None:
             self._otel(event)
 
@@ -141,10 +141,10 @@ class WorkerHeartbeat:
         release_all(self._heartbeat)
         began = time.monotonic()
         last_polls.wait()
-        self._heartbeat.unsettled.close()
+        self._heartbeat.orphaned.close()
         waited = time.monotonic() - began
         self._linked.stop(flush_time_left(self._heartbeat.settings.flush_timeout, waited))
-        self._losses.close()
+        self._lost_leases.close()
         bind(None)
         unshare_table()
 

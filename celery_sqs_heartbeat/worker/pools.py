@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 
-def let_signals_stop(pool: Any) -> None:
+def make_shutdown_reentrant(pool: Any) -> None:
     """Have a threads pool stop in a signal's handler, whatever the signal interrupted.
 
     Celery's cold and soft shutdown stop the pool there. A signal that came while the event
@@ -24,7 +24,7 @@ def takes_no_more(pool: Any) -> bool:
     return executor is not None and executor._shutdown
 
 
-def remember_running_jobs(pool: Any) -> None:
+def keep_running_jobs_on_flush(pool: Any) -> None:
     """Keep the results of a prefork pool's jobs from being lost with a connection.
 
     When a connection is lost or the worker stops, Celery has its pool forget every job

@@ -21,10 +21,10 @@ from celery_sqs_heartbeat.common.escaping import get_logger
 from celery_sqs_heartbeat.current.asked_delays import asked_retry
 from celery_sqs_heartbeat.current.release_message import ReleaseMessage
 from celery_sqs_heartbeat.leases.events import UNSETTLED
-from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.transport.binding import Heartbeat, bound
+from celery_sqs_heartbeat.transport.orphaned_messages import Watch
 from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
-from celery_sqs_heartbeat.transport.unsettled import Watch
 from celery_sqs_heartbeat.worker.pools import will_run
 from celery_sqs_heartbeat.worker.retrying import ReleasedRetry, mark_request
 from celery_sqs_heartbeat.worker.starts import guarded
@@ -94,7 +94,7 @@ class LeasedRequest(Request):
             self._lease = self._heartbeat.keeper.find(message.delivery_tag)
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.requests[self._lease.key] = self
-            self._watch = self._heartbeat.unsettled.watch(self, self._lease, message)
+            self._watch = self._heartbeat.orphaned.watch(self, self._lease, message)
             self._retries_are_releases = self._releases_retries(self._lease, self._heartbeat)
             if self._retries_are_releases:
                 mark_request(self, self._lease)
@@ -150,17 +150,17 @@ class LeasedRequest(Request):
         # Else it would hold its prefetch slot for ever.
         self.message.channel.qos.ack(self._tag)
         # The keeper may not have noted yet what the clock says.
-        standing = Standing.EXPIRED if lease.standing is Standing.OURS else lease.standing
+        status = LeaseStatus.EXPIRED if lease.status is LeaseStatus.OWNED else lease.status
         if lease.is_in_order:
-            return f"its lease is {standing.value}, and SQS hands out its group anew"
-        return f"its lease is {standing.value}, and sqs_heartbeat_on_lost is {on_lost!r}"
+            return f"its lease is {status.value}, and SQS hands out its group anew"
+        return f"its lease is {status.value}, and sqs_heartbeat_on_lost is {on_lost!r}"
 
     def is_held(self) -> bool:
         """Return whether its message is neither acked nor released yet."""
         if self._heartbeat is None:
             return False
         lease = self._heartbeat.keeper.find(self._tag)
-        return lease is not None and lease is self._lease and lease.state is State.HELD
+        return lease is not None and lease is self._lease and lease.goal is Goal.HOLD
 
     def on_lost(self) -> str:
         """Return what becomes of its task when the lease is lost."""
@@ -215,7 +215,7 @@ class LeasedRequest(Request):
             return self.has_started()
         return will_run(self._job())
 
-    def give_back(self, cause: str) -> None:
+    def release(self, cause: str) -> None:
         """Release the message."""
         self.message.channel.release(self._tag, cause=cause)
 
@@ -248,7 +248,7 @@ class LeasedRequest(Request):
         """
         if self._is_killed:
             # Celery takes a killed greenlet for a task that succeeded.
-            self.give_back("cancelled")
+            self.release("cancelled")
             return
         if self.acknowledged:
             return
@@ -315,7 +315,7 @@ class LeasedRequest(Request):
         """
         if self._heartbeat is None or self.acknowledged or not self.is_held():
             return False
-        self._heartbeat.keeper.drop(self._tag, UNSETTLED)
+        self._heartbeat.keeper.let_expire(self._tag, UNSETTLED)
         # Else it would hold its prefetch slot for ever.
         self.message.channel.qos.ack(self._tag)
         return True
@@ -383,7 +383,7 @@ class LeasedRequest(Request):
         if self._is_cancelled:
             # Celery leaves the message of a task that it cancelled itself to the broker, or
             # (5.5 with billiard 4.3) takes it for a failed one and deletes the message.
-            self.give_back("cancelled")
+            self.release("cancelled")
             return None
         error = error_of(exc_info)
         self._has_failed = not isinstance(error, Reject)

@@ -68,9 +68,9 @@ def _is_wanted(app: Any, flag: bool | None) -> bool:
         )
         return False
     require_versions()
-    from celery_sqs_heartbeat.transport import Transport, take_over
+    from celery_sqs_heartbeat.transport import Transport, register_transport
 
-    take_over()
+    register_transport()
     if not isinstance(app.connection_for_read().transport, Transport):
         logger.warning(
             "sqs-heartbeat: broker_transport is %r, not kombu's own SQS transport: "

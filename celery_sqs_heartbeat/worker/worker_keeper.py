@@ -17,8 +17,8 @@ from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.holdings import Holdings
 from celery_sqs_heartbeat.link.polls import polled_message
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
@@ -50,7 +50,7 @@ class WorkerKeeper:
     ) -> None:
         self._settings = settings
         table = share_table(leases + settings.fifo_waiting if leases else 0)
-        self.keeper = LinkedKeeper(Holdings(table))
+        self.keeper = LinkedKeeper(HeldMessages(table))
         self._attendant = Attendant(
             self.keeper,
             hello=Hello(

@@ -15,7 +15,7 @@ from typing import Any
 
 from celery_sqs_heartbeat.transport.deliverer import Deliverer
 from celery_sqs_heartbeat.transport.leaser import Leaser
-from celery_sqs_heartbeat.transport.poll_watching import PollWatcher
+from celery_sqs_heartbeat.transport.poll_timeouts import PollWatcher
 
 #: By a word for where it is, what is called there: of a class, by its name.
 MOMENTS = {

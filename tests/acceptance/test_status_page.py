@@ -137,7 +137,7 @@ def test_a_loss_is_shown_on_its_lease_and_in_the_list(page: Any, scene: Observed
     ]
     wait_until(lambda: any(", lost" in label for label in labels(page)))
     wait_until(lambda: page.find_elements("css selector", "[data-what=lost]"))
-    assert page.find_elements("css selector", ".lease[data-standing=lost]")
+    assert page.find_elements("css selector", ".lease[data-status=lost]")
 
 
 def test_text_of_a_message_is_never_taken_for_html(page: Any, scene: Observed) -> None:

@@ -10,7 +10,7 @@ from kombu import Connection, Consumer, Queue
 from celery_sqs_heartbeat.keeper.dispatch import Settle
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call
-from celery_sqs_heartbeat.leases.lease import State
+from celery_sqs_heartbeat.leases.lease import Goal
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs, QueueAttributes
 from celery_sqs_heartbeat.sqs.clients import ClientPool
@@ -73,7 +73,7 @@ class FakeDesk:
     def held(self) -> set[str]:
         """The handles of the leases that are to be extended on."""
         leases = self._board.leases()
-        return {lease.receipt_handle for lease in leases if lease.state is State.HELD}
+        return {lease.receipt_handle for lease in leases if lease.goal is Goal.HOLD}
 
     def slots_taken(self) -> set[str]:
         """The messages that count against the prefetch limit."""

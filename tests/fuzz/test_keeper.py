@@ -11,12 +11,12 @@ from botocore.exceptions import ParamValidationError
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from celery_sqs_heartbeat.leases.lease import Standing, State
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from tests.fuzz.keeping import Keeping
 from tests.fuzz.shapes import FUZZ, answers, exceptions, json_values
 
 #: What may end in the meantime: nothing is known of these any more, or they are not ours.
-ENDED = (Standing.LOST, Standing.CAPPED, Standing.UNLEASED)
+ENDED = (LeaseStatus.LOST, LeaseStatus.CAPPED, LeaseStatus.REFUSED)
 
 
 @pytest.fixture(autouse=True)
@@ -67,8 +67,8 @@ def test_whatever_is_answered_all_comes_to_its_end(
             assert name != "meanwhile"
             assert name in finished or names.index(name) in released
         else:
-            assert lease.state is State.HELD
-            assert lease.standing in ENDED or lease.expires_at > keeping.clock()
+            assert lease.goal is Goal.HOLD
+            assert lease.status in ENDED or lease.expires_at > keeping.clock()
 
     for name in [*names, "meanwhile"]:
         keeping.keeper.done(name)

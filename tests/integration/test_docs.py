@@ -14,7 +14,7 @@ from kombu.transport import SQS
 from celery_sqs_heartbeat import LeaseLost, NoLease
 from celery_sqs_heartbeat.common.clock import now
 from celery_sqs_heartbeat.current.sharing import unshare_table
-from celery_sqs_heartbeat.leases.lease import Standing
+from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from celery_sqs_heartbeat.leases.policy import longest_wait
 from celery_sqs_heartbeat.observe.catalogue import COUNTED
 from tests.support.leases import lease_of
@@ -89,7 +89,7 @@ def test_a_task_with_a_lost_lease_stops_before_it_pays() -> None:
     run_in_task(lambda: pay_safely("y"), message)
     assert paid == ["invoice for x m", "y none"]
 
-    lease.standing = Standing.LOST
+    lease.status = LeaseStatus.LOST
     board.show(lease)
     with pytest.raises(LeaseLost):
         run_task(charge, ["x"], message)

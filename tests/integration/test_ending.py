@@ -14,7 +14,7 @@ from kombu.asynchronous.http import Client, Request
 from vine import promise
 
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
 from celery_sqs_heartbeat.transport.last_polls import LastPolls
 from celery_sqs_heartbeat.transport.poll import Poll
@@ -78,7 +78,7 @@ def test_an_answer_that_came_with_another_is_read_while_that_one_is_worked_on(
     client: Client,
 ) -> None:
     # Of two queues. A soft shutdown may wait in the very frame that works on the first.
-    working = UninterruptedLock()
+    working = SignalSafeLock()
     guard_curl(client, working)
     polling = sending_for(SimpleNamespace(_httpclient=client), Always(), patience=PATIENCE)
     readers: list[int] = []

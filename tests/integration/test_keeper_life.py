@@ -15,7 +15,7 @@ from celery_sqs_heartbeat import BotoSqs, LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.consumer import process_keeper
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 from celery_sqs_heartbeat.leases.health import KeeperHealth
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link import attendant
 from celery_sqs_heartbeat.testing.faults import Fault, Faults
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
@@ -82,7 +82,7 @@ def test_a_life_with_a_process(server: SimulatedServer) -> None:
     first, second = consumer.receive(), consumer.receive()
     handle = first["ReceiptHandle"]
     # The terms, the time and the visibility timeout are the keeper's where none are given.
-    assert keeper.receive(consumer.url, second) is Receipt.NEW
+    assert keeper.receive(consumer.url, second) is ReceivedAs.NEW
     with keeper.hold(consumer.url, first) as lease:
         assert lease.message_id == first["MessageId"]
         assert len(keeper) == 2
@@ -116,7 +116,7 @@ def test_it_can_be_started_again_and_an_observer_that_fails_harms_nothing(
     consumer = Consumer(server, observer=fail)
     for _ in range(2):
         held = consumer.receive()
-        assert consumer.keeper.receive(consumer.url, held) is Receipt.NEW
+        assert consumer.keeper.receive(consumer.url, held) is ReceivedAs.NEW
         consumer.keeper.start()
         with consumer.keeper.hold(consumer.url, consumer.receive()):
             pass
@@ -273,7 +273,7 @@ def test_a_forked_child_does_nothing(server: SimulatedServer) -> None:
         assert keeper.flush(PATIENCE)
         assert keeper.health == KeeperHealth()
         assert not keeper.is_alive
-        assert keeper.receive(consumer.url, {**message, "MessageId": "b"}) is Receipt.NEW
+        assert keeper.receive(consumer.url, {**message, "MessageId": "b"}) is ReceivedAs.NEW
         assert keeper.done(handle)
         assert keeper.release(handle)
         assert keeper.owns(handle)

@@ -6,21 +6,21 @@ from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from tests.integration.test_transport import Desk, new_desk  # noqa: F401
+from tests.integration.test_transport import ChannelHarness, new_desk  # noqa: F401
 from tests.support.insides import slots_taken
 from tests.support.waiting import PATIENCE, wait_until
 
 CHANGE = "ChangeMessageVisibilityBatch"
 
 
-def publish(desk: Desk, body: str, *, due_in: float) -> None:
+def publish(desk: ChannelHarness, body: str, *, due_in: float) -> None:
     eta = (datetime.now(timezone.utc) + timedelta(seconds=due_in)).isoformat()
     headers = {"task": "t", "id": body, "eta": eta}
     desk.connection.Producer().publish({"body": body}, routing_key=desk.name, headers=headers)
 
 
 def test_they_take_no_slot_and_no_lease_and_come_again_when_they_are_due(
-    new_desk: Callable[..., Desk],  # noqa: F811
+    new_desk: Callable[..., ChannelHarness],  # noqa: F811
 ) -> None:
     desk = new_desk(hold_eta=1)
     for number in range(5):

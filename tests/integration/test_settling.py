@@ -9,7 +9,7 @@ from billiard.einfo import ExceptionInfo
 from celery.utils.log import get_logger
 
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
-from tests.integration.test_transport import Desk, desk, new_desk  # noqa: F401
+from tests.integration.test_transport import ChannelHarness, desk, new_desk  # noqa: F401
 from tests.support.insides import slots_taken
 from tests.support.waiting import PATIENCE
 
@@ -35,9 +35,9 @@ class Request(LeasedRequest, _Request):
     pass
 
 
-@pytest.mark.parametrize("ends", ["release", "drop", "disown"])
+@pytest.mark.parametrize("ends", ["release", "let_expire", "disown"])
 def test_a_task_that_fails_when_its_lease_is_gone_deletes_nothing(
-    desk: Desk,  # noqa: F811
+    desk: ChannelHarness,  # noqa: F811
     ends: str,
 ) -> None:
     # There are no dead letters: kombu deletes what is rejected without requeue.

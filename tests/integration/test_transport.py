@@ -32,7 +32,7 @@ from tests.support.proxy import FaultProxy
 from tests.support.waiting import PATIENCE, wait_until
 
 
-class Desk:
+class ChannelHarness:
     """A connection whose channels are leased, on a queue of its own."""
 
     def __init__(
@@ -133,11 +133,11 @@ class Desk:
 
 
 @pytest.fixture
-def new_desk(proxy: FaultProxy) -> Iterator[Callable[..., Desk]]:
-    desks: list[Desk] = []
+def new_desk(proxy: FaultProxy) -> Iterator[Callable[..., ChannelHarness]]:
+    desks: list[ChannelHarness] = []
 
-    def make(**settings: Any) -> Desk:
-        desks.append(Desk(proxy, **settings))
+    def make(**settings: Any) -> ChannelHarness:
+        desks.append(ChannelHarness(proxy, **settings))
         return desks[-1]
 
     yield make
@@ -146,11 +146,11 @@ def new_desk(proxy: FaultProxy) -> Iterator[Callable[..., Desk]]:
 
 
 @pytest.fixture
-def desk(new_desk: Callable[..., Desk]) -> Desk:
+def desk(new_desk: Callable[..., ChannelHarness]) -> ChannelHarness:
     return new_desk()
 
 
-def test_a_batch_is_leased_before_any_of_it_is_delivered(desk: Desk) -> None:
+def test_a_batch_is_leased_before_any_of_it_is_delivered(desk: ChannelHarness) -> None:
     desk.publish("a", "b", "c")
     held: list[int] = []
     desk.consume(lambda message: held.append(len(desk.keeper)))
@@ -160,7 +160,7 @@ def test_a_batch_is_leased_before_any_of_it_is_delivered(desk: Desk) -> None:
 
 
 def test_a_message_that_cannot_be_read_does_not_keep_its_batch_from_being_leased(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk.publish("a", "b", "c")
     held: list[int] = []
@@ -182,7 +182,9 @@ def test_a_message_that_cannot_be_read_does_not_keep_its_batch_from_being_leased
     assert "can't be delivered: it is left in the queue" in caplog.text
 
 
-def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(desk: Desk) -> None:
+def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(
+    desk: ChannelHarness,
+) -> None:
     failed: list[float] = []
     refuse = fail()
 
@@ -200,7 +202,7 @@ def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(des
 
 @pytest.mark.parametrize("timeout", [10, None])
 def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswered(
-    new_desk: Callable[..., Desk], monkeypatch: pytest.MonkeyPatch, timeout: int | None
+    new_desk: Callable[..., ChannelHarness], monkeypatch: pytest.MonkeyPatch, timeout: int | None
 ) -> None:
     monkeypatch.setattr("celery_sqs_heartbeat.transport.poll.POLL_MARGIN", 0.0)
     # Not as with no timeout at all: a poll would wait for its answer for ever.
@@ -216,7 +218,7 @@ def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswere
     assert (queue.queue, queue.unanswered, queue.is_deaf) == (desk.name, 1, False)
 
 
-def test_what_sqs_says_of_a_message_is_known_with_its_lease(desk: Desk) -> None:
+def test_what_sqs_says_of_a_message_is_known_with_its_lease(desk: ChannelHarness) -> None:
     desk.publish("a")
     leases: list[Any] = []
     desk.consume(lambda message: leases.append(desk.keeper.find(message.delivery_tag)))
@@ -225,7 +227,7 @@ def test_what_sqs_says_of_a_message_is_known_with_its_lease(desk: Desk) -> None:
     assert leases[0].sent_time <= leases[0].first_received_time
 
 
-def test_an_ack_frees_the_slot_at_once_and_deletes_in_a_batch(desk: Desk) -> None:
+def test_an_ack_frees_the_slot_at_once_and_deletes_in_a_batch(desk: ChannelHarness) -> None:
     desk.publish("a", "b", "c")
     desk.consume(lambda message: message.ack())
     desk.drain_until(lambda: sum(desk.batches()) == 3)
@@ -237,7 +239,7 @@ def test_an_ack_frees_the_slot_at_once_and_deletes_in_a_batch(desk: Desk) -> Non
 
 
 def test_a_redelivery_of_a_running_message_starts_no_second_copy_and_its_ack_deletes_it(
-    desk: Desk,
+    desk: ChannelHarness,
 ) -> None:
     desk.publish("a")
     running: list[Any] = []
@@ -254,7 +256,7 @@ def test_a_redelivery_of_a_running_message_starts_no_second_copy_and_its_ack_del
 
 
 def test_a_message_that_comes_back_after_its_task_succeeded_is_deleted_not_run(
-    desk: Desk,
+    desk: ChannelHarness,
 ) -> None:
     desk.publish("a")
     desk.proxy.rule("DeleteMessageBatch", fail(500))
@@ -272,7 +274,7 @@ def test_a_message_that_comes_back_after_its_task_succeeded_is_deleted_not_run(
 
 
 def test_a_message_that_cannot_be_delivered_leaves_the_others_alone_and_no_lease_behind(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    desk: ChannelHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk.publish("good", "bad", "fine")
 
@@ -296,7 +298,7 @@ class Made:
         self.failed_before_pool = failed_before_pool
 
 
-def fail_with_requests(desk: Desk, made: list[Any], *, before_pool: bool) -> None:
+def fail_with_requests(desk: ChannelHarness, made: list[Any], *, before_pool: bool) -> None:
     """Publish eight messages to a consumer that fails on each after its request was made."""
     desk.publish(*(f"m{number}" for number in range(8)))
 
@@ -311,7 +313,7 @@ def fail_with_requests(desk: Desk, made: list[Any], *, before_pool: bool) -> Non
 
 
 def test_a_worker_that_delivers_nothing_any_more_ends_and_the_rest_is_released(
-    desk: Desk,
+    desk: ChannelHarness,
 ) -> None:
     made: list[Any] = []
     fail_with_requests(desk, made, before_pool=False)
@@ -322,7 +324,9 @@ def test_a_worker_that_delivers_nothing_any_more_ends_and_the_rest_is_released(
     assert desk.counts() == (5, 3)
 
 
-def test_messages_that_celery_fails_on_before_it_asks_the_pool_end_no_worker(desk: Desk) -> None:
+def test_messages_that_celery_fails_on_before_it_asks_the_pool_end_no_worker(
+    desk: ChannelHarness,
+) -> None:
     made: list[Any] = []
     fail_with_requests(desk, made, before_pool=True)
     desk.drain_until(lambda: sum(desk.batches()) == 8)
@@ -330,7 +334,7 @@ def test_messages_that_celery_fails_on_before_it_asks_the_pool_end_no_worker(des
     assert desk.counts() == (0, 8)
 
 
-def test_bad_messages_of_which_no_request_is_made_end_no_worker(desk: Desk) -> None:
+def test_bad_messages_of_which_no_request_is_made_end_no_worker(desk: ChannelHarness) -> None:
     desk.publish(*(f"m{number}" for number in range(8)))
 
     def fail_before_the_request(message: Any) -> None:
@@ -341,7 +345,7 @@ def test_bad_messages_of_which_no_request_is_made_end_no_worker(desk: Desk) -> N
     assert desk.counts() == (0, 8)
 
 
-def test_what_a_connection_error_leaves_undelivered_is_released(desk: Desk) -> None:
+def test_what_a_connection_error_leaves_undelivered_is_released(desk: ChannelHarness) -> None:
     desk.publish(*(f"m{number}" for number in range(5)))
 
     def lose(message: Any) -> None:
@@ -356,7 +360,7 @@ def test_what_a_connection_error_leaves_undelivered_is_released(desk: Desk) -> N
 
 
 def test_a_failed_task_is_released_though_its_message_comes_again_at_that_moment(
-    desk: Desk,
+    desk: ChannelHarness,
 ) -> None:
     # Found by the soak: the redelivery made the keeper forget the failure, and without dead
     # letters a message that is rejected on purpose is deleted.
@@ -374,7 +378,7 @@ def test_a_failed_task_is_released_though_its_message_comes_again_at_that_moment
     assert sum(desk.counts()) == 1
 
 
-def test_closing_the_channel_releases_what_was_not_acked(desk: Desk) -> None:
+def test_closing_the_channel_releases_what_was_not_acked(desk: ChannelHarness) -> None:
     desk.publish("a", "b")
     desk.consume(lambda message: None)
     desk.drain_until(lambda: sum(desk.batches()) == 2)
@@ -385,7 +389,7 @@ def test_closing_the_channel_releases_what_was_not_acked(desk: Desk) -> None:
     assert len(desk.keeper) == 0
 
 
-def test_a_message_got_one_by_one_is_kombus_own_business(desk: Desk) -> None:
+def test_a_message_got_one_by_one_is_kombus_own_business(desk: ChannelHarness) -> None:
     desk.publish("a")
     message = Queue(desk.name, channel=desk.channel).get()
     assert message is not None
@@ -394,7 +398,7 @@ def test_a_message_got_one_by_one_is_kombus_own_business(desk: Desk) -> None:
     assert desk.counts() == (0, 0)
 
 
-def test_messages_that_come_after_the_channel_was_closed_are_released(desk: Desk) -> None:
+def test_messages_that_come_after_the_channel_was_closed_are_released(desk: ChannelHarness) -> None:
     got: list[Any] = []
     desk.publish("a")
     poll = desk.poll_in_a_loop(got.append)[1]
@@ -408,7 +412,7 @@ def test_messages_that_come_after_the_channel_was_closed_are_released(desk: Desk
 
 
 def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_another(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.publish("a")
     with monkeypatch.context() as before:
@@ -425,7 +429,7 @@ def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_a
 
 
 def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
-    desk: Desk, caplog: pytest.LogCaptureFixture
+    desk: ChannelHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Credentials are renewed where it is signed: on EKS by a call of STS."""
     denied: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
@@ -443,7 +447,7 @@ def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
     assert "when calling the AssumeRoleWithWebIdentity operation" in caplog.text
 
 
-def test_the_keeper_learns_when_the_last_open_poll_of_a_queue_ends(desk: Desk) -> None:
+def test_the_keeper_learns_when_the_last_open_poll_of_a_queue_ends(desk: ChannelHarness) -> None:
     noted: list[tuple[str, float]] = []
     desk.heartbeat.note_poll = lambda url, ends_at: noted.append((url, ends_at))
     _, sent = desk.poll_in_a_loop(lambda message: None)
@@ -455,7 +459,7 @@ def test_the_keeper_learns_when_the_last_open_poll_of_a_queue_ends(desk: Desk) -
 
 @pytest.mark.parametrize("way", ["given up", "ending", "closed"])
 def test_a_failed_poll_has_no_successor_where_its_queue_is_polled_otherwise_or_no_more(
-    desk: Desk, way: str
+    desk: ChannelHarness, way: str
 ) -> None:
     polls, sent = desk.poll_in_a_loop(lambda message: None)
     (poll,) = desk.heartbeat.open_polls
@@ -471,7 +475,7 @@ def test_a_failed_poll_has_no_successor_where_its_queue_is_polled_otherwise_or_n
 
 
 def test_a_role_that_is_refused_does_not_end_a_worker_without_an_event_loop(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With `sts_role_arn` kombu assumes the role where its client is asked for."""
     refused: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
@@ -491,7 +495,7 @@ def test_a_role_that_is_refused_does_not_end_a_worker_without_an_event_loop(
 
 
 def test_what_the_last_polls_bring_is_released_though_the_log_is_held(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The signal that ends a worker may come while its main thread writes a log line."""
     caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")
@@ -521,7 +525,9 @@ def test_what_the_last_polls_bring_is_released_though_the_log_is_held(
         assert said in caplog.text
 
 
-def test_a_queue_is_not_deaf_while_a_worker_without_an_event_loop_is_full(desk: Desk) -> None:
+def test_a_queue_is_not_deaf_while_a_worker_without_an_event_loop_is_full(
+    desk: ChannelHarness,
+) -> None:
     desk.channel.basic_qos(0, 1, False)
     got: list[Any] = []
     desk.consume(got.append)
@@ -536,7 +542,7 @@ def test_a_queue_is_not_deaf_while_a_worker_without_an_event_loop_is_full(desk: 
     assert not polled.view()[0].is_deaf
 
 
-def test_messages_of_a_no_ack_queue_are_not_tracked(desk: Desk) -> None:
+def test_messages_of_a_no_ack_queue_are_not_tracked(desk: ChannelHarness) -> None:
     desk.publish("a")
     seen: list[int] = []
     queue = Queue(desk.name, channel=desk.channel)
@@ -549,9 +555,9 @@ def test_messages_of_a_no_ack_queue_are_not_tracked(desk: Desk) -> None:
 
 
 def test_consuming_pauses_while_deletes_pile_up(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.room.MAX_ENDING", 2)
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.backpressure.MAX_ENDING", 2)
     desk.publish(*(f"m{number}" for number in range(6)))
     desk.proxy.rule("DeleteMessageBatch", fail(500))
     seen: list[str] = []
@@ -571,7 +577,7 @@ def test_consuming_pauses_while_deletes_pile_up(
 
 
 def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extended(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     # Ten messages are extended by a call every twenty seconds.
     monkeypatch.setattr("celery_sqs_heartbeat.transport.terms.CALLS_PER_SECOND", 1 / 20)
@@ -589,7 +595,7 @@ def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extend
 
 
 def test_an_unusable_queue_gets_kombus_error_where_no_worker_is_refused_its_start(
-    new_desk: Callable[..., Desk],
+    new_desk: Callable[..., ChannelHarness],
 ) -> None:
     """As kombu's own tests expect it, and users of a channel without a worker."""
     used = {"url": "http://localhost/000000000000/used"}

@@ -9,7 +9,7 @@ import pytest
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.testing import FakeClock
-from tests.integration.test_transport import Desk
+from tests.integration.test_transport import ChannelHarness
 from tests.support.loop import FakePolls
 from tests.support.proxy import FaultProxy
 
@@ -20,7 +20,7 @@ WAIT = 20
 class Watch:
     """A channel's open poll, in an event loop that the test turns and on a clock that it moves."""
 
-    def __init__(self, desk: Desk, fake: FakeClock) -> None:
+    def __init__(self, desk: ChannelHarness, fake: FakeClock) -> None:
         self.desk, self.clock = desk, fake
         self.polled = desk.heartbeat.polled = PolledQueues(fake)
         self.polls = FakePolls(desk.channel)
@@ -46,7 +46,7 @@ class Watch:
 @pytest.fixture
 def watch(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     # A timeout that allows for such a wait.
-    desk = Desk(proxy, options={"wait_time_seconds": WAIT}, visibility_timeout=120)
+    desk = ChannelHarness(proxy, options={"wait_time_seconds": WAIT}, visibility_timeout=120)
     # The keeper's is the real one.
     fake = FakeClock(float(int(clock.now())))
     monkeypatch.setattr(clock, "now", fake)

@@ -13,7 +13,7 @@ from kombu.transport import SQS
 
 from celery_sqs_heartbeat import ConfigurationError, install
 from celery_sqs_heartbeat.testing.serving import SimulatedServer
-from celery_sqs_heartbeat.transport import Transport, take_over
+from celery_sqs_heartbeat.transport import Transport, register_transport
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.worker.requests import LeasedRequest, use_leased_requests
 from celery_sqs_heartbeat.worker.settings import read_app_settings, warn_of_unknown_queues
@@ -83,7 +83,7 @@ def test_a_tasks_own_settings_are_read() -> None:
 @pytest.mark.usefixtures("restored_aliases")
 def test_the_transport_outlives_a_failover_to_another_broker_url() -> None:
     assert type(Connection("sqs://k:s@first").transport) is SQS.Transport
-    take_over()
+    register_transport()
     connection = Connection(["sqs://k:s@first", "sqs://k:s@second"])
     assert type(connection.transport) is Transport
     connection.maybe_switch_next()

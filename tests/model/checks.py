@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry
 from celery_sqs_heartbeat.leases.lane import MAX_CALLS_PER_LANE
-from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing
+from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseStatus
 from tests.model.placing import Place, in_flight, places, probes
 from tests.model.truth import TWELVE_HOURS, Held, Window, World
 
 #: Of a message that is to be deleted, only while that waits for no probe.
 EXTENDABLE = {
-    "held": (Standing.OURS, Standing.EXPIRED, Standing.UNLEASED),
-    "done": (Standing.OURS, Standing.EXPIRED),
-    "back": (),
+    "hold": (LeaseStatus.OWNED, LeaseStatus.EXPIRED, LeaseStatus.REFUSED),
+    "delete": (LeaseStatus.OWNED, LeaseStatus.EXPIRED),
+    "release": (),
 }
 #: Rounding of sums of floats up to some days.
 EPSILON = 1e-6
@@ -36,7 +36,7 @@ def check_book(book: LeaseBook, world: World, handles: Iterable[str], now: float
     leases = {lease.key: lease for lease in book.leases()}
     assert leases.keys() == world.held.keys()
     assert len(book) == len(leases)
-    assert book.ending == sum(each.wanted != "held" for each in world.held.values())
+    assert book.ending == sum(each.wanted != "hold" for each in world.held.values())
     assert {handle: lease for handle in handles if (lease := book.get(handle))} == {
         handle: leases[key] for key, each in world.held.items() for handle in each.handles
     }
@@ -61,19 +61,19 @@ def _check_calls_out(book: LeaseBook, world: World) -> None:
 
 
 def _check_lease(lease: Lease, held: Held, world: World, now: float) -> None:
-    assert lease.state.value == held.wanted
+    assert lease.goal.value == held.wanted
     assert lease.expires_at == held.expires_at
     assert lease.receipt_handle == held.handle
     terms = held.terms
-    if lease.standing is Standing.LOST:
+    if lease.status is LeaseStatus.LOST:
         is_over = now >= held.expires_at + terms.visibility_timeout * terms.extend_late
         # A late extension that is cut would shorten someone else's lease.
         is_cut = now >= held.expires_at and held.limit - now < terms.visibility_timeout
         assert held.lost or is_over or is_cut
-    elif lease.standing is Standing.CAPPED:
+    elif lease.status is LeaseStatus.CAPPED:
         wish = max(now + terms.visibility_timeout, held.hidden_at_most)
         assert held.capped or held.limit <= wish + 1
-    elif lease.standing is Standing.UNLEASED:
+    elif lease.status is LeaseStatus.REFUSED:
         assert lease.queue_url in world.denied
     else:
         assert not held.lost
@@ -81,20 +81,20 @@ def _check_lease(lease: Lease, held: Held, world: World, now: float) -> None:
 
 
 def _check_place(lease: Lease, held: Held, at: list[Place], world: World, now: float) -> None:
-    extendable = held.terms.extend and lease.standing in EXTENDABLE[held.wanted]
-    if world.in_a_call(held) or (held.wanted == "held" and not extendable):
+    extendable = held.terms.extend and lease.status in EXTENDABLE[held.wanted]
+    if world.in_a_call(held) or (held.wanted == "hold" and not extendable):
         assert at == []
         return
     (place,) = at
     assert place.queue_url == lease.queue_url
-    if held.wanted == "done" and place.kind is CallKind.CHANGE_VISIBILITY:
+    if held.wanted == "delete" and place.kind is CallKind.CHANGE_VISIBILITY:
         # Kept while its delete is repeated.
         assert extendable
         assert held.extend_due[0] < held.end_due[1]
         window = held.extend_due
     else:
-        assert (place.kind is CallKind.DELETE) == (held.wanted == "done")
-        window = held.extend_due if held.wanted == "held" else held.end_due
+        assert (place.kind is CallKind.DELETE) == (held.wanted == "delete")
+        window = held.extend_due if held.wanted == "hold" else held.end_due
     assert _is_in(window, place, now), (window, place, now)
 
 
@@ -118,14 +118,14 @@ def _check_next_due(
     dues += [
         lease.expires_at
         for lease in book.leases()
-        if lease.standing in (Standing.OURS, Standing.UNLEASED)
+        if lease.status in (LeaseStatus.OWNED, LeaseStatus.REFUSED)
         and lease.terms.extend
-        and world.held[lease.key].wanted == "held"
+        and world.held[lease.key].wanted == "hold"
     ]
     dues += [
         lease.expires_at
         for lease in book.leases()
-        if world.held[lease.key].wanted == "back" and not world.in_a_call(world.held[lease.key])
+        if world.held[lease.key].wanted == "release" and not world.in_a_call(world.held[lease.key])
     ]
     assert max(book.next_due(now), now) == max(min(dues, default=math.inf), now)
 
@@ -151,12 +151,12 @@ def check_call(call: Call, world: World, now: float) -> None:
 
 
 def _check_extension(entry: Entry, held: Held, world: World, now: float) -> None:
-    if held.wanted != "held":
+    if held.wanted != "hold":
         # Only while a delete is repeated, or an extension that was under way before it.
-        assert held.wanted == "done"
+        assert held.wanted == "delete"
         assert held.handle in held.deletes_sent or held.troubled
     assert held.terms.extend
-    assert held.terms.extend_late or held.wanted == "done" or now < held.expires_at
+    assert held.terms.extend_late or held.wanted == "delete" or now < held.expires_at
     assert not held.lost
     assert entry.receipt_handle not in world.released, "an extension follows a release"
     assert not world.is_under_way(held, Action.DELETE)
@@ -167,14 +167,14 @@ def _check_extension(entry: Entry, held: Held, world: World, now: float) -> None
 
 
 def _check_release(entry: Entry, held: Held, world: World, now: float) -> None:
-    assert held.wanted == "back"
+    assert held.wanted == "release"
     assert now < held.expires_at, "a release comes too late"
-    assert held.certain, "a release of what may be someone else's"
+    assert held.is_exclusive, "a release of what may be someone else's"
     assert not held.lost, "a release by a handle that SQS called lost"
     assert 0 <= entry.timeout <= TWELVE_HOURS
     assert entry.timeout < max(held.delay, 0) + 1
 
 
 def _check_delete(entry: Entry, held: Held, world: World, now: float) -> None:
-    assert held.wanted == "done"
+    assert held.wanted == "delete"
     assert held.key in world.finished

@@ -15,10 +15,10 @@ from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.keeper.dispatch import Settle
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import Message, write
-from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
 from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
 from celery_sqs_heartbeat.link.serving import KeeperEnd
@@ -130,7 +130,7 @@ class Linked:
     ) -> None:
         self.clock = clock or FakeClock(1000.0)
         self.table = Table(mmap(-1, Table.size_for(PLACES)))
-        self.holdings = Holdings(self.table)
+        self.holdings = HeldMessages(self.table)
         self.worker = LinkedKeeper(self.holdings, clock=self.clock)
         self._jitter, self._note = jitter, note
         self.start()
@@ -171,7 +171,7 @@ class Linked:
 
     def receive(
         self, queue: str, message: dict[str, Any], terms: LeaseTerms, hidden: int, poll: float
-    ) -> Receipt:
+    ) -> ReceivedAs:
         return self.worker.receive(
             queue, message, terms=terms, hidden_for=hidden, sent_at=self.clock() - poll
         )

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
 from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, Standing
+from celery_sqs_heartbeat.leases.lease import Action, LeaseStatus
 from tests.model.checks import check_book, check_call
+from tests.model.owner_actions import OwnerActions
 from tests.model.placing import in_flight, places
 from tests.model.receiving import picks
 from tests.model.truth import REFUSED, REFUSED_DELETE_PAUSE, Held
-from tests.model.wishing import Wishing
 
 #: Below and above the shortest pauses, and as long as thresholds, timeouts and limits.
 STEPS = (0.01, 0.05, 0.2, 1.0, 5.0, 10.0, 20.0, 30.0, 61.0, 300.0, 14_400.0, 43_200.0, 100_000.0)
@@ -27,7 +27,7 @@ ROUNDS = 10
 outcomes = st.lists(st.sampled_from(Outcome), min_size=1, max_size=10)
 
 
-class BookMachine(Wishing):
+class BookMachine(OwnerActions):
     """Lets time pass, has calls planned and answers them, and checks the book throughout."""
 
     # -- Time -----------------------------------------------------------------
@@ -62,7 +62,7 @@ class BookMachine(Wishing):
         late = [
             each
             for each in self.world.held.values()
-            if each.wanted == "back" and (self.now >= each.expires_at or not each.certain)
+            if each.wanted == "release" and (self.now >= each.expires_at or not each.is_exclusive)
         ]
         for call in calls:
             check_call(call, self.world, self.now)
@@ -117,16 +117,16 @@ class BookMachine(Wishing):
             is_known = self.world.held.get(held.key) is held and entry.receipt_handle == held.handle
             if not is_known or outcome is not Outcome.DONE:
                 continue
-            if entry.lease.standing in (Standing.LOST, Standing.CAPPED):
+            if entry.lease.status in (LeaseStatus.LOST, LeaseStatus.CAPPED):
                 # The book may give up a lease that nothing can save any more.
-                held.lost = held.lost or entry.lease.standing is Standing.LOST
-                held.capped = held.capped or entry.lease.standing is Standing.CAPPED
+                held.lost = held.lost or entry.lease.status is LeaseStatus.LOST
+                held.capped = held.capped or entry.lease.status is LeaseStatus.CAPPED
             counts_for = self._counts_for(call, entry)
             end = held.answered_late(entry.action, call, entry.timeout, self.now, counts_for)
             if end == "ends":
                 self.world.forget(held.key)
         self.world.asking.answer(call, given, self.now)
-        self.book.settle(call, given, self.now)
+        self.book.apply_results(call, given, self.now)
 
     def _settle_all(self, outcome: Outcome) -> None:
         while self.world.outstanding:
@@ -137,7 +137,7 @@ class BookMachine(Wishing):
         given = list(itertools.islice(itertools.cycle(answer), len(call.entries)))
         may_end = self._take_in(call, leases, given)
         self.world.came_back(call, self.now)
-        self.book.settle(call, given, self.now)
+        self.book.apply_results(call, given, self.now)
         self._forget_what_the_book_forgot(may_end)
 
     def _take_in(self, call: Call, leases: tuple[Held, ...], given: list[Outcome]) -> list[Held]:
@@ -151,7 +151,7 @@ class BookMachine(Wishing):
                 may_end += [
                     each
                     for each in self.world.held.values()
-                    if each.wanted == "back" and each.key[0] == call.queue_url
+                    if each.wanted == "release" and each.key[0] == call.queue_url
                 ]
         for entry, held, outcome in zip(call.entries, leases, given, strict=True):
             if self.world.held.get(held.key) is not held or entry.receipt_handle != held.handle:

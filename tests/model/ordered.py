@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from celery_sqs_heartbeat.leases.calls import Call, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms, State
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.testing.errors import SqsError
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.options import QueueOptions
-from celery_sqs_heartbeat.transport.cut_groups import CutGroups
-from celery_sqs_heartbeat.transport.groups import Groups, tag_of
+from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist, tag_of
+from celery_sqs_heartbeat.transport.skipped_groups import SkippedGroups
 from tests.model.linked import Elsewhere, Linked
 
 TIMEOUT = 30
@@ -101,7 +101,7 @@ class Side(Linked):
         super().__init__(jitter=1.0, clock=queue.clock)
         self._queue = queue
         self._check = check
-        self.groups = Groups(keeper=self.worker, limit=waiting)
+        self.groups = GroupWaitlist(keeper=self.worker, limit=waiting)
         #: By receipt handle, the id of each message: of those that Celery has, and that run.
         self.reserved: dict[str, str] = {}
         self.running: dict[str, str] = {}
@@ -117,15 +117,15 @@ class Side(Linked):
         sent_at = self.clock()
         messages = self._queue.receive(min(count, self.groups.most_wanted))
         self.clock.advance(held_up)
-        fresh, cut = [], CutGroups()
+        fresh, cut = [], SkippedGroups()
         for message in messages:
             receipt = self.worker.receive(
                 self._queue.queue.url, message, terms=TERMS, hidden_for=TIMEOUT, sent_at=sent_at
             )
-            if receipt is Receipt.NEW:
+            if receipt is ReceivedAs.NEW:
                 if not cut.takes(message):
                     fresh.append(_payload(message))
-            elif receipt in (Receipt.LAPSED, Receipt.RELEASED):
+            elif receipt in (ReceivedAs.LAPSED, ReceivedAs.RELEASED):
                 cut.cut(message)
         cut.release(self.worker)
         for payload in self.groups.hold_back(fresh, queue="orders.fifo", deliver=self._reserve):
@@ -141,7 +141,7 @@ class Side(Linked):
         tag = next(iter(self.reserved))
         message_id = self.reserved.pop(tag)
         lease = self.worker.find(tag)
-        if lease is None or lease.state is not State.HELD:
+        if lease is None or lease.goal is not Goal.HOLD:
             return
         if not self.worker.owns(tag):
             self.worker.disown(tag)
@@ -177,7 +177,7 @@ class Side(Linked):
         self.running.clear()
         orphan = self.elsewhere
         orphan.take()
-        held = [each for each in orphan.keeper.leases() if each.state is State.HELD]
+        held = [each for each in orphan.keeper.leases() if each.goal is Goal.HOLD]
         for lease in held:
             orphan.keeper.release(lease.receipt_handle, 0, "worker died")
         return orphan

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from tests.model.reported import Reported
 from tests.model.truth import Held, Key, World
 
@@ -68,7 +68,7 @@ class Receiving(RuleBasedStateMachine):
     def receive_by_the_same_handle(self, pick: int) -> None:
         held = list(self.world.held.values())[pick % len(self.world.held)]
         # SQS gives a handle of its own to each receive: this is one answer read twice.
-        if held.wanted == "held" and held.handle not in self.world.released:
+        if held.wanted == "hold" and held.handle not in self.world.released:
             self._receive(held.key, held.terms, None, 0.0, handle=held.handle)
 
     def _receive(
@@ -95,28 +95,28 @@ class Receiving(RuleBasedStateMachine):
             arrived_at=self.now,
         )
         receipt = self.book.receive(receive, terms=terms)
-        if receipt is Receipt.LAPSED:
+        if receipt is ReceivedAs.LAPSED:
             assert 0 < hidden <= poll, "it is certainly ours"
             if held is not None:
                 # Received since, if only by this late answer: our release would be stale.
-                held.certain = False
-                if held.wanted == "back":
+                held.is_exclusive = False
+                if held.wanted == "release":
                     self.world.forget(key)
             return
         assert poll < hidden or not hidden, "it may be anybody's"
         releases = asking.releases(key, handle, sent_at, self.now)
         unspared = [each for each in releases if each.answered_at == math.inf]
         unspared = [each for each in unspared if not each.is_spared]
-        if receipt is Receipt.RELEASED:
+        if receipt is ReceivedAs.RELEASED:
             assert unspared, "no release can take it away"
-            assert held is None or held.wanted == "back", "it runs here"
+            assert held is None or held.wanted == "release", "it runs here"
             for each in unspared:
                 each.is_spared = True
             return
-        assert not unspared or (held is not None and held.wanted != "back")
-        expected = Receipt.REDELIVERED
-        if held is None or held.wanted == "back":
-            expected = Receipt.NEW
+        assert not unspared or (held is not None and held.wanted != "release")
+        expected = ReceivedAs.REDELIVERED
+        if held is None or held.wanted == "release":
+            expected = ReceivedAs.NEW
             held = self.world.held[key] = Held(key, terms, held_since=sent_at)
             if key in self.world.finished:
                 held.want_deleted(self.now)
@@ -129,6 +129,6 @@ class Receiving(RuleBasedStateMachine):
             now=self.now,
             expires_at=lease.expires_at,
             counts_for=asking.limit(key, handle, sent_at),
-            certain=not releases,
+            is_exclusive=not releases,
         )
-        assert receipt is (Receipt.FINISHED if key in self.world.finished else expected)
+        assert receipt is (ReceivedAs.FINISHED if key in self.world.finished else expected)

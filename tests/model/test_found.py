@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import Standing
-from tests.unit.booking import Booking, summary
+from celery_sqs_heartbeat.leases.lease import LeaseStatus
+from tests.unit.book_harness import BookHarness, summary
 
 
 def test_a_task_that_succeeds_after_a_release_that_still_waits_for_an_extension_is_deleted() -> (
     None
 ):
     # The extension is under way, the release is not: it is not too late for a delete.
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("a")
     booking.now = 1020.0
     extension = booking.one_call()
     booking.book.release("a", 0, booking.now)
     booking.book.done("a", booking.now)
-    booking.settle(extension, Outcome.DONE)
+    booking.apply_results(extension, Outcome.DONE)
     booking.now += 0.05
     assert summary(booking.one_call()) == [("a", "delete", 0)]
 
@@ -26,12 +26,12 @@ def test_a_task_that_succeeds_after_a_release_that_still_waits_for_an_extension_
 def test_a_message_is_not_called_deleted_before_a_delete_was_sent() -> None:
     # SQS answers MessageNotInflight to the extension of a lease that has just expired. The
     # message is visible, and a delete by this handle would work.
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("a")
     booking.now = 1020.0
     extension = booking.one_call()
     booking.book.done("a", booking.now)
-    booking.settle(extension, Outcome.LOST)
+    booking.apply_results(extension, Outcome.LOST)
     assert EventKind.MESSAGE_DELETED not in booking.kinds()
     booking.now += 0.05
     assert summary(booking.one_call()) == [("a", "delete", 0)]
@@ -39,48 +39,48 @@ def test_a_message_is_not_called_deleted_before_a_delete_was_sent() -> None:
 
 def test_a_lease_that_is_lost_while_its_release_waits_is_not_released() -> None:
     # By the stale handle the release would break the lease of the new owner.
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("a")
     booking.now = 1020.0
     extension = booking.one_call()
     booking.book.release("a", 0, booking.now)
-    booking.settle(extension, Outcome.LOST)
+    booking.apply_results(extension, Outcome.LOST)
     assert booking.plan() == []
     assert booking.book.ending == 0
 
 
 def test_no_extension_follows_a_release_even_if_the_task_succeeds_after_all() -> None:
     # "After a release no extension follows, ever": nor after one that was throttled.
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("a")
     booking.now = 1019.0
     booking.book.release("a", 0, booking.now)
-    booking.settle(booking.one_call(), Outcome.THROTTLED)
+    booking.apply_results(booking.one_call(), Outcome.THROTTLED)
     booking.book.done("a", booking.now)
     booking.refuse_deletes(until=1035.0)
 
 
 def test_a_queue_that_refuses_one_of_two_calls_is_probed_though_the_other_was_unclear() -> None:
-    booking = Booking()
+    booking = BookHarness()
     for number in range(30):
         booking.receive(f"m{number}")
     booking.now = 1020.0
     first, second, third = booking.plan()
-    booking.settle(first, Outcome.DENIED)
-    booking.settle(second, Outcome.UNKNOWN)
-    booking.settle(third, Outcome.DENIED)
+    booking.apply_results(first, Outcome.DENIED)
+    booking.apply_results(second, Outcome.UNKNOWN)
+    booking.apply_results(third, Outcome.DENIED)
     booking.now += 0.5
     assert len(booking.one_call().entries) == 1
 
 
 def test_a_lost_lease_is_not_taken_for_ours_when_a_permission_comes_back() -> None:
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("lost")
     booking.now = 1020.0
-    booking.settle(booking.one_call(), Outcome.LOST)
+    booking.apply_results(booking.one_call(), Outcome.LOST)
     booking.now = 1025.0
     booking.receive("refused")
     booking.receive("granted")
     booking.now = 1045.0
-    booking.settle(booking.one_call(), Outcome.DENIED, Outcome.DONE)
-    assert booking.lease("lost").standing is Standing.LOST
+    booking.apply_results(booking.one_call(), Outcome.DENIED, Outcome.DONE)
+    assert booking.lease("lost").status is LeaseStatus.LOST

@@ -16,8 +16,8 @@ from hypothesis.stateful import (
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms, State
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from tests.model.linked import Calls, Linked, message_of
 from tests.model.machine import STEPS
 from tests.model.receiving import TERMS, picks
@@ -83,16 +83,17 @@ class AtOnceMachine(RuleBasedStateMachine):
             sent_at=self.linked.clock() - poll,
         )
         assert receipt is expected
-        assert receipt in Receipt
+        assert receipt in ReceivedAs
         self.linked.deliver()
 
     def _is_release_unsent(self, key: tuple[str, str]) -> bool:
         """Return whether it is asked for, and was not sent, or was followed by an ack."""
         states = {
-            (holding.lease.key, holding.lease.state) for holding in self.linked.holdings.holdings()
+            (holding.lease.key, holding.lease.goal)
+            for holding in self.linked.holdings.held_messages()
         }
         pending = {lease.key: lease.pending for lease in self.here.leases()}
-        return (key, State.BACK) in states and pending.get(key) is not Action.RELEASE
+        return (key, Goal.RELEASE) in states and pending.get(key) is not Action.RELEASE
 
     @precondition(lambda self: self.handles)
     @rule(pick=picks)
@@ -107,7 +108,7 @@ class AtOnceMachine(RuleBasedStateMachine):
         self.step()
 
     @precondition(lambda self: self.handles)
-    @rule(pick=picks, what=st.sampled_from(("drop", "disown", "note_start")))
+    @rule(pick=picks, what=st.sampled_from(("let_expire", "disown", "note_start")))
     def change(self, pick: int, what: str) -> None:
         self._both(what, self._handle(pick))
 
@@ -167,10 +168,10 @@ class AtOnceMachine(RuleBasedStateMachine):
             assert ours.receipt_handle == theirs.receipt_handle
             assert ours.handles == theirs.handles
             assert ours.started_at == theirs.started_at
-            if theirs.state is State.HELD and self._has_place(handle):
-                assert ours.state is theirs.state
+            if theirs.goal is Goal.HOLD and self._has_place(handle):
+                assert ours.goal is theirs.goal
                 assert ours.expires_at == theirs.expires_at
-                assert ours.certain == theirs.certain
+                assert ours.is_exclusive == theirs.is_exclusive
                 assert worker.owns(handle) == here.owns(handle)
 
     def _has_place(self, handle: str) -> bool:
@@ -189,7 +190,7 @@ class AtOnceMachine(RuleBasedStateMachine):
             self.linked.clock.advance(61.0)
             self.both_know_the_same()
         assert len(self.linked.worker) == self.linked.worker.ending == 0
-        assert not list(self.linked.holdings.holdings())
+        assert not list(self.linked.holdings.held_messages())
 
 
 def asks(call: Call) -> tuple[object, ...]:

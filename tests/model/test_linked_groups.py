@@ -9,8 +9,8 @@ import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.lease import State
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import Goal
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from tests.model.linked import Linked, message_of
 
 URL = "https://q/orders.fifo"
@@ -23,11 +23,11 @@ class Group(Linked):
     def __init__(self) -> None:
         super().__init__(jitter=1.0)
 
-    def get(self, *names: str, count: int = 1) -> list[Receipt]:
+    def get(self, *names: str, count: int = 1) -> list[ReceivedAs]:
         """Receive messages in one answer."""
         return [self._get(name, count) for name in names]
 
-    def _get(self, name: str, count: int) -> Receipt:
+    def _get(self, name: str, count: int) -> ReceivedAs:
         message = message_of(name, f"{name}-{count}", count)
         message["Attributes"] |= {"MessageGroupId": "g", "SequenceNumber": name[1:]}
         return self.receive(URL, message, TERMS, 30, 0.0)
@@ -48,9 +48,9 @@ class Group(Linked):
             while self.elsewhere.calls.out:
                 self.elsewhere.calls.answer(0, [Outcome.FAILED])
 
-    def states(self, *handles: str) -> list[State]:
+    def states(self, *handles: str) -> list[Goal]:
         leases = [self.worker.find(each) for each in handles]
-        return [each.state for each in leases if each is not None]
+        return [each.goal for each in leases if each is not None]
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def test_a_loss_that_is_heard_late_does_not_take_the_place_of_a_later_receive(
     group.deliver()
     group.clock.advance(30.5)
     group.elsewhere.keeper.step()
-    assert group.get("m1", count=2) == [Receipt.REDELIVERED]
+    assert group.get("m1", count=2) == [ReceivedAs.REDELIVERED]
     group.hear()
     group.get("m3")
     assert group.worker.waits_behind("m3-1")
@@ -85,7 +85,7 @@ def test_two_that_come_again_wait_for_each_other_whatever_is_heard_of_their_loss
     group.get("m1", "m2", count=2)
     group.hear()
     assert group.worker.waits_behind("m2-2")
-    assert group.states("m1-2", "m2-2") == [State.HELD, State.HELD]
+    assert group.states("m1-2", "m2-2") == [Goal.HOLD, Goal.HOLD]
 
 
 def test_what_came_with_the_lost_receive_goes_back_though_the_first_has_come_again(
@@ -99,7 +99,7 @@ def test_what_came_with_the_lost_receive_goes_back_though_the_first_has_come_aga
     group.fail_until(1031)
     group.get("m1", "m3", count=2)
     group.hear()
-    assert group.states("m1-2", "m2-1", "m3-2") == [State.HELD, State.BACK, State.HELD]
+    assert group.states("m1-2", "m2-1", "m3-2") == [Goal.HOLD, Goal.RELEASE, Goal.HOLD]
     group.deliver()
     assert group.worker.waits_behind("m3-2")
     assert group.elsewhere.keeper.waits_behind("m3-2")
@@ -114,6 +114,6 @@ def test_a_delay_that_is_no_finite_number_releases_nothing(group: Group, delay: 
             keeper.release("m1-1", delay)
         assert group.worker.ending == group.elsewhere.keeper.ending == 0
     group.worker.release("m1-1", 0)
-    assert group.states("m1-1", "m2-1") == [State.BACK, State.BACK]
+    assert group.states("m1-1", "m2-1") == [Goal.RELEASE, Goal.RELEASE]
     group.deliver()
     assert group.elsewhere.keeper.ending == 2

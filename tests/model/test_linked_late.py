@@ -15,8 +15,8 @@ from hypothesis.stateful import (
 )
 
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms, State
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import Action, Goal, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from tests.model.linked import PLACES, Linked, message_of
 from tests.model.machine import STEPS
 from tests.model.receiving import TERMS, picks
@@ -62,7 +62,7 @@ class LateMachine(RuleBasedStateMachine):
     def receive_new(self, queue: str, count: int, terms: LeaseTerms) -> None:
         for _ in range(count):
             self.seen.append((queue, f"m{len(self.seen)}"))
-            assert self._receive(self.seen[-1], terms, 0.0) is Receipt.NEW
+            assert self._receive(self.seen[-1], terms, 0.0) is ReceivedAs.NEW
 
     @precondition(lambda self: self.seen)
     @rule(pick=picks, terms=st.sampled_from(TERMS), poll=st.sampled_from((0.0, 0.3, 20.0, 70.0)))
@@ -71,15 +71,15 @@ class LateMachine(RuleBasedStateMachine):
         was_held = key in self.held
         receipt = self._receive(key, terms, poll)
         if poll >= terms.visibility_timeout:
-            assert receipt is Receipt.LAPSED
+            assert receipt is ReceivedAs.LAPSED
         elif was_held:
-            assert receipt is Receipt.REDELIVERED
+            assert receipt is ReceivedAs.REDELIVERED
         elif key in self.finished:
-            assert receipt in (Receipt.FINISHED, Receipt.RELEASED)
+            assert receipt in (ReceivedAs.FINISHED, ReceivedAs.RELEASED)
         else:
-            assert receipt in (Receipt.NEW, Receipt.RELEASED)
+            assert receipt in (ReceivedAs.NEW, ReceivedAs.RELEASED)
 
-    def _receive(self, key: Key, terms: LeaseTerms, poll: float) -> Receipt:
+    def _receive(self, key: Key, terms: LeaseTerms, poll: float) -> ReceivedAs:
         self.handles.append(f"{key[1]}#{len(self.handles)}")
         handle = self.handles[-1]
         receipt = self.linked.receive(
@@ -89,11 +89,11 @@ class LateMachine(RuleBasedStateMachine):
             terms.visibility_timeout,
             poll,
         )
-        if receipt is Receipt.LAPSED and key in self.latest:
+        if receipt is ReceivedAs.LAPSED and key in self.latest:
             self.doubtful.add(self.latest[key])
-        elif receipt in (Receipt.NEW, Receipt.REDELIVERED, Receipt.FINISHED):
+        elif receipt in (ReceivedAs.NEW, ReceivedAs.REDELIVERED, ReceivedAs.FINISHED):
             self.latest[key] = handle
-            if receipt is Receipt.NEW:
+            if receipt is ReceivedAs.NEW:
                 self.held.add(key)
         return receipt
 
@@ -125,7 +125,7 @@ class LateMachine(RuleBasedStateMachine):
         self._done(self.latest[key])
 
     @precondition(lambda self: self.handles)
-    @rule(pick=picks, what=st.sampled_from(("drop", "disown")))
+    @rule(pick=picks, what=st.sampled_from(("let_expire", "disown")))
     def give_up(self, pick: int, what: str) -> None:
         lease = self.linked.worker.find(self._handle(pick))
         if getattr(self.linked.worker, what)(self._handle(pick)):
@@ -208,23 +208,27 @@ class LateMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_worker_knows_what_it_holds(self) -> None:
-        leases = {each.lease.key: each.lease for each in self.linked.holdings.holdings()}
+        leases = {each.lease.key: each.lease for each in self.linked.holdings.held_messages()}
         assert self.held <= leases.keys()
         for key in self.held:
             lease = self.linked.worker.find(self.latest[key])
             assert lease is not None
-            assert lease.state is State.HELD
+            assert lease.goal is Goal.HOLD
 
     @invariant()
     def what_waits_for_its_end_is_counted(self) -> None:
         ending = [
-            each for each in self.linked.holdings.holdings() if each.lease.state is not State.HELD
+            each
+            for each in self.linked.holdings.held_messages()
+            if each.lease.goal is not Goal.HOLD
         ]
         assert self.linked.worker.ending == len(ending)
 
     @invariant()
     def no_two_have_one_place(self) -> None:
-        places = [each.place for each in self.linked.holdings.holdings() if each.place is not None]
+        places = [
+            each.place for each in self.linked.holdings.held_messages() if each.place is not None
+        ]
         assert len(places) == len(set(places))
 
     @invariant()
@@ -235,13 +239,15 @@ class LateMachine(RuleBasedStateMachine):
         kept = {
             lease.key: lease
             for lease in self.linked.elsewhere.keeper.leases()
-            if lease.state is State.HELD
+            if lease.goal is Goal.HOLD
         }
         assert kept.keys() == self.held
         for key, lease in kept.items():
             assert lease.receipt_handle == self.latest[key]
         if self.linked.is_quiet:
-            assert len(self.linked.elsewhere.keeper) == len(list(self.linked.holdings.holdings()))
+            assert len(self.linked.elsewhere.keeper) == len(
+                list(self.linked.holdings.held_messages())
+            )
 
     def teardown(self) -> None:
         """Bring all to its end: nothing may be left of it."""
@@ -262,10 +268,10 @@ class LateMachine(RuleBasedStateMachine):
         self.linked.deliver()
         self.the_keeper_keeps_what_the_worker_holds()
         assert len(self.linked.worker) == self.linked.worker.ending == 0
-        assert not list(self.linked.holdings.holdings())
+        assert not list(self.linked.holdings.held_messages())
         for number in range(PLACES):
             key = ("https://sqs/1/c", f"last-{number}")
-            assert self._receive(key, PLENTY, 0.0) is Receipt.NEW
+            assert self._receive(key, PLENTY, 0.0) is ReceivedAs.NEW
         assert not self.linked.table.is_short, "a place was not given back"
 
 

@@ -44,10 +44,10 @@ class Held:
     hidden_at_most: float = 0.0
     last_timeout: int = 0
     handles: list[str] = field(default_factory=list)
-    wanted: str = "held"
+    wanted: str = "hold"
     lost: bool = False
     capped: bool = False
-    certain: bool = True
+    is_exclusive: bool = True
     troubled: bool = False
     delay: float = 0.0
     extend_due: Window = (0.0, 0.0)
@@ -73,14 +73,14 @@ class Held:
         now: float,
         expires_at: float,
         counts_for: float,
-        certain: bool,
+        is_exclusive: bool,
     ) -> None:
         """Take in a receive. Of one whose timeout is unknown the book may think what it likes."""
         if handle not in self.handles:
             self.handles.append(handle)
         self.received_at = sent_at
         self.lost = self.capped = False
-        self.certain = certain
+        self.is_exclusive = is_exclusive
         self.last_timeout = hidden_for
         if hidden_for:
             assert expires_at == sent_at + min(hidden_for, counts_for)
@@ -88,15 +88,15 @@ class Held:
             assert now <= expires_at <= now + self.terms.threshold
         self._hidden_until(expires_at, counts_for)
         self.hidden_at_most = max(expires_at, now + hidden_for)
-        if self.wanted == "done":
+        if self.wanted == "delete":
             self.end_due = (now, now)
 
     def want_deleted(self, now: float) -> None:
-        self.wanted = "done"
+        self.wanted = "delete"
         self.end_due = (now, now + GATHER)
 
     def want_released(self, delay: float, now: float) -> None:
-        self.wanted, self.delay = "back", delay
+        self.wanted, self.delay = "release", delay
         self.end_due = (now, now)
 
     def answered(
@@ -131,7 +131,7 @@ class Held:
         """Take in that a call which was given up had succeeded."""
         if action is Action.DELETE:
             return "ends"
-        if action is Action.EXTEND and self.wanted != "back" and not (self.lost or self.capped):
+        if action is Action.EXTEND and self.wanted != "release" and not (self.lost or self.capped):
             self._extension_answered(Outcome.DONE, call.planned_at, timeout, now, counts_for)
         return "keeps"
 
@@ -139,7 +139,7 @@ class Held:
         self, outcome: Outcome, planned_at: float, timeout: int, now: float, counts_for: float
     ) -> str:
         if outcome is Outcome.DONE:
-            self.certain = self.certain and now < self.expires_at
+            self.is_exclusive = self.is_exclusive and now < self.expires_at
             self.last_timeout = timeout
             self._hidden_until(max(self.expires_at, planned_at + counts_for), counts_for)
             self.hidden_at_most = max(self.hidden_at_most, now + timeout)
@@ -147,15 +147,15 @@ class Held:
             self.lost = True
             # A release by a lost handle would disturb the message's new owner. And only a
             # delete that was sent can have taken the message away.
-            if self.wanted == "back":
+            if self.wanted == "release":
                 return "ends"
-            if self.wanted == "done" and self.handle in self.deletes_sent:
+            if self.wanted == "delete" and self.handle in self.deletes_sent:
                 return "may end"
         elif outcome is Outcome.CAPPED:
             self.capped = True
         elif outcome in RETRIED:
             self.extend_due = (now, now + LONGEST_PAUSE)
-            self.troubled = self.wanted == "done"
+            self.troubled = self.wanted == "delete"
         return "keeps"
 
     def _hidden_until(self, expires_at: float, counts_for: float) -> None:
@@ -187,7 +187,7 @@ class World:
 
     def forget(self, key: Key) -> None:
         held = self.held.pop(key, None)
-        if held is not None and held.wanted == "done":
+        if held is not None and held.wanted == "delete":
             self.asking.forget(key)
 
     def owner(self, handle: str) -> Held | None:

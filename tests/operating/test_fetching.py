@@ -111,7 +111,9 @@ def test_a_place_for_temporary_folders_that_is_not_there_is_told(
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "none"))
     with (
-        pytest.raises(FetchError, match=r"can't be copied to '.*none': .*set TMPDIR to use another"),
+        pytest.raises(
+            FetchError, match=r"can't be copied to '.*none': .*set TMPDIR to use another"
+        ),
         fetched(JOURNAL, None, None, 0),
     ):
         pass
@@ -147,7 +149,9 @@ def test_an_object_that_is_gone_when_its_turn_comes_is_told(s3: Any, tmp_path: P
 def test_a_folder_that_takes_no_more_is_told(s3: Any, tmp_path: Path) -> None:
     s3.put_object(Bucket=BUCKET, Key=KEYS[0], Body=b"")
     (tmp_path / "full").touch()
-    with pytest.raises(FetchError, match=r"can't be copied to '.*full': .*set TMPDIR to use another"):
+    with pytest.raises(
+        FetchError, match=r"can't be copied to '.*full': .*set TMPDIR to use another"
+    ):
         fetch(JOURNAL, tmp_path / "full")
 
 

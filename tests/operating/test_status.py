@@ -85,7 +85,7 @@ def test_the_leases_are_told_of_with_their_extensions(scene: Observed) -> None:
     assert (told["worker"], told["in_flight"], told["pending_deletes"]) == ("celery@host", 1, 0)
     (lease,) = told["leases"]
     assert (lease["queue"], lease["queue_url"], lease["message_id"]) == ("orders", QUEUE, "a")
-    assert (lease["task"], lease["state"], lease["standing"]) == ("shop.pay", "held", "ours")
+    assert (lease["task"], lease["goal"], lease["status"]) == ("shop.pay", "hold", "owned")
     assert (lease["visibility_timeout"], lease["threshold"]) == (30, 29.9)
     assert lease["extensions"] >= 1
     assert 0 < lease["expires_in"] <= 30

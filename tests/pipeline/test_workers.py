@@ -5,7 +5,7 @@ import datetime
 from pyspark.sql import SparkSession
 
 from celery_sqs_heartbeat.pipeline.report.queries import worker_sums
-from celery_sqs_heartbeat.pipeline.tables.workers import with_told, workers_of
+from celery_sqs_heartbeat.pipeline.tables.workers import with_reported, workers_of
 from tests.pipeline.builders import DAY, SECOND, events_frame, message, rows_of, workers_frame
 
 NEXT_DAY = DAY + 24 * 3600 * SECOND
@@ -68,7 +68,7 @@ def test_what_a_worker_told_at_its_start_is_known_on_later_days(spark: SparkSess
         {"first_seen": NEXT_DAY, "last_seen": NEXT_DAY},
         {"wid": "w2", "first_seen": NEXT_DAY},
     )
-    told = with_told(days.where(f"dt = '{TOMORROW}'"), days)
+    told = with_reported(days.where(f"dt = '{TOMORROW}'"), days)
     assert {(row.wid, row.host, str(row.settings), row.last_seen) for row in told.collect()} == {
         ("w1", "h1", "{'threshold': '20'}", NEXT_DAY),
         ("w2", None, "None", None),

@@ -8,9 +8,9 @@ from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.current.table import Table
-from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.messages import read_event
 from tests.simulation.link import Line, LineWire
 from tests.simulation.orphans import expect_releases
@@ -46,7 +46,7 @@ class Apart:
         self._world = worker.world
         self._random = worker.world.process_random
         self._memory = mmap(-1, Table.size_for(PLACES))
-        self._holdings = Holdings(Table(self._memory))
+        self._holdings = HeldMessages(Table(self._memory))
         self.keeper = LinkedKeeper(self._holdings, clock=worker.now)
         self._rules = CallRules()
         self._slow_until, self._delay = 0.0, QUICK
@@ -199,7 +199,7 @@ class Apart:
 
     def _excuse(self, lease: Lease, excuse: str, known_at: float) -> None:
         """Note that a lease may run out, if its keeper can't have extended it by then."""
-        if lease.state is not State.HELD:
+        if lease.goal is not Goal.HOLD:
             return
         expires_at = lease.expires_at + self._worker.suspended
         if expires_at < known_at + self._world.profile.call_timeout:

@@ -9,11 +9,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.leases.actions import is_confirmed
-from celery_sqs_heartbeat.leases.lease import Lease, State
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.transport.cut_groups import CutGroups
-from celery_sqs_heartbeat.transport.groups import Groups, tag_of
+from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist, tag_of
+from celery_sqs_heartbeat.transport.skipped_groups import SkippedGroups
 
 if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
@@ -38,7 +38,7 @@ class _Batch:
 
 
 class OrderedIntake:
-    """Leases, confirms, holds back and hands on, as `Leaser` and `Intake` do it.
+    """Leases, confirms, holds back and hands on, as `Leaser` and `PollResponseHandler` do it.
 
     Of one process of a worker.
 
@@ -54,7 +54,7 @@ class OrderedIntake:
         self._batches: list[_Batch] = []
         #: By handle, the lease of each message that was handed on, as its request knows it.
         self._leases: dict[str, Lease | None] = {}
-        self._groups = Groups(keeper=self._keeper, limit=self._world.order.waiting)
+        self._groups = GroupWaitlist(keeper=self._keeper, limit=self._world.order.waiting)
         self._groups.call_soon = self._call_soon
         if isinstance(self._keeper, LinkedKeeper):
             self._keeper.on_turn = self._groups.wake
@@ -75,13 +75,13 @@ class OrderedIntake:
         self, url: str, messages: Iterable[dict[str, Any]], timeout: int | None, sent_at: float
     ) -> None:
         """Lease what a poll has brought, and hand on what may be run."""
-        worker, cut = self._worker, CutGroups()
+        worker, cut = self._worker, SkippedGroups()
         fresh: list[dict[str, Any]] = []
         for message in messages:
             receipt = worker.lease(url, message, timeout, sent_at)
-            if receipt is Receipt.NEW and (worker.is_stopping or not cut.takes(message)):
+            if receipt is ReceivedAs.NEW and (worker.is_stopping or not cut.takes(message)):
                 fresh.append(message)
-            elif receipt in (Receipt.LAPSED, Receipt.RELEASED):
+            elif receipt in (ReceivedAs.LAPSED, ReceivedAs.RELEASED):
                 cut.cut(message)
         cut.release(self._keeper)
         if worker.is_stopping:
@@ -98,7 +98,7 @@ class OrderedIntake:
         lease = self._leases.pop(handle)
         if lease is None:
             return True
-        if self._keeper.find(handle) is not lease or lease.state is not State.HELD:
+        if self._keeper.find(handle) is not lease or lease.goal is not Goal.HOLD:
             self._world.disturb(self._worker.name, "starts no task whose message was released")
             return False
         if self._keeper.owns(handle):
@@ -140,7 +140,7 @@ class OrderedIntake:
     def _is_still_ours(self, batch: _Batch, handle: str) -> bool | None:
         """Return whether a message is surely ours for long enough; None while it is not known."""
         lease = self._keeper.find(handle)
-        if lease is None or lease.state is not State.HELD:
+        if lease is None or lease.goal is not Goal.HOLD:
             return False
         if batch.age + lease.terms.threshold <= batch.timeout:
             return True
@@ -150,7 +150,7 @@ class OrderedIntake:
             return None
         if not is_ours:
             self._world.disturb(self._worker.name, "drops a message that no extension confirmed")
-            self._keeper.drop(handle)
+            self._keeper.let_expire(handle)
         return bool(is_ours)
 
     def _hand_on(self, batch: _Batch) -> None:

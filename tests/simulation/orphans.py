@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from celery_sqs_heartbeat.leases.calls import CallKind
-from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from tests.simulation.outage import EXCUSE as HANGING
 from tests.simulation.process import KeeperProcess
 
@@ -22,9 +22,7 @@ def expect_releases(
     world: World, worker: SimulatedWorker, process: KeeperProcess, leases: Iterable[Lease]
 ) -> None:
     """Have it checked that a keeper releases what its worker held at its death."""
-    held = [
-        (lease.message_id, lease.receipt_handle) for lease in leases if lease.state is State.HELD
-    ]
+    held = [(lease.message_id, lease.receipt_handle) for lease in leases if lease.goal is Goal.HOLD]
     since = world.clock()
 
     def check() -> None:

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.current.record import Record
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Action, Lease, State
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 from celery_sqs_heartbeat.link.frames import Message, frame, write
 from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
 from celery_sqs_heartbeat.link.serving import KeeperEnd
@@ -153,7 +153,7 @@ class KeeperProcess:
         self.run(partial(self._take, messages))
 
     def outlive(self, last_words: list[list[Any]]) -> None:
-        """Release what the worker held, now that it is gone, as `KeeperLife` does."""
+        """Release what the worker held, now that it is gone, as `KeeperMain` does."""
         self.run(partial(self._outlive, last_words))
 
     def knows(self, receipt_handle: str) -> bool:
@@ -164,7 +164,7 @@ class KeeperProcess:
         """Return whether messages behind one in its group are not released yet."""
         lease = self._keeper.find(receipt_handle)
         return lease is not None and any(
-            each.state is State.BACK and each is not lease
+            each.goal is Goal.RELEASE and each is not lease
             for each in self._keeper.leases()
             if each.is_in_order and (each.queue_url, each.group) == (lease.queue_url, lease.group)
         )
@@ -180,7 +180,7 @@ class KeeperProcess:
     def _outlive(self, last_words: list[list[Any]]) -> None:
         self._take(last_words)
         for lease in self._keeper.leases():
-            if lease.state is State.HELD:
+            if lease.goal is Goal.HOLD:
                 self._keeper.release(lease.receipt_handle, cause="worker died")
         self.go_on()
         self._world.clock.at(self._world.clock() + FLUSH_SECONDS, self.kill)

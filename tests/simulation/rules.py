@@ -6,7 +6,13 @@ import math
 from collections.abc import Sequence
 
 from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, Call, Outcome
-from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Action, Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import (
+    MAX_VISIBILITY_SECONDS,
+    Action,
+    Goal,
+    Lease,
+    LeaseStatus,
+)
 from tests.simulation.truth import MessageTruth, Violation
 
 #: After such an answer, or none, a release may have been done.
@@ -80,12 +86,12 @@ def check_belief(
     if (
         message is None
         # Its release may have taken effect, when a call that was given up is answered.
-        or (lease.state is State.BACK and lease.pending is not None)
-        or lease.standing is not Standing.OURS
+        or (lease.goal is Goal.RELEASE and lease.pending is not None)
+        or lease.status is not LeaseStatus.OWNED
         # Of a receive whose timeout is not known, nothing is believed before an extension.
         or not lease.last_timeout
         # Someone else may have it, as the lease itself says.
-        or not lease.certain
+        or not lease.is_exclusive
         or lease.receipt_handle != message.handle
         or truth.excuses & {"stale handle", "late arrival", "too late", "suspend", "twice"}
     ):

@@ -6,7 +6,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
-from celery_sqs_heartbeat.transport.unsettled import Unsettled
+from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -43,7 +43,7 @@ class Net:
         self._world = world
         self._keeper = keeper
         self._requests: dict[str, Request] = {}
-        self._unsettled = Unsettled(keeper)
+        self._unsettled = OrphanedMessages(keeper)
         may_run_on = world.swallowing.may_run_on
         self._unsettled.attach(forget=lambda request: None, may_run_on=may_run_on)
         self.look = self._unsettled.look

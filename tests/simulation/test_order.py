@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from celery_sqs_heartbeat.leases.group_order import GroupOrder
-from celery_sqs_heartbeat.leases.lease import Lease, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
 from celery_sqs_heartbeat.leases.register import Register
 from tests.simulation.profile import ORDERED
 from tests.simulation.runner import report, simulate
@@ -67,7 +67,7 @@ def _never(order: GroupOrder, lease: Lease) -> bool:
 
 def _until_its_delete_is_asked_for(order: GroupOrder, lease: Lease) -> bool:
     first = order.first(lease)
-    return first is not None and first is not lease and first.state is State.HELD
+    return first is not None and first is not lease and first.goal is Goal.HOLD
 
 
 def _nothing(self: object, lease: Lease) -> None:
@@ -154,7 +154,9 @@ def test_a_broken_order_is_found_out(
 
 
 def test_groups_that_stand_still_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("celery_sqs_heartbeat.transport.groups.Groups.deliver_due", lambda _: None)
+    monkeypatch.setattr(
+        "celery_sqs_heartbeat.transport.group_waitlist.GroupWaitlist.deliver_due", lambda _: None
+    )
     _, _, failure = simulate(HOURS, kinds=ORDERED)
     assert failure is not None
     assert "Violation: 9: groups stand still" in failure

@@ -14,12 +14,12 @@ from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases import agenda
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms
-from celery_sqs_heartbeat.leases.strays import Strays
+from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
-from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.sqs import adapter, queues
 from celery_sqs_heartbeat.sqs.adapter import QueueAttributes
-from celery_sqs_heartbeat.transport.unsettled import Unsettled
+from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 from tests.simulation.afterwards import may_fail_afterwards
 from tests.simulation.link import Line
 from tests.simulation.polls import Polls
@@ -174,7 +174,7 @@ def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found_out(
     monkeypatch: pytest.MonkeyPatch, seed: int, forgotten: str
 ) -> None:
     nothing = {"limit": math.inf, "releases": False}[forgotten]
-    monkeypatch.setattr(Strays, forgotten, lambda *_: nothing)
+    monkeypatch.setattr(StaleCalls, forgotten, lambda *_: nothing)
     with pytest.raises(Violation, match=r"^6: "):
         World("storm", seed).run()
 
@@ -215,7 +215,7 @@ def test_a_failure_names_its_message_and_how_to_see_it_again() -> None:
 def test_without_the_net_a_message_whose_end_was_lost_is_kept_for_good(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(Unsettled, "look", lambda self: None)
+    monkeypatch.setattr(OrphanedMessages, "look", lambda self: None)
     _, _, failure = simulate(2_000, kinds=WITHIN)
     assert failure is not None
     assert "liveness: " in failure or "Violation: 8: " in failure
@@ -232,17 +232,17 @@ def test_a_broken_book_is_found_out(
     monkeypatch: pytest.MonkeyPatch, broken: str, said: str
 ) -> None:
     from celery_sqs_heartbeat.leases import policy
-    from celery_sqs_heartbeat.leases.settling import Settling
+    from celery_sqs_heartbeat.leases.result_handler import ResultHandler
 
     if broken == "settle_from_the_answer":
-        original = Settling.settle
+        original = ResultHandler.apply_results
 
         def late(self, entry, outcome, call, now):  # type: ignore[no-untyped-def]
             original(self, entry, outcome, call, now)
             if entry.action is Action.EXTEND and outcome is Outcome.DONE:
                 entry.lease.expires_at = now + entry.timeout
 
-        monkeypatch.setattr(Settling, "settle", late)
+        monkeypatch.setattr(ResultHandler, "apply_results", late)
     else:
         monkeypatch.setattr(policy, "next_timeout", lambda lease, now: 0)
     _, _, failure = simulate(2_000, kinds=WITHIN)
@@ -309,7 +309,7 @@ def test_a_keeper_in_a_process_of_its_own_that_is_broken_is_found_out(
     if broken == "releasing":
         monkeypatch.setattr(Record, "of", _without_releasing)
     elif broken == "resume":
-        monkeypatch.setattr(Holdings, "to_resume", lambda self, now: [])
+        monkeypatch.setattr(HeldMessages, "to_resume", lambda self, now: [])
     elif broken == "outlive":
         monkeypatch.setattr(KeeperProcess, "outlive", lambda self, last_words: None)
     else:

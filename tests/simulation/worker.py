@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.lease import Standing
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import LeaseStatus
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.transport.channel import MAX_RECEIVED
-from celery_sqs_heartbeat.transport.unsettled import LOOK_SECONDS
+from celery_sqs_heartbeat.transport.orphaned_messages import LOOK_SECONDS
 from tests.simulation.apart import Apart
 from tests.simulation.consumer import Consumer
 from tests.simulation.ordered_intake import CONFIRM_LOOK_SECONDS, OrderedIntake
@@ -171,12 +171,12 @@ class SimulatedWorker:
             self._intake.take(url, messages, timeout, sent_at)
             return
         for message in messages:
-            if self.lease(url, message, timeout, sent_at) is Receipt.NEW:
+            if self.lease(url, message, timeout, sent_at) is ReceivedAs.NEW:
                 self._queue(url, message, timeout)
 
     def lease(
         self, url: str, message: dict[str, Any], timeout: int | None, sent_at: float
-    ) -> Receipt:
+    ) -> ReceivedAs:
         """Begin the lease on a message that a poll has brought, or go on with the one it has."""
         self.world.received(message)
         receipt = self.keeper.receive(
@@ -211,8 +211,8 @@ class SimulatedWorker:
                 # It was given back meanwhile.
                 return
             lease = process.find(handle)
-            if lease is not None and (lease.extensions or lease.standing is not Standing.OURS):
-                if lease.certain and process.owns(handle):
+            if lease is not None and (lease.extensions or lease.status is not LeaseStatus.OWNED):
+                if lease.is_exclusive and process.owns(handle):
                     self._unconfirmed.remove(handle)
                     self._queued.append(message)
                     self.go_on()
@@ -222,7 +222,7 @@ class SimulatedWorker:
                 return
             self.world.disturb(self.name, "drops a message that no extension confirmed")
             self._unconfirmed.discard(handle)
-            process.drop(handle)
+            process.let_expire(handle)
             self.go_on()
 
         def look_later() -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Entry, Outcome
-from celery_sqs_heartbeat.leases.lease import Action, Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
 from celery_sqs_heartbeat.testing import FakeClock, Faults, SimulatedSqs
 from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
@@ -217,7 +217,7 @@ class World:
         """Note that a message's task starts, and judge whether it may."""
         truth = self.truth[message["MessageId"]]
         lease = worker.keeper.find(message["ReceiptHandle"])
-        if lease is not None and lease.standing is Standing.LOST:
+        if lease is not None and lease.status is LeaseStatus.LOST:
             self.fail(f"{truth.message_id} starts on {worker.name}, though its lease is lost")
         self.order.check_start(worker.name, truth)
         execution = Execution(truth.message_id, message["ReceiptHandle"], worker.name, self.clock())
@@ -353,19 +353,19 @@ class World:
             # Of one that waits for another of its group, a worker may learn late that its keeper
             # has released it: it learns first of what has become of the other.
             waits = worker.keeper.waits_behind(entry.receipt_handle)
-            if lease is not None and lease.state is State.HELD and not waits:
+            if lease is not None and lease.goal is Goal.HOLD and not waits:
                 check_belief(lease, self.truth[lease.message_id], worker.suspended)
 
     def note_refused(self, board: Board) -> None:
         """Note which leases a keeper can't extend, as their queue refuses it."""
         for lease in board.leases():
-            if lease.standing is Standing.UNLEASED:
+            if lease.status is LeaseStatus.REFUSED:
                 self.truth[lease.message_id].excuses.add("refused")
 
     def _note_waiting(self, board: Board, queue_url: str) -> None:
         """Note which deletes wait behind others that fail, maybe for longer than their leases."""
         for lease in board.leases():
-            if lease.state is State.DONE and lease.queue_url == queue_url:
+            if lease.goal is Goal.DELETE and lease.queue_url == queue_url:
                 self.truth[lease.message_id].excuses.add("delete held up")
 
     def unanswered(self, call: Call) -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from tests.soak.belief import belief_of
 from tests.soak.blocks import after, free
 from tests.soak.cut import why_cut
-from tests.soak.lives import STARVATION, Life
+from tests.soak.delivery import HASTE, Delivery
 from tests.soak.model import Call
 from tests.soak.reading import why_unread
 from tests.soak.releases import why_released
 from tests.soak.strays import may_still_be_done
 from tests.soak.table import HELD_UP, Cause
-from tests.soak.tenure import HASTE, Tenure
+from tests.soak.worker_history import STARVATION, WorkerHistory
+from tests.soak.worker_knowledge import belief_of
 
 
-def why_set_aside(tenure: Tenure, life: Life) -> Cause | None:
+def why_set_aside(tenure: Delivery, life: WorkerHistory) -> Cause | None:
     """Return whether it was not run as an older release by its worker was not answered yet.
 
     Only the first time that it reads of it: one that hangs must not keep a message for good.
@@ -29,7 +29,7 @@ def why_set_aside(tenure: Tenure, life: Life) -> Cause | None:
     return Cause(HELD_UP, "an older release of it was held up")
 
 
-def why_left_to_its_timeout(tenure: Tenure, life: Life) -> Cause | None:
+def why_left_to_its_timeout(tenure: Delivery, life: WorkerHistory) -> Cause | None:
     """Return why it was to be given back, where its worker could not be certain of its lease.
 
     If the older release is done meanwhile, another worker may have received the message, and a
@@ -47,18 +47,18 @@ def why_left_to_its_timeout(tenure: Tenure, life: Life) -> Cause | None:
     return None
 
 
-def _came_back(tenure: Tenure, life: Life) -> float:
+def _came_back(tenure: Delivery, life: WorkerHistory) -> float:
     """Return when its worker read of it: one that stands still does not know since when it has."""
     return after(tenure.receive.ended, life.still)
 
 
-def _was_read(earlier: Tenure, tenure: Tenure, life: Life) -> bool:
+def _was_read(earlier: Delivery, tenure: Delivery, life: WorkerHistory) -> bool:
     """Return whether the same worker knew of an earlier receive."""
     is_its_own = earlier.worker == tenure.worker
     return is_its_own and earlier.entry.told and why_unread(earlier, life) is None
 
 
-def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) -> bool:
+def _is_open(earlier: Delivery, answered_by: float, came_back: float, life: WorkerHistory) -> bool:
     """Return whether a release of an earlier receive may still be done.
 
     Not where the message came back before its lease was over: then that release was done.
@@ -88,7 +88,7 @@ def _is_open(earlier: Tenure, answered_by: float, came_back: float, life: Life) 
     )
 
 
-def _was_never_sent(earlier: Tenure, life: Life, ends: float) -> bool:
+def _was_never_sent(earlier: Delivery, life: WorkerHistory, ends: float) -> bool:
     """Return whether a keeper had no time for a release until the lease was over, at `ends`.
 
     It says so in its log, but its worker may have read the message again before it hears of it.
@@ -97,7 +97,7 @@ def _was_never_sent(earlier: Tenure, life: Life, ends: float) -> bool:
     return is_wanted and earlier.message_id in life.unrepeated
 
 
-def _was_given_up(earlier: Tenure, call: Call, life: Life, ends: float) -> bool:
+def _was_given_up(earlier: Delivery, call: Call, life: WorkerHistory, ends: float) -> bool:
     """Return whether a keeper did not wait for the answer to a release any more, as its log says.
 
     It plans none when a lease is over: one that is sent then has waited for a CPU since. It counts

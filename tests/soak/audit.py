@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from tests.soak.batches import note_lost
 from tests.soak.causes import cause_of
 from tests.soak.cut import note_unread_answers
+from tests.soak.delivery import Delivery, Message, Run
 from tests.soak.latecomers import note_waits
-from tests.soak.lives import Life, read_lives
 from tests.soak.messages import read_messages
 from tests.soak.model import Records
 from tests.soak.releases import GRACE, LOST_SECONDS, was_stopped
 from tests.soak.table import Cause, Row
-from tests.soak.tenure import Message, Run, Tenure
+from tests.soak.worker_history import WorkerHistory, read_lives
 
 ONCE = "done once"
 
@@ -53,7 +53,7 @@ def audit(records: Records) -> list[Verdict]:
     return [_judge(message, records, lives) for message in messages]
 
 
-def _judge(message: Message, records: Records, lives: dict[str, Life]) -> Verdict:
+def _judge(message: Message, records: Records, lives: dict[str, WorkerHistory]) -> Verdict:
     verdict = Verdict(message=message)
     causes: dict[int, Cause | None] = {}
     for tenure in message.tenures:
@@ -72,7 +72,10 @@ def _judge(message: Message, records: Records, lives: dict[str, Life]) -> Verdic
 
 
 def _judge_runs(
-    message: Message, verdict: Verdict, causes: dict[int, Cause | None], lives: dict[str, Life]
+    message: Message,
+    verdict: Verdict,
+    causes: dict[int, Cause | None],
+    lives: dict[str, WorkerHistory],
 ) -> None:
     tenures = {tenure.count: tenure for tenure in message.tenures}
     for earlier, later in zip(message.runs, message.runs[1:], strict=False):
@@ -93,7 +96,7 @@ def _judge_runs(
         verdict.causes.append(str(causes[taken] or "nothing"))
 
 
-def _was_over(earlier: Run, later: Run, tenure: Tenure, lives: dict[str, Life]) -> bool:
+def _was_over(earlier: Run, later: Run, tenure: Delivery, lives: dict[str, WorkerHistory]) -> bool:
     """Return whether a worker may run a message again after it had begun to."""
     life = lives[earlier.worker]
     return (
@@ -104,7 +107,7 @@ def _was_over(earlier: Run, later: Run, tenure: Tenure, lives: dict[str, Life]) 
     )
 
 
-def _judge_deletes(message: Message, verdict: Verdict, lives: dict[str, Life]) -> None:
+def _judge_deletes(message: Message, verdict: Verdict, lives: dict[str, WorkerHistory]) -> None:
     for tenure in message.tenures:
         for call, entry in tenure.deletes:
             if entry.done and not _may_delete(message, tenure, call.started, lives):
@@ -112,7 +115,9 @@ def _judge_deletes(message: Message, verdict: Verdict, lives: dict[str, Life]) -
                 return
 
 
-def _may_delete(message: Message, tenure: Tenure, at: float, lives: dict[str, Life]) -> bool:
+def _may_delete(
+    message: Message, tenure: Delivery, at: float, lives: dict[str, WorkerHistory]
+) -> bool:
     if message.expired:
         return True
     if message.task == "early":
@@ -127,7 +132,9 @@ def _may_delete(message: Message, tenure: Tenure, at: float, lives: dict[str, Li
     )
 
 
-def _account(message: Message, verdict: Verdict, records: Records, lives: dict[str, Life]) -> str:
+def _account(
+    message: Message, verdict: Verdict, records: Records, lives: dict[str, WorkerHistory]
+) -> str:
     if message.message_id in records.left or message.message_id in records.dead:
         return _account_kept(message, verdict, records)
     outcomes = [run.outcome for run in message.runs]
@@ -158,7 +165,7 @@ def _account_kept(message: Message, verdict: Verdict, records: Records) -> str:
     return "dead letter"
 
 
-def _was_cut_short(message: Message, lives: dict[str, Life]) -> bool:
+def _was_cut_short(message: Message, lives: dict[str, WorkerHistory]) -> bool:
     assert message.deleted is not None
     call = message.deleted[0]
     life = lives[call.worker]

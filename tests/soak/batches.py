@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tests.soak.belief import belief_of
 from tests.soak.blocks import Block
-from tests.soak.lives import Life
+from tests.soak.delivery import Message
 from tests.soak.table import BATCH_LOST, Cause
-from tests.soak.tenure import Message
+from tests.soak.worker_history import WorkerHistory
+from tests.soak.worker_knowledge import belief_of
 
 
-def note_lost(messages: Iterable[Message], lives: dict[str, Life]) -> None:
+def note_lost(messages: Iterable[Message], lives: dict[str, WorkerHistory]) -> None:
     """Note in each worker's life which messages of batches it lost before it began them."""
     for message in messages:
         for tenure in message.tenures:

@@ -8,14 +8,13 @@ then the worker must have been unable to prevent it when it had to.
 from __future__ import annotations
 
 from tests.soak.aside import why_left_to_its_timeout, why_set_aside
-from tests.soak.belief import belief_of, why_not_released
 from tests.soak.blocks import Block, foremost, free
 from tests.soak.cut import why_cut
 from tests.soak.delays import PAUSE_PART, failure_delay
+from tests.soak.delivery import Delivery, Run
 from tests.soak.disturbing import why_cut_short
 from tests.soak.handover import had_to_be_released, is_kept_by_the_next_keeper
 from tests.soak.latecomers import came_late
-from tests.soak.lives import Life
 from tests.soak.model import CHANGE, Call, Entry
 from tests.soak.overtaken import why_released_late
 from tests.soak.reading import before_it_was_read, was_taken_along, why_unread
@@ -27,14 +26,15 @@ from tests.soak.releases import (
 )
 from tests.soak.settings import FLUSH_SECONDS
 from tests.soak.table import BROKEN, GIVEN_BACK, REFUSED, Cause
-from tests.soak.tenure import Run, Tenure
+from tests.soak.worker_history import WorkerHistory
+from tests.soak.worker_knowledge import belief_of, why_not_released
 
 #: How seldom a prefork worker that ends looks for results (celery/concurrency/asynpool.py,
 #: `ResultHandler.on_stop_not_started`).
 RESULT_SECONDS = 1.0
 
 
-def cause_of(tenure: Tenure, lives: dict[str, Life]) -> Cause | None:
+def cause_of(tenure: Delivery, lives: dict[str, WorkerHistory]) -> Cause | None:
     """Return why the message came back after this receive, or None where nothing explains it."""
     life = lives[tenure.worker]
     if tenure.ended_by is not None:
@@ -57,7 +57,7 @@ def cause_of(tenure: Tenure, lives: dict[str, Life]) -> Cause | None:
     return _why_lapsed(tenure, life)
 
 
-def _why_lapsed(tenure: Tenure, life: Life) -> Cause | None:
+def _why_lapsed(tenure: Delivery, life: WorkerHistory) -> Cause | None:
     if why := _why_hidden_for_as_long(tenure, life):
         return why
     if why := why_cut_short(tenure) or why_unread(tenure, life):
@@ -103,7 +103,7 @@ def _why_lapsed(tenure: Tenure, life: Life) -> Cause | None:
     return block.why
 
 
-def _why_hidden_for_as_long(tenure: Tenure, life: Life) -> Cause | None:
+def _why_hidden_for_as_long(tenure: Delivery, life: WorkerHistory) -> Cause | None:
     """Return why its last call was to release it after a delay as long as the timeout, if one was.
 
     As after several failures, where there are no dead letters. After the first try of a release
@@ -124,7 +124,7 @@ def _why_hidden_for_as_long(tenure: Tenure, life: Life) -> Cause | None:
     return why if entry.done or why is None else why.but("and its release failed")
 
 
-def _why_it_ended_too_soon(run: Run, life: Life) -> Cause | None:
+def _why_it_ended_too_soon(run: Run, life: WorkerHistory) -> Cause | None:
     """A worker that was killed may leave a task undone; a warm shutdown may not."""
     if life.did(["kill"], run.start, life.info.ended):
         return life.end.why
@@ -137,7 +137,7 @@ def _why_it_ended_too_soon(run: Run, life: Life) -> Cause | None:
     return None
 
 
-def _why_given_up(tenure: Tenure, life: Life, blocks: list[Block]) -> Cause | None:
+def _why_given_up(tenure: Delivery, life: WorkerHistory, blocks: list[Block]) -> Cause | None:
     """Return whether its deletes failed for as long as a worker tries them at its end."""
     run, stops = tenure.run, life.stops(tenure.visible_at)
     mine = [call for call, _ in tenure.deletes if call.worker == tenure.worker]
@@ -151,7 +151,7 @@ def _why_given_up(tenure: Tenure, life: Life, blocks: list[Block]) -> Cause | No
     return None
 
 
-def _refused(tenure: Tenure, life: Life) -> list[Block]:
+def _refused(tenure: Delivery, life: WorkerHistory) -> list[Block]:
     """Return when calls for it were under way that did not succeed, or too late."""
     haste, over = tenure.timeout * PAUSE_PART, belief_of(tenure, life).ends
     return [
@@ -169,7 +169,7 @@ def _refused(tenure: Tenure, life: Life) -> list[Block]:
     ]
 
 
-def _calls_it_waits_for(tenure: Tenure) -> list[tuple[Call, Entry]]:
+def _calls_it_waits_for(tenure: Delivery) -> list[tuple[Call, Entry]]:
     """Return its own calls, and the releases of what is behind it in its group: they go first."""
     behind = [
         (call, entry)
@@ -180,5 +180,5 @@ def _calls_it_waits_for(tenure: Tenure) -> list[tuple[Call, Entry]]:
     return [*tenure.changes, *tenure.deletes, *behind]
 
 
-def _was_in_time(tenure: Tenure, call: Call, entry: Entry) -> bool:
+def _was_in_time(tenure: Delivery, call: Call, entry: Entry) -> bool:
     return call.operation == CHANGE and entry.done and call.done < tenure.visible_at

@@ -13,13 +13,13 @@ from collections.abc import Callable
 
 import psutil
 
+from tests.soak.fault_injector import FaultInjector
 from tests.soak.fleet import Fleet
 from tests.soak.intruder import Intruder
 from tests.soak.keeper_chaos import KeeperChaos
-from tests.soak.lives import LOOK_SECONDS
 from tests.soak.member import Member
 from tests.soak.model import Harm, Records
-from tests.soak.weather import Weather
+from tests.soak.worker_history import LOOK_SECONDS
 
 #: Seconds between two of them, on average.
 STRIKE_SECONDS = 1.0
@@ -58,7 +58,7 @@ class Chaos:
         self,
         records: Records,
         fleet: Fleet,
-        weather: Weather,
+        weather: FaultInjector,
         intruder: Intruder,
         chance: random.Random,
         set_timeout: Callable[[str, int], None],

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.soak.blocks import since_when
-from tests.soak.lives import Life
+from tests.soak.delivery import HASTE, Delivery
 from tests.soak.model import Call, Records
 from tests.soak.releases import GRACE, why_released
 from tests.soak.table import RELEASE_CUT, Cause
-from tests.soak.tenure import HASTE, Tenure
+from tests.soak.worker_history import WorkerHistory
 
 #: A reason for a release that is older has had its release done before, in seconds that there was
 #: a keeper.
@@ -32,7 +32,7 @@ def note_unread_answers(records: Records) -> None:
                 entry.told = False
 
 
-def why_cut(tenure: Tenure, life: Life) -> Cause | None:
+def why_cut(tenure: Delivery, life: WorkerHistory) -> Cause | None:
     """Return whether a release of it may have been under way when its keeper died.
 
     Its worker's log must say so.
@@ -43,7 +43,7 @@ def why_cut(tenure: Tenure, life: Life) -> Cause | None:
     return None
 
 
-def _was_cut(tenure: Tenure, life: Life, at: float) -> bool:
+def _was_cut(tenure: Delivery, life: WorkerHistory, at: float) -> bool:
     releases = [
         call
         for call, entry in tenure.changes

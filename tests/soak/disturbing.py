@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tests.soak.delivery import Delivery
 from tests.soak.table import DISTURBED, Cause
-from tests.soak.tenure import Tenure
 
 
-def why_cut_short(tenure: Tenure) -> Cause | None:
+def why_cut_short(tenure: Delivery) -> Cause | None:
     """Return whether the last that moved its lease was an extension by an older handle."""
     for earlier in tenure.before():
         if earlier.worker != tenure.worker and _has_moved(earlier, tenure) and _may_go_on(earlier):
@@ -14,7 +14,7 @@ def why_cut_short(tenure: Tenure) -> Cause | None:
     return None
 
 
-def _has_moved(earlier: Tenure, tenure: Tenure) -> bool:
+def _has_moved(earlier: Delivery, tenure: Delivery) -> bool:
     return any(
         entry.done
         and call.forwarded > tenure.receive.done
@@ -23,7 +23,7 @@ def _has_moved(earlier: Tenure, tenure: Tenure) -> bool:
     )
 
 
-def _may_go_on(earlier: Tenure) -> bool:
+def _may_go_on(earlier: Delivery) -> bool:
     """Return whether it took up its expired lease within one timeout."""
     late = [call.started for call, _ in earlier.changes if call.started > earlier.visible_at]
     timeouts = [entry.timeout for _, entry in earlier.changes]

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests.soak.chaos import Chaos
 from tests.soak.counts import Counts
+from tests.soak.fault_injector import FaultInjector
 from tests.soak.fleet import Fleet
 from tests.soak.intruder import Intruder
 from tests.soak.link import Link
@@ -19,7 +20,6 @@ from tests.soak.load import QUEUES, Load
 from tests.soak.model import Harm, Note, Records
 from tests.soak.server import SimulatedProcess
 from tests.soak.starving import StarvationWatch
-from tests.soak.weather import Weather
 from tests.support.waiting import PATIENCE
 
 #: Workers that are not about to end.
@@ -50,7 +50,7 @@ class Soak:
         """Run it and return what was written down; all processes have ended then."""
         records = self.records
         chances = (random.Random(f"{self.seed} {what}") for what in ("weather", "starts"))
-        weather = Weather(*chances)
+        weather = FaultInjector(*chances)
         with contextlib.ExitStack() as stack:
             server = stack.enter_context(SimulatedProcess(self.folder / "server.log"))
             server.create(QUEUES.values())

@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.soak.fault_injector import FaultInjector
 from tests.soak.keepers import left_of
 from tests.soak.lingering import Lingering
 from tests.soak.link import Link
@@ -19,7 +20,6 @@ from tests.soak.logs import unasked_deaths, unrepeated
 from tests.soak.member import Member, start_member
 from tests.soak.model import Harm, Records
 from tests.soak.starving import StarvationWatch
-from tests.soak.weather import Weather
 from tests.support.waiting import wait_until
 
 #: How often it looks for new keepers, in seconds.
@@ -50,7 +50,7 @@ class Fleet:
     def __init__(
         self,
         records: Records,
-        weather: Weather,
+        weather: FaultInjector,
         chance: random.Random,
         watch: StarvationWatch,
         server_url: str,

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable
 
-from tests.soak.tenure import Message, Tenure
+from tests.soak.delivery import Delivery, Message
 
 
 def note_groups(messages: Iterable[Message]) -> None:
@@ -51,13 +51,13 @@ def _is_done(message: Message, at: float) -> bool:
     return ended and message.deleted is not None and message.deleted[0].forwarded <= at
 
 
-def _overlap(ahead: Tenure, tenure: Tenure) -> bool:
+def _overlap(ahead: Delivery, tenure: Delivery) -> bool:
     """Return whether one worker had both receives at a time."""
     starts = max(ahead.receive.done, tenure.receive.done)
     return ahead.worker == tenure.worker and starts < min(_end(ahead), _end(tenure))
 
 
-def _end(tenure: Tenure) -> float:
+def _end(tenure: Delivery) -> float:
     if tenure.next is not None:
         return tenure.next.receive.done
     return min((call.done for call, entry in tenure.deletes if entry.done), default=math.inf)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.soak.belief import belief_of
 from tests.soak.blocks import Block, free
 from tests.soak.delays import SAFE_TIMEOUT
-from tests.soak.lives import Life
+from tests.soak.delivery import HASTE, Delivery
 from tests.soak.releases import why_released
-from tests.soak.tenure import HASTE, Tenure
+from tests.soak.worker_history import WorkerHistory
+from tests.soak.worker_knowledge import belief_of
 
 
-def had_to_be_released(tenure: Tenure, life: Life, blocks: list[Block]) -> bool:
+def had_to_be_released(tenure: Delivery, life: WorkerHistory, blocks: list[Block]) -> bool:
     """Return whether the keeper of a worker that was killed had the time to release it."""
     belief = belief_of(tenure, life)
     is_wanted = why_released(tenure, life, max(tenure.receive.done, life.info.ended)) is not None
@@ -19,7 +19,7 @@ def had_to_be_released(tenure: Tenure, life: Life, blocks: list[Block]) -> bool:
 
 
 def is_kept_by_the_next_keeper(
-    tenure: Tenure, life: Life, due: float, end: float, blocks: list[Block]
+    tenure: Delivery, life: WorkerHistory, due: float, end: float, blocks: list[Block]
 ) -> bool:
     """Return whether nothing but the death of a keeper could have cost a lease that outlasts it."""
     timeouts = [entry.timeout for _, entry in tenure.changes if entry.timeout]

@@ -9,23 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tests.soak.blocks import Block
-from tests.soak.lives import Life
+from tests.soak.delivery import Delivery, Message
 from tests.soak.reading import asked_at, before_its_answer_was_read
 from tests.soak.table import UNREAD, Cause
-from tests.soak.tenure import Message, Tenure
+from tests.soak.worker_history import WorkerHistory
 
 #: A worker waits for so many seconds at least, and for the threshold of the message where that is
 #: more (ibid.).
 LEAST_WAIT = 1.0
 
 
-def came_late(tenure: Tenure, life: Life) -> bool:
+def came_late(tenure: Delivery, life: WorkerHistory) -> bool:
     """Return whether so little was left of its lease that it waits for an extension."""
     ends = asked_at(tenure, life) + tenure.timeout
     return _read_at(tenure, life) + tenure.queue.threshold > ends
 
 
-def note_waits(messages: Iterable[Message], lives: dict[str, Life]) -> None:
+def note_waits(messages: Iterable[Message], lives: dict[str, WorkerHistory]) -> None:
     """Note in each worker's life when it waited for the extension of a message that came late."""
     tenures = [tenure for message in messages for tenure in message.tenures if tenure.entry.told]
     # One wait may make the next message late, too.
@@ -40,6 +40,6 @@ def note_waits(messages: Iterable[Message], lives: dict[str, Life]) -> None:
             )
 
 
-def _read_at(tenure: Tenure, life: Life) -> float:
+def _read_at(tenure: Delivery, life: WorkerHistory) -> float:
     waits = before_its_answer_was_read(tenure, life)
     return max([tenure.receive.ended, *(block.end for block in waits)])

@@ -8,8 +8,8 @@ import json
 import time
 from typing import Any
 
+from tests.soak.fault_injector import FaultInjector
 from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND, Call, Entry
-from tests.soak.weather import Weather
 from tests.support.answers import Answer, Body
 from tests.support.faults import Effect, Forward, delay
 from tests.support.proxy import FaultProxy
@@ -26,7 +26,7 @@ class Link:
     """
 
     def __init__(
-        self, worker: str, server_url: str, calls: list[Call], weather: Weather | None = None
+        self, worker: str, server_url: str, calls: list[Call], weather: FaultInjector | None = None
     ) -> None:
         self._worker = worker
         self._calls = calls

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
+from tests.soak.delivery import Delivery, Message, Run
 from tests.soak.groups import note_groups, note_order_faults
 from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND, Call, Note, Records
-from tests.soak.tenure import Message, Run, Tenure
 
 
 def read_messages(records: Records) -> list[Message]:
@@ -40,9 +40,9 @@ def read_messages(records: Records) -> list[Message]:
     return list(messages.values())
 
 
-def _add_tenures(messages: dict[str, Message], calls: Iterable[Call]) -> dict[str, Tenure]:
+def _add_tenures(messages: dict[str, Message], calls: Iterable[Call]) -> dict[str, Delivery]:
     received = [
-        Tenure(
+        Delivery(
             queue=messages[entry.message_id].queue,
             message_id=entry.message_id,
             task=messages[entry.message_id].task,
@@ -62,7 +62,7 @@ def _add_tenures(messages: dict[str, Message], calls: Iterable[Call]) -> dict[st
     return {tenure.entry.handle: tenure for tenure in received}
 
 
-def _add_ends(by_handle: dict[str, Tenure], calls: Iterable[Call]) -> None:
+def _add_ends(by_handle: dict[str, Delivery], calls: Iterable[Call]) -> None:
     for call in calls:
         if call.operation in (CHANGE, DELETE):
             for entry in call.entries:
@@ -88,7 +88,7 @@ def _add_note(message: Message, note: Note) -> None:
                 run.end(note)
 
 
-def _settle(message: Message, tenure: Tenure) -> None:
+def _settle(message: Message, tenure: Delivery) -> None:
     """Work out who ran it, and when and by what it became visible."""
     tenure.run = next(
         (run for run in reversed(message.runs) if tenure.concerns(run)),

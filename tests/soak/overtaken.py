@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from tests.soak.belief import belief_of
 from tests.soak.blocks import Block, free
-from tests.soak.lives import Life
+from tests.soak.delivery import HASTE, Delivery
 from tests.soak.releases import why_released
 from tests.soak.table import HELD_UP, Cause
-from tests.soak.tenure import HASTE, Tenure
+from tests.soak.worker_history import WorkerHistory
+from tests.soak.worker_knowledge import belief_of
 
 _WHY = Cause(HELD_UP, "a release was held up until its lease was over")
 
 
-def why_released_late(tenure: Tenure, lives: dict[str, Life]) -> Cause | None:
+def why_released_late(tenure: Delivery, lives: dict[str, WorkerHistory]) -> Cause | None:
     """Return why a release came by a handle of the past, when this receive had begun."""
     assert tenure.ended_by is not None
     call, entry = tenure.ended_by

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 
 from tests.soak.blocks import Block, after, foremost, free
-from tests.soak.lives import LOOK_SECONDS, Life
+from tests.soak.delivery import HASTE, Delivery
 from tests.soak.releases import GRACE
 from tests.soak.table import DISCONNECTED, UNREAD, Cause
-from tests.soak.tenure import HASTE, Tenure
+from tests.soak.worker_history import LOOK_SECONDS, WorkerHistory
 
 
-def why_unread(tenure: Tenure, life: Life) -> Cause | None:
+def why_unread(tenure: Delivery, life: WorkerHistory) -> Cause | None:
     """Return why the worker may never have seen the message, or too late."""
     call, run = tenure.receive, tenure.run
     was_read = run is not None and run.count == tenure.count
@@ -33,7 +33,7 @@ def why_unread(tenure: Tenure, life: Life) -> Cause | None:
     return Cause(UNREAD, f"it was not read in time: {block.why}") if block else None
 
 
-def asked_at(tenure: Tenure, life: Life) -> float:
+def asked_at(tenure: Delivery, life: WorkerHistory) -> float:
     """Return when its worker may have asked for it: before it stood still, or was in a task.
 
     It sends that when it goes on.
@@ -45,7 +45,7 @@ def asked_at(tenure: Tenure, life: Life) -> float:
     return at
 
 
-def _cut(tenure: Tenure, life: Life) -> Iterator[Block]:
+def _cut(tenure: Delivery, life: WorkerHistory) -> Iterator[Block]:
     """Yield the time after the connection was lost, where a receive was not yet read then."""
     call = tenure.receive
     row = _row(tenure, life)
@@ -57,7 +57,7 @@ def _cut(tenure: Tenure, life: Life) -> Iterator[Block]:
             yield Block(why=why, start=lost, end=math.inf)
 
 
-def was_taken_along(tenure: Tenure, life: Life) -> bool:
+def was_taken_along(tenure: Delivery, life: WorkerHistory) -> bool:
     """Return whether a worker that ended in order left unread what its last poll had brought.
 
     It waits for that poll. What the proxy does to it may take longer than that.
@@ -70,12 +70,12 @@ def was_taken_along(tenure: Tenure, life: Life) -> bool:
     return reads and not was_read and not tenure.receive.fault
 
 
-def before_it_was_read(tenure: Tenure, life: Life) -> list[Block]:
+def before_it_was_read(tenure: Delivery, life: WorkerHistory) -> list[Block]:
     """Return when a message was on its way, and then waited for its worker to read it."""
     return [_on_the_way(tenure), *before_its_answer_was_read(tenure, life)]
 
 
-def _on_the_way(tenure: Tenure) -> Block:
+def _on_the_way(tenure: Delivery) -> Block:
     call = tenure.receive
     if not tenure.entry.told:
         why = Cause(UNREAD, "the answer to its receive was lost")
@@ -84,7 +84,7 @@ def _on_the_way(tenure: Tenure) -> Block:
     return Block(why=why, start=call.done, end=call.ended)
 
 
-def before_its_answer_was_read(tenure: Tenure, life: Life) -> list[Block]:
+def before_its_answer_was_read(tenure: Delivery, life: WorkerHistory) -> list[Block]:
     """Return when the answer to its receive waited for its worker: for its tasks, or to go on.
 
     The answer had been read by the first call for this message, and by its start.
@@ -118,13 +118,13 @@ def before_its_answer_was_read(tenure: Tenure, life: Life) -> list[Block]:
     return [*waits, *stood_still, *waited]
 
 
-def _confirming(tenure: Tenure, life: Life) -> list[Block]:
+def _confirming(tenure: Delivery, life: WorkerHistory) -> list[Block]:
     """Return when its worker waited for the extension of a message of another answer."""
     own = {entry.message_id for entry in tenure.receive.entries}
     return [block for block in life.confirming if block.message_id not in own]
 
 
-def _row(tenure: Tenure, life: Life) -> list[Block]:
+def _row(tenure: Delivery, life: WorkerHistory) -> list[Block]:
     """Return the tasks that its worker was in before it could read the answer to its receive.
 
     The messages of one answer are run in a row. The row ends at the first gap, and at a task whose

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tests.soak.blocks import after, free
+from tests.soak.delivery import HASTE, Delivery, Run
 from tests.soak.gathering import WAIT
-from tests.soak.lives import Life
 from tests.soak.table import (
     BROKEN,
     CUT_OFF_BY_SHUTDOWN,
@@ -17,7 +17,7 @@ from tests.soak.table import (
     WAITED_IN_SHUTDOWN,
     Cause,
 )
-from tests.soak.tenure import HASTE, Run, Tenure
+from tests.soak.worker_history import WorkerHistory
 
 #: What must happen soon on a free worker may take so long on a busy machine, in seconds.
 GRACE = 1.0
@@ -36,7 +36,7 @@ BY_DESIGN = {
 POOL_PROCESS_KILLED = Cause(POOL_KILLED, "its pool process was killed")
 
 
-def why_released(tenure: Tenure, life: Life, at: float) -> Cause | None:
+def why_released(tenure: Delivery, life: WorkerHistory, at: float) -> Cause | None:
     """Return why its own worker, or its keeper, released it at that time, or None for no reason."""
     return (
         _why_its_worker_did(tenure, life, at)
@@ -45,7 +45,7 @@ def why_released(tenure: Tenure, life: Life, at: float) -> Cause | None:
     )
 
 
-def _why_its_group_was_stopped(tenure: Tenure, at: float) -> Cause | None:
+def _why_its_group_was_stopped(tenure: Delivery, at: float) -> Cause | None:
     """Return whether a message ahead of it, which had not begun, came back from this worker.
 
     Why that one did is judged with it. It is released after this one.
@@ -59,7 +59,7 @@ def _why_its_group_was_stopped(tenure: Tenure, at: float) -> Cause | None:
     return None
 
 
-def _why_its_keeper_did(tenure: Tenure, life: Life, at: float) -> Cause | None:
+def _why_its_keeper_did(tenure: Delivery, life: WorkerHistory, at: float) -> Cause | None:
     """Return whether its worker was gone, and no process of it ran the task any more.
 
     What the worker had begun to delete, its keeper goes on to delete.
@@ -76,7 +76,7 @@ def _why_its_keeper_did(tenure: Tenure, life: Life, at: float) -> Cause | None:
     return life.gone.why
 
 
-def _why_its_worker_did(tenure: Tenure, life: Life, at: float) -> Cause | None:
+def _why_its_worker_did(tenure: Delivery, life: WorkerHistory, at: float) -> Cause | None:
     run = tenure.run
     if run is None:
         return _why_released_before_its_start(tenure, life, at)
@@ -106,7 +106,7 @@ def _why_its_worker_did(tenure: Tenure, life: Life, at: float) -> Cause | None:
     return None
 
 
-def was_stopped(tenure: Tenure, run: Run, life: Life) -> bool:
+def was_stopped(tenure: Delivery, run: Run, life: WorkerHistory) -> bool:
     """Return whether a run was stopped for its lost lease, though it may have been through by then.
 
     A worker that stands still does not know how its task ended until it goes on.
@@ -117,12 +117,14 @@ def was_stopped(tenure: Tenure, run: Run, life: Life) -> bool:
     return life.info.terminates and tenure.visible_at <= after(run.ended, life.still)
 
 
-def _was_unsettled(run: Run, at: float, life: Life) -> bool:
+def _was_unsettled(run: Run, at: float, life: WorkerHistory) -> bool:
     """Return whether a worker may not have known at that time that a task had ended."""
     return run.ended > at or free(run.ended, at, life.still) < GRACE
 
 
-def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> Cause | None:
+def _why_released_before_its_start(
+    tenure: Delivery, life: WorkerHistory, at: float
+) -> Cause | None:
     if stops := life.stops(at):
         return Cause(WAITED_IN_SHUTDOWN, f"it waited in a {stops[-1].what} shutdown")
     received = tenure.receive.started
@@ -136,7 +138,7 @@ def _why_released_before_its_start(tenure: Tenure, life: Life, at: float) -> Cau
     return _why_its_batch_was_refused(tenure, life, at)
 
 
-def _why_its_batch_was_refused(tenure: Tenure, life: Life, at: float) -> Cause | None:
+def _why_its_batch_was_refused(tenure: Delivery, life: WorkerHistory, at: float) -> Cause | None:
     """Return whether it came in a batch with a message that was lost before that began.
 
     Only some pools let a batch wait.
@@ -155,6 +157,6 @@ def _why_its_batch_was_refused(tenure: Tenure, life: Life, at: float) -> Cause |
     )
 
 
-def _came_together(one: float, other: float, life: Life) -> bool:
+def _came_together(one: float, other: float, life: WorkerHistory) -> bool:
     """Return whether messages that came at these times may be of one batch."""
     return free(min(one, other), max(one, other), life.still) < WAIT + GRACE

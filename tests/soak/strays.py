@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from tests.soak.delivery import Delivery
 from tests.soak.model import Call, Entry
-from tests.soak.tenure import Tenure
 
 #: After these a worker knows that its call was not done.
 _NOT_DONE = {"throttled", "503", "refused", "hidden", "entries refused"}
@@ -13,7 +13,7 @@ _NOT_DONE = {"throttled", "503", "refused", "hidden", "entries refused"}
 _FAILED_WITHIN = "500"
 
 
-def may_still_be_done(earlier: Tenure, call: Call, entry: Entry, *, answered_by: float) -> bool:
+def may_still_be_done(earlier: Delivery, call: Call, entry: Entry, *, answered_by: float) -> bool:
     """Return whether a call for an earlier receive may still be done, as far as is known.
 
     Args:
@@ -23,7 +23,7 @@ def may_still_be_done(earlier: Tenure, call: Call, entry: Entry, *, answered_by:
     return call.fault not in _NOT_DONE and not (is_answered and call.ended < answered_by)
 
 
-def longest_hold(tenure: Tenure) -> float:
+def longest_hold(tenure: Delivery) -> float:
     """Return for how long a lease counts at most, in seconds: no longer than any open extension.
 
     SQS may do that one after whatever else hides the message (docs/internals/leases.md,

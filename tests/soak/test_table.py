@@ -11,11 +11,11 @@ import pytest
 
 from tests.soak import table
 from tests.soak.audit import Verdict
+from tests.soak.delivery import Message
 from tests.soak.model import Call
 from tests.soak.shares import ALWAYS, overused, shares
 from tests.soak.story import Story
 from tests.soak.table import TABLE, Row
-from tests.soak.tenure import Message
 from tests.soak.test_causes import (
     cut_short,
     extended_and_failed,

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.soak.delivery import Message
 from tests.soak.model import CHANGE, DELETE, Call, Entry, Records
-from tests.soak.tenure import Message
 
 #: Harm that began so long before a message was sent is of no interest.
 BEFORE = 20.0

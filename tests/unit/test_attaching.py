@@ -8,12 +8,12 @@ from mmap import mmap
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.link.client import LinkedKeeper
-from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.wire import Wire
 
 
 def test_a_keeper_of_a_worker_that_ends_hears_of_every_lease_before_that() -> None:
-    keeper = LinkedKeeper(Holdings(Table(mmap(-1, Table.size_for(REACH)))))
+    keeper = LinkedKeeper(HeldMessages(Table(mmap(-1, Table.size_for(REACH)))))
     keeper.order("reach", "q", about=("q",))
     keeper.order("stop", 15)
     # More than there are in one frame, after which a keeper may look up.

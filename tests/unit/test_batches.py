@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from billiard.einfo import ExceptionInfo
 
-from celery_sqs_heartbeat.leases.lease import Standing
+from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from celery_sqs_heartbeat.worker import batches
 from celery_sqs_heartbeat.worker.batches import Batch, guard_batches
-from tests.unit.requesting import Desk, Request
+from tests.unit.request_harness import Request, RequestHarness
 
 
 class Job:
@@ -99,12 +99,12 @@ def task(pool: Pool) -> Gathering:
 
 
 @pytest.fixture
-def requests(desk: Desk, task: Gathering) -> list[Request]:
+def requests(desk: RequestHarness, task: Gathering) -> list[Request]:
     return [desk.receive(tag, task) for tag in ("a", "b", "c")]
 
 
 def test_a_batch_that_ends_is_acked_and_nothing_else(
-    desk: Desk,
+    desk: RequestHarness,
     pool: Pool,
     task: Gathering,
     requests: list[Request],
@@ -134,7 +134,7 @@ def failed() -> ExceptionInfo:
     ],
 )
 def test_a_batch_that_is_lost_is_released_but_for_what_is_settled(
-    desk: Desk,
+    desk: RequestHarness,
     pool: Pool,
     task: Gathering,
     requests: list[Request],
@@ -153,7 +153,7 @@ def test_a_batch_that_is_lost_is_released_but_for_what_is_settled(
 
 
 def test_a_flush_that_fails_releases_what_it_gave_no_job(
-    desk: Desk,
+    desk: RequestHarness,
     task: Gathering,
     requests: list[Request],
 ) -> None:
@@ -164,7 +164,7 @@ def test_a_flush_that_fails_releases_what_it_gave_no_job(
 
 
 def test_a_flush_that_fails_late_leaves_its_job_alone(
-    desk: Desk,
+    desk: RequestHarness,
     pool: Pool,
     task: Gathering,
     requests: list[Request],
@@ -179,7 +179,7 @@ def test_a_flush_that_fails_late_leaves_its_job_alone(
 
 
 def test_of_several_jobs_the_last_to_end_counts(
-    desk: Desk,
+    desk: RequestHarness,
     pool: Pool,
     task: Gathering,
     requests: list[Request],
@@ -202,7 +202,7 @@ class Raced(deque[Any]):
 
 
 def test_a_job_that_ends_on_another_thread_at_the_flushs_end_settles_each_request_once(
-    desk: Desk, requests: list[Request], monkeypatch: pytest.MonkeyPatch
+    desk: RequestHarness, requests: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "deque", Raced)
     Batch(requests, Pool()).end()
@@ -248,15 +248,15 @@ def test_every_consumer_times_its_flushes_anew(pool: Pool) -> None:
 
 
 def test_messages_that_are_not_ours_any_more_are_left_out(
-    desk: Desk,
+    desk: RequestHarness,
     task: Gathering,
     requests: list[Request],
 ) -> None:
     desk.keeper.release("a")
-    desk.lease("b").standing = Standing.LOST
+    desk.lease("b").status = LeaseStatus.LOST
     task.flush(requests)
     assert task.flushed == [["c"]]
-    desk.keeper.drop("c")
+    desk.keeper.let_expire("c")
     task.flush(requests[2:])
     assert task.flushed == [["c"]]
 
@@ -269,7 +269,7 @@ def green(pool: Pool) -> Pool:
 
 
 def test_a_batch_whose_messages_were_released_while_it_waited_does_not_run(
-    desk: Desk,
+    desk: RequestHarness,
     green: Pool,
     task: Gathering,
     requests: list[Request],
@@ -290,7 +290,7 @@ def test_a_batch_whose_messages_were_released_while_it_waited_does_not_run(
 
 
 def test_nor_does_one_of_which_a_message_is_about_to_be_released(
-    desk: Desk,
+    desk: RequestHarness,
     green: Pool,
     task: Gathering,
     requests: list[Request],
@@ -305,7 +305,7 @@ def test_nor_does_one_of_which_a_message_is_about_to_be_released(
 
 
 def test_a_job_is_not_refused_for_what_another_job_of_its_batch_has_settled(
-    desk: Desk,
+    desk: RequestHarness,
     green: Pool,
     task: Gathering,
     requests: list[Request],
@@ -340,7 +340,7 @@ def test_what_waits_for_a_full_batch_does_not_outlive_its_consumer_and_what_runs
     assert request.outlives_consumer()
 
 
-def test_what_a_strategy_of_its_own_has_is_taken_to_run(desk: Desk) -> None:
+def test_what_a_strategy_of_its_own_has_is_taken_to_run(desk: RequestHarness) -> None:
     own = SimpleNamespace(Strategy=lambda task, app, consumer: None)
     for request, runs in ((desk.receive("own", own), True), (desk.receive("celery's"), False)):
         assert request.outlives_consumer() is runs
@@ -348,13 +348,13 @@ def test_what_a_strategy_of_its_own_has_is_taken_to_run(desk: Desk) -> None:
 
 
 def test_a_batch_is_not_stopped_for_one_lost_lease(
-    desk: Desk,
+    desk: RequestHarness,
     pool: Pool,
     task: Gathering,
     requests: list[Request],
 ) -> None:
     task.flush(requests)
     pool.report("accept_callback", 1, 0.0)
-    desk.lease("a").standing = Standing.LOST
+    desk.lease("a").status = LeaseStatus.LOST
     requests[0].stop_lost_task(pool)
     assert not desk.keeper.is_disowned("a")

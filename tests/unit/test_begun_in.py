@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
-from tests.unit.requesting import Desk
+from tests.unit.request_harness import RequestHarness
 
 
 class CelerysRequest:
@@ -32,7 +32,11 @@ class Request(LeasedRequest, CelerysRequest): ...
     ],
 )
 def test_only_a_pool_of_processes_says_in_which_one_a_task_begins(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch, has_processes: bool, pid: int, process: int | None
+    desk: RequestHarness,
+    monkeypatch: pytest.MonkeyPatch,
+    has_processes: bool,
+    pid: int,
+    process: int | None,
 ) -> None:
     noted: list[tuple[str, int | None]] = []
     monkeypatch.setattr(desk.keeper, "note_start", lambda *started: noted.append(started))

@@ -9,40 +9,40 @@ from collections.abc import Iterator
 
 import pytest
 
-from celery_sqs_heartbeat.common.bell import Bell
+from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
 from tests.support.waiting import PATIENCE
 
 
 def test_a_bell_that_was_rung_has_one_wait_return_at_once() -> None:
-    bell = Bell()
-    bell.ring()
-    bell.ring()
+    bell = AutoResetEvent()
+    bell.set()
+    bell.set()
     assert bell.wait(PATIENCE)
     assert not bell.wait(0)
     assert not bell.wait(-1)
 
 
 def test_a_bell_wakes_the_thread_that_waits_however_long_it_meant_to() -> None:
-    bell = Bell()
-    threading.Timer(0.01, bell.ring).start()
+    bell = AutoResetEvent()
+    threading.Timer(0.01, bell.set).start()
     assert bell.wait(float("inf"))
 
 
 @pytest.fixture
-def handled() -> Iterator[list[Bell]]:
+def handled() -> Iterator[list[AutoResetEvent]]:
     """Bells that a signal's handler rings, again and again."""
-    bells: list[Bell] = []
-    before = signal.signal(signal.SIGALRM, lambda *_: [bell.ring() for bell in bells])
+    bells: list[AutoResetEvent] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: [bell.set() for bell in bells])
     signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
     yield bells
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_signals_handler_may_ring_it_amid_a_ring(handled: list[Bell]) -> None:
-    bell = Bell()
+def test_a_signals_handler_may_ring_it_amid_a_ring(handled: list[AutoResetEvent]) -> None:
+    bell = AutoResetEvent()
     handled.append(bell)
     until = time.monotonic() + 0.2
     while time.monotonic() < until:
-        bell.ring()
+        bell.set()
     assert bell.wait(0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.transport.breakage import BROKEN_AFTER, Breakage
+from celery_sqs_heartbeat.transport.broken_worker import BROKEN_AFTER, BrokenWorkerDetector
 
 ERROR = LookupError("no such pool")
 
@@ -24,7 +24,7 @@ ERROR = LookupError("no such pool")
 def test_failures_of_different_messages_in_a_row_mean_a_broken_worker(
     steps: list[str], ends: int
 ) -> None:
-    breakage, ended = Breakage(), []
+    breakage, ended = BrokenWorkerDetector(), []
     breakage.end = ended.append
     for step in steps:
         if step:
@@ -36,7 +36,7 @@ def test_failures_of_different_messages_in_a_row_mean_a_broken_worker(
 
 
 def test_what_is_done_to_messages_is_counted_apart() -> None:
-    breakage = Breakage()
+    breakage = BrokenWorkerDetector()
     for number in range(BROKEN_AFTER - 1):
         breakage.failed("started", number, ERROR)
         # Their delivery went well each time.
@@ -46,7 +46,7 @@ def test_what_is_done_to_messages_is_counted_apart() -> None:
 
 
 def test_it_says_why(caplog: pytest.LogCaptureFixture) -> None:
-    breakage = Breakage()
+    breakage = BrokenWorkerDetector()
     breakage.end = lambda error: None
     for number in range(BROKEN_AFTER):
         breakage.failed("given to the pool", number, ERROR)

@@ -9,7 +9,7 @@ import pytest
 from billiard.einfo import ExceptionInfo
 
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
-from tests.unit.requesting import Desk
+from tests.unit.request_harness import RequestHarness
 
 
 class CelerysRequest:
@@ -44,7 +44,7 @@ class Request(LeasedRequest, CelerysRequest):
     ],
 )
 def test_what_a_cancelled_task_ends_by_is_a_failure_unless_celery_announced_it(
-    desk: Desk,
+    desk: RequestHarness,
     time_start: float | None,
     error: type[Exception] | None,
     is_given_back: bool,

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat import LeaseLost, NoLease, current_lease
-from celery_sqs_heartbeat.leases.lease import LeaseTerms, Standing, State
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus, LeaseTerms
 from tests.support.leases import lease_of
 from tests.support.tasks import sqs_message
 from tests.unit.asking import NOW, Worker
@@ -69,12 +69,12 @@ def test_a_lease_is_valid_that_has_as_much_left_as_was_asked_for(
 @pytest.mark.parametrize(
     ("changes", "left", "reason"),
     [
-        ({"standing": Standing.LOST}, 0, "SQS says that it is no longer ours"),
-        ({"state": State.BACK}, 0, "the worker has released or dropped it"),
-        ({"standing": Standing.CAPPED}, 20, "20 s of its lease are left, 21 s are required; it "),
-        ({"standing": Standing.CAPPED}, 20, "has reached max_lease or SQS's 12 hours"),
-        ({"standing": Standing.UNLEASED}, 20, "sqs:ChangeMessageVisibility is missing"),
-        ({"standing": Standing.EXPIRED, "expires_at": NOW - 1}, 0, "its lease has expired, 21 s "),
+        ({"status": LeaseStatus.LOST}, 0, "SQS says that it is no longer ours"),
+        ({"goal": Goal.RELEASE}, 0, "the worker has released or dropped it"),
+        ({"status": LeaseStatus.CAPPED}, 20, "20 s of its lease are left, 21 s are required; it "),
+        ({"status": LeaseStatus.CAPPED}, 20, "has reached max_lease or SQS's 12 hours"),
+        ({"status": LeaseStatus.REFUSED}, 20, "sqs:ChangeMessageVisibility is missing"),
+        ({"status": LeaseStatus.EXPIRED, "expires_at": NOW - 1}, 0, "its lease has expired, 21 s "),
         ({"expires_at": NOW - 1}, 0, "no extension of it was confirmed in time"),
         ({}, 20, "a visibility timeout of 30 s, as little as 10 s may be left before an extension"),
     ],
@@ -137,7 +137,7 @@ def test_what_is_asked_for_is_not_negative_and_finite(worker: Worker, asked: flo
 
 
 def test_the_error_comes_out_of_a_pool_process_as_it_was_raised(worker: Worker) -> None:
-    worker.change(standing=Standing.LOST)
+    worker.change(status=LeaseStatus.LOST)
     with pytest.raises(LeaseLost) as raised:
         worker.ensure_valid()
     copy = pickle.loads(pickle.dumps(raised.value))

@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.sqs.adapter import BotoSqs
 from celery_sqs_heartbeat.sqs.sending import CallGivenUp, guard, sending_while
 from tests.support.waiting import PATIENCE, wait_until
-from tests.unit.booking import Booking
+from tests.unit.book_harness import BookHarness
 
 
 class HangingSqs:
@@ -46,7 +46,7 @@ def sqs() -> Iterator[HangingSqs]:
 
 def planned(count: int) -> list[Call]:
     """Return that many calls, each of a queue of its own."""
-    booking = Booking()
+    booking = BookHarness()
     for number in range(count):
         booking.receive(f"m{number}", queue=f"https://sqs/1/q{number}")
     booking.now += 20
@@ -168,7 +168,7 @@ def test_a_call_that_hangs_within_a_client_that_asks_was_not_sent_and_never_is(
 
 @pytest.mark.parametrize(("waits", "is_sent"), [(29.9, True), (30.0, False)])
 def test_a_release_is_not_sent_once_its_lease_is_over(waits: float, *, is_sent: bool) -> None:
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("m1")
     booking.book.release("m1", 0, booking.now)
     call = booking.one_call()

@@ -9,18 +9,18 @@ import pytest
 from celery_sqs_heartbeat.leases.calls import CallKind, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.leases.receipts import Receipt
-from tests.unit.booking import Booking, summary
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from tests.unit.book_harness import BookHarness, summary
 
 NEVER = float("inf")
 
 
 @pytest.fixture
-def booking() -> Booking:
-    return Booking()
+def booking() -> BookHarness:
+    return BookHarness()
 
 
-def test_acks_gather_for_50_ms_and_share_a_batch(booking: Booking) -> None:
+def test_acks_gather_for_50_ms_and_share_a_batch(booking: BookHarness) -> None:
     for name in ("a", "b", "c"):
         booking.receive(name)
     booking.book.done("a", booking.now)
@@ -31,11 +31,11 @@ def test_acks_gather_for_50_ms_and_share_a_batch(booking: Booking) -> None:
     call = booking.one_call()
     assert call.kind is CallKind.DELETE
     assert summary(call) == [("a", "delete", 0), ("b", "delete", 0), ("c", "delete", 0)]
-    booking.settle(call, Outcome.DONE)
+    booking.apply_results(call, Outcome.DONE)
     assert len(booking.book) == booking.book.ending == 0
 
 
-def test_a_failed_delete_is_retried_and_the_lease_is_kept_meanwhile(booking: Booking) -> None:
+def test_a_failed_delete_is_retried_and_the_lease_is_kept_meanwhile(booking: BookHarness) -> None:
     booking.receive("a")
     booking.book.done("a", booking.now)
     done_by: list[tuple[float, str]] = []
@@ -44,7 +44,7 @@ def test_a_failed_delete_is_retried_and_the_lease_is_kept_meanwhile(booking: Boo
         for call in booking.plan():
             action = call.entries[0].action.value
             done_by.append((booking.now, action))
-            booking.settle(call, Outcome.DONE if action == "extend" else Outcome.THROTTLED)
+            booking.apply_results(call, Outcome.DONE if action == "extend" else Outcome.THROTTLED)
         booking.now = booking.book.next_due(booking.now)
     extensions = [at for at, action in done_by if action == "extend"]
     assert len(extensions) >= 2
@@ -55,7 +55,7 @@ def test_a_failed_delete_is_retried_and_the_lease_is_kept_meanwhile(booking: Boo
 
 @pytest.mark.parametrize("earlier", [[], [Outcome.UNKNOWN]])
 def test_a_delete_that_is_refused_for_its_handle_is_not_reported_as_a_delete(
-    booking: Booking, earlier: list[Outcome]
+    booking: BookHarness, earlier: list[Outcome]
 ) -> None:
     # A FIFO queue refuses an expired handle, and keeps the message. That of one which is deleted
     # already SQS confirms.
@@ -63,15 +63,15 @@ def test_a_delete_that_is_refused_for_its_handle_is_not_reported_as_a_delete(
     booking.book.done("a", booking.now)
     for outcome in [*earlier, Outcome.LOST]:
         booking.now += 0.05
-        booking.settle(booking.one_call(), outcome)
+        booking.apply_results(booking.one_call(), outcome)
     assert len(booking.book) == 0
     assert booking.kinds()[-1] is EventKind.DELETE_ABANDONED
     assert EventKind.MESSAGE_DELETED not in booking.kinds()
-    assert booking.receive("a", handle="h2", count=2) is Receipt.FINISHED
+    assert booking.receive("a", handle="h2", count=2) is ReceivedAs.FINISHED
 
 
 def test_a_delete_in_a_queue_that_is_not_there_is_abandoned_after_12_hours(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     booking.receive("a")
     booking.book.done("a", booking.now)
@@ -80,7 +80,7 @@ def test_a_delete_in_a_queue_that_is_not_there_is_abandoned_after_12_hours(
         booking.now = booking.book.next_due(booking.now)
         for call in booking.plan():
             tries += 1
-            booking.settle(call, Outcome.NO_QUEUE)
+            booking.apply_results(call, Outcome.NO_QUEUE)
     assert booking.kinds()[-1] is EventKind.DELETE_ABANDONED
     assert booking.now - 1000 == pytest.approx(43_200, abs=60)
     # One delete each half minute, and some probes while its lease lasted.
@@ -88,53 +88,53 @@ def test_a_delete_in_a_queue_that_is_not_there_is_abandoned_after_12_hours(
 
 
 def test_a_message_that_comes_back_after_its_task_succeeded_is_deleted_not_run(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     booking.receive("a", handle="h1")
     booking.book.done("h1", booking.now)
     booking.now += 0.05
-    booking.settle(booking.one_call(), Outcome.DONE)
-    assert booking.receive("a", handle="h2", count=2) is Receipt.FINISHED
+    booking.apply_results(booking.one_call(), Outcome.DONE)
+    assert booking.receive("a", handle="h2", count=2) is ReceivedAs.FINISHED
     assert summary(booking.one_call()) == [("h2", "delete", 0)]
 
 
 def test_a_message_that_comes_back_while_its_delete_is_pending_is_deleted_by_its_new_handle(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     booking.receive("a", handle="h1")
     booking.book.done("h1", booking.now)
     booking.now += 0.05
     call = booking.one_call()
-    assert booking.receive("a", handle="h2", count=2) is Receipt.FINISHED
-    booking.settle(call, Outcome.DONE)
+    assert booking.receive("a", handle="h2", count=2) is ReceivedAs.FINISHED
+    booking.apply_results(call, Outcome.DONE)
     assert summary(booking.one_call()) == [("h2", "delete", 0)]
 
 
-def test_a_release_is_made_at_once_and_no_extension_follows(booking: Booking) -> None:
+def test_a_release_is_made_at_once_and_no_extension_follows(booking: BookHarness) -> None:
     booking.receive("a")
     booking.now = 1005.0
     booking.book.release("a", 0, booking.now)
     call = booking.one_call()
     assert summary(call) == [("a", "release", 0)]
-    booking.settle(call, Outcome.THROTTLED)
+    booking.apply_results(call, Outcome.THROTTLED)
     booking.now = 1006.0
     call = booking.one_call()
     assert summary(call) == [("a", "release", 0)]
-    booking.settle(call, Outcome.DONE)
+    booking.apply_results(call, Outcome.DONE)
     assert booking.book.next_due(booking.now) == NEVER
     assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
 
 
-def test_a_release_whose_fate_is_unknown_is_not_repeated(booking: Booking) -> None:
+def test_a_release_whose_fate_is_unknown_is_not_repeated(booking: BookHarness) -> None:
     # The first may have made it someone else's: the second would take it away from them.
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
-    booking.settle(booking.one_call(), Outcome.UNKNOWN)
+    booking.apply_results(booking.one_call(), Outcome.UNKNOWN)
     assert booking.book.next_due(booking.now) == NEVER
     assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
 
 
-def test_a_release_that_comes_too_late_is_not_sent(booking: Booking) -> None:
+def test_a_release_that_comes_too_late_is_not_sent(booking: BookHarness) -> None:
     booking.receive("a")
     booking.now = 1030.0
     booking.book.release("a", 0, booking.now)
@@ -142,16 +142,16 @@ def test_a_release_that_comes_too_late_is_not_sent(booking: Booking) -> None:
     assert len(booking.book) == 0
 
 
-def extended_late(booking: Booking) -> None:
+def extended_late(booking: BookHarness) -> None:
     """Have message "a" extended when its lease has expired: anybody may have had it."""
     booking.receive("a")
     booking.now = 1020.0
     extension = booking.one_call()
     booking.now = 1030.0
-    booking.settle(extension, Outcome.DONE)
+    booking.apply_results(extension, Outcome.DONE)
 
 
-def test_a_release_after_a_late_extension_is_not_sent(booking: Booking) -> None:
+def test_a_release_after_a_late_extension_is_not_sent(booking: BookHarness) -> None:
     # On a standard queue SQS takes the extension, and the release, of a stale handle.
     extended_late(booking)
     booking.book.release("a", 0, booking.now)
@@ -160,54 +160,56 @@ def test_a_release_after_a_late_extension_is_not_sent(booking: Booking) -> None:
 
 
 def test_a_release_that_waited_for_an_extension_which_came_late_is_not_sent(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     booking.receive("a")
     booking.now = 1020.0
     extension = booking.one_call()
     booking.book.release("a", 0, booking.now)
     booking.now = 1030.0
-    booking.settle(extension, Outcome.DONE)
+    booking.apply_results(extension, Outcome.DONE)
     assert booking.plan() == []
     assert len(booking.book) == booking.book.ending == 0
 
 
-def test_a_message_extended_late_is_kept_on_and_deleted_after_its_task(booking: Booking) -> None:
+def test_a_message_extended_late_is_kept_on_and_deleted_after_its_task(
+    booking: BookHarness,
+) -> None:
     extended_late(booking)
     booking.now = 1045.0
-    booking.settle(booking.one_call(), Outcome.DONE)
+    booking.apply_results(booking.one_call(), Outcome.DONE)
     booking.book.done("a", booking.now)
     booking.now += 0.05
     assert summary(booking.one_call()) == [("a", "delete", 0)]
 
 
-def test_a_message_that_came_again_may_be_released_again(booking: Booking) -> None:
+def test_a_message_that_came_again_may_be_released_again(booking: BookHarness) -> None:
     extended_late(booking)
     booking.receive("a", handle="a2")
     booking.book.release("a2", 0, booking.now)
     assert summary(booking.one_call()) == [("a2", "release", 0)]
 
 
-def test_a_late_answer_shows_that_someone_has_received_the_message(booking: Booking) -> None:
+def test_a_late_answer_shows_that_someone_has_received_the_message(booking: BookHarness) -> None:
     # Held up for longer than the timeout: whoever has it now, a release would disturb them.
     booking.receive("a")
     booking.now = 1010.0
-    assert booking.receive("a", handle="a2", poll=30.0) is Receipt.LAPSED
+    assert booking.receive("a", handle="a2", poll=30.0) is ReceivedAs.LAPSED
     booking.book.release("a", 0, booking.now)
     assert booking.plan() == []
 
 
-def test_a_release_that_waited_too_long_for_a_retry_is_not_sent(booking: Booking) -> None:
+def test_a_release_that_waited_too_long_for_a_retry_is_not_sent(booking: BookHarness) -> None:
     booking.receive("a")
     booking.now = 1029.0
     booking.book.release("a", 0, booking.now)
-    booking.settle(booking.one_call(), Outcome.THROTTLED)
+    booking.apply_results(booking.one_call(), Outcome.THROTTLED)
     booking.now = 1031.0
     assert booking.plan() == []
     assert len(booking.book) == booking.book.ending == 0
 
 
-def test_releases_go_before_extensions_of_less_urgent_leases(booking: Booking) -> None:
+def test_releases_go_before_extensions_of_less_urgent_leases(booking: BookHarness) -> None:
     for number in range(15):
         booking.receive(f"m{number:02}")
     booking.now = 1012.0
@@ -217,7 +219,7 @@ def test_releases_go_before_extensions_of_less_urgent_leases(booking: Booking) -
     assert {action for _, action, _ in summary(call)[1:]} == {"extend"}
 
 
-def test_an_extension_that_was_due_before_goes_before_a_release(booking: Booking) -> None:
+def test_an_extension_that_was_due_before_goes_before_a_release(booking: BookHarness) -> None:
     booking.receive("urgent")
     booking.now = 1015.0
     booking.receive("failed")
@@ -226,7 +228,7 @@ def test_an_extension_that_was_due_before_goes_before_a_release(booking: Booking
     assert [action for _, action, _ in summary(booking.one_call())] == ["extend", "release"]
 
 
-def test_deletes_that_fail_over_and_over_do_not_hold_up_a_new_one(booking: Booking) -> None:
+def test_deletes_that_fail_over_and_over_do_not_hold_up_a_new_one(booking: BookHarness) -> None:
     # More than the calls of five seconds, after which each is tried again.
     for number in range(600):
         booking.receive(f"m{number}", terms=LeaseTerms(visibility_timeout=30, threshold=1))
@@ -240,61 +242,63 @@ def test_deletes_that_fail_over_and_over_do_not_hold_up_a_new_one(booking: Booki
         calls = booking.plan()
         sent |= {entry.receipt_handle for call in calls for entry in call.entries}
         for call in calls:
-            booking.settle(call, Outcome.FAILED)
+            booking.apply_results(call, Outcome.FAILED)
     assert "new" in sent
 
 
-def test_a_release_while_an_extension_is_under_way_waits_for_its_answer(booking: Booking) -> None:
+def test_a_release_while_an_extension_is_under_way_waits_for_its_answer(
+    booking: BookHarness,
+) -> None:
     booking.receive("a")
     booking.now = 1020.0
     extension = booking.one_call()
     booking.book.release("a", 0, booking.now)
     assert booking.plan() == []
-    booking.settle(extension, Outcome.DONE)
+    booking.apply_results(extension, Outcome.DONE)
     assert summary(booking.one_call()) == [("a", "release", 0)]
 
 
-def test_a_message_released_and_received_again_here_is_a_new_lease(booking: Booking) -> None:
+def test_a_message_released_and_received_again_here_is_a_new_lease(booking: BookHarness) -> None:
     booking.receive("a", handle="h1")
     booking.book.release("h1", 0, booking.now)
     release = booking.one_call()
-    assert booking.receive("a", handle="h2", count=2) is Receipt.NEW
+    assert booking.receive("a", handle="h2", count=2) is ReceivedAs.NEW
     # The late answer to the release must not touch the new lease, nor bring a retry.
-    booking.settle(release, Outcome.THROTTLED)
+    booking.apply_results(release, Outcome.THROTTLED)
     assert booking.book.get("h1") is None
     assert booking.book.next_due(booking.now) == 1020.0
     assert booking.book.ending == 0
 
 
-def test_a_dropped_lease_leaves_nothing_behind(booking: Booking) -> None:
+def test_a_dropped_lease_leaves_nothing_behind(booking: BookHarness) -> None:
     booking.receive("a")
-    assert booking.book.drop("a", booking.now)
-    assert not booking.book.drop("a", booking.now)
+    assert booking.book.let_expire("a", booking.now)
+    assert not booking.book.let_expire("a", booking.now)
     assert len(booking.book) == 0
     assert booking.book.next_due(booking.now) == NEVER
 
 
-def test_without_permission_a_release_lapses_and_deletes_go_on(booking: Booking) -> None:
+def test_without_permission_a_release_lapses_and_deletes_go_on(booking: BookHarness) -> None:
     for name in ("a", "b"):
         booking.receive(name)
     booking.book.release("a", 0, booking.now)
-    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.apply_results(booking.one_call(), Outcome.DENIED)
     booking.now += 0.2
-    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.apply_results(booking.one_call(), Outcome.DENIED)
     assert booking.book.get("a") is None
     booking.book.done("b", booking.now)
     booking.now += 0.05
-    booking.settle(booking.one_call(), Outcome.DONE)
+    booking.apply_results(booking.one_call(), Outcome.DONE)
     assert booking.kinds()[-1] is EventKind.MESSAGE_DELETED
 
 
-@pytest.mark.parametrize("act", ["done", "release", "drop"])
-def test_an_unknown_handle_is_refused_quietly(booking: Booking, act: str) -> None:
-    arguments = {"done": (0.0,), "release": (0, 0.0), "drop": (0.0,)}[act]
+@pytest.mark.parametrize("act", ["done", "release", "let_expire"])
+def test_an_unknown_handle_is_refused_quietly(booking: BookHarness, act: str) -> None:
+    arguments = {"done": (0.0,), "release": (0, 0.0), "let_expire": (0.0,)}[act]
     assert getattr(booking.book, act)("nobody", *arguments) is False
 
 
-def test_the_first_wish_wins(booking: Booking) -> None:
+def test_the_first_wish_wins(booking: BookHarness) -> None:
     booking.receive("a")
     booking.book.done("a", booking.now)
     booking.book.release("a", 0, booking.now)
@@ -303,15 +307,15 @@ def test_the_first_wish_wins(booking: Booking) -> None:
 
 
 def test_a_task_that_succeeds_although_its_message_was_released_never_runs_again(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     # A channel that closes releases what its tasks still work on.
     booking.receive("a", handle="h1")
     booking.book.release("h1", 0, booking.now)
     release = booking.one_call()
     booking.book.done("h1", booking.now)
-    booking.settle(release, Outcome.DONE)
-    assert booking.receive("a", handle="h2", count=2) is Receipt.FINISHED
+    booking.apply_results(release, Outcome.DONE)
+    assert booking.receive("a", handle="h2", count=2) is ReceivedAs.FINISHED
 
     booking.receive("b")
     booking.book.release("b", 0, booking.now)
@@ -319,18 +323,18 @@ def test_a_task_that_succeeds_although_its_message_was_released_never_runs_again
     assert ("b", "delete", 0) in summary(booking.one_call())
 
 
-def test_a_delete_that_pauses_is_not_hurried_by_another_call(booking: Booking) -> None:
+def test_a_delete_that_pauses_is_not_hurried_by_another_call(booking: BookHarness) -> None:
     for name in ("paused", "other"):
         booking.receive(name)
     booking.book.done("paused", booking.now)
     booking.now += 0.05
-    booking.settle(booking.one_call(), Outcome.DENIED)
+    booking.apply_results(booking.one_call(), Outcome.DENIED)
     booking.book.done("other", booking.now)
     booking.now += 0.05
     assert summary(booking.one_call()) == [("other", "delete", 0)]
 
 
-def test_a_delay_that_is_no_number_changes_nothing(booking: Booking) -> None:
+def test_a_delay_that_is_no_number_changes_nothing(booking: BookHarness) -> None:
     booking.receive("a")
     with pytest.raises(ValueError, match="NaN"):
         booking.book.release("a", float("nan"), booking.now)
@@ -338,7 +342,7 @@ def test_a_delay_that_is_no_number_changes_nothing(booking: Booking) -> None:
     assert booking.book.release("a", 0, booking.now)
 
 
-def test_a_message_that_was_given_up_is_asked_nothing_of_sqs_again(booking: Booking) -> None:
+def test_a_message_that_was_given_up_is_asked_nothing_of_sqs_again(booking: BookHarness) -> None:
     booking.receive("a", handle="a1")
     booking.receive("a", handle="a2")
     assert booking.book.disown("a1", booking.now)
@@ -351,9 +355,9 @@ def test_a_message_that_was_given_up_is_asked_nothing_of_sqs_again(booking: Book
     assert len(booking.book) == 0
 
 
-def test_a_message_that_was_given_up_and_comes_again_is_run_again(booking: Booking) -> None:
+def test_a_message_that_was_given_up_and_comes_again_is_run_again(booking: BookHarness) -> None:
     booking.receive("a", handle="a1")
     booking.book.disown("a1", booking.now)
     booking.now += 40
-    assert booking.receive("a", handle="a2", count=2) is Receipt.NEW
+    assert booking.receive("a", handle="a2", count=2) is ReceivedAs.NEW
     assert not booking.book.is_disowned("a2")

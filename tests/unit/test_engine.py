@@ -6,10 +6,10 @@ import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.keeper.engine import Engine
+from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
 from celery_sqs_heartbeat.leases.book import LeaseBook
 from celery_sqs_heartbeat.leases.calls import Call
-from celery_sqs_heartbeat.leases.receipts import Receive
+from celery_sqs_heartbeat.leases.received_as import Receive
 from celery_sqs_heartbeat.testing import FakeClock
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
@@ -39,7 +39,7 @@ class Awaited:
         self.clock = FakeClock(1000.0)
         self.woken = 0
         self.dispatcher = Collects()
-        self.engine = Engine(
+        self.engine = LeaseEngine(
             interval=1.0,
             clock=self.clock,
             jitter=lambda: 0.0,

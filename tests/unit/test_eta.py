@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms
 from celery_sqs_heartbeat.leases.policy import receives_until
 from celery_sqs_heartbeat.settings import read_settings
 from celery_sqs_heartbeat.transport.eta import seconds_until_eta
-from celery_sqs_heartbeat.transport.far_etas import FarEtas
+from celery_sqs_heartbeat.transport.eta_parking import EtaParking
 from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 from celery_sqs_heartbeat.transport.once import Once
 from tests.support.leases import lease_of
@@ -60,11 +60,11 @@ def test_a_far_eta_takes_a_receive_for_each_twelve_hours(
     assert receives_until(hours * HOUR, lasts=lasts_hours * HOUR) == receives
 
 
-def parking(most: int | None = None, *, is_known: bool = True) -> FarEtas:
+def parking(most: int | None = None, *, is_known: bool = True) -> EtaParking:
     """Return what decides, for a queue that allows so many receives."""
     attributes: Any = SimpleNamespace(max_receive_count=most, is_known=is_known)
     queues: Any = SimpleNamespace(get=lambda url: attributes)
-    return FarEtas(queues=queues, once=Once())
+    return EtaParking(queues=queues, once=Once())
 
 
 def lease(queue: str = "https://q", *, receive_count: int = 1, **terms: Any) -> Lease:

@@ -12,8 +12,8 @@ import pytest
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.holdings import Holdings
 from tests.support.held import HeldClock
 from tests.support.waiting import PATIENCE
 
@@ -43,7 +43,7 @@ class Scene:
     def __init__(self) -> None:
         self.held = HeldClock()
         table = Table(mmap(-1, Table.size_for(REACH)))
-        self.keeper = LinkedKeeper(Holdings(table), clock=self.held)
+        self.keeper = LinkedKeeper(HeldMessages(table), clock=self.held)
         self.children: list[Listening] = []
         self.attendant = Attendant(
             self.keeper,

@@ -11,18 +11,18 @@ from celery_sqs_heartbeat.leases.agenda import MANY_STUCK
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lane import MAX_STUCK_PER_LANE, STUCK_SECONDS
-from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms, Standing
+from celery_sqs_heartbeat.leases.lease import Action, LeaseStatus, LeaseTerms
 from celery_sqs_heartbeat.leases.policy import call_patience
-from celery_sqs_heartbeat.leases.receipts import Receipt
-from tests.unit.booking import Booking, summary
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from tests.unit.book_harness import BookHarness, summary
 
 
 @pytest.fixture
-def booking() -> Booking:
-    return Booking()
+def booking() -> BookHarness:
+    return BookHarness()
 
 
-def given_up(booking: Booking, *, may_be_sent: bool = True) -> list[Call]:
+def given_up(booking: BookHarness, *, may_be_sent: bool = True) -> list[Call]:
     calls = booking.book.give_up(booking.now, lambda call: may_be_sent)
     booking.events += booking.book.take_events()
     return calls
@@ -38,7 +38,7 @@ def test_a_call_is_waited_for_as_long_as_its_threshold_allows(
     assert call_patience(threshold) == pytest.approx(patience)
 
 
-def test_a_lease_in_a_call_without_an_answer_joins_another(booking: Booking) -> None:
+def test_a_lease_in_a_call_without_an_answer_joins_another(booking: BookHarness) -> None:
     booking.receive("a")
     booking.now = 1020.0
     stuck = booking.one_call()
@@ -51,11 +51,11 @@ def test_a_lease_in_a_call_without_an_answer_joins_another(booking: Booking) -> 
 
     booking.now = booking.book.next_due(booking.now)
     assert booking.now < 1027
-    booking.settle(booking.one_call(), Outcome.DONE)
-    assert booking.lease("a").standing is Standing.OURS
+    booking.apply_results(booking.one_call(), Outcome.DONE)
+    assert booking.lease("a").status is LeaseStatus.OWNED
 
 
-def test_the_most_hurried_lease_of_a_call_says_how_long_it_may_take(booking: Booking) -> None:
+def test_the_most_hurried_lease_of_a_call_says_how_long_it_may_take(booking: BookHarness) -> None:
     booking.receive("hurried", terms=LeaseTerms(visibility_timeout=30, threshold=5))
     booking.receive("lazy", terms=LeaseTerms(visibility_timeout=30, threshold=20))
     booking.now = 1010.0
@@ -63,20 +63,20 @@ def test_the_most_hurried_lease_of_a_call_says_how_long_it_may_take(booking: Boo
     assert booking.book.next_due(booking.now) == pytest.approx(1013.0)
 
 
-def test_a_late_answer_counts_from_the_planning_of_its_call(booking: Booking) -> None:
+def test_a_late_answer_counts_from_the_planning_of_its_call(booking: BookHarness) -> None:
     booking.receive("a")
     booking.now = 1020.0
     stuck = booking.one_call()
     booking.now = 1026.0
     given_up(booking)
     booking.now = 1028.0
-    booking.settle(stuck, Outcome.DONE)
+    booking.apply_results(stuck, Outcome.DONE)
     assert booking.lease("a").expires_at == 1050.0
-    assert booking.lease("a").certain
+    assert booking.lease("a").is_exclusive
 
 
 def test_a_late_answer_after_the_expiry_leaves_open_whose_the_message_is(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     booking.receive("a")
     booking.now = 1020.0
@@ -85,27 +85,27 @@ def test_a_late_answer_after_the_expiry_leaves_open_whose_the_message_is(
     given_up(booking)
     booking.plan()
     booking.now = 1032.0
-    booking.settle(stuck, Outcome.DONE)
+    booking.apply_results(stuck, Outcome.DONE)
     assert booking.lease("a").expires_at == 1050.0
-    assert not booking.lease("a").certain
+    assert not booking.lease("a").is_exclusive
 
 
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.DONE])
 def test_a_late_answer_that_is_no_success_changes_nothing(
-    booking: Booking, outcome: Outcome
+    booking: BookHarness, outcome: Outcome
 ) -> None:
     booking.receive("a")
     booking.now = 1020.0
     stuck = booking.one_call()
     booking.now = 1026.0
     given_up(booking)
-    before = (booking.lease("a").standing, booking.lease("a").extend_at, len(booking.events))
-    booking.settle(stuck, outcome)
-    after = (booking.lease("a").standing, booking.lease("a").extend_at, len(booking.events))
+    before = (booking.lease("a").status, booking.lease("a").extend_at, len(booking.events))
+    booking.apply_results(stuck, outcome)
+    after = (booking.lease("a").status, booking.lease("a").extend_at, len(booking.events))
     assert after == before
 
 
-def test_a_late_answer_to_a_delete_ends_the_lease(booking: Booking) -> None:
+def test_a_late_answer_to_a_delete_ends_the_lease(booking: BookHarness) -> None:
     booking.receive("a")
     booking.book.done("a", booking.now)
     booking.now += 0.05
@@ -113,12 +113,12 @@ def test_a_late_answer_to_a_delete_ends_the_lease(booking: Booking) -> None:
     booking.now += 6.0
     given_up(booking)
     assert booking.book.ending == 1
-    booking.settle(stuck, Outcome.DONE)
+    booking.apply_results(stuck, Outcome.DONE)
     assert booking.kinds() == [EventKind.DELETE_FAILED, EventKind.MESSAGE_DELETED]
     assert booking.book.ending == len(booking.book) == 0
 
 
-def test_a_release_without_an_answer_lapses(booking: Booking) -> None:
+def test_a_release_without_an_answer_lapses(booking: BookHarness) -> None:
     # It may have been done: a second one could take the message from its next owner.
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
@@ -126,11 +126,11 @@ def test_a_release_without_an_answer_lapses(booking: Booking) -> None:
     booking.now += 6.0
     given_up(booking)
     assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
-    booking.settle(stuck, Outcome.DONE)
+    booking.apply_results(stuck, Outcome.DONE)
     assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
 
 
-def test_a_release_of_which_nothing_was_sent_is_tried_again(booking: Booking) -> None:
+def test_a_release_of_which_nothing_was_sent_is_tried_again(booking: BookHarness) -> None:
     # A client is made within the first call, which may take longer than that is waited for.
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
@@ -141,15 +141,15 @@ def test_a_release_of_which_nothing_was_sent_is_tried_again(booking: Booking) ->
     booking.now = booking.book.next_due(booking.now)
     again = booking.one_call()
     assert [entry.action for entry in again.entries] == [Action.RELEASE]
-    booking.settle(again, Outcome.DONE)
+    booking.apply_results(again, Outcome.DONE)
     assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
-    booking.settle(stuck, Outcome.UNKNOWN)
+    booking.apply_results(stuck, Outcome.UNKNOWN)
     assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
     # Nor is one that comes back set aside for it.
-    assert booking.receive("a", handle="again") is Receipt.NEW
+    assert booking.receive("a", handle="again") is ReceivedAs.NEW
 
 
-def test_calls_that_hang_leave_room_for_others(booking: Booking) -> None:
+def test_calls_that_hang_leave_room_for_others(booking: BookHarness) -> None:
     for number in range(60):
         booking.receive(f"m{number}")
     booking.now = 1020.0
@@ -162,7 +162,7 @@ def test_calls_that_hang_leave_room_for_others(booking: Booking) -> None:
 
 
 def test_a_queue_whose_calls_hang_takes_few_places_and_leaves_the_others_theirs(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     for number in range(120):
         booking.receive(f"a{number}", queue="https://sqs/1/hangs")
@@ -173,20 +173,20 @@ def test_a_queue_whose_calls_hang_takes_few_places_and_leaves_the_others_theirs(
         given_up(booking)
         for call in booking.plan(16 - booking.book.in_flight):
             if call.queue_url.endswith("works"):
-                booking.settle(call, Outcome.DONE)
+                booking.apply_results(call, Outcome.DONE)
             else:
                 hanging.append(call)
-        assert booking.lease("b").standing is Standing.OURS
+        assert booking.lease("b").status is LeaseStatus.OWNED
     assert len(hanging) == MAX_STUCK_PER_LANE
 
     # One that comes back makes room.
-    booking.settle(hanging[0], Outcome.UNKNOWN)
+    booking.apply_results(hanging[0], Outcome.UNKNOWN)
     booking.receive("new", queue="https://sqs/1/hangs")
     booking.now += 20
     assert [call.queue_url for call in booking.plan()].count("https://sqs/1/hangs") == 1
 
 
-def hang(booking: Booking, until: float) -> list[tuple[float, Call]]:
+def hang(booking: BookHarness, until: float) -> list[tuple[float, Call]]:
     """Receive a message every minute, and let every call about it hang; return these."""
     calls: list[tuple[float, Call]] = []
     next_message = booking.now
@@ -202,7 +202,7 @@ def hang(booking: Booking, until: float) -> list[tuple[float, Call]]:
 
 
 def test_a_queue_whose_calls_hang_is_tried_again_and_after_hours_less_often(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     times = [at for at, _ in hang(booking, booking.now + 12 * 3600)]
     pauses = [later - earlier for earlier, later in pairwise(times[MAX_STUCK_PER_LANE - 1 :])]
@@ -212,7 +212,7 @@ def test_a_queue_whose_calls_hang_is_tried_again_and_after_hours_less_often(
     assert pauses[: len(expected)] == pytest.approx(expected, abs=0.1)
 
 
-def test_releases_lapse_in_time_though_their_queue_is_not_tried(booking: Booking) -> None:
+def test_releases_lapse_in_time_though_their_queue_is_not_tried(booking: BookHarness) -> None:
     hang(booking, booking.now + 3_600)
     for number in range(3):
         booking.receive(f"late {number}")
@@ -227,7 +227,9 @@ def test_releases_lapse_in_time_though_their_queue_is_not_tried(booking: Booking
     assert booking.book.ending == 0
 
 
-def test_an_expired_lease_is_lost_in_time_though_its_queue_is_not_tried(booking: Booking) -> None:
+def test_an_expired_lease_is_lost_in_time_though_its_queue_is_not_tried(
+    booking: BookHarness,
+) -> None:
     booking.receive("a", terms=LeaseTerms.of(30))
     booking.now += 30
     assert not booking.book.is_lost("a", booking.now)
@@ -236,7 +238,7 @@ def test_an_expired_lease_is_lost_in_time_though_its_queue_is_not_tried(booking:
     assert not booking.book.is_lost("unknown", booking.now)
 
 
-def test_calls_that_hang_now_and_then_do_not_hold_up_the_others(booking: Booking) -> None:
+def test_calls_that_hang_now_and_then_do_not_hold_up_the_others(booking: BookHarness) -> None:
     terms = LeaseTerms.of(600)
     for number in range(4 * MAX_STUCK_PER_LANE):
         booking.receive(f"m{number}", terms=terms)
@@ -250,13 +252,13 @@ def test_calls_that_hang_now_and_then_do_not_hold_up_the_others(booking: Booking
             calls = booking.plan()
         assert hanging not in calls
         for call in calls:
-            booking.settle(call, Outcome.DONE)
-        booking.book.drop(f"m{number}", booking.now)
+            booking.apply_results(call, Outcome.DONE)
+        booking.book.let_expire(f"m{number}", booking.now)
         assert booking.now < 1_000 + 422 * (number + 1)
 
 
 def test_a_queue_that_answers_again_is_not_held_up_by_calls_that_never_end(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     calls = hang(booking, booking.now + 3600)
     assert len(calls) > MAX_STUCK_PER_LANE
@@ -265,28 +267,28 @@ def test_a_queue_that_answers_again_is_not_held_up_by_calls_that_never_end(
     # The next try is answered.
     while not (tried := booking.plan()):
         booking.now = booking.book.next_due(booking.now)
-    booking.settle(tried[0], Outcome.DONE)
+    booking.apply_results(tried[0], Outcome.DONE)
     booking.now += 4_800
     assert len(booking.plan()) > 1
 
 
-def test_the_expiry_of_a_lease_in_an_endless_call_is_reported(booking: Booking) -> None:
+def test_the_expiry_of_a_lease_in_an_endless_call_is_reported(booking: BookHarness) -> None:
     booking.receive("a", terms=LeaseTerms(visibility_timeout=2, threshold=0.5))
     booking.now = 1001.5
     booking.one_call()
     booking.now = 1002.0
     assert booking.plan() == []
     assert booking.kinds() == [EventKind.LEASE_EXPIRED]
-    assert booking.lease("a").standing is Standing.EXPIRED
+    assert booking.lease("a").status is LeaseStatus.EXPIRED
 
 
-def test_an_expiry_is_due_though_there_is_no_room_for_calls(booking: Booking) -> None:
+def test_an_expiry_is_due_though_there_is_no_room_for_calls(booking: BookHarness) -> None:
     booking.receive("a")
     assert booking.book.next_due(booking.now, 1) == 1020.0
     assert booking.book.next_due(booking.now, 0) == 1030.0
 
 
-def test_the_expiry_of_a_task_that_opted_out_is_not_reported(booking: Booking) -> None:
+def test_the_expiry_of_a_task_that_opted_out_is_not_reported(booking: BookHarness) -> None:
     booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, extend=False))
     assert booking.book.next_due(booking.now) == math.inf
     booking.now = 1100.0
@@ -294,7 +296,7 @@ def test_the_expiry_of_a_task_that_opted_out_is_not_reported(booking: Booking) -
     assert booking.kinds() == []
 
 
-def test_a_redelivery_moves_the_expiry_that_is_watched(booking: Booking) -> None:
+def test_a_redelivery_moves_the_expiry_that_is_watched(booking: BookHarness) -> None:
     booking.receive("a", terms=LeaseTerms(visibility_timeout=300, threshold=100))
     booking.now += 1
     booking.receive("a", handle="a2", count=2, hidden_for=20, terms=LeaseTerms.of(300))
@@ -302,11 +304,11 @@ def test_a_redelivery_moves_the_expiry_that_is_watched(booking: Booking) -> None
     assert summary(booking.one_call())[0][0] == "a2"
 
 
-def test_an_extended_lease_is_watched_on(booking: Booking) -> None:
+def test_an_extended_lease_is_watched_on(booking: BookHarness) -> None:
     booking.receive("a")
     for _ in range(3):
         booking.now = booking.book.next_due(booking.now)
-        booking.settle(booking.one_call(), Outcome.DONE)
+        booking.apply_results(booking.one_call(), Outcome.DONE)
     assert booking.book.next_due(booking.now, 0) == booking.lease("a").expires_at
     booking.now = booking.lease("a").expires_at
     booking.plan()

@@ -9,18 +9,18 @@ import pytest
 from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
-from celery_sqs_heartbeat.leases.lease import State
-from tests.unit.booking import TERMS, Booking, summary
+from celery_sqs_heartbeat.leases.lease import Goal
+from tests.unit.book_harness import TERMS, BookHarness, summary
 
 IN_ORDER = replace(TERMS, in_order=True)
 
 
 @pytest.fixture
-def booking() -> Booking:
-    return Booking()
+def booking() -> BookHarness:
+    return BookHarness()
 
 
-def receive(booking: Booking, *names: str, group: str = "g", count: int = 1) -> None:
+def receive(booking: BookHarness, *names: str, group: str = "g", count: int = 1) -> None:
     """Receive messages whose names end with their numbers."""
     for name in names:
         booking.receive(
@@ -37,17 +37,17 @@ def asked(call: Call) -> list[str]:
     return [f"{action} {handle}" for handle, action, _ in summary(call)]
 
 
-def waiting(booking: Booking, *handles: str) -> list[bool]:
+def waiting(booking: BookHarness, *handles: str) -> list[bool]:
     return [booking.book.waits_behind(handle) for handle in handles]
 
 
-def test_only_the_first_of_a_group_does_not_wait(booking: Booking) -> None:
+def test_only_the_first_of_a_group_does_not_wait(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3")
     receive(booking, "n7", group="h")
     assert waiting(booking, "m1-1", "m2-1", "m3-1", "n7-1") == [False, True, True, False]
 
 
-def test_the_order_is_that_of_the_numbers_whatever_came_first(booking: Booking) -> None:
+def test_the_order_is_that_of_the_numbers_whatever_came_first(booking: BookHarness) -> None:
     receive(booking, "m10", "m9")
     assert waiting(booking, "m9-1", "m10-1") == [False, True]
 
@@ -56,30 +56,30 @@ def test_the_order_is_that_of_the_numbers_whatever_came_first(booking: Booking) 
     ("terms", "number"), [(TERMS, 1), (IN_ORDER, None)], ids=["parallel", "a standard queue"]
 )
 def test_nothing_waits_that_is_not_kept_in_order(
-    booking: Booking, terms: object, number: int | None
+    booking: BookHarness, terms: object, number: int | None
 ) -> None:
     for name in ("a", "b"):
         booking.receive(name, terms=terms, group="g", number=number)  # type: ignore[arg-type]
     booking.book.release("a", 0, booking.now)
     assert waiting(booking, "a", "b") == [False, False]
-    assert booking.lease("b").state is State.HELD
+    assert booking.lease("b").goal is Goal.HOLD
 
 
-def test_the_next_waits_until_sqs_has_confirmed_the_delete(booking: Booking) -> None:
+def test_the_next_waits_until_sqs_has_confirmed_the_delete(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.done("m1-1", booking.now)
     call = booking.one_call()
     assert asked(call) == ["delete m1-1"]
     assert waiting(booking, "m2-1") == [True]
-    booking.settle(call, Outcome.FAILED)
+    booking.apply_results(call, Outcome.FAILED)
     assert waiting(booking, "m2-1") == [True]
     booking.now += 1.0
-    booking.settle(booking.one_call(), Outcome.DONE)
+    booking.apply_results(booking.one_call(), Outcome.DONE)
     assert waiting(booking, "m2-1") == [False]
-    assert booking.lease("m2-1").state is State.HELD
+    assert booking.lease("m2-1").goal is Goal.HOLD
 
 
-def test_a_delete_in_order_does_not_wait_for_others(booking: Booking) -> None:
+def test_a_delete_in_order_does_not_wait_for_others(booking: BookHarness) -> None:
     receive(booking, "m1")
     booking.receive("x")
     booking.book.done("x", booking.now)
@@ -88,40 +88,40 @@ def test_a_delete_in_order_does_not_wait_for_others(booking: Booking) -> None:
     assert asked(booking.one_call())[0] == "delete m1-1"
 
 
-def test_a_release_takes_along_what_is_behind_and_comes_last(booking: Booking) -> None:
+def test_a_release_takes_along_what_is_behind_and_comes_last(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3", "m4")
     booking.book.release("m1-1", 90, booking.now, "failed")
     first = booking.one_call()
     assert asked(first) == ["release m4-1", "release m3-1", "release m2-1"]
     assert booking.plan() == []
-    booking.settle(first, Outcome.DONE)
+    booking.apply_results(first, Outcome.DONE)
     last = booking.one_call()
     assert summary(last) == [("m1-1", "release", 90)]
-    booking.settle(last, Outcome.DONE)
+    booking.apply_results(last, Outcome.DONE)
     released = [e for e in booking.events if e.kind is EventKind.MESSAGE_RELEASED]
     assert [event.cause for event in released] == [*[GROUP_STOPPED] * 3, "failed"]
     assert len(booking.book) == 0
 
 
-def test_the_first_waits_for_a_release_that_is_tried_again(booking: Booking) -> None:
+def test_the_first_waits_for_a_release_that_is_tried_again(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3")
     booking.book.release("m1-1", 0, booking.now, "failed")
-    booking.settle(booking.one_call(), Outcome.DONE, Outcome.THROTTLED)
+    booking.apply_results(booking.one_call(), Outcome.DONE, Outcome.THROTTLED)
     booking.now += 1.0
     again = booking.one_call()
     assert asked(again) == ["release m2-1"]
-    booking.settle(again, Outcome.DONE)
+    booking.apply_results(again, Outcome.DONE)
     assert asked(booking.one_call()) == ["release m1-1"]
 
 
-def test_the_first_does_not_wait_for_one_whose_fate_is_unknown(booking: Booking) -> None:
+def test_the_first_does_not_wait_for_one_whose_fate_is_unknown(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.release("m1-1", 0, booking.now, "failed")
-    booking.settle(booking.one_call(), Outcome.UNKNOWN)
+    booking.apply_results(booking.one_call(), Outcome.UNKNOWN)
     assert asked(booking.one_call()) == ["release m1-1"]
 
 
-def test_the_first_lapses_where_the_others_take_too_long(booking: Booking) -> None:
+def test_the_first_lapses_where_the_others_take_too_long(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.release("m1-1", 0, booking.now, "failed")
     call = booking.one_call()
@@ -129,77 +129,77 @@ def test_the_first_lapses_where_the_others_take_too_long(booking: Booking) -> No
     booking.plan()
     assert booking.book.get("m1-1") is None
     assert EventKind.MESSAGE_LAPSING in booking.kinds()
-    booking.settle(call, Outcome.DONE)
+    booking.apply_results(call, Outcome.DONE)
     assert len(booking.book) == 0
 
 
-def test_one_in_the_middle_leaves_those_before_it_alone(booking: Booking) -> None:
+def test_one_in_the_middle_leaves_those_before_it_alone(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3")
     booking.book.release("m2-1", 0, booking.now, "no room to wait")
     # While the first is hidden, SQS hands out none of the others: they may go together.
     assert asked(booking.one_call()) == ["release m3-1", "release m2-1"]
-    assert booking.lease("m1-1").state is State.HELD
+    assert booking.lease("m1-1").goal is Goal.HOLD
 
 
-@pytest.mark.parametrize("act", ["drop", "disown"])
-def test_what_is_given_up_stops_its_group(booking: Booking, act: str) -> None:
+@pytest.mark.parametrize("act", ["let_expire", "disown"])
+def test_what_is_given_up_stops_its_group(booking: BookHarness, act: str) -> None:
     receive(booking, "m1", "m2", "m3")
     assert getattr(booking.book, act)("m1-1", booking.now)
     first = booking.one_call()
     assert asked(first) == ["release m3-1"]
-    booking.settle(first, Outcome.DONE)
+    booking.apply_results(first, Outcome.DONE)
     assert asked(booking.one_call()) == ["release m2-1"]
 
 
-def test_a_lost_lease_stops_its_group_while_its_task_goes_on(booking: Booking) -> None:
+def test_a_lost_lease_stops_its_group_while_its_task_goes_on(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3")
     booking.now += 20.0
     call = booking.one_call()
     assert asked(call) == ["extend m1-1", "extend m2-1", "extend m3-1"]
-    booking.settle(call, Outcome.LOST, Outcome.DONE, Outcome.DONE)
-    assert booking.lease("m1-1").state is State.HELD
-    assert [booking.lease(each).state for each in ("m2-1", "m3-1")] == [State.BACK] * 2
+    booking.apply_results(call, Outcome.LOST, Outcome.DONE, Outcome.DONE)
+    assert booking.lease("m1-1").goal is Goal.HOLD
+    assert [booking.lease(each).goal for each in ("m2-1", "m3-1")] == [Goal.RELEASE] * 2
 
 
-def test_a_lease_that_expires_stops_its_group(booking: Booking) -> None:
+def test_a_lease_that_expires_stops_its_group(booking: BookHarness) -> None:
     receive(booking, "m1")
     booking.now += 20.0
-    booking.settle(booking.one_call(), Outcome.UNKNOWN)
+    booking.apply_results(booking.one_call(), Outcome.UNKNOWN)
     booking.now += 5.0
     receive(booking, "m2")
     booking.now += 6.0
     booking.plan()
     assert EventKind.LEASE_EXPIRED in booking.kinds()
-    assert booking.lease("m2-1").state is State.BACK
+    assert booking.lease("m2-1").goal is Goal.RELEASE
 
 
-def test_what_comes_after_a_lost_one_does_not_wait_for_it(booking: Booking) -> None:
+def test_what_comes_after_a_lost_one_does_not_wait_for_it(booking: BookHarness) -> None:
     receive(booking, "m1")
     booking.now += 20.0
-    booking.settle(booking.one_call(), Outcome.LOST)
+    booking.apply_results(booking.one_call(), Outcome.LOST)
     receive(booking, "m2")
     assert waiting(booking, "m2-1") == [False]
 
 
-def test_one_that_comes_again_has_its_place_again(booking: Booking) -> None:
+def test_one_that_comes_again_has_its_place_again(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.release("m1-1", 0, booking.now, "failed")
     for _ in range(2):
-        booking.settle(booking.one_call(), Outcome.DONE)
+        booking.apply_results(booking.one_call(), Outcome.DONE)
     receive(booking, "m1", "m2", count=2)
     assert waiting(booking, "m1-2", "m2-2") == [False, True]
 
 
-def test_one_whose_task_goes_on_has_its_place_again(booking: Booking) -> None:
+def test_one_whose_task_goes_on_has_its_place_again(booking: BookHarness) -> None:
     receive(booking, "m1")
     booking.now += 20.0
-    booking.settle(booking.one_call(), Outcome.LOST)
+    booking.apply_results(booking.one_call(), Outcome.LOST)
     receive(booking, "m1", "m2", count=2)
     assert waiting(booking, "m1-2", "m2-2") == [False, True]
 
 
 def test_what_comes_before_a_release_is_confirmed_neither_waits_nor_goes_back(
-    booking: Booking,
+    booking: BookHarness,
 ) -> None:
     receive(booking, "m1")
     booking.book.release("m1-1", 0, booking.now, "failed")
@@ -207,18 +207,18 @@ def test_what_comes_before_a_release_is_confirmed_neither_waits_nor_goes_back(
     # SQS has done it, and has made a dead letter of the message.
     receive(booking, "m2")
     assert waiting(booking, "m2-1") == [False]
-    booking.settle(release, Outcome.DONE)
-    assert booking.lease("m2-1").state is State.HELD
+    booking.apply_results(release, Outcome.DONE)
+    assert booking.lease("m2-1").goal is Goal.HOLD
 
 
-def test_a_delete_that_can_never_succeed_stops_its_group(booking: Booking) -> None:
+def test_a_delete_that_can_never_succeed_stops_its_group(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.done("m1-1", booking.now)
-    booking.settle(booking.one_call(), Outcome.LOST)
+    booking.apply_results(booking.one_call(), Outcome.LOST)
     assert asked(booking.one_call()) == ["release m2-1"]
 
 
-def test_a_group_is_extended_in_one_call(booking: Booking) -> None:
+def test_a_group_is_extended_in_one_call(booking: BookHarness) -> None:
     receive(booking, *(f"m{n}" for n in range(1, 11)))
     booking.now += 20.0
     call = booking.one_call()
@@ -226,7 +226,9 @@ def test_a_group_is_extended_in_one_call(booking: Booking) -> None:
     assert len(call.entries) == 10
 
 
-def test_one_that_has_waited_until_its_lease_is_near_its_end_is_released(booking: Booking) -> None:
+def test_one_that_has_waited_until_its_lease_is_near_its_end_is_released(
+    booking: BookHarness,
+) -> None:
     terms = replace(IN_ORDER, max_lease=100.0)
     for number in (1, 2, 3):
         booking.receive(f"m{number}", terms=terms, group="g", number=number)
@@ -235,34 +237,34 @@ def test_one_that_has_waited_until_its_lease_is_near_its_end_is_released(booking
         booking.now = max(booking.now + 1.0, booking.book.next_due(booking.now))
         for call in booking.plan():
             seen += [each for each in asked(call) if each.startswith("release")]
-            booking.settle(call, Outcome.DONE)
+            booking.apply_results(call, Outcome.DONE)
     assert sorted(seen) == ["release m2", "release m3"]
     causes = {e.message_id: e.cause for e in booking.events if e.kind.value == "message-released"}
     assert causes == {"m2": WAITED_LONG, "m3": GROUP_STOPPED}
-    assert booking.lease("m1").state is State.HELD
+    assert booking.lease("m1").goal is Goal.HOLD
 
 
-def stops(booking: Booking) -> dict[str, bool]:
+def stops(booking: BookHarness) -> dict[str, bool]:
     """Return of each message that was given back whether its group is said to stop for it."""
     kinds = (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING)
     events = [*booking.events, *booking.book.take_events()]
     return {event.message_id: event.stops_group for event in events if event.kind in kinds}
 
 
-def settle_all(booking: Booking) -> None:
+def settle_all(booking: BookHarness) -> None:
     while calls := booking.plan():
         for call in calls:
-            booking.settle(call, *[Outcome.DONE] * len(call.entries))
+            booking.apply_results(call, *[Outcome.DONE] * len(call.entries))
 
 
-def test_a_group_is_said_to_stop_for_the_first_of_it_alone(booking: Booking) -> None:
+def test_a_group_is_said_to_stop_for_the_first_of_it_alone(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3")
     booking.book.release("m1-1", 0, booking.now, "failed")
     settle_all(booking)
     assert stops(booking) == {"m1": True, "m2": False, "m3": False}
 
 
-def test_a_group_does_not_stop_for_one_that_waits_behind_another(booking: Booking) -> None:
+def test_a_group_does_not_stop_for_one_that_waits_behind_another(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.release("m2-1", 0, booking.now, "shutdown")
     settle_all(booking)
@@ -271,7 +273,7 @@ def test_a_group_does_not_stop_for_one_that_waits_behind_another(booking: Bookin
 
 @pytest.mark.parametrize("cause", [GROUP_STOPPED, WAITED_LONG, NO_ROOM])
 def test_a_group_does_not_stop_for_one_that_had_to_wait_until_it_is_the_first(
-    booking: Booking, cause: str
+    booking: BookHarness, cause: str
 ) -> None:
     receive(booking, "m1")
     booking.book.release("m1-1", 0, booking.now, cause)
@@ -279,7 +281,7 @@ def test_a_group_does_not_stop_for_one_that_had_to_wait_until_it_is_the_first(
     assert stops(booking) == {"m1": False}
 
 
-def test_a_group_stops_for_one_that_is_left_to_lapse(booking: Booking) -> None:
+def test_a_group_stops_for_one_that_is_left_to_lapse(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.now += 31.0
     booking.plan()
@@ -288,20 +290,20 @@ def test_a_group_stops_for_one_that_is_left_to_lapse(booking: Booking) -> None:
     assert stops(booking)["m1"] is True
 
 
-def test_a_group_stops_for_one_that_is_left_to_its_timeout(booking: Booking) -> None:
+def test_a_group_stops_for_one_that_is_left_to_its_timeout(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
-    booking.book.drop("m1-1", booking.now, "kept")
+    booking.book.let_expire("m1-1", booking.now, "kept")
     settle_all(booking)
     assert stops(booking) == {"m1": True, "m2": False}
 
 
-def test_nothing_is_said_of_one_that_something_else_settles(booking: Booking) -> None:
+def test_nothing_is_said_of_one_that_something_else_settles(booking: BookHarness) -> None:
     receive(booking, "m1")
-    booking.book.drop("m1-1", booking.now)
+    booking.book.let_expire("m1-1", booking.now)
     assert stops(booking) == {}
 
 
-def test_nothing_stops_that_is_not_kept_in_order(booking: Booking) -> None:
+def test_nothing_stops_that_is_not_kept_in_order(booking: BookHarness) -> None:
     booking.receive("a", group="g", number=1)
     booking.book.release("a", 0, booking.now, "failed")
     settle_all(booking)

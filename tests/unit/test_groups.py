@@ -8,9 +8,9 @@ import pytest
 
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
-from celery_sqs_heartbeat.leases.lease import Lease, LeaseTerms, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseTerms
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
-from celery_sqs_heartbeat.transport.groups import Groups
+from celery_sqs_heartbeat.transport.group_waitlist import GroupWaitlist
 from celery_sqs_heartbeat.transport.kombu_channel import Payload
 
 URL = "https://sqs/1/orders.fifo"
@@ -24,7 +24,7 @@ class Scene:
     def __init__(self, limit: int = 90) -> None:
         self.clock = FakeClock(1000.0)
         self.keeper = ThreadKeeper(SimulatedSqs(self.clock), clock=self.clock)
-        self.groups = Groups(keeper=self.keeper, limit=limit)
+        self.groups = GroupWaitlist(keeper=self.keeper, limit=limit)
         self.delivered: list[str] = []
 
     def receive(self, *names: str, group: str = "g", terms: LeaseTerms = TERMS) -> None:
@@ -48,12 +48,12 @@ class Scene:
     def confirm_delete(self, name: str) -> None:
         lease = self.lease(name)
         lease.is_deleted = True
-        self.keeper.drop(name)
+        self.keeper.let_expire(name)
 
     def causes(self) -> dict[str, str]:
         """Return why each message is being released."""
         leases = self.keeper.leases()
-        return {each.message_id: each.cause for each in leases if each.state is State.BACK}
+        return {each.message_id: each.cause for each in leases if each.goal is Goal.RELEASE}
 
 
 def payload(name: str) -> Payload:
@@ -164,7 +164,7 @@ def test_one_whose_lease_has_run_out_goes_back_to_sqs() -> None:
 def test_one_that_was_saved_after_its_expiry_goes_back_to_sqs() -> None:
     scene = Scene()
     scene.receive("m1", "m2")
-    scene.lease("m2").certain = False
+    scene.lease("m2").is_exclusive = False
     scene.confirm_delete("m1")
     scene.groups.look()
     assert scene.delivered == ["m1"]
@@ -189,7 +189,7 @@ def test_a_queue_is_left_last_message_first_and_the_others_are_not() -> None:
     scene.groups.leave("consumer closed", QUEUE)
     assert len(scene.groups) == 0
     assert scene.causes() == {"m2": "consumer closed", "m3": "consumer closed"}
-    assert scene.lease("m1").state is State.HELD
+    assert scene.lease("m1").goal is Goal.HOLD
 
 
 def test_a_call_that_was_lost_is_made_again_by_the_next_look() -> None:

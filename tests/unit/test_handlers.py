@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kombu.asynchronous import Hub
 
-from celery_sqs_heartbeat.common.uninterrupted import UninterruptedLock
+from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
 from celery_sqs_heartbeat.worker import handlers
@@ -165,13 +165,13 @@ def test_a_worker_beside_the_main_thread_leaves_its_signals_alone(keeper: Thread
 
 
 def test_what_is_put_off_waits_for_the_outermost_end() -> None:
-    lock, done = UninterruptedLock(), list[str]()
+    lock, done = SignalSafeLock(), list[str]()
     with lock:
         with lock:
-            assert lock.put_off(lambda: done.append("job"))
+            assert lock.defer(lambda: done.append("job"))
         assert done == []
     assert done == ["job"]
-    assert not lock.put_off(lambda: done.append("never"))
+    assert not lock.defer(lambda: done.append("never"))
     assert done == ["job"]
 
 
@@ -213,20 +213,20 @@ def test_a_slot_that_is_freed_as_the_worker_goes_makes_no_poll(is_ending: bool) 
 
 
 def test_what_was_put_off_is_done_as_the_lock_is_opened() -> None:
-    lock, done = UninterruptedLock(), list[str]()
+    lock, done = SignalSafeLock(), list[str]()
     with lock, lock:
-        assert lock.put_off(lambda: done.append("before"))
+        assert lock.defer(lambda: done.append("before"))
         with lock.opened():
             assert done == ["before"]
             # Handlers run at once meanwhile.
-            assert not lock.put_off(lambda: done.append("never"))
-        assert lock.put_off(lambda: done.append("after"))
+            assert not lock.defer(lambda: done.append("never"))
+        assert lock.defer(lambda: done.append("after"))
     assert done == ["before", "after"]
-    assert not lock.put_off(lambda: done.append("never"))
+    assert not lock.defer(lambda: done.append("never"))
 
 
 def test_a_lock_that_is_opened_is_free_for_others_and_then_taken_again() -> None:
-    lock, order = UninterruptedLock(), list[str]()
+    lock, order = SignalSafeLock(), list[str]()
 
     def take() -> None:
         with lock:
@@ -242,19 +242,19 @@ def test_a_lock_that_is_opened_is_free_for_others_and_then_taken_again() -> None
 
 
 def test_a_handler_that_ends_the_worker_as_the_lock_is_opened_leaves_it_whole() -> None:
-    lock = UninterruptedLock()
+    lock = SignalSafeLock()
 
     def end() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt), lock:
-        lock.put_off(end)
+        lock.defer(end)
         with lock.opened():
             pytest.fail("its handler ran before")
-    assert not lock.put_off(lambda: None)
+    assert not lock.defer(lambda: None)
 
 
 def test_a_lock_that_this_thread_is_not_in_can_be_opened() -> None:
-    lock = UninterruptedLock()
+    lock = SignalSafeLock()
     with lock.opened(), lock:
-        assert lock.put_off(lambda: None)
+        assert lock.defer(lambda: None)

@@ -12,11 +12,12 @@ import pytest
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.common import clock
-from celery_sqs_heartbeat.common.bell import Bell
-from celery_sqs_heartbeat.keeper import running, watch
+from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
+from celery_sqs_heartbeat.keeper import running
+from celery_sqs_heartbeat.keeper import watchdog as watchdog_module
 from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
-from celery_sqs_heartbeat.keeper.rounds import RoundsThread
-from celery_sqs_heartbeat.keeper.watch import Watcher
+from celery_sqs_heartbeat.keeper.tick_thread import TickThread
+from celery_sqs_heartbeat.keeper.watchdog import Watchdog
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.health import KeeperHealth
 from celery_sqs_heartbeat.testing import FakeClock
@@ -73,7 +74,7 @@ def die() -> Once:
 
 @pytest.fixture
 def new_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LeaseKeeper]]:
-    monkeypatch.setattr(watch, "WATCH_SECONDS", 0.02)
+    monkeypatch.setattr(watchdog_module, "WATCH_SECONDS", 0.02)
     keepers: list[LeaseKeeper] = []
 
     def make(sqs: CountingSqs, **options: Any) -> LeaseKeeper:
@@ -162,15 +163,15 @@ def test_a_stopped_thread_is_not_replaced(
 
 def test_a_thread_that_was_stopped_is_not_missed() -> None:
     revived: list[str] = []
-    rounds = RoundsThread(lambda: clock.now() + 1, 1.0, clock.now, lambda seconds: None)
-    watcher = Watcher(
+    rounds = TickThread(lambda: clock.now() + 1, 1.0, clock.now, lambda seconds: None)
+    watchdog = Watchdog(
         rounds, lambda: bool(revived.append("again")), lambda: LIMIT, clock.now, print
     )
     rounds.start()
     rounds.stop()
     rounds.join(PATIENCE)
     assert not rounds.is_alive
-    watcher.look()
+    watchdog.check()
     assert revived == []
 
 
@@ -180,7 +181,7 @@ def test_a_keeper_that_is_stopped_while_its_watcher_looks_stays_stopped(
 ) -> None:
     revived: list[bool] = []
 
-    def interfering(rounds: RoundsThread, revive: Callable[[], bool], *others: Any) -> Watcher:
+    def interfering(rounds: TickThread, revive: Callable[[], bool], *others: Any) -> Watchdog:
         """A watcher that comes too late: its keeper is stopped just before it acts."""
 
         def stop_first() -> bool:
@@ -188,9 +189,9 @@ def test_a_keeper_that_is_stopped_while_its_watcher_looks_stays_stopped(
             revived.append(revive())
             return revived[-1]
 
-        return Watcher(rounds, stop_first, *others)
+        return Watchdog(rounds, stop_first, *others)
 
-    monkeypatch.setattr(running, "Watcher", interfering)
+    monkeypatch.setattr(running, "Watchdog", interfering)
     sqs = CountingSqs()
     keeper = new_keeper(sqs, observer=lambda _: die())
     keeper.start()
@@ -215,9 +216,9 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
 
 
 @pytest.fixture
-def rounds(fake_clock: FakeClock, threads: list[Callable[[], None]]) -> RoundsThread:
+def rounds(fake_clock: FakeClock, threads: list[Callable[[], None]]) -> TickThread:
     """A thread whose round begins whenever the test starts it, and never ends."""
-    return RoundsThread(fake_clock, 1.0, fake_clock, lambda seconds: None)
+    return TickThread(fake_clock, 1.0, fake_clock, lambda seconds: None)
 
 
 @pytest.fixture
@@ -227,13 +228,13 @@ def told() -> list[float]:
 
 
 @pytest.fixture
-def watcher(rounds: RoundsThread, fake_clock: FakeClock, told: list[float]) -> Watcher:
-    return Watcher(rounds, lambda: True, lambda: LIMIT, fake_clock, told.append)
+def watchdog(rounds: TickThread, fake_clock: FakeClock, told: list[float]) -> Watchdog:
+    return Watchdog(rounds, lambda: True, lambda: LIMIT, fake_clock, told.append)
 
 
 def test_a_late_thread_is_reported_once_an_episode(
-    watcher: Watcher,
-    rounds: RoundsThread,
+    watchdog: Watchdog,
+    rounds: TickThread,
     fake_clock: FakeClock,
     told: list[float],
     caplog: pytest.LogCaptureFixture,
@@ -241,17 +242,17 @@ def test_a_late_thread_is_reported_once_an_episode(
     for episode in (1, 2):
         rounds.start()
         fake_clock.advance(LIMIT)
-        watcher.look()
-        assert not watcher.health.late
+        watchdog.check()
+        assert not watchdog.health.late
         for _ in range(3):
             fake_clock.advance(1)
-            watcher.look()
-            assert watcher.health.late
-        assert watcher.health.last_tick_age == LIMIT + 3
+            watchdog.check()
+            assert watchdog.health.late
+        assert watchdog.health.last_tick_age == LIMIT + 3
         rounds.start()
         for _ in range(2):
-            watcher.look()
-            assert not watcher.health.late
+            watchdog.check()
+            assert not watchdog.health.late
         assert caplog.text.count("the keeper is late: its last round began 6.0 s ago") == episode
         assert caplog.text.count("makes its rounds again, after 8.0 s") == episode
         assert told == [LIMIT + 1] * episode
@@ -262,17 +263,17 @@ def test_a_thread_that_sleeps_for_long_is_not_late(
 ) -> None:
     late: list[bool] = []
 
-    def sleep(bell: Bell, timeout: float) -> bool:
+    def sleep(bell: AutoResetEvent, timeout: float) -> bool:
         assert timeout == 3600
         for seconds in (timeout + LIMIT, 1):
             fake_clock.advance(seconds)
-            late.append(watcher.health.late)
+            late.append(watchdog.health.late)
         rounds.stop()
         return True
 
-    monkeypatch.setattr(Bell, "wait", sleep)
-    rounds = RoundsThread(lambda: fake_clock() + 3600, 1.0, fake_clock, lambda seconds: None)
-    watcher = Watcher(rounds, lambda: True, lambda: LIMIT, fake_clock, lambda seconds: None)
+    monkeypatch.setattr(AutoResetEvent, "wait", sleep)
+    rounds = TickThread(lambda: fake_clock() + 3600, 1.0, fake_clock, lambda seconds: None)
+    watchdog = Watchdog(rounds, lambda: True, lambda: LIMIT, fake_clock, lambda seconds: None)
     rounds.start()
     threads[0]()
     assert late == [False, True]
@@ -319,14 +320,14 @@ def test_a_process_that_stood_still_says_so(
     overslept: float,
     is_told: bool,
 ) -> None:
-    def sleep(bell: Bell, timeout: float) -> bool:
+    def sleep(bell: AutoResetEvent, timeout: float) -> bool:
         fake_clock.advance(timeout + overslept)
         rounds.stop()
         return False
 
-    monkeypatch.setattr(Bell, "wait", sleep)
+    monkeypatch.setattr(AutoResetEvent, "wait", sleep)
     told: list[float] = []
-    rounds = RoundsThread(lambda: fake_clock() + interval, interval, fake_clock, told.append)
+    rounds = TickThread(lambda: fake_clock() + interval, interval, fake_clock, told.append)
     rounds.start()
     threads[0]()
     assert rounds.standstills == is_told
@@ -345,7 +346,7 @@ def test_a_step_that_takes_long_is_not_taken_for_a_standstill(
             rounds.stop()
         return fake_clock()
 
-    rounds = RoundsThread(step, 1.0, fake_clock, lambda seconds: None)
+    rounds = TickThread(step, 1.0, fake_clock, lambda seconds: None)
     rounds.start()
     threads[0]()
     assert fake_clock() == began + 120

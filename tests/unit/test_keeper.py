@@ -15,13 +15,13 @@ import pytest
 from celery_sqs_heartbeat import AlreadyHeld, LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.keeper import thread_keeper
 from celery_sqs_heartbeat.keeper.dispatch import Settle
-from celery_sqs_heartbeat.keeper.rounds import RoundsThread
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.keeper.tick_thread import TickThread
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.leases.lease import Action
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.held import HeldClock
 from tests.support.waiting import PATIENCE, wait_until
@@ -133,7 +133,7 @@ def test_the_rest_of_a_batch_is_covered_and_then_held(
 ) -> None:
     batch = [message("a"), message("b")]
     for each in batch:
-        assert keeper.receive(QUEUE, each) is Receipt.NEW
+        assert keeper.receive(QUEUE, each) is ReceivedAs.NEW
     with keeper.hold(QUEUE, batch[0]):
         sqs.wait_for(("extend", "a-1"), ("extend", "b-1"))
     with keeper.hold(QUEUE, batch[1]):
@@ -196,7 +196,7 @@ def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
     def observer(event: Event) -> None:
         raise ZeroDivisionError
 
-    logging.getLogger("celery_sqs_heartbeat.keeper.engine").disabled = True
+    logging.getLogger("celery_sqs_heartbeat.keeper.lease_engine").disabled = True
     keeper = LeaseKeeper(sqs, terms=EAGER, observer=observer)
     keeper.start()
     try:
@@ -204,7 +204,7 @@ def test_a_faulty_observer_does_not_end_the_keeper(sqs: ScriptedSqs) -> None:
             with keeper.hold(QUEUE, message(name)):
                 sqs.wait_for(("extend", f"{name}-1"))
     finally:
-        logging.getLogger("celery_sqs_heartbeat.keeper.engine").disabled = False
+        logging.getLogger("celery_sqs_heartbeat.keeper.lease_engine").disabled = False
         keeper.stop()
 
 
@@ -303,7 +303,7 @@ def _use(keeper: LeaseKeeper) -> None:
     keeper.receive(QUEUE, message("b"))
     keeper.done("a-1")
     keeper.release("a-1")
-    keeper.drop("a-1")
+    keeper.let_expire("a-1")
     keeper.find("a-1")
     keeper.disown("a-1")
     keeper.is_disowned("a-1")
@@ -428,7 +428,7 @@ def test_a_receive_is_reported_in_the_next_round_and_wakes_nobody_for_that(
     told: list[str] = []
     woken: list[str] = []
     keeper = ThreadKeeper(sqs, observer=lambda event: told.append(event.kind.value))
-    monkeypatch.setattr(RoundsThread, "wake", lambda rounds: woken.append("woken"))
+    monkeypatch.setattr(TickThread, "wake", lambda rounds: woken.append("woken"))
     keeper.step()
     keeper.receive(QUEUE, message())
     keeper.note_start("a-1")

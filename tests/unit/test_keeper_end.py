@@ -24,8 +24,8 @@ from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
 from celery_sqs_heartbeat.link.frames import FrameReader
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.holdings import Holdings
 from celery_sqs_heartbeat.link.reaching import reach
 from celery_sqs_heartbeat.link.wire import Wire
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
@@ -47,7 +47,7 @@ class Side:
 
     def __post_init__(self) -> None:
         table = share_table(8)
-        self.keeper = LinkedKeeper(Holdings(table))
+        self.keeper = LinkedKeeper(HeldMessages(table))
         self.attendant = Attendant(
             self.keeper,
             hello=Hello(pid=os.getpid()),
@@ -114,7 +114,7 @@ def test_one_that_is_killed_as_it_flushes_has_a_successor_that_does(
 
 
 def test_a_new_keeper_gets_all_leases_before_it_is_to_end() -> None:
-    keeper = LinkedKeeper(Holdings(Table(bytearray(Table.size_for(16)))))
+    keeper = LinkedKeeper(HeldMessages(Table(bytearray(Table.size_for(16)))))
     keeper.order("stop", 5.0)
     keeper.order("pool", [1])
     receive(keeper, "m", "https://sqs/1/q")

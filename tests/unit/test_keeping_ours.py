@@ -9,7 +9,7 @@ import pytest
 
 from celery_sqs_heartbeat.common import clock
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
-from celery_sqs_heartbeat.leases.lease import LeaseTerms, State
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseTerms
 from celery_sqs_heartbeat.testing import SimulatedSqs
 from celery_sqs_heartbeat.transport.leaser import Leaser
 from celery_sqs_heartbeat.transport.poll import Poll
@@ -65,13 +65,13 @@ class Unconfirmed:
 
     def find(self, handle: str) -> SimpleNamespace:
         terms = LeaseTerms.of(30)
-        return SimpleNamespace(message_id=handle, state=State.HELD, terms=terms)
+        return SimpleNamespace(message_id=handle, goal=Goal.HOLD, terms=terms)
 
     def confirm(self, handle: str, timeout: float) -> bool:
         self.now += max(0.0, timeout)
         return False
 
-    def drop(self, handle: str, cause: str) -> None:
+    def let_expire(self, handle: str, cause: str) -> None:
         self.dropped.append(handle)
 
 

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
 from celery_sqs_heartbeat.current.record import RECORD_BYTES, Mark, Record, key_of
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
-from celery_sqs_heartbeat.leases.lease import Lease, Standing, State
+from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import TERMS, lease_of
 from tests.support.seated import SeatedBoard
@@ -58,35 +58,35 @@ def test_a_lease_is_read_as_it_was_shown_last(shown: Shown) -> None:
 
 
 @pytest.mark.parametrize(
-    ("standing", "mark"),
+    ("status", "mark"),
     [
-        (Standing.OURS, Mark.HELD),
-        (Standing.EXPIRED, Mark.HELD),
-        (Standing.LOST, Mark.LOST),
-        (Standing.CAPPED, Mark.CAPPED),
-        (Standing.UNLEASED, Mark.REFUSED),
+        (LeaseStatus.OWNED, Mark.HELD),
+        (LeaseStatus.EXPIRED, Mark.HELD),
+        (LeaseStatus.LOST, Mark.LOST),
+        (LeaseStatus.CAPPED, Mark.CAPPED),
+        (LeaseStatus.REFUSED, Mark.REFUSED),
     ],
 )
-def test_the_standing_of_a_lease_is_told(shown: Shown, standing: Standing, mark: Mark) -> None:
+def test_the_standing_of_a_lease_is_told(shown: Shown, status: LeaseStatus, mark: Mark) -> None:
     lease = lease_of("a")
-    lease.standing = standing
+    lease.status = status
     shown.board.show(lease)
     assert shown.mark(lease) is mark
 
 
 @pytest.mark.parametrize(
-    ("state", "while_it_lasts", "afterwards"),
+    ("goal", "while_it_lasts", "afterwards"),
     [
-        (State.HELD, Mark.HELD, Mark.GIVEN_BACK),
-        (State.BACK, Mark.GIVEN_BACK, Mark.GIVEN_BACK),
-        (State.DONE, Mark.ACKED, Mark.ACKED),
+        (Goal.HOLD, Mark.HELD, Mark.GIVEN_BACK),
+        (Goal.RELEASE, Mark.GIVEN_BACK, Mark.GIVEN_BACK),
+        (Goal.DELETE, Mark.ACKED, Mark.ACKED),
     ],
 )
 def test_an_ended_lease_tells_how_it_ended(
-    shown: Shown, state: State, while_it_lasts: Mark, afterwards: Mark
+    shown: Shown, goal: Goal, while_it_lasts: Mark, afterwards: Mark
 ) -> None:
     lease = lease_of("a")
-    lease.state = state
+    lease.goal = goal
     shown.board.show(lease)
     assert shown.mark(lease) is while_it_lasts
     shown.board.remove(lease)
@@ -132,7 +132,7 @@ def test_a_claim_that_begins_again_under_its_handle_is_not_taken_for_its_past(
 
 def test_how_a_lease_ended_is_known_until_its_place_is_needed(shown: Shown) -> None:
     ended = lease_of("a")
-    ended.state = State.DONE
+    ended.goal = Goal.DELETE
     shown.board.show(ended)
     shown.board.remove(ended)
     shown.fill(SMALLEST - 1)
@@ -144,7 +144,7 @@ def test_how_a_lease_ended_is_known_until_its_place_is_needed(shown: Shown) -> N
 def test_the_place_that_is_free_for_longest_is_taken_first(shown: Shown) -> None:
     first, second, *_ = shown.fill()
     for lease in (second, first):
-        lease.state = State.DONE
+        lease.goal = Goal.DELETE
         shown.board.remove(lease)
     shown.board.show(lease_of("new"))
     assert shown.mark(second) is Mark.GIVEN_BACK
@@ -178,7 +178,7 @@ def test_a_record_that_is_half_written_is_not_read(shown: Shown) -> None:
     shown.board.show(lease)
     before = shown.memory[:]
     lease.expires_at = 2.0
-    lease.standing = Standing.LOST
+    lease.status = LeaseStatus.LOST
     shown.board.show(lease)
     after = shown.memory[:]
     # A CPU writes in words, and another one sees them in any order.
@@ -215,7 +215,7 @@ def test_a_keeper_shows_what_it_is_told_also_after_it_was_stopped(shown: Shown) 
     for handle in ("a", "b"):
         keeper.receive("https://q", {"MessageId": handle, "ReceiptHandle": handle})
         assert shown.table.read(key_of(handle)).mark is Mark.HELD
-        keeper.drop(handle)
+        keeper.let_expire(handle)
         assert shown.table.read(key_of(handle)).mark is Mark.GIVEN_BACK
         keeper.stop()
 
@@ -223,26 +223,26 @@ def test_a_keeper_shows_what_it_is_told_also_after_it_was_stopped(shown: Shown) 
 changes = st.tuples(
     st.sampled_from(["show", "show", "remove"]),
     st.integers(0, 3 * SMALLEST),
-    st.sampled_from(Standing),
-    st.sampled_from(State),
+    st.sampled_from(LeaseStatus),
+    st.sampled_from(Goal),
 )
 
 
 @FUZZ
 @given(places=st.integers(SMALLEST, 2 * SMALLEST), changes=st.lists(changes, max_size=120))
 def test_the_table_says_what_a_dict_would(
-    places: int, changes: list[tuple[str, int, Standing, State]]
+    places: int, changes: list[tuple[str, int, LeaseStatus, Goal]]
 ) -> None:
     shown = Shown(places)
     live: dict[str, Lease] = {}
     ended: dict[str, Lease] = {}
     most = 0
-    for number, (change, which, standing, state) in enumerate(changes):
+    for number, (change, which, status, goal) in enumerate(changes):
         handle = f"handle-{which}"
         if change == "show":
             ended.pop(handle, None)
             lease = live.setdefault(handle, lease_of(handle))
-            lease.standing, lease.state, lease.expires_at = standing, state, float(number)
+            lease.status, lease.goal, lease.expires_at = status, goal, float(number)
             shown.board.show(lease)
         elif handle in live:
             ended[handle] = live.pop(handle)

@@ -11,7 +11,7 @@ from celery import Celery
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from celery_sqs_heartbeat.signals import lease_lost
-from celery_sqs_heartbeat.worker.losses import Losses, cause_of
+from celery_sqs_heartbeat.worker.lost_leases import LostLeaseHandler, cause_of
 from tests.support.waiting import PATIENCE
 
 
@@ -62,7 +62,7 @@ class _Heartbeat:
 
 
 def test_a_handler_that_hangs_holds_up_the_next_signals_and_nothing_else() -> None:
-    losses = Losses(Celery("proj", set_as_current=False))
+    losses = LostLeaseHandler(Celery("proj", set_as_current=False))
     losses.attach(_Heartbeat())  # type: ignore[arg-type]
     go_on, done = threading.Event(), threading.Event()
     told: list[str] = []

@@ -16,7 +16,7 @@ from celery_sqs_heartbeat import LeaseLost, NoLease, SqsHeartbeatError, current_
 from celery_sqs_heartbeat.current import sharing
 from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.current.table import REACH
-from celery_sqs_heartbeat.leases.lease import State
+from celery_sqs_heartbeat.leases.lease import Goal
 from tests.support.leases import TERMS, lease_of
 from tests.support.seated import share_board
 from tests.support.tasks import app, run_in_task, sqs_message
@@ -53,9 +53,9 @@ def test_the_error_says_why_there_is_none(worker: Worker) -> None:
     assert "no worker runs a task here" in why_not(ask)
     assert "did not come from SQS" in why_not(lambda: worker.run(ask, None))
     assert "acks_late=False" in why_not(lambda: worker.run(ask, acks_late=False))
-    worker.change(state=State.DONE)
+    worker.change(goal=Goal.DELETE)
     assert "acknowledged already" in why_not(lambda: worker.run(ask))
-    worker.change(state=State.HELD, terms=replace(TERMS, extend=False))
+    worker.change(goal=Goal.HOLD, terms=replace(TERMS, extend=False))
     assert "sqs_heartbeat=False" in why_not(lambda: worker.run(ask))
     assert worker.run(lambda: bool(current_lease)) is False
     unshare_table()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.observe.observers import Observers
-from tests.unit.booking import Booking
+from tests.unit.book_harness import BookHarness
 
 
 def test_the_error_of_one_keeps_no_other_from_an_event(caplog: pytest.LogCaptureFixture) -> None:
@@ -17,7 +17,7 @@ def test_the_error_of_one_keeps_no_other_from_an_event(caplog: pytest.LogCapture
         raise ValueError("on purpose")
 
     observers = Observers(fail, told.append)
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("a")
     booking.plan()
     observers(booking.events[0])

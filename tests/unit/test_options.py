@@ -59,8 +59,16 @@ def test_options_that_a_worker_can_start_with_have_no_faults(options: dict[str, 
         ({"sts_role_arn": 5}, "['sts_role_arn']=5", "arn:aws:iam"),
         ({"sts_token_timeout": "x"}, "['sts_token_timeout']='x'", "above 0"),
         ({"sts_token_buffer_time": -1}, "['sts_token_buffer_time']=-1", "0 or more"),
-        ({"sqs-creation-attributes": 5}, "['sqs-creation-attributes']=5", "a dict with a string for each"),
-        ({"sqs-creation-attributes": {"DelaySeconds": 5}}, "attributes']", "a dict with a string for each"),
+        (
+            {"sqs-creation-attributes": 5},
+            "['sqs-creation-attributes']=5",
+            "a dict with a string for each",
+        ),
+        (
+            {"sqs-creation-attributes": {"DelaySeconds": 5}},
+            "attributes']",
+            "a dict with a string for each",
+        ),
         ({"client-config": 5}, "['client-config']=5", "botocore.config.Config"),
         *(
             ({"client-config": {name: value}}, f"[{name!r}]={value!r}", "above 0, or None")

@@ -9,27 +9,27 @@ import pytest
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.lease import Action
-from tests.unit.booking import Booking
+from tests.unit.book_harness import BookHarness
 
 K = EventKind
 
 
-def release_under_way(booking: Booking) -> None:
+def release_under_way(booking: BookHarness) -> None:
     booking.book.release("m#1", 0, booking.now, cause="failed")
     booking.one_call()
 
 
-def release_not_sent_yet(booking: Booking) -> None:
+def release_not_sent_yet(booking: BookHarness) -> None:
     booking.book.release("m#1", 0, booking.now, cause="failed")
 
 
-def release_behind_an_extension(booking: Booking) -> None:
+def release_behind_an_extension(booking: BookHarness) -> None:
     booking.now += 21
     booking.one_call()
     booking.book.release("m#1", 0, booking.now, cause="failed")
 
 
-def release_under_way_as_the_lease_ran_out(booking: Booking) -> None:
+def release_under_way_as_the_lease_ran_out(booking: BookHarness) -> None:
     booking.now += 29
     release_under_way(booking)
     booking.now += 2
@@ -44,12 +44,12 @@ def release_under_way_as_the_lease_ran_out(booking: Booking) -> None:
     ],
 )
 def test_the_end_is_reported_before_the_next_receive(
-    before: Callable[[Booking], None],
+    before: Callable[[BookHarness], None],
     kind: EventKind,
     action: Action | None,
     outcome: Outcome | None,
 ) -> None:
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("m", handle="m#1")
     before(booking)
     booking.now += 0.1
@@ -62,17 +62,17 @@ def test_the_end_is_reported_before_the_next_receive(
 
 
 def test_a_release_that_is_confirmed_after_its_redelivery_is_reported_once() -> None:
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("m", handle="m#1")
     booking.book.release("m#1", 0, booking.now)
     call = booking.one_call()
     booking.receive("m", handle="m#2", count=2)
-    booking.settle(call, Outcome.DONE)
+    booking.apply_results(call, Outcome.DONE)
     assert booking.kinds() == [K.MESSAGE_RELEASED]
 
 
 def test_a_release_whose_lease_ran_out_on_the_way_may_not_have_done_it() -> None:
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("m", handle="m#1")
     release_under_way_as_the_lease_ran_out(booking)
     booking.receive("m", handle="m#2", count=2)

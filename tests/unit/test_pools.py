@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from celery_sqs_heartbeat.worker.pools import let_signals_stop, will_run
+from celery_sqs_heartbeat.worker.pools import make_shutdown_reentrant, will_run
 from tests.support.insides import job_of_process
 from tests.support.waiting import PATIENCE
 
@@ -30,7 +30,7 @@ def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit(
     with monkeypatch.context() as patched:
         patched.setattr("queue.SimpleQueue", Interrupted)
         executor = ThreadPoolExecutor(1)
-    let_signals_stop(SimpleNamespace(executor=executor))
+    make_shutdown_reentrant(SimpleNamespace(executor=executor))
     thread = Thread(target=lambda: submitted.append(executor.submit(int)), daemon=True)
     thread.start()
     thread.join(PATIENCE)

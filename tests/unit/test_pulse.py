@@ -12,7 +12,7 @@ import pytest
 
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.link.busy import is_busy
-from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse
+from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS, LivenessMonitor
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.waiting import wait_until
 
@@ -22,7 +22,7 @@ only_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="on
 def looks_until_gone(*, busy: bool, ticks: int = 0) -> int:
     """Return after how many looks a keeper is taken to hang that ticked at the first of them."""
     clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
-    pulse = Pulse(table, clock, lambda: busy)
+    pulse = LivenessMonitor(table, clock, lambda: busy)
     pulse.begin()
     table.tick = clock()
     for look in range(1, 100):
@@ -54,7 +54,7 @@ def test_one_that_waits_for_a_cpu_has_five() -> None:
 def test_one_that_stands_still_as_it_starts_has_three(busy: list[bool], gone: int) -> None:
     clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
     states = iter(busy)
-    pulse = Pulse(table, clock, lambda: next(states))
+    pulse = LivenessMonitor(table, clock, lambda: next(states))
     pulse.begin()
     found = 0
     for look in range(1, len(busy) + 1):

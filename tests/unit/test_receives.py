@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from celery_sqs_heartbeat.settings import read_settings
-from celery_sqs_heartbeat.transport.receives import Receives
+from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
 
 FIFO, STANDARD = "orders.fifo", "orders"
 
 
-def receives_of(conf: dict[str, Any], *, room: int, open_polls: tuple[Any, ...] = ()) -> Receives:
+def receives_of(
+    conf: dict[str, Any], *, room: int, open_polls: tuple[Any, ...] = ()
+) -> PollPlanner:
     values = {f"sqs_heartbeat_{name}": value for name, value in conf.items()}
     heartbeat: Any = SimpleNamespace(
         settings=read_settings(values.get),
@@ -24,7 +26,7 @@ def receives_of(conf: dict[str, Any], *, room: int, open_polls: tuple[Any, ...] 
         open_polls=open_polls,
     )
     kombu: Any = SimpleNamespace(wait_seconds=10)
-    return Receives(kombu=kombu, heartbeat=heartbeat)
+    return PollPlanner(kombu=kombu, heartbeat=heartbeat)
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.current.sharing import unshare_table
 from celery_sqs_heartbeat.worker.release_log import log_releases
 from tests.support.tasks import run_in_task
 from tests.unit.asking import MESSAGE, Worker
-from tests.unit.requesting import Desk
+from tests.unit.request_harness import RequestHarness
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ class _Request:
     ],
 )
 def test_a_request_hands_on_how_its_task_failed(
-    desk: Desk,
+    desk: RequestHarness,
     error: Exception,
     exception: type,
     is_wanted: bool,
@@ -246,7 +246,7 @@ def test_a_request_hands_on_how_its_task_failed(
     assert failure.cause == ("asked by task" if is_wanted else "failed")
 
 
-def test_an_error_that_can_not_be_pickled_is_known_by_its_type(desk: Desk) -> None:
+def test_an_error_that_can_not_be_pickled_is_known_by_its_type(desk: RequestHarness) -> None:
     request = desk.receive()
     request.__class__ = type("Failing", (type(request), _Request), {})
     info = info_of(UnpickleableExceptionWrapper("m", "LockError", (), "LockError()"))
@@ -258,7 +258,7 @@ def test_an_error_that_can_not_be_pickled_is_known_by_its_type(desk: Desk) -> No
 
 @pytest.mark.parametrize(("soft", "exception"), [(False, TimeLimitExceeded), (True, None)])
 def test_a_request_hands_on_that_its_time_was_over(
-    desk: Desk, soft: bool, exception: type | None
+    desk: RequestHarness, soft: bool, exception: type | None
 ) -> None:
     class Base(_Request):
         def on_timeout(self, soft: bool, timeout: float) -> None:

@@ -10,10 +10,10 @@ from celery_sqs_heartbeat.current.lease_board import LeaseBoard
 from celery_sqs_heartbeat.current.record import key_of
 from celery_sqs_heartbeat.current.table import Table
 from celery_sqs_heartbeat.leases.book import LeaseBook
-from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, State
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
-from celery_sqs_heartbeat.link.holding import Holding
-from celery_sqs_heartbeat.link.holdings import Holdings
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
+from celery_sqs_heartbeat.link.held_message import HeldMessage
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from tests.support.board import Board
 
 QUEUE = "https://sqs/1/q"
@@ -26,10 +26,10 @@ class Worker:
 
     def __init__(self, places: int = 16) -> None:
         self.memory = mmap(-1, Table.size_for(places))
-        self.holdings = Holdings(Table(self.memory))
+        self.holdings = HeldMessages(Table(self.memory))
         self.board = LeaseBoard(Table(self.memory))
 
-    def receive(self, handle: str = "h", *, sent_at: float = NOW, at: float = NOW) -> Receipt:
+    def receive(self, handle: str = "h", *, sent_at: float = NOW, at: float = NOW) -> ReceivedAs:
         receipt, _ = self.holdings.receive(
             Receive(
                 queue_url=QUEUE,
@@ -44,7 +44,7 @@ class Worker:
         )
         return receipt
 
-    def hold(self) -> Holding:
+    def hold(self) -> HeldMessage:
         self.receive()
         holding = self.holdings.get("h")
         assert holding is not None
@@ -52,13 +52,13 @@ class Worker:
         self.board.show(kept("h"))
         return holding
 
-    def released(self) -> Holding:
+    def released(self) -> HeldMessage:
         holding = self.hold()
         self.holdings.release("h", 0, NOW, "")
         return holding
 
 
-def kept(handle: str, state: State = State.HELD, pending: Action | None = None) -> Lease:
+def kept(handle: str, goal: Goal = Goal.HOLD, pending: Action | None = None) -> Lease:
     return Lease(
         queue_url=QUEUE,
         message_id="m",
@@ -68,7 +68,7 @@ def kept(handle: str, state: State = State.HELD, pending: Action | None = None) 
         handles=[handle],
         expires_at=NOW + 30,
         last_timeout=30,
-        state=state,
+        goal=goal,
         pending=pending,
     )
 
@@ -76,22 +76,22 @@ def kept(handle: str, state: State = State.HELD, pending: Action | None = None) 
 def test_a_release_that_was_not_sent_is_to_be_sent() -> None:
     worker = Worker()
     holding = worker.released()
-    worker.board.show(kept("h", State.BACK))
+    worker.board.show(kept("h", Goal.RELEASE))
     assert worker.holdings.to_resume(0.0) == [(holding, False)]
 
 
 def test_a_release_that_was_planned_may_have_been_sent() -> None:
     worker = Worker()
     holding = worker.released()
-    worker.board.show(kept("h", State.BACK, Action.RELEASE))
+    worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
     assert worker.holdings.to_resume(0.0) == [(holding, True)]
 
 
 def test_a_release_that_was_answered_is_over_though_the_worker_has_not_heard_of_it() -> None:
     worker = Worker()
     worker.released()
-    worker.board.show(kept("h", State.BACK, Action.RELEASE))
-    worker.board.remove(kept("h", State.BACK))
+    worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
+    worker.board.remove(kept("h", Goal.RELEASE))
     assert worker.holdings.to_resume(0.0) == []
     assert worker.holdings.ending == 0
 
@@ -101,11 +101,11 @@ def test_a_release_that_the_keeper_sent_unasked_is_not_sent_again(is_over: bool)
     """Found by the simulation (storm-fifo-apart 4): of what waits behind one that goes back."""
     worker = Worker()
     holding = worker.hold()
-    worker.board.show(kept("h", State.BACK, Action.RELEASE))
+    worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
     if is_over:
-        worker.board.remove(kept("h", State.BACK))
+        worker.board.remove(kept("h", Goal.RELEASE))
     assert worker.holdings.to_resume(0.0) == [(holding, True)]
-    assert holding.lease.state is State.BACK
+    assert holding.lease.goal is Goal.RELEASE
     assert worker.holdings.ending == 1
 
 
@@ -120,9 +120,9 @@ def test_a_release_of_which_only_half_a_record_was_written_may_have_been_sent() 
 def test_a_lease_that_the_worker_knows_to_be_uncertain_is_not_certain_again() -> None:
     worker = Worker()
     holding = worker.hold()
-    assert worker.receive("late", sent_at=NOW + 1, at=NOW + 40) is Receipt.LAPSED
+    assert worker.receive("late", sent_at=NOW + 1, at=NOW + 40) is ReceivedAs.LAPSED
     assert worker.holdings.to_resume(0.0) == [(holding, False)]
-    assert not holding.lease.certain
+    assert not holding.lease.is_exclusive
 
 
 def test_a_new_keeper_knows_how_long_the_last_extension_hides_a_message() -> None:
@@ -145,7 +145,7 @@ def test_the_end_of_a_lease_that_lapses_when_it_is_resumed_is_shown(was_releasin
             shown.append(lease.message_id)
 
     book = LeaseBook(jitter=lambda: 1.0, board=Noting())
-    lease = kept("h", State.BACK)
+    lease = kept("h", Goal.RELEASE)
     book.resume(lease, NOW if was_releasing else NOW + 31, was_releasing=was_releasing)
     assert shown == ["m"]
     assert book.ending == 0

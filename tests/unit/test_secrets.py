@@ -37,7 +37,7 @@ PLAIN = {
     *("host", "boot", "node", "pool", "transport", "own_transport", "method", "path", "paths"),
     *("group", "sequence_number", "grp", "sn"),
     *("cause", "reason", "fault", "faults", "option_faults", "broken_broker"),
-    *("dead_letters", "versions", "bell"),
+    *("dead_letters", "versions", "wakeup"),
     *("title", "why", "fix", "setting", "value", "kind", "type", "unit", "meaning", "help"),
     *("labels", "zeros", "buckets", "content_type", "default", "events"),
     *("fifo", "fifo_batch", "fifo_retry"),
@@ -87,7 +87,7 @@ PLAIN_OF_CLASS = {
 }
 #: Types that hold no text from strangers.
 SAFE_TYPE = re.compile(
-    r"(?:int|float|bool|None|Action|CallKind|Outcome|State|Standing|EventKind|Mark|Severity|Tried|Place"
+    r"(?:int|float|bool|None|Action|CallKind|Outcome|Goal|LeaseStatus|EventKind|Mark|Severity|Tried|Place"
     r"|datetime\.date|Literal\[[^\]]*\]|type\[\w+\]|\||\s)*"
 )
 

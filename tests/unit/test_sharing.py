@@ -23,7 +23,7 @@ from celery_sqs_heartbeat.current.sharing import (
     shared_table,
     unshare_table,
 )
-from celery_sqs_heartbeat.leases.lease import Standing
+from celery_sqs_heartbeat.leases.lease import LeaseStatus
 from tests.support.leases import lease_of
 from tests.support.seated import share_board
 from tests.support.workers import ROOT
@@ -242,7 +242,7 @@ def test_a_process_that_reads_while_another_writes_never_sees_half_of_it() -> No
     def change(number: int) -> None:
         lease.expires_at = float(number)
         lease.terms = replace(lease.terms, visibility_timeout=number // 2, threshold=number / 4)
-        lease.standing = Standing.LOST if number % 2 else Standing.OURS
+        lease.status = LeaseStatus.LOST if number % 2 else LeaseStatus.OWNED
         board.show(lease)
 
     change(0)

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import pytest
 
-from celery_sqs_heartbeat.leases.lease import Standing
-from tests.unit.requesting import Desk
+from celery_sqs_heartbeat.leases.lease import LeaseStatus
+from tests.unit.request_harness import RequestHarness
 
 #: Whether a task starts, by the setting.
 STARTS = {
-    Standing.OURS: {"warn": True, "revoke": True, "terminate": True},
-    Standing.UNLEASED: {"warn": True, "revoke": True, "terminate": True},
-    Standing.EXPIRED: {"warn": True, "revoke": False, "terminate": False},
-    Standing.CAPPED: {"warn": True, "revoke": False, "terminate": False},
-    Standing.LOST: {"warn": False, "revoke": False, "terminate": False},
+    LeaseStatus.OWNED: {"warn": True, "revoke": True, "terminate": True},
+    LeaseStatus.REFUSED: {"warn": True, "revoke": True, "terminate": True},
+    LeaseStatus.EXPIRED: {"warn": True, "revoke": False, "terminate": False},
+    LeaseStatus.CAPPED: {"warn": True, "revoke": False, "terminate": False},
+    LeaseStatus.LOST: {"warn": False, "revoke": False, "terminate": False},
 }
 
 
-@pytest.mark.parametrize(("standing", "starts"), STARTS.items())
+@pytest.mark.parametrize(("status", "starts"), STARTS.items())
 @pytest.mark.parametrize("on_lost", ["warn", "revoke", "terminate"])
 def test_a_task_starts_only_where_its_message_may_still_be_ours(
-    desk: Desk,
-    standing: Standing,
+    desk: RequestHarness,
+    status: LeaseStatus,
     starts: dict[str, bool],
     on_lost: str,
 ) -> None:
     desk.on_lost_setting = on_lost
     request = desk.receive("h")
-    desk.lease("h").standing = standing
+    desk.lease("h").status = status
     assert request.revoked() is not starts[on_lost]
     # One that is dropped frees its prefetch slot, and an ack that comes late deletes nothing.
     dropped = ["h"] if not starts[on_lost] else []

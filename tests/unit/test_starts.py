@@ -11,7 +11,7 @@ from celery.exceptions import TaskRevokedError
 from celery.worker.request import create_request_cls
 from kombu.exceptions import ChannelError
 
-from celery_sqs_heartbeat.transport.breakage import Breakage
+from celery_sqs_heartbeat.transport.broken_worker import BrokenWorkerDetector
 from celery_sqs_heartbeat.worker.requests import LeasedRequest
 from tests.support.insides import give_to_pool, job_of_process
 
@@ -47,7 +47,7 @@ class CelerysRequest:
 class Unstartable(LeasedRequest, CelerysRequest):
     """A request of a worker with a heartbeat, whose task the pool does not take."""
 
-    def __init__(self, key: str, breakage: Breakage, lease: Any = None) -> None:
+    def __init__(self, key: str, breakage: BrokenWorkerDetector, lease: Any = None) -> None:
         CelerysRequest.__init__(self, key)
         self._lease = lease
         self._heartbeat: Any = SimpleNamespace(breakage=breakage, is_ending=False)
@@ -63,7 +63,7 @@ class Worker:
     """Celery's worker and the class that it derives from ours, with a pool as we like it."""
 
     def __init__(self, give: Give) -> None:
-        self.breakage = Breakage()
+        self.breakage = BrokenWorkerDetector()
         self.ended: list[Exception] = []
         self.breakage.end = self.ended.append
         self._pool = SimpleNamespace(

@@ -8,25 +8,25 @@ import pytest
 
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.lease import LeaseTerms
-from celery_sqs_heartbeat.leases.receipts import Receipt
-from tests.unit.booking import TERMS, Booking, summary
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from tests.unit.book_harness import TERMS, BookHarness, summary
 
 #: The queue's visibility timeout was raised from 30 s to this.
 LONG = LeaseTerms(visibility_timeout=120, threshold=40)
 
 
-def overtaken(booking: Booking, *, hidden_for: int = 120) -> Call:
+def overtaken(booking: BookHarness, *, hidden_for: int = 120) -> Call:
     """Receive a message again while an extension by 30 s is under way; return that call."""
     booking.receive("m", handle="old")
     booking.now += 20
     call = booking.one_call()
     booking.now += 11
-    assert booking.receive("m", handle="new", hidden_for=hidden_for) is Receipt.REDELIVERED
+    assert booking.receive("m", handle="new", hidden_for=hidden_for) is ReceivedAs.REDELIVERED
     return call
 
 
 def test_a_lease_counts_for_no_longer_than_an_older_extension_may_leave_of_it() -> None:
-    booking = Booking()
+    booking = BookHarness()
     overtaken(booking)
     lease = booking.lease("new")
     assert lease.expires_at == booking.now + 30
@@ -36,47 +36,47 @@ def test_a_lease_counts_for_no_longer_than_an_older_extension_may_leave_of_it() 
 
 
 def test_an_extension_that_may_be_overtaken_counts_for_no_longer_either() -> None:
-    booking = Booking()
-    booking.settle(overtaken(booking), Outcome.UNKNOWN)
+    booking = BookHarness()
+    booking.apply_results(overtaken(booking), Outcome.UNKNOWN)
     booking.now += 20
     call = booking.one_call()
     ((_, _, timeout),) = summary(call)
     assert timeout == 101
     planned_at = booking.now
     booking.now += 0.5
-    booking.settle(call, Outcome.DONE)
+    booking.apply_results(call, Outcome.DONE)
     lease = booking.lease("new")
     assert lease.expires_at == planned_at + 30
     assert lease.extend_at == planned_at + 20
 
 
 def test_once_the_older_call_is_answered_an_extension_counts_in_full() -> None:
-    booking = Booking()
-    booking.settle(overtaken(booking), Outcome.DONE)
+    booking = BookHarness()
+    booking.apply_results(overtaken(booking), Outcome.DONE)
     booking.now += 20
     planned_at = booking.now
-    booking.settle(booking.one_call(), Outcome.DONE)
+    booking.apply_results(booking.one_call(), Outcome.DONE)
     assert booking.lease("new").expires_at == planned_at + 101
 
 
 def test_an_extension_sent_before_the_older_call_was_answered_counts_in_part() -> None:
-    booking = Booking()
+    booking = BookHarness()
     first = overtaken(booking)
     booking.book.give_up(booking.now, lambda call: True)
     booking.now += 20
     second, planned_at = booking.one_call(), booking.now
-    booking.settle(first, Outcome.DONE)
-    booking.settle(second, Outcome.DONE)
+    booking.apply_results(first, Outcome.DONE)
+    booking.apply_results(second, Outcome.DONE)
     assert booking.lease("new").expires_at == planned_at + 30
 
 
 def test_a_receive_that_was_under_way_when_the_older_call_was_answered_counts_in_part() -> None:
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("m", handle="old")
     booking.now += 20
     call = booking.one_call()
     booking.now += 1
-    booking.settle(call, Outcome.DONE)
+    booking.apply_results(call, Outcome.DONE)
     booking.now += 1
     booking.receive("m", handle="new", hidden_for=120, poll=2)
     assert booking.lease("new").expires_at == booking.now - 2 + 30
@@ -84,12 +84,12 @@ def test_a_receive_that_was_under_way_when_the_older_call_was_answered_counts_in
 
 @pytest.mark.parametrize("outcome", [Outcome.THROTTLED, Outcome.FAILED, Outcome.DENIED])
 def test_it_counts_in_full_where_that_answer_says_that_nothing_was_done(outcome: Outcome) -> None:
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("m", handle="old")
     booking.now += 20
     call = booking.one_call()
     booking.now += 1
-    booking.settle(call, outcome)
+    booking.apply_results(call, outcome)
     booking.now += 1
     booking.receive("m", handle="new", hidden_for=120, poll=2)
     assert booking.lease("new").expires_at == booking.now - 2 + 120
@@ -97,7 +97,7 @@ def test_it_counts_in_full_where_that_answer_says_that_nothing_was_done(outcome:
 
 @pytest.mark.parametrize("hidden_for", [30, 20])
 def test_an_older_extension_by_as_much_costs_nothing(hidden_for: int) -> None:
-    booking = Booking()
+    booking = BookHarness()
     overtaken(booking, hidden_for=hidden_for)
     lease = booking.lease("new")
     assert lease.expires_at == booking.now + hidden_for
@@ -105,57 +105,57 @@ def test_an_older_extension_by_as_much_costs_nothing(hidden_for: int) -> None:
 
 
 def test_a_lease_that_begins_anew_remembers_the_calls_of_the_last_one() -> None:
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("m", handle="old")
     booking.now += 20
     booking.plan()
     booking.book.disown("old", booking.now)
     booking.now += 11
-    assert booking.receive("m", handle="new", terms=LONG) is Receipt.NEW
+    assert booking.receive("m", handle="new", terms=LONG) is ReceivedAs.NEW
     assert booking.lease("new").expires_at == booking.now + 30
 
 
-def release_unanswered(booking: Booking) -> None:
+def release_unanswered(booking: BookHarness) -> None:
     booking.receive("m", handle="old")
     booking.book.release("old", 0, booking.now)
     booking.plan()
 
 
 def test_a_message_is_not_run_while_a_release_may_end_its_lease() -> None:
-    booking = Booking()
+    booking = BookHarness()
     release_unanswered(booking)
     booking.now += 31
-    assert booking.receive("m", handle="new") is Receipt.RELEASED
+    assert booking.receive("m", handle="new") is ReceivedAs.RELEASED
     assert booking.book.get("new") is None
 
 
 def test_a_release_that_is_never_answered_keeps_its_message_once() -> None:
-    booking = Booking()
+    booking = BookHarness()
     release_unanswered(booking)
     booking.now += 31
     booking.receive("m", handle="new")
     booking.now += 30
-    assert booking.receive("m", handle="newer") is Receipt.NEW
-    assert not booking.lease("newer").certain
+    assert booking.receive("m", handle="newer") is ReceivedAs.NEW
+    assert not booking.lease("newer").is_exclusive
 
 
 def test_a_message_that_comes_before_its_lease_was_over_shows_that_it_was_released() -> None:
-    booking = Booking()
+    booking = BookHarness()
     release_unanswered(booking)
     booking.now += 1
-    assert booking.receive("m", handle="new") is Receipt.NEW
+    assert booking.receive("m", handle="new") is ReceivedAs.NEW
     lease = booking.lease("new")
-    assert lease.certain
+    assert lease.is_exclusive
     assert lease.limit == math.inf
 
 
 @pytest.mark.parametrize("answer", [Outcome.FAILED, Outcome.UNSURE])
 def test_a_release_that_sqs_answered_changes_nothing_any_more(answer: Outcome) -> None:
-    booking = Booking()
+    booking = BookHarness()
     booking.receive("m", handle="old")
     booking.book.release("old", 0, booking.now)
-    booking.settle(booking.one_call(), answer)
+    booking.apply_results(booking.one_call(), answer)
     booking.now += 31
     booking.plan()
-    assert booking.receive("m", handle="new") is Receipt.NEW
-    assert booking.lease("new").certain
+    assert booking.receive("m", handle="new") is ReceivedAs.NEW
+    assert booking.lease("new").is_exclusive

@@ -27,7 +27,7 @@ class Waiting(LeasedRequest):
     def is_held(self) -> bool:
         return True
 
-    def give_back(self, cause: str) -> None:
+    def release(self, cause: str) -> None:
         self.released.append(cause)
 
 

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from typing import Any, TypeVar
 
-from celery_sqs_heartbeat.leases.lease import Standing, State
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from celery_sqs_heartbeat.leases.view import LeaseView
 from celery_sqs_heartbeat.observe.waiting_groups import Key, count_groups, key_of
 
@@ -22,14 +22,14 @@ def totals(leases: Sequence[LeaseView], behind: Set[Key]) -> dict[str, Any]:
     Args:
         behind: The leases that wait behind another of their message group. May have others, too.
     """
-    held = [lease for lease in leases if lease.state is State.HELD]
+    held = [lease for lease in leases if lease.goal is Goal.HOLD]
     running = sum(lease.running_for is not None for lease in held)
     return {
         "in_flight": len(leases),
         "running": running,
         "waiting": len(held) - running,
-        "pending_deletes": sum(lease.state is State.DONE for lease in leases),
-        "pending_releases": sum(lease.state is State.BACK for lease in leases),
+        "pending_deletes": sum(lease.goal is Goal.DELETE for lease in leases),
+        "pending_releases": sum(lease.goal is Goal.RELEASE for lease in leases),
         "not_well": sum(_is_not_well(lease) for lease in leases),
         "groups": count_groups(leases),
         "behind": sum(key_of(lease) in behind for lease in leases),
@@ -50,7 +50,7 @@ def grouped(
 
 def _is_not_well(lease: LeaseView) -> bool:
     # A late or dead keeper has not noted the expiry yet.
-    return lease.standing is not Standing.OURS or lease.expires_in <= 0
+    return lease.status is not LeaseStatus.OWNED or lease.expires_in <= 0
 
 
 def rounded(seconds: float | None) -> float | None:

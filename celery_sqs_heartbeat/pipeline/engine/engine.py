@@ -45,7 +45,7 @@ class Engine:
 
     start: Start
     warehouse: Callable[[SparkSession, str], Warehouse]
-    take_in: TakeIn
+    ingest: TakeIn
 
     def has_tables(self, spark: SparkSession, source: str) -> bool:
         """Return whether a path has tables. It may also be a journal."""
@@ -71,7 +71,7 @@ class Engine:
         # Do this before a journal is copied, because the tables may be impossible to store.
         made = self.warehouse(spark, warehouse)
         with within_reach(spark, journal, first, last, progress) as source:
-            run = self.take_in(spark, source, made.path, first, last, progress)
+            run = self.ingest(spark, source, made.path, first, last, progress)
         if run is not None:
             refuse_unreadable(made, run, journal)
         return run

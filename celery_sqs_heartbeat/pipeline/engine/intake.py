@@ -33,7 +33,7 @@ class Lines(Protocol):
         ...
 
 
-def take_in(
+def ingest(
     spark: SparkSession,
     journal: str,
     warehouse: str,

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from celery_sqs_heartbeat.common.days import Days
 from celery_sqs_heartbeat.pipeline import schema
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
-from celery_sqs_heartbeat.pipeline.storage.kept_frames import Kept
+from celery_sqs_heartbeat.pipeline.storage.kept_frames import FrameCache
 from celery_sqs_heartbeat.pipeline.storage.warehouse import Warehouse, between
 from celery_sqs_heartbeat.pipeline.tables.attempts import attempts_of
 from celery_sqs_heartbeat.pipeline.tables.calls import calls_of
@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.pipeline.tables.durations import durations_of
 from celery_sqs_heartbeat.pipeline.tables.group_stops import group_stops_of
 from celery_sqs_heartbeat.pipeline.tables.in_flight import in_flight_of
 from celery_sqs_heartbeat.pipeline.tables.recoveries import recoveries_of
-from celery_sqs_heartbeat.pipeline.tables.workers import with_told, workers_of
+from celery_sqs_heartbeat.pipeline.tables.workers import with_reported, workers_of
 from celery_sqs_heartbeat.pipeline.tuning.recommendations import recommendations_of
 
 
@@ -31,7 +31,7 @@ class Sources:
 
     warehouse: Warehouse
     lookback: int
-    kept: Kept
+    kept: FrameCache
 
     def read(self, table: Table, days: Days, before: int = 0, after: int = 0) -> DataFrame:
         """Return a table's rows of the days and of days around them."""
@@ -42,7 +42,7 @@ class Sources:
         """Return the workers of these days, with the facts of their starts."""
         wider = days.grown(before, after)
         until_then = self.warehouse.read(schema.WORKERS, last=wider.last)
-        return with_told(between(until_then, first=wider.first), until_then)
+        return with_reported(between(until_then, first=wider.first), until_then)
 
 
 def _workers(sources: Sources, days: Days) -> DataFrame:
@@ -53,7 +53,7 @@ def _attempts(sources: Sources, days: Days) -> DataFrame:
     events, workers = sources.read(schema.EVENTS, days, 1, 1), sources.workers(days, 1, 1)
 
     def fold(rows: DataFrame) -> DataFrame:
-        return sources.kept.in_parts(deliveries_of, rows, workers)
+        return sources.kept.in_batches(deliveries_of, rows, workers)
 
     return attempts_of(events, workers, fold)
 

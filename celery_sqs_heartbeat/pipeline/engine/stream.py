@@ -76,7 +76,7 @@ def start(
     )
     alerts = Alerts(spark, f"{checkpoint}/alerts", tell)
 
-    def take_in(batch: DataFrame, number: int) -> None:
+    def ingest(batch: DataFrame, number: int) -> None:
         days = [row["dt"] for row in batch.where("dt IS NOT NULL").distinct().collect()]
         runs = stretches(days)
         for run in runs:
@@ -86,7 +86,7 @@ def start(
             written = Days(runs[0].first, runs[-1].last).grown(1, lookback)
             alerts.tell(tables.read(schema.DUPLICATES, written.first, written.last), number)
 
-    writer = segments.writeStream.foreachBatch(take_in)
+    writer = segments.writeStream.foreachBatch(ingest)
     writer = writer.option("checkpointLocation", f"{checkpoint}/stream")
     if every is None:
         return writer.trigger(availableNow=True).start()

@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.journal.kinds import local_folder
 from celery_sqs_heartbeat.journal.layout import all_segments
 from celery_sqs_heartbeat.pipeline.storage.closed_segments import ANY_SEGMENT, SCHEMA
 from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file
-from celery_sqs_heartbeat.pipeline.storage.line_frames import faults_told, missing_journal
+from celery_sqs_heartbeat.pipeline.storage.line_frames import clear_errors, missing_journal
 from celery_sqs_heartbeat.pipeline.storage.reach import spark_path
 
 
@@ -28,7 +28,7 @@ def journal_days(
         PipelineError: There is no such journal.
     """
     # The list of files is enough. Querying a column of it would be a Spark job over all files.
-    with faults_told(journal):
+    with clear_errors(journal):
         files = _segments(spark, journal).inputFiles()
     if not files and local_folder(journal) is None:
         # A URL was not checked before.

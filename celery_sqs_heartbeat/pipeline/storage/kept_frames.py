@@ -10,13 +10,13 @@ from pyspark.sql import DataFrame
 Make = Callable[[DataFrame], DataFrame]
 
 
-class Kept:
+class FrameCache:
     """Frames that Spark keeps until the context ends."""
 
     def __init__(self) -> None:
         self._frames: list[DataFrame] = []
 
-    def __enter__(self) -> Kept:
+    def __enter__(self) -> FrameCache:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -28,7 +28,7 @@ class Kept:
         self._frames.append(frame.persist())
         return frame
 
-    def in_parts(self, make: Make, rows: DataFrame, workers: DataFrame) -> DataFrame:
+    def in_batches(self, make: Make, rows: DataFrame, workers: DataFrame) -> DataFrame:
         """Return the frame that is made from the rows.
 
         Spark makes it from all rows at once: it computes a shuffle only once, and writes what does

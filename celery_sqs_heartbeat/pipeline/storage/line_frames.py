@@ -73,7 +73,7 @@ def read_lines(
         OSError: A segment can't be read.
     """
     path, around = spark_path(journal), Span(first, last).grown(1)
-    with faults_told(journal):
+    with clear_errors(journal):
         lines = _read_json(spark, path, strict=strict)
         # If Spark is remote, a missing folder shows only when the schema is requested.
         lines.schema  # noqa: B018
@@ -99,7 +99,7 @@ def wanted(lines: DataFrame, first: datetime.date | None, last: datetime.date | 
 
 
 @contextmanager
-def faults_told(journal: str) -> Iterator[None]:
+def clear_errors(journal: str) -> Iterator[None]:
     """Raise a readable error for a journal that is missing or has a folder of no valid day.
 
     Raises:

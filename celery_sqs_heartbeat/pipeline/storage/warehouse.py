@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from celery_sqs_heartbeat.pipeline.schema import PARTITION, Table
 from celery_sqs_heartbeat.pipeline.storage.day_folders import day_of_file
-from celery_sqs_heartbeat.pipeline.storage.kept_frames import Kept
+from celery_sqs_heartbeat.pipeline.storage.kept_frames import FrameCache
 from celery_sqs_heartbeat.pipeline.storage.reach import refuse_out_of_reach, spark_path
 
 #: Text columns whose values hardly ever repeat.
@@ -29,9 +29,9 @@ class Warehouse:
         self._spark = spark
         self.path = spark_path(path)
 
-    def kept(self) -> Kept:
+    def kept(self) -> FrameCache:
         """Return the keeper of frames for writing one table."""
-        return Kept()
+        return FrameCache()
 
     def write(
         self,

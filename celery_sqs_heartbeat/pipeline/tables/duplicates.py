@@ -20,7 +20,7 @@ from celery_sqs_heartbeat.pipeline.tables.cause_rules import (
 )
 from celery_sqs_heartbeat.pipeline.tables.evidence import with_evidence
 from celery_sqs_heartbeat.pipeline.tables.holes import holes_of
-from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, as_it_is
+from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, unchanged
 from celery_sqs_heartbeat.pipeline.tables.losses import with_losses
 from celery_sqs_heartbeat.pipeline.tables.opting import with_worker
 from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
@@ -47,7 +47,7 @@ def duplicates_of(
     events: DataFrame,
     workers: DataFrame,
     rejects: DataFrame,
-    keep: Keep = as_it_is,
+    keep: Keep = unchanged,
 ) -> DataFrame:
     """Return the pairs with their causes.
 

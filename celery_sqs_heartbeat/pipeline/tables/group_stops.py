@@ -16,7 +16,7 @@ from celery_sqs_heartbeat.leases.events import DUE_LATER
 from celery_sqs_heartbeat.leases.group_order import GROUP_STOPPED, NO_ROOM, WAITED_LONG
 from celery_sqs_heartbeat.pipeline.schema import GROUP_STOPS, PARTITION
 from celery_sqs_heartbeat.pipeline.tables.cause_rules import ENDED_RELEASES
-from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, as_it_is
+from celery_sqs_heartbeat.pipeline.tables.keeping import Keep, unchanged
 from celery_sqs_heartbeat.pipeline.tables.picking import keys_of
 from celery_sqs_heartbeat.pipeline.tables.recoveries import FRUITLESS
 from celery_sqs_heartbeat.pipeline.tables.shaping import day_of, shape, us_of
@@ -36,7 +36,7 @@ _ORDERLY = (
 _MICROSECONDS = 1_000_000
 
 
-def group_stops_of(attempts: DataFrame, workers: DataFrame, keep: Keep = as_it_is) -> DataFrame:
+def group_stops_of(attempts: DataFrame, workers: DataFrame, keep: Keep = unchanged) -> DataFrame:
     """Return a row for each message that stopped its group.
 
     Args:

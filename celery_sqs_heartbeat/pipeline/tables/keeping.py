@@ -11,6 +11,6 @@ from pyspark.sql import DataFrame
 Keep = Callable[[DataFrame], DataFrame]
 
 
-def as_it_is(frame: DataFrame) -> DataFrame:
+def unchanged(frame: DataFrame) -> DataFrame:
     """Return the frame itself."""
     return frame

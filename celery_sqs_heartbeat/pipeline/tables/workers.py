@@ -36,7 +36,7 @@ def workers_of(events: DataFrame) -> DataFrame:
     return shape(days.join(starts, ["wid", PARTITION], "left"), WORKERS)
 
 
-def with_told(workers: DataFrame, earlier: DataFrame) -> DataFrame:
+def with_reported(workers: DataFrame, earlier: DataFrame) -> DataFrame:
     """Fill in the facts of the workers' starts, including starts on an earlier day."""
     told = earlier.groupBy("wid").agg(*(F.any_value(n, True).alias(n) for n in TOLD_AT_START))
     return workers.drop(*TOLD_AT_START).join(told, "wid", "left").select(*WORKERS.names)

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.testing.errors import SqsError
-from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 from tests.conformance.network import Trip
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=5)
@@ -26,7 +26,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 def test_15_entries_go_in_two_calls() -> None:
     """SQSMessagePoller_ExtendMessageVisibility_RequestHasMoreThan10Entries."""
     names = [f"m{number:02}" for number in range(15)]
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process(*names, takes=40)
     bench.run(until=30)
     assert [(call.at, call.action, len(call.asks)) for call in bench.calls] == [
@@ -39,7 +39,7 @@ def test_15_entries_go_in_two_calls() -> None:
 
 def test_two_deletes_share_a_call() -> None:
     """SQSMessagePoller_DeleteMessages_Success."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", "b", takes=1)
     bench.run(until=10)
     assert [(call.action, call.names) for call in bench.calls] == [("delete", ["a", "b"])]
@@ -55,7 +55,7 @@ def test_a_message_deleted_meanwhile_logs_no_error(
     Ours cannot (next test), so what is gone was taken from us: a warning.
     """
     caplog.set_level(logging.DEBUG, "celery_sqs_heartbeat")
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.send("a", "b", queue=queue, group="g" if queue.endswith("fifo") else None)
     bench.receive(queue=queue)
     bench.at(10, lambda: bench.delete_elsewhere("a"))
@@ -79,7 +79,7 @@ def test_a_refusal_in_the_words_of_its_test_logs_no_error(
         "ReceiptHandleIsInvalid",
         "Message does not exist or is not available for visibility timeout change",
     )
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", "b", takes=60)
     bench.through(lambda call: Trip(refused={"a": gone} if call.action == "extend" else {}))
     bench.run(until=100)
@@ -92,7 +92,7 @@ def test_a_handler_that_ends_while_its_extension_is_under_way_makes_no_refusal()
 
     The delete waits for the extension's answer: one call of a lease at a time.
     """
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", takes=26)
     bench.through(lambda call: Trip(there=1.5, back=1.5))
     bench.run(until=60)

@@ -12,7 +12,7 @@ import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.policy import GATHER_SECONDS
-from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 
 #: The framework's own defaults.
 DOTNET = LeaseTerms(visibility_timeout=30, threshold=5)
@@ -29,7 +29,7 @@ def test_a_handler_of_45_s_takes_one_extension_at_25_s_and_a_delete_at_45_s() ->
     one message shows the bare policy. The delete waits for others to share its call, for
     50 ms at most; the framework's own is made at once, one call for each message.
     """
-    bench = Bench(DOTNET, interval=1)
+    bench = ConsumerHarness(DOTNET, interval=1)
     bench.process("a", takes=45)
     bench.run(until=44.9)
     assert bench.timeline() == [(25.0, "extend", ["a"])]
@@ -47,7 +47,7 @@ def test_a_handler_of_45_s_takes_one_extension_at_25_s_and_a_delete_at_45_s() ->
 
 def test_a_handler_that_succeeds_at_once_takes_a_delete_and_no_extension() -> None:
     """DefaultMessageManager_ManagesMessageSuccess."""
-    bench = Bench(DOTNET)
+    bench = ConsumerHarness(DOTNET)
     bench.process("a", takes=0)
     bench.run(until=120)
     assert [call.action for call in bench.calls] == ["delete"]
@@ -60,7 +60,7 @@ def test_a_handler_that_fails_at_once_takes_no_delete_and_no_extension() -> None
     The framework lets the timeout run out after a failure; its document leaves open
     whether the message should be made visible instead. We make it visible.
     """
-    bench = Bench(DOTNET)
+    bench = ConsumerHarness(DOTNET)
     bench.process("a", takes=0, failed=True)
     bench.run(until=120)
     assert bench.timeline() == [(0.0, "release", ["a"])]
@@ -70,7 +70,7 @@ def test_a_handler_that_fails_at_once_takes_no_delete_and_no_extension() -> None
 
 def test_two_messages_received_together_are_extended_in_one_call() -> None:
     """DefaultMessageManager_ExtendsVisibilityTimeout_Batch."""
-    bench = Bench(BRIEF, interval=0.5)
+    bench = ConsumerHarness(BRIEF, interval=0.5)
     bench.process("a", "b", takes=3)
     bench.run(until=10)
     assert bench.timeline() == [
@@ -88,7 +88,7 @@ def test_two_messages_received_apart_are_each_extended_and_never_lapse() -> None
     It counts one to four calls for each message and none for both. Ours are in one call
     from the first that both are there for: that is what filling up is for.
     """
-    bench = Bench(BRIEF, interval=0.5)
+    bench = ConsumerHarness(BRIEF, interval=0.5)
     bench.process("early", at=0, takes=4)
     bench.process("late", at=3, takes=4)
     bench.run(until=20)
@@ -102,7 +102,7 @@ def test_two_messages_received_apart_are_each_extended_and_never_lapse() -> None
 
 def test_after_100_messages_none_is_active() -> None:
     """DefaultMessageManager_CountsActiveMessagesCorrectly: 100 handlers of 1 s at once."""
-    bench = Bench(DOTNET)
+    bench = ConsumerHarness(DOTNET)
     bench.process(*(f"m{number}" for number in range(100)), takes=1)
     bench.run(until=0.5)
     assert len(bench.keeper) == 100
@@ -119,7 +119,7 @@ def test_many_messages_are_each_handled_once_though_handlers_outlast_the_timeout
     messages: int, handlers: int
 ) -> None:
     """SubscriberTests.SendAndReceiveMultipleMessages: VT 5, threshold 3, handlers of 10 s."""
-    bench = Bench(LeaseTerms(visibility_timeout=5, threshold=3))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=5, threshold=3))
     bench.send(*(f"m{number:02}" for number in range(messages)))
 
     def fill() -> None:

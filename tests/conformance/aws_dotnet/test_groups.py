@@ -13,13 +13,13 @@ import functools
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 
 FIFO = "work.fifo"
 BRIEF = LeaseTerms(visibility_timeout=2, threshold=1)
 
 
-def run_in_order(bench: Bench, names: list[str], *, at: float, takes: float) -> None:
+def run_in_order(bench: ConsumerHarness, names: list[str], *, at: float, takes: float) -> None:
     """Handle the messages of one group one after the other."""
     for place, name in enumerate(names, start=1):
         bench.at(at + place * takes, functools.partial(bench.end, name))
@@ -30,7 +30,7 @@ def test_the_messages_of_two_groups_are_kept_while_they_wait_for_their_turn() ->
 
     Its count of active messages is one for a group, ours one for a message.
     """
-    bench = Bench(BRIEF, interval=0.5)
+    bench = ConsumerHarness(BRIEF, interval=0.5)
     bench.send("1", "2", queue=FIFO, group="A")
     bench.send("3", "4", queue=FIFO, group="B")
     assert bench.receive(queue=FIFO) == ["1", "2", "3", "4"]
@@ -47,7 +47,7 @@ def test_the_messages_of_two_groups_are_kept_while_they_wait_for_their_turn() ->
 
 def test_a_group_is_blocked_for_others_while_a_lease_of_it_is_kept() -> None:
     """What keeps FIFO order at all: a lapse would let the third overtake the first."""
-    bench = Bench(BRIEF, interval=0.5)
+    bench = ConsumerHarness(BRIEF, interval=0.5)
     bench.send("1", "2", "3", queue=FIFO, group="A")
     assert bench.receive(queue=FIFO, count=2) == ["1", "2"]
     run_in_order(bench, ["1", "2"], at=0, takes=5)
@@ -63,7 +63,7 @@ def test_a_group_that_is_skipped_after_a_failure_comes_again_in_its_order() -> N
 
     A consumer that skips the rest gives it back, at one blow.
     """
-    bench = Bench(LeaseTerms(visibility_timeout=5, threshold=2))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=5, threshold=2))
     bench.send("1", "2", "3", "4", "5", queue=FIFO, group="A")
     bench.receive(queue=FIFO)
     run_in_order(bench, ["1", "2"], at=0, takes=1)
@@ -89,7 +89,7 @@ def test_messages_of_several_groups_are_handled_once_and_in_their_order(
     groups: int, messages: int, at_once: int
 ) -> None:
     """FifoSubscriberTests.SendAndReceiveMessages_MultipleMessageGroups."""
-    bench = Bench(LeaseTerms(visibility_timeout=5, threshold=2))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=5, threshold=2))
     for group in range(groups):
         for number in range(messages):
             bench.send(f"{group}-{number}", queue=FIFO, group=str(group))

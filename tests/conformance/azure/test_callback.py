@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.leases.policy import MAX_RETRY_SECONDS
 from celery_sqs_heartbeat.testing.errors import internal
-from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 from tests.conformance.network import SentCall, Trip
 
 #: Of its mock: locked for 2 s; renewed every second.
@@ -34,7 +34,7 @@ def test_it_fires_when_a_lease_expires_silently() -> None:
     Ours fires twice, for two different things: at the expiry, from when on it may be
     somebody else's, and when it is given up, a timeout later.
     """
-    bench = Bench(TERMS, interval=0.5)
+    bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", takes=60)
     bench.through(no_extensions)
     bench.run(until=30)
@@ -53,7 +53,7 @@ def test_it_fires_no_later_than_the_call_that_outlives_the_lease(timeout: float)
     While a call is under way the keeper can't know better; after it, it can. The tenth
     allows for a try that was still paused for.
     """
-    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=300)
     bench.through(lambda call: Trip(lost="request", timeout=timeout))
     bench.run(until=60)
@@ -64,7 +64,7 @@ def test_it_fires_no_later_than_the_call_that_outlives_the_lease(timeout: float)
 
 def test_it_does_not_fire_in_normal_operation() -> None:
     """The second part."""
-    bench = Bench(TERMS, interval=0.5)
+    bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", takes=600)
     bench.run(until=610)
     assert bench.told(*BAD_NEWS, EventKind.EXTENSION_FAILED) == []
@@ -73,7 +73,7 @@ def test_it_does_not_fire_in_normal_operation() -> None:
 @pytest.mark.parametrize("failed", [False, True], ids=["done", "released"])
 def test_it_does_not_fire_for_a_settled_message_even_after_its_expiry(failed: bool) -> None:
     """The third part: settled within the lock, which then runs out."""
-    bench = Bench(TERMS, interval=0.5)
+    bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", takes=1.5, failed=failed)
     bench.through(no_extensions)
     bench.run(until=60)
@@ -83,7 +83,7 @@ def test_it_does_not_fire_for_a_settled_message_even_after_its_expiry(failed: bo
 
 def test_it_fires_at_once_with_the_error_when_a_renewal_is_refused() -> None:
     """The fourth part, overt failure: it fires once and carries the error."""
-    bench = Bench(TERMS, interval=0.5)
+    bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", takes=60)
     bench.at(0.5, lambda: bench.delete_elsewhere("a"))
     bench.run(until=30)
@@ -95,7 +95,7 @@ def test_it_fires_at_once_with_the_error_when_a_renewal_is_refused() -> None:
 
 def test_errors_are_told_with_each_try_and_the_expiry_once() -> None:
     """The same with an error that may pass: each try says so, and what it leads to follows."""
-    bench = Bench(TERMS, interval=0.5)
+    bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", takes=60)
     bench.through(lambda call: Trip(error=internal()) if call.action == "extend" else Trip())
     bench.run(until=30)
@@ -113,7 +113,7 @@ def test_it_does_not_fire_once_the_keeper_is_closed() -> None:
 
     The one place where the keeper's thread runs, for as long as it takes to be ended.
     """
-    bench = Bench(TERMS, interval=0.5)
+    bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", takes=60)
     bench.run(until=0.5)
     bench.keeper.start()
@@ -126,7 +126,7 @@ def test_it_does_not_fire_once_the_keeper_is_closed() -> None:
 
 def test_it_does_not_fire_once_the_receiver_is_closed() -> None:
     """The sixth part: kombu's channel gives back what it holds when it closes."""
-    bench = Bench(TERMS, interval=0.5)
+    bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("a", "b", takes=60)
     bench.run(until=0.5)
     with bench.at_one_blow():
@@ -143,7 +143,7 @@ def test_a_closed_keeper_may_be_started_again() -> None:
     A closed renewer refuses to be used again. Ours is started again at every reconnect of
     a worker, with no memory of its former leases.
     """
-    bench = Bench(TERMS, interval=0.5)
+    bench = ConsumerHarness(TERMS, interval=0.5)
     bench.process("old", takes=60)
     bench.run(until=0.5)
     bench.keeper.start()

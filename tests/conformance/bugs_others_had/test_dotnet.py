@@ -14,8 +14,8 @@ import pytest
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.testing.errors import denied, internal, no_queue, throttled
-from tests.conformance.bench import BAD_NEWS, Bench
 from tests.conformance.bugs_others_had.shutdown import shut_down_warmly
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 from tests.conformance.network import Trip
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=5)
@@ -23,7 +23,7 @@ TERMS = LeaseTerms(visibility_timeout=30, threshold=5)
 
 def test_a_failed_extension_does_not_count_as_a_success() -> None:
     """It moves the expected expiry before it makes the call, and does not look back."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", takes=100)
     bench.through(lambda call: Trip(error=internal()) if call.at < 26 else Trip())
     bench.run(until=25.01)
@@ -49,7 +49,7 @@ def test_a_fatal_error_on_one_queue_does_not_end_the_extending_of_another(
 ) -> None:
     """It throws what it calls fatal out of the loop that extends, and that is its end."""
     caplog.set_level(logging.CRITICAL)
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("bad", queue="broken", takes=599)
     bench.process("good", takes=599)
     bench.through(lambda call: Trip(error=error) if call.queue == "broken" else Trip())
@@ -67,7 +67,7 @@ def test_messages_of_a_group_that_are_skipped_are_not_extended_any_more(how: str
     Since mended there: ProcessMessageGroupAsync_WhenMessageFails_
     RemovesSkippedMessagesFromInflightMetadata in DefaultMessageManagerTests.cs.
     """
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.send("1", "2", "3", queue="work.fifo", group="g")
     bench.receive(queue="work.fifo")
     bench.run(until=26)
@@ -85,7 +85,7 @@ def test_messages_of_a_group_that_are_skipped_are_not_extended_any_more(how: str
 
 def test_extending_goes_on_during_a_shutdown_until_the_handlers_have_ended() -> None:
     """Its extending has the token that stops the polling: it ends first, the handlers last."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", takes=200)
     bench.at(10, shut_down_warmly)
     bench.run(until=300)
@@ -99,7 +99,7 @@ def test_an_entry_that_is_throttled_is_extended_again_before_it_lapses() -> None
 
     The other one is in the retries too: they are filled up, as every call is.
     """
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", "b", takes=100)
     refused = {"b": throttled()}
     bench.through(lambda call: Trip(refused=refused) if call.at < 27 else Trip())

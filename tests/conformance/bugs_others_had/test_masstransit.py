@@ -12,15 +12,15 @@ import random
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.testing.queue import QueueOptions
-from tests.conformance.bench import Bench
+from tests.conformance.consumer_harness import ConsumerHarness
 from tests.conformance.network import Trip
 
 
 def test_an_extension_never_shortens_a_lease() -> None:
     """A timeout of 300 s, renewed for 60 s with 90 s left, was 30 s less than there was."""
-    bench = Bench(LeaseTerms(visibility_timeout=300, threshold=100))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=300, threshold=100))
     bench.process("a", takes=2_000)
     bench.run(until=1_900)
     assert bench.shortened == []
@@ -35,7 +35,7 @@ def test_nor_does_one_that_fills_up_the_call_of_another(seed: int) -> None:
     Timeouts from 10 s to an hour on one queue, received apart, by calls of up to 2 s.
     """
     generator = random.Random(seed)
-    bench = Bench(LeaseTerms.of(3_600), interval=5)
+    bench = ConsumerHarness(LeaseTerms.of(3_600), interval=5)
     bench.through(lambda call: Trip(there=generator.random(), back=generator.random()))
     for number in range(60):
         timeout = generator.choice([10, 30, 60, 300, 3_600])
@@ -54,7 +54,7 @@ def test_nor_does_one_that_fills_up_the_call_of_another(seed: int) -> None:
 @pytest.mark.parametrize("ends_at", [5, 25, 100])
 def test_a_duplicate_delivery_starts_no_renewal_that_nobody_ends(ends_at: float) -> None:
     """The second copy is not run, so nobody would end a renewal of its own."""
-    bench = Bench(
+    bench = ConsumerHarness(
         LeaseTerms(visibility_timeout=30, threshold=10),
         options=QueueOptions(visibility_timeout=30, duplicate_rate=1.0),
     )
@@ -62,9 +62,9 @@ def test_a_duplicate_delivery_starts_no_renewal_that_nobody_ends(ends_at: float)
     bench.at(3, bench.receive)
     bench.run(until=ends_at + 1)
     first, *again = [receipt for _, _, receipt in bench.deliveries]
-    assert first is Receipt.NEW
+    assert first is ReceivedAs.NEW
     assert again
-    assert set(again) == {Receipt.REDELIVERED}
+    assert set(again) == {ReceivedAs.REDELIVERED}
     assert len(bench.keeper) == 0
     calls = len(bench.calls)
     bench.run(until=1_000)
@@ -74,13 +74,13 @@ def test_a_duplicate_delivery_starts_no_renewal_that_nobody_ends(ends_at: float)
 
 def test_a_duplicate_that_comes_after_the_end_is_deleted_and_not_renewed() -> None:
     """A late copy of what was done already."""
-    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=25)
     # SQS forgets the extension, and gives the message again while its delete is under way.
     bench.through(lambda call: Trip(lost="request") if call.action == "extend" else Trip(there=6))
     bench.at(30, bench.receive)
     bench.run(until=1_000)
-    assert [receipt for _, _, receipt in bench.deliveries] == [Receipt.NEW, Receipt.FINISHED]
+    assert [receipt for _, _, receipt in bench.deliveries] == [ReceivedAs.NEW, ReceivedAs.FINISHED]
     assert bench.message("a").is_deleted
     assert len(bench.keeper) == 0
     assert max(call.at for call in bench.calls) < 60

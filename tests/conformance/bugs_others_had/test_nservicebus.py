@@ -13,7 +13,7 @@ from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.testing.errors import throttled
-from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 from tests.conformance.network import Trip
 
 HOUR = 3_600.0
@@ -22,7 +22,7 @@ HOUR = 3_600.0
 @pytest.mark.parametrize("seconds", [0.01, 1, 9])
 def test_a_throttle_does_not_end_the_renewal(seconds: float) -> None:
     """For as long as the threshold at least."""
-    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=200)
     bench.through(lambda call: Trip(error=throttled()) if 20 <= call.at < 20 + seconds else Trip())
     bench.run(until=300)
@@ -37,7 +37,7 @@ def test_the_refusal_past_12_hours_is_not_read_as_a_lost_lease() -> None:
 
     SQS has the receive an hour earlier than we believe, so it refuses before we expect it.
     """
-    bench = Bench(LeaseTerms(visibility_timeout=3_600, threshold=1_200), interval=300)
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=3_600, threshold=1_200), interval=300)
     bench.process("a", takes=11 * HOUR + 1_000)
     bench.run(until=1)
     bench.message("a").received_at -= HOUR
@@ -54,7 +54,7 @@ def test_the_refusal_past_12_hours_is_not_read_as_a_lost_lease() -> None:
 
 def test_the_refusal_is_avoided_where_we_know_better() -> None:
     """By itself the last extension is cut to what the 12 hours leave."""
-    bench = Bench(LeaseTerms(visibility_timeout=3_600, threshold=1_200), interval=300)
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=3_600, threshold=1_200), interval=300)
     bench.process("a", takes=11.9 * HOUR)
     bench.run(until=13 * HOUR)
     assert {outcome for call in bench.calls for outcome in call.outcomes} == {Outcome.DONE}

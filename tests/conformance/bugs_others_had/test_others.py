@@ -22,7 +22,7 @@ from botocore.exceptions import (
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.testing.errors import SqsError, internal, throttled
-from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 from tests.conformance.network import Trip
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
@@ -50,7 +50,7 @@ def test_no_client_error_ends_the_heartbeat(
 ) -> None:
     """taskiq-aio-sqs: any error of the client is the end of the message's heartbeat."""
     caplog.set_level(logging.WARNING)
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", takes=200)
     bench.through(lambda call: Trip(error=error) if call.at < 28 else Trip())
     bench.run(until=300)
@@ -67,7 +67,7 @@ def test_the_time_spent_in_a_call_is_taken_off_the_lease() -> None:
     So an answer counts from before its call was sent, and the next is due a threshold
     before that.
     """
-    bench = Bench(LeaseTerms(visibility_timeout=10, threshold=4))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=10, threshold=4))
     bench.process("a", takes=120)
     bench.through(lambda call: Trip(back=2))
     bench.run(until=9.5)
@@ -88,12 +88,14 @@ def test_the_time_spent_in_a_call_is_taken_off_the_lease() -> None:
         pytest.param(lambda bench: bench.drop("a"), id="left to the redrive policy"),
     ],
 )
-def test_a_rejected_message_is_not_extended_any_more(reject: Callable[[Bench], Any]) -> None:
+def test_a_rejected_message_is_not_extended_any_more(
+    reject: Callable[[ConsumerHarness], Any],
+) -> None:
     """kombu gcpubsub: `reject` leaves the message in the table of those to be extended.
 
     The three things that our channel makes of a reject.
     """
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.send("a", "b")
     bench.receive()
     bench.run(until=25)
@@ -114,7 +116,7 @@ def test_an_entry_that_failed_in_a_batch_is_not_taken_for_done(action: str) -> N
     The nine are not, but for extensions, which fill the second call up.
     """
     names = [f"m{number}" for number in range(10)]
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process(*names, takes=21 if action == "extend" else 1, failed=action == "release")
     first_try = {"extend": 20.0, "release": 1.0, "delete": 1.05}[action]
     bench.through(
@@ -135,7 +137,7 @@ def test_a_message_is_known_by_its_handle_and_not_by_equality() -> None:
 
     The message is told of by one copy, and ended by a handle that is a string of its own.
     """
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.send("a", "b")
     bench.receive()
     handle = bench.handle("a")

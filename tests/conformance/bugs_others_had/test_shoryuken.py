@@ -10,8 +10,8 @@ import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.settings import PREFIX, read_settings
-from tests.conformance.bench import BAD_NEWS, Bench
 from tests.conformance.bugs_others_had.shutdown import shut_down_warmly
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 from tests.conformance.network import Trip
 
 
@@ -23,7 +23,7 @@ def test_a_short_timeout_leaves_an_interval_and_a_margin(timeout: int) -> None:
     terms = settings.for_queue("work").terms(timeout)
     assert 0 < settings.longest_sleep() < terms.threshold < timeout
 
-    bench = Bench(terms, interval=settings.longest_sleep())
+    bench = ConsumerHarness(terms, interval=settings.longest_sleep())
     bench.through(lambda call: Trip(there=0.05, back=0.05))
     bench.process("a", takes=60)
     bench.run(until=70)
@@ -35,7 +35,7 @@ def test_a_short_timeout_leaves_an_interval_and_a_margin(timeout: int) -> None:
 
 def test_extending_ends_with_each_job_and_not_with_the_signal() -> None:
     """Its extender stopped at the signal, while jobs were still given time to end."""
-    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     ends = {"short": 40, "long": 400, "longest": 4000}
     for name, takes in ends.items():
         bench.process(name, takes=takes)

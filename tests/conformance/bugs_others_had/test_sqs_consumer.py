@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
-from tests.conformance.bench import Bench
+from tests.conformance.consumer_harness import ConsumerHarness
 from tests.conformance.network import Trip
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
@@ -22,7 +22,7 @@ def test_no_late_beat_hides_a_released_message_again(fails_at: float) -> None:
     Calls take 2 s and an extension is due at 20 s, before, while and after the handler
     fails. The release waits for an extension that is under way, and is the last word.
     """
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", takes=fails_at, failed=True)
     bench.through(lambda call: Trip(there=1, back=1))
     bench.run(until=100)
@@ -37,7 +37,7 @@ def test_no_late_beat_hides_a_released_message_again(fails_at: float) -> None:
 
 def test_ten_messages_take_one_call() -> None:
     """It makes one call for each message at each beat."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process(*(f"m{number:03}" for number in range(100)), takes=610)
     bench.run(until=605)
     assert bench.lapses == []

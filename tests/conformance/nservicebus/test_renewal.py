@@ -13,9 +13,9 @@ from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases import policy
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.testing.errors import throttled
-from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 from tests.conformance.network import Network, SentCall, Trip
 
 TEN = LeaseTerms(visibility_timeout=10, threshold=5)
@@ -42,7 +42,7 @@ def test_the_delay_before_a_renewal(
     setting: with the same one, the same delay. There is no such value as its 0.4 s here:
     what has less left than the threshold is renewed at once.
     """
-    bench = Bench(LeaseTerms(visibility_timeout=timeout, threshold=threshold))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=timeout, threshold=threshold))
     bench.send("a")
     bench.receive(asked_ago=timeout - remaining)
     bench.run(until=expected)
@@ -70,7 +70,7 @@ def test_it_renews_until_it_is_cancelled() -> None:
     It asks for 15 and 14 s, the timeout and what was left besides. We ask for the timeout:
     SQS counts it from the call, and a crash should not cost more than that.
     """
-    bench = Bench(TEN)
+    bench = ConsumerHarness(TEN)
     bench.process("a", takes=14)
     bench.run(until=60)
     extensions = [call for call in bench.calls if call.action == "extend"]
@@ -80,7 +80,7 @@ def test_it_renews_until_it_is_cancelled() -> None:
 
 def test_it_does_not_renew_before_its_time() -> None:
     """Should_not_renew_when_time_passed_below_renewal_time: 30 s left, cancelled after 18."""
-    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=18)
     bench.run(until=100)
     assert [call.action for call in bench.calls] == ["delete"]
@@ -92,7 +92,7 @@ def test_it_leaves_alone_what_had_expired_2_s_ago() -> None:
     Nobody can tell whether somebody has: we neither renew nor handle it, and SQS shows it
     again.
     """
-    bench = Bench(TEN)
+    bench = ConsumerHarness(TEN)
     bench.send("a")
     assert bench.receive(asked_ago=12) == []
     bench.run(until=0.3)
@@ -102,7 +102,7 @@ def test_it_leaves_alone_what_had_expired_2_s_ago() -> None:
 
 def test_it_renews_10_s_before_the_end_of_160_s() -> None:
     """Should_renew_when_expired_but_below_buffer: an extension by less than was there."""
-    bench = Bench(LeaseTerms(visibility_timeout=20, threshold=10))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=20, threshold=10))
     bench.send("a")
     bench.receive(hidden_for=160)
     bench.run(until=149.9)
@@ -114,7 +114,7 @@ def test_it_renews_10_s_before_the_end_of_160_s() -> None:
 @pytest.mark.parametrize("is_due", [False, True])
 def test_cancelled_before_the_first_call_it_makes_none(is_due: bool) -> None:
     """Should_indicate_stopped_when_cancelled_from_beginning."""
-    bench = Bench(TEN)
+    bench = ConsumerHarness(TEN)
     bench.send("a")
     with bench.at_one_blow():
         bench.receive(asked_ago=9.9 if is_due else 0)
@@ -125,7 +125,7 @@ def test_cancelled_before_the_first_call_it_makes_none(is_due: bool) -> None:
 
 def test_a_handler_of_2_s_outlasts_a_timeout_of_1_s() -> None:
     """When_renewing_visibility."""
-    bench = Bench(LeaseTerms.of(1), interval=0.1)
+    bench = ConsumerHarness(LeaseTerms.of(1), interval=0.1)
     bench.process("a", takes=2)
     bench.run(until=10)
     assert bench.lapses == []
@@ -139,7 +139,7 @@ def test_a_message_stolen_under_its_handler_is_noticed(queue: str) -> None:
 
     It cancels the handler. Here the owner is told, by the event.
     """
-    bench = Bench(LeaseTerms.of(2))
+    bench = ConsumerHarness(LeaseTerms.of(2))
     bench.send("a", queue=queue, group="g" if queue == FIFO else None)
     bench.receive(queue=queue)
     bench.at(0.5, lambda: bench.delete_elsewhere("a"))
@@ -163,7 +163,7 @@ def test_a_message_that_another_consumer_received_is_noticed_on_a_fifo_queue() -
 
     First our clock says expired, then SQS says lost. No call follows.
     """
-    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.send("a", queue=FIFO, group="g")
     bench.receive(queue=FIFO)
     bench.through(_cut_off(20, 34))
@@ -182,7 +182,7 @@ def test_on_a_standard_queue_the_expiry_is_what_can_be_noticed() -> None:
 
     So the owner is told at the expiry, when it may have happened.
     """
-    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=300)
     bench.through(_cut_off(20, 34))
     bench.run(until=31)
@@ -195,19 +195,22 @@ def test_on_a_standard_queue_the_expiry_is_what_can_be_noticed() -> None:
 
 def test_a_message_that_comes_back_to_the_worker_it_was_lost_by_is_not_run_twice() -> None:
     """Where the thief is this very worker the lease goes on, under the new handle."""
-    bench = Bench(LeaseTerms(visibility_timeout=30, threshold=10))
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=30, threshold=10))
     bench.process("a", takes=300)
     bench.through(_cut_off(20, 34))
     bench.at(31, bench.receive)
     bench.run(until=400)
-    assert [receipt for _, _, receipt in bench.deliveries] == [Receipt.NEW, Receipt.REDELIVERED]
+    assert [receipt for _, _, receipt in bench.deliveries] == [
+        ReceivedAs.NEW,
+        ReceivedAs.REDELIVERED,
+    ]
     assert len(bench.lapses) == 1
     assert bench.message("a").is_deleted
 
 
 def test_a_failing_renewal_is_not_the_last_as_long_as_anything_is_left() -> None:
     """Should_notify_about_visibility_extension_failing: there one failure is the end."""
-    bench = Bench(TEN)
+    bench = ConsumerHarness(TEN)
     bench.process("a", takes=60)
     bench.through(lambda call: Trip(error=throttled()) if 5 <= call.at < 9 else Trip())
     bench.run(until=100)

@@ -15,9 +15,9 @@ import pytest
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.testing.queue import QueueOptions
-from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 from tests.conformance.network import Trip
 
 TERMS = LeaseTerms.of(10)
@@ -25,7 +25,7 @@ TERMS = LeaseTerms.of(10)
 
 def test_two_are_added_and_one_is_removed() -> None:
     """test_add_and_remove."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", takes=1)
     bench.process("b", takes=100)
     bench.run(until=0.5)
@@ -37,11 +37,11 @@ def test_two_are_added_and_one_is_removed() -> None:
 
 def test_the_same_receive_added_twice_is_one_lease() -> None:
     """test_add_already_managed: once in the table, once in each call."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", takes=30)
     bench.run(until=0)
     again = {"MessageId": bench.message("a").message_id, "ReceiptHandle": bench.handle("a")}
-    assert bench.keeper.receive(bench.queue().url, again) is Receipt.REDELIVERED
+    assert bench.keeper.receive(bench.queue().url, again) is ReceivedAs.REDELIVERED
     bench.wake()
     bench.run(until=60)
     assert all(call.names == ["a"] for call in bench.calls)
@@ -51,11 +51,14 @@ def test_the_same_receive_added_twice_is_one_lease() -> None:
 
 def test_a_message_delivered_twice_is_one_lease_under_its_newest_handle() -> None:
     """The same for SQS, where the second delivery brings a handle of its own."""
-    bench = Bench(TERMS, options=QueueOptions(visibility_timeout=10, duplicate_rate=1.0))
+    bench = ConsumerHarness(TERMS, options=QueueOptions(visibility_timeout=10, duplicate_rate=1.0))
     bench.process("a", takes=30)
     bench.at(4, bench.receive)
     bench.run(until=5)
-    assert [receipt for _, _, receipt in bench.deliveries] == [Receipt.NEW, Receipt.REDELIVERED]
+    assert [receipt for _, _, receipt in bench.deliveries] == [
+        ReceivedAs.NEW,
+        ReceivedAs.REDELIVERED,
+    ]
     lease = bench.lease("a")
     assert lease is not None
     assert lease.receipt_handle == bench.message("a").handle != bench.handle("a")
@@ -65,13 +68,15 @@ def test_a_message_delivered_twice_is_one_lease_under_its_newest_handle() -> Non
     assert len(bench.keeper) == 0
 
 
-@pytest.mark.parametrize("remove", [ThreadKeeper.done, ThreadKeeper.release, ThreadKeeper.drop])
+@pytest.mark.parametrize(
+    "remove", [ThreadKeeper.done, ThreadKeeper.release, ThreadKeeper.let_expire]
+)
 def test_removing_what_is_not_kept_changes_nothing(
     remove: Callable[[ThreadKeeper, str], bool], caplog: pytest.LogCaptureFixture
 ) -> None:
     """test_remove_not_managed; and removing twice, for its test_remove_negative_bytes."""
     caplog.set_level(logging.WARNING)
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     assert remove(bench.keeper, "nobody") is False
     bench.process("a", takes=100)
     bench.run(until=1)
@@ -81,13 +86,13 @@ def test_removing_what_is_not_kept_changes_nothing(
         bench.wake()
         bench.run(until=bench.now + 1)
     assert len(bench.keeper) == bench.keeper.ending == 0
-    assert len(bench.calls) == (0 if remove is ThreadKeeper.drop else 1)
+    assert len(bench.calls) == (0 if remove is ThreadKeeper.let_expire else 1)
     assert caplog.records == []
 
 
 def test_leases_are_renewed_while_the_consumer_is_paused() -> None:
     """test_maintain_leases_inactive_manager: no receive for ten minutes, and handlers on."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", "b", takes=600)
     bench.run(until=700)
     assert len(bench.deliveries) == 2
@@ -99,7 +104,7 @@ def test_leases_are_renewed_while_the_consumer_is_paused() -> None:
 
 def test_each_renewal_asks_for_the_whole_deadline_for_what_is_kept() -> None:
     """test_maintain_leases_ack_ids."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.process("a", takes=8)
     bench.run(until=7.9)
     (call,) = bench.calls
@@ -108,7 +113,7 @@ def test_each_renewal_asks_for_the_whole_deadline_for_what_is_kept() -> None:
 
 def test_with_nothing_kept_there_are_no_calls() -> None:
     """test_maintain_leases_no_ack_ids."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.wake()
     bench.run(until=600)
     assert bench.calls == []
@@ -121,7 +126,7 @@ def test_only_the_outdated_are_dropped() -> None:
     and messages that wait do not age. Ours counts from the receive, as SQS's 12 hours do.
     """
     terms = LeaseTerms(visibility_timeout=10, threshold=3, max_lease=60)
-    bench = Bench(terms)
+    bench = ConsumerHarness(terms)
     bench.process("old", at=0, takes=500)
     bench.process("young", at=59, takes=40)
     bench.run(until=90)
@@ -138,7 +143,7 @@ def test_only_the_outdated_are_dropped() -> None:
 
 def test_what_the_server_calls_outdated_is_dropped_too() -> None:
     """test_maintain_leases_expired_ack_ids_exactly_once, by FIFO's refusal."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.send("a", "b", queue="work.fifo", group="g")
     bench.receive(queue="work.fifo")
     bench.at(3, lambda: bench.delete_elsewhere("a"))
@@ -153,7 +158,7 @@ def test_what_the_server_calls_outdated_is_dropped_too() -> None:
 @pytest.mark.parametrize(("there", "back"), [(3.0, 0.0), (1.5, 1.5), (0.0, 3.0)])
 def test_calls_that_take_3_s_never_let_a_lease_lapse(there: float, back: float) -> None:
     """leaser.py: it must take the time that a call took off the time it sleeps after it."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.through(lambda call: Trip(there=there, back=back))
     for number in range(25):
         bench.process(f"m{number}", at=number * 0.7, takes=300)

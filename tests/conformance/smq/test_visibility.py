@@ -15,7 +15,7 @@ from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.errors import ConfigurationError
 from celery_sqs_heartbeat.leases.events import EventKind
 from celery_sqs_heartbeat.settings import PREFIX, read_settings
-from tests.conformance.bench import BAD_NEWS, Bench
+from tests.conformance.consumer_harness import BAD_NEWS, ConsumerHarness
 
 TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 
@@ -25,7 +25,7 @@ def test_a_message_registered_with_less_than_the_minimal_life_is_extended_at_onc
     life: int,
 ) -> None:
     """Received with a shorter timeout than its task needs."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.send("a")
     bench.receive(hidden_for=life)
     bench.run(until=19)
@@ -36,7 +36,7 @@ def test_a_message_registered_with_less_than_the_minimal_life_is_extended_at_onc
 @pytest.mark.parametrize("life", [1, 5, 9])
 def test_so_is_one_whose_receive_took_most_of_its_life(life: float) -> None:
     """Received late in a long poll, as its question was asked long ago."""
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.send("a")
     bench.receive(asked_ago=TERMS.visibility_timeout - life)
     bench.run(until=19)
@@ -45,7 +45,7 @@ def test_so_is_one_whose_receive_took_most_of_its_life(life: float) -> None:
 
 
 def test_one_registered_with_more_than_that_waits_until_the_minimal_life_is_left() -> None:
-    bench = Bench(TERMS)
+    bench = ConsumerHarness(TERMS)
     bench.send("a")
     bench.receive(hidden_for=12)
     bench.run(until=20)
@@ -55,7 +55,7 @@ def test_one_registered_with_more_than_that_waits_until_the_minimal_life_is_left
 def test_the_message_timeout_ends_the_extending() -> None:
     """It is dropped and becomes visible by itself; the last extension is cut to fit."""
     terms = LeaseTerms(visibility_timeout=30, threshold=10, max_lease=100)
-    bench = Bench(terms)
+    bench = ConsumerHarness(terms)
     bench.process("hung", takes=1000)
     bench.run(until=99)
     assert bench.steal() == []
@@ -74,7 +74,7 @@ def test_the_message_timeout_ends_the_extending() -> None:
 def test_a_handler_that_ends_within_its_message_timeout_is_kept_to_its_end() -> None:
     """That nothing more can be asked for is told when it would be: a threshold before."""
     terms = LeaseTerms(visibility_timeout=30, threshold=10, max_lease=100)
-    bench = Bench(terms)
+    bench = ConsumerHarness(terms)
     bench.process("a", takes=99)
     bench.run(until=200)
     assert bench.lapses == []
@@ -122,7 +122,7 @@ def test_the_timeout_must_leave_room_for_interval_and_life(
 
 def test_what_only_ours_accepts_is_kept_without_a_lapse() -> None:
     """10 s with a threshold of 6 and an interval of 5: extended on the second, at 4 s."""
-    bench = Bench(LeaseTerms(visibility_timeout=10, threshold=6), interval=5)
+    bench = ConsumerHarness(LeaseTerms(visibility_timeout=10, threshold=6), interval=5)
     bench.process("a", takes=60)
     bench.run(until=100)
     assert bench.asked("extend", "a")[:3] == [4.0, 8.0, 12.0]

@@ -7,4 +7,4 @@ from kombu.transport import SQS
 from celery_sqs_heartbeat import transport
 
 SQS.Transport = transport.Transport
-transport.take_over()
+transport.register_transport()

@@ -122,9 +122,9 @@ def test_the_thread_is_woken_when_half_of_the_queue_is_taken() -> None:
     backlog = Backlog(10)
     for _ in range(5):
         backlog.put(record_of, event_of())
-    assert not backlog.bell.wait(0)
+    assert not backlog.wakeup.wait(0)
     backlog.put(record_of, event_of())
-    assert backlog.bell.wait(0)
+    assert backlog.wakeup.wait(0)
 
 
 def test_a_full_disk_is_told_once_and_its_end_once(

@@ -21,8 +21,8 @@ from celery_sqs_heartbeat.link import attendant as attending
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.holdings import Holdings
 from celery_sqs_heartbeat.link.logs import ROOT
 from tests.model.linked import message_of
 from tests.support.waiting import wait_until
@@ -98,7 +98,7 @@ class Attended:
     def __init__(self) -> None:
         self.clock = ShiftedClock()
         self.table = Table(mmap(-1, Table.size_for(REACH)))
-        self.keeper = LinkedKeeper(Holdings(self.table), clock=self.clock)
+        self.keeper = LinkedKeeper(HeldMessages(self.table), clock=self.clock)
         self.children: list[FakeChild] = []
         self.events: list[Event] = []
         self.seconds = 0

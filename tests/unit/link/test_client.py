@@ -13,8 +13,8 @@ import pytest
 
 from celery_sqs_heartbeat import LeaseTerms
 from celery_sqs_heartbeat.leases.calls import Outcome
-from celery_sqs_heartbeat.leases.lease import Standing, State
-from celery_sqs_heartbeat.leases.receipts import Receipt
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
 from celery_sqs_heartbeat.link.client import MAX_WAITING, LinkedKeeper
 from celery_sqs_heartbeat.link.wire import Wire
 from tests.model.linked import Linked, Queue, message_of
@@ -31,7 +31,7 @@ class Worker(Linked):
     def __init__(self) -> None:
         super().__init__(jitter=1.0)
 
-    def get(self, message: str = "m", count: int = 1) -> Receipt:
+    def get(self, message: str = "m", count: int = 1) -> ReceivedAs:
         return self.receive(QUEUE, message_of(message, f"{message}-{count}", count), TERMS, 30, 0)
 
     def said(self) -> list[list[Any]]:
@@ -71,8 +71,8 @@ def in_child(check: Any) -> bool:
 def test_a_message_is_known_before_its_keeper_has_heard_of_it(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
-    assert worker.get() is Receipt.NEW
-    assert worker.get(count=2) is Receipt.REDELIVERED
+    assert worker.get() is ReceivedAs.NEW
+    assert worker.get(count=2) is ReceivedAs.REDELIVERED
     assert len(keeper) == 1
     assert keeper.owns("m-1")
     assert not keeper.is_lost("m-1")
@@ -89,11 +89,11 @@ def test_what_is_done_is_deleted_once_and_finished_from_then_on(
     worker.get()
     assert keeper.done("m-1")
     assert keeper.ending == 1
-    assert worker.get(count=2) is Receipt.FINISHED
+    assert worker.get(count=2) is ReceivedAs.FINISHED
     worker.clock.advance(1.0)
     assert worker.step() == ["delete"]
     assert (len(keeper), keeper.ending) == (0, 0)
-    assert worker.get(count=3) is Receipt.FINISHED
+    assert worker.get(count=3) is ReceivedAs.FINISHED
     assert worker.step() == ["delete"]
     assert (len(keeper), keeper.ending) == (0, 0)
 
@@ -105,7 +105,7 @@ def test_what_is_released_is_new_when_it_comes_back(worker: Worker, keeper: Link
     assert worker.step() == ["release"]
     assert keeper.ending == 0
     assert not keeper.release("m-1")
-    assert worker.get(count=2) is Receipt.NEW
+    assert worker.get(count=2) is ReceivedAs.NEW
 
 
 def test_a_delay_of_any_numeric_type_is_sent_in_seconds(
@@ -119,14 +119,14 @@ def test_a_delay_of_any_numeric_type_is_sent_in_seconds(
 def test_what_is_dropped_is_unknown_at_once(worker: Worker, keeper: LinkedKeeper) -> None:
     worker.get("a")
     worker.get("b")
-    assert keeper.drop("a-1")
+    assert keeper.let_expire("a-1")
     assert keeper.disown("b-1")
     assert [keeper.find(each) for each in ("a-1", "b-1")] == [None, None]
     assert not keeper.is_disowned("a-1")
     assert keeper.is_disowned("b-1")
-    assert not keeper.drop("a-1")
+    assert not keeper.let_expire("a-1")
     worker.deliver()
-    assert list(worker.holdings.holdings()) == []
+    assert list(worker.holdings.held_messages()) == []
 
 
 def test_what_sqs_confirms_is_read_in_the_table(worker: Worker, keeper: LinkedKeeper) -> None:
@@ -158,7 +158,7 @@ def test_a_message_that_sqs_calls_lost_is_lost_here(worker: Worker, keeper: Link
     assert keeper.is_lost("m-1")
     assert not keeper.owns("m-1")
     (view,) = keeper.snapshot()
-    assert view.standing == Standing.LOST
+    assert view.status == LeaseStatus.LOST
 
 
 def test_it_is_behind_without_a_keeper_and_with_one_that_does_not_listen(worker: Worker) -> None:
@@ -166,7 +166,7 @@ def test_it_is_behind_without_a_keeper_and_with_one_that_does_not_listen(worker:
     assert not keeper.is_behind
     keeper.detach()
     assert keeper.is_behind
-    assert worker.get() is Receipt.NEW
+    assert worker.get() is ReceivedAs.NEW
     pair = Pair()
     keeper.attach(pair.wire, ())
     assert not keeper.is_behind
@@ -191,17 +191,17 @@ def test_a_new_keeper_learns_what_the_worker_holds_and_has_ordered(worker: Worke
     worker.get("done")
     keeper.done("done-1")
     worker.get("dropped")
-    keeper.drop("dropped-1")
+    keeper.let_expire("dropped-1")
     keeper.detach()
     after = Queue()
     keeper.attach(after, [("hello",), ("gap", 1.0)])  # type: ignore[arg-type]
     said = list(after.messages)
     assert said[:4] == [["hello"], ["gap", 1.0], ["reach", "a", 2], ["reach", "b", 1]]
     assert [(each[0], each[1], each[5], each[7]) for each in said[4:]] == [
-        ("resume", 1, 4711, "held"),
-        ("resume", 2, None, "done"),
+        ("resume", 1, 4711, "hold"),
+        ("resume", 2, None, "delete"),
     ]
-    assert len(list(worker.holdings.holdings())) == 2
+    assert len(list(worker.holdings.held_messages())) == 2
 
 
 def test_an_order_that_is_not_plain_is_not_given_to_keepers_to_come(worker: Worker) -> None:
@@ -272,10 +272,10 @@ def test_doubts_about_a_message_outlive_the_keeper(worker: Worker, keeper: Linke
     worker.get()
     worker.deliver()
     late = message_of("m", "m-2", 2)
-    assert worker.receive(QUEUE, late, TERMS, 30, 40.0) is Receipt.LAPSED
+    assert worker.receive(QUEUE, late, TERMS, 30, 40.0) is ReceivedAs.LAPSED
     lease = keeper.find("m-1")
     assert lease is not None
-    assert not lease.certain
+    assert not lease.is_exclusive
     worker.die(0)
     worker.start()
     keeper.release("m-1", 0, "failed")
@@ -292,14 +292,14 @@ def test_a_release_that_is_under_way_as_the_lease_lapses_may_still_be_done(
     worker.deliver()
     worker.elsewhere.keeper.step()
     assert len(worker.elsewhere.calls.out) == 1
-    assert worker.receive(QUEUE, message_of("m", "m-2", 2), TERMS, 30, 40.0) is Receipt.LAPSED
+    assert worker.receive(QUEUE, message_of("m", "m-2", 2), TERMS, 30, 40.0) is ReceivedAs.LAPSED
     worker.deliver()
     worker.elsewhere.keeper.step()
     worker.deliver()
     assert keeper.ending == 0
     worker.clock.advance(40.0)
-    assert worker.get(count=3) is Receipt.RELEASED
-    assert worker.get(count=4) is Receipt.NEW
+    assert worker.get(count=3) is ReceivedAs.RELEASED
+    assert worker.get(count=4) is ReceivedAs.NEW
 
 
 # -- Threads, handlers, processes ------------------------------------------------------------
@@ -309,7 +309,7 @@ def test_threads_may_change_it_at_the_same_time(worker: Worker, keeper: LinkedKe
     def use(name: str) -> None:
         for number in range(100):
             message = f"{name}{number}"
-            assert worker.get(message) is Receipt.NEW
+            assert worker.get(message) is ReceivedAs.NEW
             assert keeper.note_start(f"{message}-1")
             assert keeper.done(f"{message}-1")
 
@@ -344,13 +344,13 @@ def _usr1() -> Iterator[None]:
 @pytest.mark.usefixtures("_usr1")
 def test_a_handler_of_a_signal_is_put_off_until_the_change_is_made(worker: Worker) -> None:
     keeper = worker.worker
-    seen: list[State] = []
+    seen: list[Goal] = []
 
     def handle(*_: Any) -> None:
-        if not keeper.put_off(lambda: signal.raise_signal(signal.SIGUSR1)):
+        if not keeper.defer(lambda: signal.raise_signal(signal.SIGUSR1)):
             lease = keeper.find("b-1")
             assert lease is not None
-            seen.append(lease.state)
+            seen.append(lease.goal)
             keeper.release("b-1", 0, "worker stops")
 
     signal.signal(signal.SIGUSR1, handle)
@@ -358,14 +358,14 @@ def test_a_handler_of_a_signal_is_put_off_until_the_change_is_made(worker: Worke
     worker.get("a")
     worker.get("b")
     assert keeper.done("a-1")
-    assert seen == [State.HELD]
+    assert seen == [Goal.HOLD]
     lease = keeper.find("b-1")
     assert lease is not None
-    assert lease.state is State.BACK
+    assert lease.goal is Goal.RELEASE
 
 
 def test_nothing_is_put_off_where_no_change_is_made(keeper: LinkedKeeper) -> None:
-    assert not keeper.put_off(lambda: None)
+    assert not keeper.defer(lambda: None)
 
 
 def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
@@ -377,11 +377,11 @@ def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
     pair.read_all()
 
     def does_nothing() -> bool:
-        assert worker.get("other") is Receipt.NEW
+        assert worker.get("other") is ReceivedAs.NEW
         assert keeper.done("m-1")
         assert keeper.release("m-1")
         assert keeper.note_start("m-1")
-        assert keeper.drop("m-1")
+        assert keeper.let_expire("m-1")
         assert keeper.disown("m-1")
         assert keeper.confirm("m-1", 0)
         assert keeper.owns("m-1")
@@ -392,7 +392,7 @@ def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
         assert keeper.flush(0)
         keeper.say("hurry")
         keeper.order("pool", [])
-        assert not keeper.put_off(lambda: None)
+        assert not keeper.defer(lambda: None)
         return True
 
     assert in_child(does_nothing)

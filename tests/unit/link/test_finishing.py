@@ -11,9 +11,9 @@ from mmap import mmap
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.link.attendant import Attendant
 from celery_sqs_heartbeat.link.client import LinkedKeeper
+from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
-from celery_sqs_heartbeat.link.holdings import Holdings
-from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS
+from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
 
 #: More looks in a row without a tick than a keeper at work may have.
 WITHOUT_TICK = 10 * LOOK_SECONDS
@@ -48,7 +48,7 @@ def test_a_keeper_that_has_closed_its_link_at_the_workers_end_is_not_taken_to_ha
         return children[-1]
 
     attendant = Attendant(
-        LinkedKeeper(Holdings(table)),
+        LinkedKeeper(HeldMessages(table)),
         hello=Hello(pid=os.getpid()),
         table=table,
         descriptor=0,

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from celery_sqs_heartbeat.leases.calls import Outcome
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseTerms, Standing, State
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus, LeaseTerms
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.link import messages
 from celery_sqs_heartbeat.link.frames import BrokenLink, FrameReader
+from celery_sqs_heartbeat.link.held_message import HeldMessage
 from celery_sqs_heartbeat.link.hello import Hello, read_hello
-from celery_sqs_heartbeat.link.holding import Holding
 from celery_sqs_heartbeat.link.messages import VERSION
 from tests.fuzz.shapes import FUZZ
 from tests.support.leases import lease_of
@@ -94,8 +94,8 @@ leases = st.builds(
     expires_at=seconds,
     hidden_until=seconds,
     last_timeout=counts,
-    state=st.sampled_from(State),
-    standing=st.sampled_from(Standing),
+    goal=st.sampled_from(Goal),
+    status=st.sampled_from(LeaseStatus),
     asked_at=seconds,
     release_delay=counts,
     cause=texts,
@@ -106,13 +106,13 @@ leases = st.builds(
     sequence_number=st.none() | texts,
     started_at=st.none() | seconds,
     extensions=st.integers(0, 1),
-    certain=st.booleans(),
+    is_exclusive=st.booleans(),
     handles=st.lists(texts, max_size=3),
     has_place=st.booleans(),
 )
 
 #: What only a book knows of a lease, and finds out again.
-BOOKS_OWN = {"limit", "extend_at", "end_at", "attempts", "alone", "cap_is_near", "pending"}
+BOOKS_OWN = {"limit", "extend_at", "end_at", "attempts", "is_isolated", "cap_is_near", "pending"}
 
 
 def over_the_link(message: Any) -> list[Any]:
@@ -133,7 +133,7 @@ def test_an_event_survives_the_link(number: int, event: Event) -> None:
 def test_a_lease_that_is_resumed_survives_the_link(
     lease: Lease, was_releasing: bool, place: int | None, pid: int | None
 ) -> None:
-    holding = Holding(lease=lease, number=7, receives=3, place=place, pid=pid)
+    holding = HeldMessage(lease=lease, number=7, receives=3, place=place, pid=pid)
     said = over_the_link(messages.resume(holding, was_releasing=was_releasing))
     assert said[:6] == ["resume", 7, 3, place, was_releasing, pid]
     read = messages.read_lease(*said[6:])
@@ -143,12 +143,12 @@ def test_a_lease_that_is_resumed_survives_the_link(
 
 
 @FUZZ
-@given(receive=receives, lease=leases, receipt=st.sampled_from(Receipt))
-def test_a_receive_survives_the_link(receive: Receive, lease: Lease, receipt: Receipt) -> None:
-    holding = Holding(lease=lease, number=7, receives=2, place=5, is_certain=False)
+@given(receive=receives, lease=leases, receipt=st.sampled_from(ReceivedAs))
+def test_a_receive_survives_the_link(receive: Receive, lease: Lease, receipt: ReceivedAs) -> None:
+    holding = HeldMessage(lease=lease, number=7, receives=2, place=5, is_certain=False)
     said = over_the_link(messages.received(holding, receipt, receive))
     kind, number, count, place, value, values, terms_values, *rest = said
-    assert (kind, number, count, place, Receipt(value)) == ("received", 7, 2, 5, receipt)
+    assert (kind, number, count, place, ReceivedAs(value)) == ("received", 7, 2, 5, receipt)
     # The task is the lease's: of a redelivery it may not have been read again.
     named = replace(receive, task=lease.task, task_id=lease.task_id)
     assert messages.read_receive(values) == named
@@ -198,7 +198,7 @@ def test_a_hello_does_not_show_its_token() -> None:
 
 
 def test_a_message_of_another_shape_has_another_version() -> None:
-    holding = Holding(lease=lease_of("h"), number=1)
+    holding = HeldMessage(lease=lease_of("h"), number=1)
     receive = Receive(
         queue_url="q",
         message_id="m",
@@ -209,13 +209,13 @@ def test_a_message_of_another_shape_has_another_version() -> None:
         arrived_at=0.0,
     )
     said = (
-        messages.received(holding, Receipt.NEW, receive),
+        messages.received(holding, ReceivedAs.NEW, receive),
         messages.resume(holding, was_releasing=False),
         messages.event(1, Event.of(EventKind.LEASE_EXTENDED, holding.lease, 0.0)),
         Hello(pid=1).message(),
     )
     # Of those with many fields. Where it is not this one, raise the version and note the new one.
-    assert (VERSION, crc32(repr([shape(each) for each in said]).encode())) == (4, 1_657_678_513)
+    assert (VERSION, crc32(repr([shape(each) for each in said]).encode())) == (5, 3_786_231_638)
 
 
 def shape(value: object) -> object:

@@ -7,7 +7,7 @@ from mmap import mmap
 import pytest
 
 from celery_sqs_heartbeat.current.table import REACH, Table
-from celery_sqs_heartbeat.link.pulse import LOOK_SECONDS, Pulse
+from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS, LivenessMonitor
 from celery_sqs_heartbeat.testing import FakeClock
 
 
@@ -17,7 +17,7 @@ class Watched:
     def __init__(self) -> None:
         self.clock = FakeClock(1000.0)
         self.table = Table(mmap(-1, Table.size_for(REACH)))
-        self.pulse = Pulse(self.table, self.clock)
+        self.pulse = LivenessMonitor(self.table, self.clock)
 
     def tick(self) -> None:
         self.table.tick = self.clock()

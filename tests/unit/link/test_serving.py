@@ -14,11 +14,11 @@ from celery_sqs_heartbeat.current.record import Flag, Mark, Record, key_of
 from celery_sqs_heartbeat.current.table import REACH, Table
 from celery_sqs_heartbeat.leases.calls import Call, Outcome
 from celery_sqs_heartbeat.leases.events import EventKind
-from celery_sqs_heartbeat.leases.lease import Action, Lease, State
-from celery_sqs_heartbeat.leases.receipts import Receipt, Receive
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
+from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.link import messages, numbered_leases, serving
 from celery_sqs_heartbeat.link.frames import BrokenLink
-from celery_sqs_heartbeat.link.holding import Holding
+from celery_sqs_heartbeat.link.held_message import HeldMessage
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.model.linked import Elsewhere
 from tests.support.leases import lease_of
@@ -47,7 +47,7 @@ class Served:
         message: str = "m",
         handle: str | None = None,
         receives: int = 1,
-        receipt: Receipt = Receipt.NEW,
+        receipt: ReceivedAs = ReceivedAs.NEW,
         place: int | None = None,
         is_certain: bool = True,
     ) -> None:
@@ -66,7 +66,7 @@ class Served:
         self.take("received", number, receives, place, receipt.value, values, terms, is_certain)
 
     def resume(self, lease: Lease, number: int = 1, *, was_releasing: bool = False) -> None:
-        holding = Holding(lease=lease, number=number, pid=77)
+        holding = HeldMessage(lease=lease, number=number, pid=77)
         self.take(*messages.resume(holding, was_releasing=was_releasing))
 
     def step(self, outcomes: Sequence[Outcome] = (Outcome.DONE,)) -> list[tuple[str, str]]:
@@ -165,7 +165,7 @@ def test_an_unknown_number_is_over(served: Served, message: tuple[Any, ...]) -> 
 
 def test_a_redelivery_goes_on_under_its_number(served: Served) -> None:
     served.receive(place=3)
-    served.receive(handle="m2", receives=2, place=3, receipt=Receipt.REDELIVERED)
+    served.receive(handle="m2", receives=2, place=3, receipt=ReceivedAs.REDELIVERED)
     assert served.lease.handles == ["m", "m2"]
     served.take("done", 1, 2)
     served.clock.advance(1.0)
@@ -179,7 +179,7 @@ def test_an_end_that_was_not_heard_does_not_end_the_redelivery(served: Served) -
     served.take("done", 1, 1)
     served.clock.advance(1.0)
     served.step()
-    served.receive(handle="m2", receives=2, receipt=Receipt.FINISHED)
+    served.receive(handle="m2", receives=2, receipt=ReceivedAs.FINISHED)
     assert served.overs() == [["over", 1, 1, True]]
     served.clock.advance(1.0)
     assert served.step() == [("delete", "m2")]
@@ -208,8 +208,8 @@ def test_an_ack_after_a_release_leaves_no_number_behind(served: Served) -> None:
     served.receive(place=3)
     served.take("release", 1, 1, 0, "failed")
     served.take("done", 1, 1)
-    assert served.lease.state is State.DONE
-    served.receive(2, handle="m2", receipt=Receipt.FINISHED, place=4)
+    assert served.lease.goal is Goal.DELETE
+    served.receive(2, handle="m2", receipt=ReceivedAs.FINISHED, place=4)
     assert served.overs() == [["over", 1, 1, False]]
     assert served.table.find(key_of("m2")) is not None or served.lease.handles == ["m2"]
     served.clock.advance(1.0)
@@ -234,7 +234,7 @@ def test_a_lease_is_known_by_its_number_however_many_come_after_it(
 
 def test_what_its_worker_knows_to_be_uncertain_is_not_released(served: Served) -> None:
     served.receive(is_certain=False)
-    assert not served.lease.certain
+    assert not served.lease.is_exclusive
     served.take("release", 1, 1, 0, "failed")
     assert served.step() == []
     assert ["over", 1, 1, False] in served.said()
@@ -253,23 +253,23 @@ def test_a_receive_that_was_held_up_makes_the_lease_uncertain(served: Served) ->
     )
     values = astuple(receive)
     served.take("received", 1, 1, None, "lapsed", values, astuple(TERMS), False)
-    assert not served.lease.certain
+    assert not served.lease.is_exclusive
     assert served.lease.handles == ["m"]
 
 
-@pytest.mark.parametrize("state", [State.HELD, State.DONE, State.BACK])
-def test_a_lease_is_resumed_as_it_was(served: Served, state: State) -> None:
+@pytest.mark.parametrize("goal", [Goal.HOLD, Goal.DELETE, Goal.RELEASE])
+def test_a_lease_is_resumed_as_it_was(served: Served, goal: Goal) -> None:
     lease = lease_of("m", expires_at=served.clock() + 20.0)
-    lease.state = state
+    lease.goal = goal
     served.resume(lease)
-    expected = {State.HELD: [], State.DONE: [("delete", "m")], State.BACK: [("release", "m")]}
-    assert served.step() == expected[state]
-    assert served.overs() == ([] if state is State.HELD else [["over", 1, 1, state is State.DONE]])
+    expected = {Goal.HOLD: [], Goal.DELETE: [("delete", "m")], Goal.RELEASE: [("release", "m")]}
+    assert served.step() == expected[goal]
+    assert served.overs() == ([] if goal is Goal.HOLD else [["over", 1, 1, goal is Goal.DELETE]])
 
 
 def test_a_release_that_may_have_been_sent_is_over_and_not_repeated(served: Served) -> None:
     lease = lease_of("m", expires_at=served.clock() + 20.0)
-    lease.state = State.BACK
+    lease.goal = Goal.RELEASE
     served.resume(lease, was_releasing=True)
     assert served.step() == []
     said = served.said()
@@ -280,7 +280,7 @@ def test_a_release_that_may_have_been_sent_is_over_and_not_repeated(served: Serv
 
 def test_a_release_that_comes_too_late_is_over_as_it_is_resumed(served: Served) -> None:
     lease = lease_of("m", expires_at=served.clock() - 1.0)
-    lease.state = State.BACK
+    lease.goal = Goal.RELEASE
     served.resume(lease)
     assert served.overs() == [["over", 1, 1, False]]
 

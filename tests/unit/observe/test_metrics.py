@@ -192,11 +192,11 @@ def test_gauges_are_read_when_somebody_looks() -> None:
     assert value(metrics, "in_flight_messages", queue="mail") == 1
     assert value(metrics, "pending_deletes", queue="orders") == 1
     assert value(metrics, "pending_releases", queue="orders") == 1
-    assert value(metrics, "leases", queue="orders", standing="ours") == 2
-    assert value(metrics, "leases", queue="orders", standing="lost") == 0
+    assert value(metrics, "leases", queue="orders", status="owned") == 2
+    assert value(metrics, "leases", queue="orders", status="lost") == 0
     assert (value(metrics, "oldest_lease_age_seconds", queue="orders") or 0) >= 100
     for handle in (first, second):
-        scene.keeper.drop(handle)
+        scene.keeper.let_expire(handle)
     # A queue that is empty again is zero, not gone: else alerts on it would never end.
     assert value(metrics, "in_flight_messages", queue="orders") == 0
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
-from celery_sqs_heartbeat.leases.lease import Standing, State
+from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from celery_sqs_heartbeat.testing import FakeClock
 from tests.support.held import HeldClock
 from tests.support.observed import QUEUE, Sqs
@@ -48,8 +48,8 @@ def test_a_snapshot_tells_everything_but_the_receipt_handle(
         "task": "shop.pay",
         "task_id": "t",
         "receive_count": 1,
-        "state": State.HELD,
-        "standing": Standing.OURS,
+        "goal": Goal.HOLD,
+        "status": LeaseStatus.OWNED,
         "held_for": 15,
         "received_ago": 15,
         "running_for": None,
@@ -80,7 +80,7 @@ def test_a_lease_that_is_to_end_tells_since_when(keeper: LeaseKeeper, clock: Fak
     keeper.release("SECRET")
     clock.advance(3)
     (view,) = keeper.snapshot()
-    assert (view.state, view.ended_for) == (State.BACK, 3)
+    assert (view.goal, view.ended_for) == (Goal.RELEASE, 3)
 
 
 def test_a_lease_runs_from_the_start_of_its_task(keeper: LeaseKeeper, clock: FakeClock) -> None:

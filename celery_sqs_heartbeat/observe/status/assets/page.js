@@ -15,8 +15,8 @@ const HEALTH = {
   locked: "The worker needs its token",
 };
 const TITLES = { late: "Keeper late", stalled: "Loop stalled", deaf: "Polls unanswered", dead: "Keeper dead", away: "No answer", locked: "Token needed" };
-const STANDINGS = { expired: "expired", lost: "lost", capped: "no longer extended", unleased: "not extended" };
-const STATES = { done: "being deleted", back: "being released" };
+const STATUSES = { expired: "expired", lost: "lost", capped: "no longer extended", refused: "not extended" };
+const GOALS = { delete: "being deleted", release: "being released" };
 
 let token = takeTokenFromAddress();
 let lastAnswer = null;
@@ -213,7 +213,7 @@ function drawBar(track, lease) {
   };
   part("past", -lease.received_ago, Math.min(0, end));
   if (end > 0) {
-    const isExtended = lease.standing === "ours" && lease.state !== "back";
+    const isExtended = lease.status === "owned" && lease.goal !== "release";
     const due = isExtended ? Math.max(0, end - lease.threshold) : end;
     part("left", 0, due);
     part("threshold", due, end);
@@ -229,11 +229,11 @@ function drawBar(track, lease) {
 }
 
 function condition(lease) {
-  return STANDINGS[lease.standing] || STATES[lease.state] || "";
+  return STATUSES[lease.status] || GOALS[lease.goal] || "";
 }
 
 function phase(lease) {
-  if (lease.state !== "held") return "ended";
+  if (lease.goal !== "hold") return "ended";
   return lease.running_for === null ? "waiting" : "running";
 }
 
@@ -247,7 +247,7 @@ function counted(totals) {
 }
 
 function showRow(row, lease) {
-  row.element.dataset.standing = lease.standing;
+  row.element.dataset.status = lease.status;
   drawBar(row.track, lease);
   const isOver = lease.expires_in <= 0;
   const time = seconds(Math.abs(lease.expires_in));

@@ -42,7 +42,7 @@ class _NotAllEventsError(Exception):
 _LEFT_BEHIND = 86_400.0
 
 
-def take_in(
+def ingest(
     spark: SparkSession,
     journal: str,
     warehouse: str,

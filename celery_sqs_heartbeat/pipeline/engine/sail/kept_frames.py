@@ -9,13 +9,13 @@ from tempfile import TemporaryDirectory
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from celery_sqs_heartbeat.pipeline.storage.kept_frames import Kept, Make
+from celery_sqs_heartbeat.pipeline.storage.kept_frames import FrameCache, Make
 
 #: Lines that are folded in memory at a time. They take about 1 GB.
 MOST_LINES = 4_000_000
 
 
-class SailKept(Kept):
+class SailKept(FrameCache):
     """Files of frames, until the context ends."""
 
     def __init__(self, spark: SparkSession, folder: TemporaryDirectory[str]) -> None:
@@ -31,7 +31,7 @@ class SailKept(Kept):
         """Return a frame with the same rows, which is read from files."""
         return self._written([frame])
 
-    def in_parts(self, make: Make, rows: DataFrame, workers: DataFrame) -> DataFrame:
+    def in_batches(self, make: Make, rows: DataFrame, workers: DataFrame) -> DataFrame:
         """Return the frame that is made from the rows, in parts by worker."""
         lines = workers.groupBy("wid").agg(F.sum("lines").alias("lines")).orderBy("wid")
         ends = ends_of([(row["wid"], row["lines"]) for row in lines.collect()], MOST_LINES)

@@ -51,7 +51,7 @@ class SailWarehouse(Warehouse):
             revise: Receives the written rows, and may return others to replace them.
         """
         folder = Path(self._folder(table))
-        with self._faults_told(), self._making() as making:
+        with self._clear_errors(), self._making() as making:
             made, revised = Path(making, "made"), Path(making, "revised")
             gone, emptied = Path(making, _GONE, table.name), Path(making, _EMPTIED)
             write_parquet(frame, made, PARTITION)
@@ -85,7 +85,7 @@ class SailWarehouse(Warehouse):
 
     def kept(self) -> SailKept:
         """Return the keeper of frames, which writes them to files beside the tables."""
-        with self._faults_told():
+        with self._clear_errors():
             return SailKept(self._spark, self._making())
 
     def _making(self) -> TemporaryDirectory[str]:
@@ -94,7 +94,7 @@ class SailWarehouse(Warehouse):
         return TemporaryDirectory(prefix=_MAKING, dir=folder)
 
     @contextmanager
-    def _faults_told(self) -> Iterator[None]:
+    def _clear_errors(self) -> Iterator[None]:
         """Raise a readable error for a place that can't be written.
 
         Raises:

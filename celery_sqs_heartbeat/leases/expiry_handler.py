@@ -1,0 +1,89 @@
+"""What becomes of a lease whose time has passed, or that may be someone else's."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.leases.actions import entry_for, may_be_saved, next_action
+from celery_sqs_heartbeat.leases.agenda import Agenda
+from celery_sqs_heartbeat.leases.calls import Answer, Call, Entry, Outcome
+from celery_sqs_heartbeat.leases.event_buffer import EventBuffer
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease, LeaseStatus
+from celery_sqs_heartbeat.leases.register import Register
+
+
+class ExpiryHandler:
+    """Notes that leases expire, and forgets those that are left to lapse."""
+
+    def __init__(self, *, register: Register, agenda: Agenda, news: EventBuffer) -> None:
+        self._register = register
+        self._agenda = agenda
+        self._event_buffer = news
+
+    def note_expiry(self, lease: Lease, now: float) -> None:
+        """Report, once, that our clock has passed the expiry of a lease.
+
+        Not of one whose task has ended: its lease serves no one any more.
+        """
+        if now >= lease.expires_at and lease.status in (LeaseStatus.OWNED, LeaseStatus.REFUSED):
+            lease.status = LeaseStatus.EXPIRED
+            # Tries begin afresh: one soon may still save it, and haste is over after that.
+            lease.attempts = min(lease.attempts, 1)
+            if lease.goal is Goal.HOLD:
+                self._event_buffer.report(EventKind.LEASE_EXPIRED, lease, now)
+
+    def let_lapse(self, lease: Lease, now: float) -> bool:
+        """Forget a lease that is to be released, but may be someone else's; return whether."""
+        is_ours = lease.is_exclusive and now < lease.expires_at
+        if lease.goal is not Goal.RELEASE or (
+            is_ours and lease.status not in (LeaseStatus.LOST, LeaseStatus.REFUSED)
+        ):
+            return False
+        self.lapse(lease, now)
+        return True
+
+    def lapse(self, lease: Lease, now: float) -> None:
+        """Report that a lease becomes visible by itself, and forget it.
+
+        A release of it may be under way: then no one knows what becomes of that.
+        """
+        release = self.release_under_way(lease)
+        answer = None if release is None else Answer(*release, Outcome.UNKNOWN)
+        self._event_buffer.report(EventKind.MESSAGE_LAPSING, lease, now, answer)
+        self._register.forget(lease)
+
+    def due_entry(self, lease: Lease, now: float) -> Entry | None:
+        """Return what to ask of SQS for a lease that is due; None where there is nothing."""
+        if self.let_lapse(lease, now):
+            return None
+        if (
+            now >= lease.expires_at
+            and next_action(lease) is Action.EXTEND
+            and not self._is_worth_a_late_extension(lease, now)
+        ):
+            self._register.schedule(lease)
+            return None
+        entry = entry_for(lease, now)
+        if entry is None:
+            lease.status = LeaseStatus.CAPPED
+            self._event_buffer.report(EventKind.LEASE_CAPPED, lease, now)
+            self._register.schedule(lease)
+        return entry
+
+    def release_under_way(self, lease: Lease) -> tuple[Call, Entry] | None:
+        """Return the unanswered call that releases a lease, and its entry there; None without."""
+        if (call := self._agenda.call_of(lease)) is not None:
+            for entry in call.entries:
+                if entry.lease is lease and entry.action is Action.RELEASE:
+                    return call, entry
+        return None
+
+    def _is_worth_a_late_extension(self, lease: Lease, now: float) -> bool:
+        self.note_expiry(lease, now)
+        if may_be_saved(lease, now):
+            return True
+        # No one can tell any more whose it is: a late extension would not save the
+        # message and might disturb its new owner.
+        lease.status = LeaseStatus.LOST
+        if lease.goal is Goal.HOLD:
+            self._event_buffer.report(EventKind.LEASE_LOST, lease, now)
+        return False

@@ -1,0 +1,171 @@
+"""What each answer of SQS means for a lease."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from celery_sqs_heartbeat.leases import policy
+from celery_sqs_heartbeat.leases.actions import EXTENDABLE
+from celery_sqs_heartbeat.leases.calls import REFUSALS, Answer, Call, CallKind, Entry, Outcome
+from celery_sqs_heartbeat.leases.event_buffer import EventBuffer
+from celery_sqs_heartbeat.leases.events import EventKind
+from celery_sqs_heartbeat.leases.expiry_handler import ExpiryHandler
+from celery_sqs_heartbeat.leases.lease import (
+    MAX_VISIBILITY_SECONDS,
+    Action,
+    Goal,
+    Lease,
+    LeaseStatus,
+)
+from celery_sqs_heartbeat.leases.refusals import Refusals
+from celery_sqs_heartbeat.leases.register import Register
+
+
+class ResultHandler:
+    """Turns one entry's outcome into the next state of its lease.
+
+    Args:
+        jitter: Returns a random number from 0 to 1, for the pauses between tries.
+    """
+
+    def __init__(
+        self,
+        *,
+        register: Register,
+        lapsing: ExpiryHandler,
+        refusals: Refusals,
+        news: EventBuffer,
+        jitter: Callable[[], float],
+    ) -> None:
+        self._register = register
+        self._lapsing = lapsing
+        self._refusals = refusals
+        self._event_buffer = news
+        self._jitter = jitter
+
+    def apply_results(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
+        """Take in one answer. The book schedules the lease afresh afterwards."""
+        lease, answer = entry.lease, Answer(call, entry, outcome)
+        if outcome is Outcome.MALFORMED and len(call.entries) > 1:
+            # One bad entry may have spoilt the whole call: each gets one of its own.
+            lease.is_isolated = True
+            return
+        if entry.action is Action.EXTEND:
+            self._extended(lease, answer, now)
+        elif entry.action is Action.RELEASE:
+            self._released(lease, answer, now)
+        else:
+            self._deleted(lease, answer, now)
+
+    def settle_late(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
+        """Take in the answer to a call that was given up: only a success says anything.
+
+        It counts from the planning of its call as any other does.
+        """
+        lease, answer = entry.lease, Answer(call, entry, outcome)
+        if outcome is not Outcome.DONE:
+            return
+        is_wanted = lease.goal is not Goal.RELEASE and lease.status in EXTENDABLE
+        if entry.action is Action.EXTEND and is_wanted:
+            self._extended(lease, answer, now)
+        elif entry.action is Action.DELETE:
+            self._deleted(lease, answer, now)
+
+    def _extended(self, lease: Lease, answer: Answer, now: float) -> None:
+        outcome, report = answer.outcome, self._event_buffer.report
+        if outcome is Outcome.DONE:
+            report(EventKind.LEASE_EXTENDED, lease, now, answer)
+            lease.is_exclusive = lease.is_exclusive and now < lease.expires_at
+            counts_for = min(answer.entry.timeout, answer.entry.limit)
+            expires_at = max(lease.expires_at, answer.call.planned_at + counts_for)
+            lease.hidden_until = max(lease.hidden_until, now + answer.entry.timeout)
+            lease.last_timeout = answer.entry.timeout
+            lease.lasts_until(expires_at, counts_for)
+            lease.extensions += 1
+            if lease.status is LeaseStatus.EXPIRED and lease.goal is Goal.DELETE:
+                self._hurry_delete(lease, now)
+            if lease.status is LeaseStatus.EXPIRED:
+                self._register.watch_expiry(lease)
+            lease.status = LeaseStatus.OWNED
+            if lease.goal is Goal.HOLD:
+                lease.attempts = 0
+                if not lease.cap_is_near and policy.is_near_its_end(lease, now):
+                    lease.cap_is_near = True
+                    report(EventKind.LEASE_CAP_NEAR, lease, now)
+        elif outcome in (Outcome.LOST, Outcome.MALFORMED):
+            lease.status = LeaseStatus.LOST
+            if lease.goal is Goal.HOLD:
+                report(EventKind.LEASE_LOST, lease, now, answer)
+            elif lease.goal is Goal.RELEASE:
+                # A release by a handle that is not ours would disturb the new owner.
+                report(EventKind.MESSAGE_LAPSING, lease, now, answer)
+                self._register.forget(lease)
+        elif outcome is Outcome.CAPPED:
+            lease.status = LeaseStatus.CAPPED
+            report(EventKind.LEASE_CAPPED, lease, now, answer)
+        else:
+            report(EventKind.EXTENSION_FAILED, lease, now, answer)
+            self._lapsing.note_expiry(lease, now)
+            if outcome not in REFUSALS:
+                lease.extend_at = now + self._pause(lease, outcome, now)
+
+    def _hurry_delete(self, lease: Lease, now: float) -> None:
+        """Try a delete again at once: its pause has grown since the lease expired.
+
+        Not where deletes are refused: it is no better off than the others.
+        """
+        if self._refusals.count(lease.queue_url, CallKind.DELETE) is None:
+            lease.end_at = min(lease.end_at, now)
+
+    def _released(self, lease: Lease, answer: Answer, now: float) -> None:
+        outcome = answer.outcome
+        if outcome in (Outcome.THROTTLED, Outcome.FAILED):
+            lease.end_at = now + self._pause(lease, outcome, now)
+            return
+        if outcome in REFUSALS:
+            # The queue is probed. It counts as a try: no extension may follow it.
+            lease.attempts += 1
+            return
+        # Not repeated when its fate is unknown: if the first one took effect, the
+        # message may be someone else's by now and the second would take it away.
+        kind = EventKind.MESSAGE_RELEASED if outcome is Outcome.DONE else EventKind.MESSAGE_LAPSING
+        self._event_buffer.report(kind, lease, now, answer)
+        self._register.forget(lease)
+
+    def _deleted(self, lease: Lease, answer: Answer, now: float) -> None:
+        kind = _end_of_delete(lease, answer.outcome, now)
+        cause = "delete refused" if kind is EventKind.DELETE_ABANDONED else ""
+        self._event_buffer.report(kind, lease, now, answer, cause)
+        lease.is_deleted = kind is EventKind.MESSAGE_DELETED
+        if kind is not EventKind.DELETE_FAILED:
+            self._register.forget(lease)
+            return
+        pause = self._pause(lease, answer.outcome, now)
+        if answer.outcome in REFUSALS:
+            refused = self._refusals.count(lease.queue_url, CallKind.DELETE)
+            # Tries may have failed for other reasons, and refusals been of other leases.
+            count = lease.attempts if refused is None else min(lease.attempts, refused)
+            pause = policy.refused_delete_delay(count, jitter=self._jitter())
+        lease.end_at = now + pause
+
+    def _pause(self, lease: Lease, outcome: Outcome, now: float) -> float:
+        lease.attempts += 1
+        return policy.retry_delay(
+            lease.attempts,
+            margin=lease.expires_at - now,
+            throttled=outcome is Outcome.THROTTLED,
+            jitter=self._jitter(),
+        )
+
+
+def _end_of_delete(lease: Lease, outcome: Outcome, now: float) -> EventKind:
+    """Return what became of a delete: confirmed, given up for good, or to be repeated."""
+    if outcome is Outcome.DONE:
+        return EventKind.MESSAGE_DELETED
+    if outcome in (Outcome.LOST, Outcome.MALFORMED, Outcome.CAPPED):
+        # A FIFO queue takes no handle that has expired: the message is still there. SQS confirms
+        # the delete of what is deleted, so LOST does not say that an earlier try succeeded.
+        return EventKind.DELETE_ABANDONED
+    # After 12 hours SQS has shown the message again, unless its queue is gone.
+    is_over = outcome in REFUSALS and now >= lease.received_at + MAX_VISIBILITY_SECONDS
+    return EventKind.DELETE_ABANDONED if is_over else EventKind.DELETE_FAILED

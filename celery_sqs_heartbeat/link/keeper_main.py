@@ -1,0 +1,308 @@
+"""The process of a keeper, from its first message to its worker's end."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, replace
+from functools import partial
+from itertools import groupby
+from mmap import mmap
+from typing import Any
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.current.lease_board import LeaseBoard
+from celery_sqs_heartbeat.current.table import Table
+from celery_sqs_heartbeat.errors import ConfigurationError
+from celery_sqs_heartbeat.journal import WorkerInfo
+from celery_sqs_heartbeat.keeper.dispatch import ThreadDispatcher
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.keeper.observability import Observability
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.calls import MAX_CALLS
+from celery_sqs_heartbeat.leases.health import KeeperHealth
+from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
+from celery_sqs_heartbeat.leases.view import LeaseView
+from celery_sqs_heartbeat.link.frames import BrokenLink
+from celery_sqs_heartbeat.link.hello import Hello, read_hello
+from celery_sqs_heartbeat.link.ignoring import ignore_signals
+from celery_sqs_heartbeat.link.liveness import TICK_SECONDS
+from celery_sqs_heartbeat.link.logs import ROOT, LinkHandler
+from celery_sqs_heartbeat.link.loops import WorkerLoop
+from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
+from celery_sqs_heartbeat.link.outbox import Outbox
+from celery_sqs_heartbeat.link.outliving import release_all_held
+from celery_sqs_heartbeat.link.polls import ReportedPolls
+from celery_sqs_heartbeat.link.processes import WorkerProcesses
+from celery_sqs_heartbeat.link.reaching import read_config
+from celery_sqs_heartbeat.link.readable import wait_readable
+from celery_sqs_heartbeat.link.serving import KeeperEnd, is_about_leases
+from celery_sqs_heartbeat.link.wire import GATHER_SECONDS, Wire
+from celery_sqs_heartbeat.observe.observers import Observers
+from celery_sqs_heartbeat.sqs.adapter import BotoSqs
+from celery_sqs_heartbeat.sqs.clients import ClientPool
+from celery_sqs_heartbeat.sqs.sessions import find_session_function
+
+logger = logging.getLogger(__name__)
+
+#: How long a keeper goes on whose link has ended though its worker lives, in seconds: the worker
+#: may be about to end, and has started another keeper if not.
+_ORPHAN_SECONDS = 5.0
+#: How often the worker gets the keeper's figures, in seconds.
+_STATS_SECONDS = 1.0
+
+
+class KeeperMain:
+    """One keeper's process: reads the link, shows that it lives, and outlives its worker a little.
+
+    Args:
+        hello: What the worker said first.
+    """
+
+    def __init__(self, wire: Wire, table: Table, hello: Hello) -> None:
+        self._wire = wire
+        self._table = table
+        self._outbox = Outbox(wire)
+        self._processes = WorkerProcesses(hello.pid)
+        self._start_logging(hello.level)
+        self._polls = ReportedPolls(clock.now)
+        new_session = find_session_function(hello.session) if hello.session else None
+        self._observability = Observability(
+            journal=hello.journal,
+            new_session=new_session,
+            identity=hello.identity,
+            began_at=hello.began_at,
+            lines=table.sequence,
+            note_line=self._note_line,
+            status=hello.status,
+            token=hello.token,
+            name=hello.name,
+        )
+        self._clients = ClientPool(new_session)
+        sqs = BotoSqs(self._clients, self._clients.address)
+        self._dispatcher = ThreadDispatcher(sqs, MAX_CALLS)
+        self._leases = NumberedLeases(LeaseBoard(table), self._outbox.send)
+        self._keeper = ThreadKeeper(
+            sqs,
+            interval=hello.interval,
+            observer=Observers(
+                *((log_event,) if hello.logs_events else ()),
+                *self._observability.observers,
+                self._report,
+            ),
+            dispatcher=self._dispatcher,
+            board=self._leases,
+            late_after=hello.late_after,
+            on_late=self._note_late,
+        )
+        self._end = KeeperEnd(
+            self._keeper, self._leases, self._outbox.send, wants_all=hello.wants_all
+        )
+        self._stats_at = 0.0
+        self._loop = WorkerLoop(clock.now)
+        self._replaced = 0
+        self._orphaned_at: float | None = None
+        self._stop_timeout: float | None = None
+
+    @property
+    def health(self) -> KeeperHealth:
+        """How the keeper does, and the worker's loop."""
+        health = self._keeper.health
+        return replace(
+            health,
+            replaced=health.replaced + self._replaced,
+            loop_age=self._loop.age,
+            stalled=self._loop.is_stalled,
+        )
+
+    def snapshot(self) -> tuple[LeaseView, ...]:
+        """Return what is to be seen of every lease, all at one moment."""
+        return self._keeper.snapshot()
+
+    def now(self) -> float:
+        """Return the time of the keeper's clock, in seconds."""
+        return self._keeper.now()
+
+    def begin(self, messages: list[list[Any]]) -> None:
+        """Take in the messages that came with the first."""
+        self._take_all(messages)
+
+    def run(self) -> None:
+        """Keep until the worker is through, or gone."""
+        self._keeper.start()
+        self._observability.start(self, self._polls)
+        while self._stop_timeout is None and not self._processes.main.has_ended:
+            self._round()
+            if self._is_replaced():
+                # Another keeper has the leases.
+                return
+        has_stopped = self._stop_timeout is not None
+        if not has_stopped:
+            # What it said last, as of tasks that are done.
+            self._take_all(self._wire.receive() or ())
+            release_all_held(
+                self._keeper, self._leases, processes=self._processes, polls=self._polls
+            )
+        self._finish(has_stopped=has_stopped)
+
+    def _round(self) -> None:
+        """Do what the worker says, for a moment."""
+        worker = self._processes.main.fileno()
+        readers = [worker] if worker is not None else []
+        if not self._wire.is_broken:
+            readers.append(self._wire.fileno())
+        if wait_readable(readers, TICK_SECONDS):
+            time.sleep(GATHER_SECONDS)
+        self._read()
+        self._tick()
+
+    def _read(self) -> None:
+        if not self._wire.is_broken:
+            self._take_all(self._wire.receive() or ())
+            self._outbox.push()
+
+    def _tick(self) -> None:
+        self._loop.look(has_running=bool(self._leases.pids))
+        if left_out := self._outbox.take_left_out():
+            logger.warning(
+                "sqs-heartbeat: the worker had stood still: %s of the keeper's log left out",
+                counted(left_out, "line"),
+            )
+        now, health = clock.now(), self.health
+        if health.alive and not health.late:
+            self._table.tick = now
+        if now - self._stats_at >= _STATS_SECONDS:
+            self._stats_at = now
+            stats: dict[str, Any] = {"health": asdict(health)}
+            if self._observability.has_journal:
+                stats["journal"] = asdict(self._observability.journal_stats())
+            self._outbox.send(("stats", stats))
+
+    def _take_all(self, messages: Iterable[list[Any]]) -> None:
+        for about_leases, run in groupby(messages, is_about_leases):
+            if about_leases:
+                self._end.take_all(run)
+            else:
+                for message in run:
+                    self._take(message)
+
+    def _take(self, message: list[Any]) -> None:
+        match message:
+            case ["reach", queue_url, threshold, address, config]:
+                self._clients.use(read_config(config), queue_url, threshold, address=address)
+                # Made now: it takes a busy machine a second, which the first call may not have.
+                self._dispatcher.prepare(partial(self._make_client, queue_url))
+            case ["gap", seconds, int(deaths)]:
+                self._replaced = deaths
+                self._note_late(seconds)
+            case ["tick"]:
+                self._loop.tick()
+            case ["loop", waits, bool(runs_tasks)]:
+                self._loop.watch(waits=waits, runs_tasks=runs_tasks)
+            case ["hurry"]:
+                self._keeper.hurry()
+            case ["unconfirmed", waited]:
+                self._keeper.report_unconfirmed(waited)
+            case ["pool", list(pids)]:
+                self._processes.note_pool(pids)
+            case ["poll", str(queue_url), ends_at]:
+                self._polls.note(queue_url, ends_at)
+            case ["polled", list(queues)]:
+                self._polls.take(queues)
+            case ["worker", dict(info)]:
+                self._observability.describe(WorkerInfo(**info))
+            case ["level", int(level)]:
+                logging.getLogger(ROOT).setLevel(level)
+            case ["stop", timeout]:
+                self._stop_timeout = float(timeout)
+            case _:
+                raise BrokenLink(f"the worker said something unknown: {message[0]!r}")
+
+    def _make_client(self, queue_url: str) -> None:
+        # Where that fails, the first call says so.
+        with suppress(ConfigurationError):
+            self._clients(queue_url)
+
+    def _finish(self, *, has_stopped: bool) -> None:
+        """Flush and end, and show meanwhile that it lives.
+
+        Else its worker would take a flush of more than a second for a hang. How long it may take in
+        all, the worker knows.
+        """
+        timeout = self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS
+
+        def end() -> None:
+            self._keeper.stop(timeout)
+            self._observability.close(has_stopped=has_stopped)
+
+        ending = threading.Thread(target=end, name="sqs-heartbeat-end", daemon=True)
+        ending.start()
+        while ending.is_alive():
+            self._table.tick = clock.now()
+            self._read()
+            ending.join(TICK_SECONDS)
+        self._outbox.push()
+
+    def _is_replaced(self) -> bool:
+        if not self._wire.is_broken:
+            return False
+        now = clock.now()
+        self._orphaned_at = self._orphaned_at or now
+        return now - self._orphaned_at >= _ORPHAN_SECONDS
+
+    def _note_late(self, seconds: float) -> None:
+        self._observability.note_late(seconds)
+        self._outbox.send(("late", seconds))
+
+    def _note_line(self, number: int) -> None:
+        self._table.sequence = number
+
+    def _report(self, event: Any) -> None:
+        self._end.report(event)
+
+    def _start_logging(self, level: int) -> None:
+        root = logging.getLogger(ROOT)
+        root.setLevel(level)
+        root.propagate = False
+        root.handlers = [LinkHandler(self._say_or_write)]
+
+    def _say_or_write(self, message: Any) -> None:
+        if self._wire.is_broken or self._processes.main.has_ended:
+            # Nothing reads the link any more: to where the worker wrote its errors.
+            sys.stderr.write(f"{message[1]['text']}\n")
+        else:
+            self._outbox.send(message)
+
+
+def run(link: int, table: int) -> None:
+    """Be the keeper of the worker that started this process.
+
+    Args:
+        link: The descriptor of the link.
+        table: That of the table of leases.
+
+    Raises:
+        BrokenLink: The worker is of another version, or says what can't be.
+    """
+    ignore_signals()
+    wire = Wire(link)
+    first: list[list[Any]] = []
+    while not first:
+        wait_readable([wire.fileno()], None)
+        messages = wire.receive()
+        if messages is None:
+            return
+        first = messages
+    hello = read_hello(first[0])
+    if hello.session:
+        sys.path.extend(each for each in hello.path if each not in sys.path)
+    life = KeeperMain(wire, Table(mmap(table, 0)), hello)
+    life.begin(first[1:])
+    life.run()
+    # The worker waits for this process to end from now on, and looks for no sign of life.
+    wire.close()

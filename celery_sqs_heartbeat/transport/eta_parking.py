@@ -1,0 +1,116 @@
+"""Whether a message waits for its task's ETA at SQS, or in the worker."""
+
+from __future__ import annotations
+
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.wording import seconds
+from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.message import is_fifo
+from celery_sqs_heartbeat.leases.policy import (
+    SHORTEST_PARKING,
+    has_receives_to_park,
+    lease_end,
+    receives_until,
+)
+from celery_sqs_heartbeat.sqs.queues import QueueDirectory
+from celery_sqs_heartbeat.transport.once import Once
+
+logger = get_logger(__name__)
+
+
+class EtaParking:
+    """Decides where messages wait, and logs what it makes of each queue.
+
+    Args:
+        queues: What is known of the queues: the receives that they allow above all.
+        once: What has been logged.
+    """
+
+    def __init__(self, *, queues: QueueDirectory, once: Once) -> None:
+        self._queues = queues
+        self._once = once
+
+    def is_parked(self, lease: Lease, wait: float, *, hold: float, now: float) -> bool:
+        """Return whether a message is left to SQS until its task is due.
+
+        A message whose lease can't last until then always is. Another one is where that is
+        cheaper, unless it would have too few receives left, or would block its group at SQS.
+
+        Args:
+            wait: How far away the ETA is, in seconds.
+            hold: How far away it may be for the worker to hold the message, in seconds.
+            now: In seconds of the keeper's clock.
+        """
+        lasts = _end(lease) - now
+        if wait > lasts:
+            self._log_too_far(lease, wait, lasts)
+            return True
+        is_worth_it = wait > hold and wait >= SHORTEST_PARKING
+        if not is_worth_it or is_fifo(lease.queue_url):
+            return False
+        attributes = self._queues.get(lease.queue_url)
+        if not attributes.is_known:
+            return False
+        most = attributes.max_receive_count
+        if not has_receives_to_park(lease.receive_count, most):
+            self._log_held(lease, wait, most)
+            return False
+        self._log_parked(lease, hold)
+        return True
+
+    def _log_too_far(self, lease: Lease, wait: float, lasts: float) -> None:
+        """Log that, and warn once of a queue that does not allow for the receives it takes."""
+        receives = lease.receive_count + receives_until(wait, lasts=lasts)
+        logger.info(
+            "sqs-heartbeat: message %s, task %s[%s], is due in %.0f s and may be held for %.0f s: "
+            "it is handed back to SQS until then, and will be at receive %d",
+            lease.message_id,
+            lease.task,
+            lease.task_id,
+            wait,
+            lasts,
+            receives,
+        )
+        most = self._queues.get(lease.queue_url).max_receive_count
+        # Not of the task: its name is the sender's, and made-up ones have no end.
+        subject = f"too few receives {lease.queue_url}"
+        if most is not None and receives > most and self._once.first_time(subject):
+            logger.warning(
+                "sqs-heartbeat: task %s is due in %.0f s, which takes %d receives, and queue %s "
+                "allows %d (maxReceiveCount): SQS will move the message to the dead-letter queue "
+                "unrun; allow more, or send it later",
+                lease.task,
+                wait,
+                receives,
+                lease.queue_url,
+                most,
+            )
+
+    def _log_parked(self, lease: Lease, hold: float) -> None:
+        if self._once.first_time(f"parked {lease.queue_url} {hold}"):
+            logger.info(
+                "sqs-heartbeat: messages of %s whose tasks are due in more than %s s wait at SQS "
+                "until then (sqs_heartbeat_hold_eta)",
+                lease.queue_url,
+                seconds(hold),
+            )
+
+    def _log_held(self, lease: Lease, wait: float, most: int | None) -> None:
+        if self._once.first_time(f"held {lease.queue_url}"):
+            logger.info(
+                "sqs-heartbeat: message %s of %s, task %s[%s], is due in %.0f s and is held: it is "
+                "at receive %d, and its queue allows %s (maxReceiveCount), too few for a wait at "
+                "SQS; this is logged once",
+                lease.message_id,
+                lease.queue_url,
+                lease.task,
+                lease.task_id,
+                wait,
+                lease.receive_count,
+                most,
+            )
+
+
+def _end(lease: Lease) -> float:
+    """Return until when a lease can last; one that is not extended, until it expires."""
+    return lease_end(lease) if lease.terms.extend else min(lease_end(lease), lease.expires_at)

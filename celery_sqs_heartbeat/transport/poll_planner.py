@@ -1,0 +1,80 @@
+"""What the polls of an event loop and those without one have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from celery_sqs_heartbeat.common import clock
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.settings.rules import DEFAULT_FIFO_BATCH
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
+from celery_sqs_heartbeat.transport.poll import MAX_RECEIVED, Poll
+
+logger = get_logger(__name__)
+
+
+class PollPlanner:
+    """Decides what a poll asks for, and notes how it was answered."""
+
+    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
+        self._kombu = kombu
+        self._heartbeat = heartbeat
+        self._errors: dict[str, str | None] = {}
+
+    def new_poll(self, queue: str, url: str, *, count: int) -> Poll:
+        """Return a poll that is about to be sent.
+
+        Args:
+            url: That of the queue at this broker.
+            count: How many messages it asks for, where these have room.
+        """
+        heartbeat = self._heartbeat
+        timeout = heartbeat.leased.asked_timeout(queue, url)
+        poll = Poll(
+            queue=queue,
+            url=heartbeat.leased.lease_url(url),
+            sent_at=clock.now(),
+            waits=heartbeat.terms.longest_wait(queue, timeout, self._kombu.wait_seconds),
+            count=min(count, self._most_wanted(queue)),
+            timeout=timeout,
+        )
+        heartbeat.polled.asked(queue, poll.url)
+        return poll
+
+    def _most_wanted(self, queue: str) -> int:
+        """Return how many messages a receive may bring.
+
+        Of a queue that is kept in order, all but one may have to wait for another of their group,
+        and so may those of each poll that is open. One may always be requested: see
+        `GroupWaitlist`.
+        """
+        settings, groups = self._heartbeat.settings, self._heartbeat.groups
+        if not settings.keeps_order(queue):
+            return MAX_RECEIVED
+        batch = settings.for_queue(queue).fifo_batch or DEFAULT_FIFO_BATCH
+        open_polls = [
+            each for each in self._heartbeat.open_polls if settings.keeps_order(each.queue)
+        ]
+        promised = sum(poll.count - 1 for poll in open_polls)
+        return max(1, min(batch, groups.most_wanted - promised))
+
+    def note_answer(self, poll: Poll, answer: Any) -> None:
+        """Note how a poll was answered: with a list, kombu's for a 5xx, or no answer at all."""
+        if isinstance(answer, dict):
+            self._heartbeat.polled.answered(poll.queue)
+        elif not poll.is_given_up and clock.now() - poll.sent_at >= poll.patience:
+            self._heartbeat.polled.unanswered(poll.queue)
+
+    def log(self, queue: str, error: Exception | None) -> None:
+        """Log what a queue's polls fail of, when that changes; None when they do not."""
+        text = None if error is None else f"{type(error).__name__}: {error}"
+        if text == self._errors.get(queue):
+            return
+        self._errors[queue] = text
+        if text is None:
+            logger.warning("sqs-heartbeat: receiving from queue %s works again", queue)
+        else:
+            logger.error(
+                "sqs-heartbeat: receiving from queue %s fails and is tried on: %s", queue, text
+            )

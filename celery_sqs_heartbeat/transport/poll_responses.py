@@ -1,0 +1,88 @@
+"""What becomes of the messages that a poll brings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from celery_sqs_heartbeat.common.escaping import get_logger
+from celery_sqs_heartbeat.common.wording import counted
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.transport.answers import Message, log_unreadable, readable
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.deliverer import Deliverer
+from celery_sqs_heartbeat.transport.group_waitlist import tag_of
+from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel, Payload
+from celery_sqs_heartbeat.transport.leaser import Leaser
+from celery_sqs_heartbeat.transport.poll import Poll
+from celery_sqs_heartbeat.transport.poll_planner import PollPlanner
+
+logger = get_logger(__name__)
+
+
+class PollResponseHandler:
+    """Takes the answers to a channel's polls: leases the messages, then delivers them."""
+
+    def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, receives: PollPlanner) -> None:
+        self._heartbeat = heartbeat
+        self._keeper = heartbeat.keeper
+        self._receives = receives
+        self._leaser = Leaser(kombu=kombu, heartbeat=heartbeat)
+        self._deliverer = Deliverer(kombu=kombu, heartbeat=heartbeat)
+
+    def take(self, poll: Poll, answer: Any, *, deliver: Callable[[Payload], object] | None) -> int:
+        """Lease and deliver what a poll brought; return how many messages it was.
+
+        Args:
+            deliver: Takes a message; None where its queue's consumer, or the worker, has ended.
+        """
+        messages = readable(answer)
+        if deliver is None:
+            # Before anything is logged: the thread that reads the last polls may wait for
+            # the log's lock.
+            self._release(poll, messages)
+        self._receives.log(poll.queue, None)
+        log_unreadable(poll.queue, answer, messages)
+        if deliver is not None:
+            self._deliver(poll, self._leaser.lease_all(poll, messages), deliver)
+        return len(messages)
+
+    def _deliver(
+        self, poll: Poll, fresh: Sequence[Payload], deliver: Callable[[Payload], object]
+    ) -> None:
+        """Deliver what is leased now. It may take long: solo runs tasks in it."""
+        with self._arriving(fresh), self._heartbeat.curl_working.opened():
+            ready = self._heartbeat.groups.hold_back(
+                self._leaser.keep_ours(poll, fresh),
+                queue=poll.queue,
+                deliver=lambda payload: self._deliver_later(payload, deliver),
+            )
+            self._deliverer.deliver_all(ready, deliver)
+
+    def _deliver_later(self, payload: Payload, deliver: Callable[[Payload], object]) -> None:
+        """Deliver a message that has waited for another of its group."""
+        with self._arriving([payload]):
+            self._deliverer.deliver_all([payload], deliver)
+
+    @contextmanager
+    def _arriving(self, payloads: Sequence[Payload]) -> Iterator[None]:
+        tags = [tag_of(payload) for payload in payloads]
+        self._heartbeat.arriving.update(tags)
+        try:
+            yield
+        finally:
+            self._heartbeat.arriving.difference_update(tags)
+
+    def _release(self, poll: Poll, messages: Sequence[Message]) -> None:
+        """Release messages that come when nothing is to take them any more."""
+        new = [each for each in messages if self._leaser.lease(poll, each) is ReceivedAs.NEW]
+        # The last one of a group first.
+        for message in reversed(new):
+            self._keeper.release(message["ReceiptHandle"], cause="not delivered")
+        if messages:
+            logger.info(
+                "sqs-heartbeat: released %s received after the consumer of %s ended",
+                counted(len(messages), "message"),
+                poll.queue,
+            )

@@ -1,0 +1,107 @@
+"""What happens when a lease ends badly: signals, and `sqs_heartbeat_on_lost`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from celery import Celery
+from celery.concurrency.base import BasePool
+
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.signals import lease_capped, lease_lost
+from celery_sqs_heartbeat.transport.binding import Heartbeat
+from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
+from celery_sqs_heartbeat.worker.jobs import JobThread
+
+logger = logging.getLogger(__name__)
+
+
+def cause_of(event: Event) -> str | None:
+    """Return the cause of a bad end, or None where the event is none, or reported already."""
+    if event.kind is EventKind.LEASE_EXPIRED:
+        return "expired"
+    if event.kind is EventKind.LEASE_LOST and event.outcome is not None:
+        return "lost"
+    return "capped" if event.kind is EventKind.LEASE_CAPPED else None
+
+
+class LostLeaseHandler:
+    """Takes in the keeper's events: sends signals of bad ends, and acts on them.
+
+    On a thread of its own, as handlers may be slow; what concerns the pool on the worker's event
+    loop. The keeper has logged them.
+
+    Args:
+        app: Whose tasks are the senders of signals.
+    """
+
+    def __init__(self, app: Celery) -> None:
+        self._app = app
+        self._thread = JobThread("sqs-heartbeat-signals")
+        self._heartbeat: Heartbeat | None = None
+        self._pool: Any = None
+        self._call_soon: Callable[..., Any] | None = None
+
+    def attach(self, heartbeat: Heartbeat) -> None:
+        """Tell whose requests these are."""
+        self._heartbeat = heartbeat
+
+    def start(self, pool: Any, call_soon: Callable[..., Any]) -> None:
+        """Tell what stops a task.
+
+        Args:
+            pool: The worker's pool.
+            call_soon: Calls a function on the worker's event loop.
+        """
+        assert self._heartbeat is not None
+        self._pool, self._call_soon = pool, call_soon
+        self._heartbeat.terms.can_stop_tasks = _stops_tasks(pool)
+        if self._heartbeat.settings.may_terminate() and not self._heartbeat.terms.can_stop_tasks:
+            logger.warning(
+                "sqs-heartbeat: sqs_heartbeat_on_lost='terminate' can't stop running tasks in "
+                "pool %s: they go on; only tasks that have not started are dropped",
+                type(pool).__module__.rpartition(".")[2],
+            )
+
+    def __call__(self, event: Event) -> None:
+        """Take in an event of the keeper."""
+        cause = cause_of(event)
+        if cause is not None:
+            self._thread.submit(lambda: self._tell(event, cause))
+
+    def close(self) -> None:
+        """End the thread after what it does now."""
+        self._thread.close()
+
+    def _tell(self, event: Event, cause: str) -> None:
+        signal = lease_capped if cause == "capped" else lease_lost
+        # Errors of handlers are logged by Celery.
+        signal.send(
+            sender=self._app.tasks.get(event.task) if event.task else None,
+            message_id=event.message_id,
+            queue=event.queue_url,
+            task=event.task,
+            task_id=event.task_id,
+            cause=cause,
+            held_for=event.held_for,
+        )
+        request = self._request(event)
+        if request is not None and request.on_lost() == "terminate" and self._call_soon:
+            self._call_soon(self._terminate, event)
+
+    def _request(self, event: Event) -> LeasedRequestProtocol | None:
+        if self._heartbeat is None:
+            return None
+        return self._heartbeat.requests.get((event.queue_url, event.message_id))
+
+    def _terminate(self, event: Event) -> None:
+        heartbeat, request = self._heartbeat, self._request(event)
+        if heartbeat is not None and request is not None and heartbeat.terms.can_stop_tasks:
+            request.stop_lost_task(self._pool)
+
+
+def _stops_tasks(pool: Any) -> bool:
+    terminate = getattr(pool.terminate_job, "__func__", None)
+    return terminate is not BasePool.terminate_job

@@ -1,0 +1,306 @@
+"""A bench that runs the real keeper against a simulated SQS, on a clock that the test moves.
+
+The keeper is the package's own, as are the reading of SQS's answers and of errors. Only
+its threads are replaced: its `step` is called when it asked to be called, and whenever
+something was told to it or a call was answered, which is when its thread would wake.
+The same scenario always makes the same calls at the same times.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from celery_sqs_heartbeat import BotoSqs, LeaseTerms
+from celery_sqs_heartbeat.keeper.eventlog import log_event
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.events import Event, EventKind
+from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.leases.received_as import ReceivedAs
+from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
+from celery_sqs_heartbeat.testing.message import SimulatedMessage
+from celery_sqs_heartbeat.testing.queue import QueueOptions, SimulatedQueue
+from tests.conformance.network import Carrier, Network, SentCall
+
+QUEUE = "work"
+#: What tells an owner that a lease is no longer to be relied on.
+BAD_NEWS = (EventKind.LEASE_EXPIRED, EventKind.LEASE_LOST, EventKind.LEASE_CAPPED)
+
+
+class ConsumerHarness:
+    """A queue, a consumer and its keeper. Times in seconds; the first moment is 0.
+
+    Messages are told apart by their body, here called their name.
+
+    Attributes:
+        lapses: When a message became visible though its handler still ran, and whose.
+        shortened: Extensions that brought a message's end nearer, as SQS saw it.
+    """
+
+    def __init__(
+        self,
+        terms: LeaseTerms | None = None,
+        *,
+        interval: float = 1.0,
+        options: QueueOptions | None = None,
+    ) -> None:
+        self.terms = terms or LeaseTerms.of(30)
+        self.clock = FakeClock()
+        self.sqs = SimulatedSqs(self.clock, epoch=0.0)
+        self.events: list[Event] = []
+        self.lapses: list[tuple[float, str]] = []
+        self.shortened: list[tuple[float, str]] = []
+        self.deliveries: list[tuple[float, str, ReceivedAs]] = []
+        self._options = options
+        self._carrier = Carrier(
+            self.clock,
+            self.sqs,
+            self._name_of_handle,
+            before_arrival=self._watch,
+            after_answer=self.wake,
+        )
+        self.keeper = ThreadKeeper(
+            BotoSqs(self.sqs),
+            terms=self.terms,
+            interval=interval,
+            clock=self.clock,
+            jitter=lambda: 1.0,
+            observer=self._observe,
+            dispatcher=self._carrier,
+        )
+        self._messages: dict[str, SimulatedMessage] = {}
+        self._queues: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._handles: dict[str, str] = {}
+        self._held: dict[str, str] = {}
+        self._turn = 0
+        self._asleep = False
+
+    # -- The clock ------------------------------------------------------------------
+
+    @property
+    def now(self) -> float:
+        """The time."""
+        return self.clock()
+
+    def run(self, *, until: float) -> None:
+        """Let time pass, with all that falls due on the way."""
+        self.clock.advance(until - self.clock())
+        self._note_lapses()
+
+    def at(self, time: float, job: Callable[[], object]) -> None:
+        """Do something at that time."""
+        self.clock.at(time, lambda: (job(), None)[1])
+
+    def wake(self) -> None:
+        """Give the keeper its turn."""
+        if self._asleep:
+            return
+        due = self.keeper.step()
+        self._turn += 1
+        turn = self._turn
+        self.clock.at(due, lambda: self.wake() if self._turn == turn else None)
+
+    @contextmanager
+    def at_one_blow(self) -> Iterator[None]:
+        """Do things faster than the keeper's thread can wake."""
+        self._asleep = True
+        try:
+            yield
+        finally:
+            self._asleep = False
+            self.wake()
+
+    # -- The network ----------------------------------------------------------------
+
+    def through(self, network: Network) -> None:
+        """Have calls fare like that from now on."""
+        self._carrier.network = network
+
+    @property
+    def calls(self) -> list[SentCall]:
+        """Every call that the keeper has made."""
+        return self._carrier.sent
+
+    def asked(self, action: str, name: str) -> list[float]:
+        """Return when that was asked for that message."""
+        return [
+            call.at
+            for call in self.calls
+            for ask in call.asks
+            if ask.action == action and ask.name == name
+        ]
+
+    def timeline(self) -> list[tuple[float, str, list[str]]]:
+        """Return all calls: when, what, for whom."""
+        return [(call.at, call.action, call.names) for call in self.calls]
+
+    # -- The queue ------------------------------------------------------------------
+
+    def queue(self, name: str = QUEUE) -> SimulatedQueue:
+        """Return a queue, new at its first use; its timeout is that of the terms."""
+        if name not in self.sqs.queues:
+            options = self._options or QueueOptions(
+                visibility_timeout=self.terms.visibility_timeout
+            )
+            self.sqs.new_queue(name, options)
+        return self.sqs.queues[name]
+
+    def send(self, *names: str, queue: str = QUEUE, group: str | None = None) -> None:
+        """Put messages into a queue."""
+        fifo = {"MessageGroupId": group} if group else {}
+        for name in names:
+            if group:
+                fifo["MessageDeduplicationId"] = name
+            answer = self.sqs.send_message(QueueUrl=self.queue(queue).url, MessageBody=name, **fifo)
+            self._names[answer["MessageId"]] = name
+            self._messages[name] = self.queue(queue).messages[answer["MessageId"]]
+            self._queues[name] = queue
+
+    def message(self, name: str) -> SimulatedMessage:
+        """Return the message as SQS has it."""
+        return self._messages[name]
+
+    def steal(self, queue: str = QUEUE) -> list[str]:
+        """Receive as another consumer, of whom the keeper knows nothing."""
+        self._note_lapses()
+        found = self.queue(queue).receive(self.now, count=10)
+        for message in found:
+            self._handles[message.handle] = message.body
+        return [message.body for message in found]
+
+    def delete_elsewhere(self, name: str) -> None:
+        """Delete a message of ours as somebody who got hold of its handle."""
+        self.queue(self._queues[name]).delete(self.message(name).handle, self.now)
+
+    # -- The consumer ---------------------------------------------------------------
+
+    def receive(
+        self,
+        *,
+        queue: str = QUEUE,
+        count: int = 10,
+        terms: LeaseTerms | None = None,
+        hidden_for: int | None = None,
+        asked_ago: float = 0.0,
+    ) -> list[str]:
+        """Receive messages, tell the keeper and begin to handle what is new.
+
+        Args:
+            hidden_for: The visibility timeout to ask for; the queue's own without.
+            asked_ago: How long ago the receive was sent, as SQS sees it too: what it
+                hides, it hides from then on. A long poll whose answer was on its way
+                for that long.
+
+        Returns: The names of the new ones.
+        """
+        self._note_lapses()
+        url = self.queue(queue).url
+        asked = {} if hidden_for is None else {"VisibilityTimeout": hidden_for}
+        if hidden_for is None:
+            hidden_for = self.queue(queue).options.visibility_timeout
+        answer = self.sqs.receive_message(
+            QueueUrl=url, MaxNumberOfMessages=count, AttributeNames=["All"], **asked
+        )
+        new: list[str] = []
+        for message in answer.get("Messages", ()):
+            name, handle = message["Body"], message["ReceiptHandle"]
+            self._handles[handle] = name
+            self._messages[name].visible_at -= asked_ago
+            self._messages[name].received_at -= asked_ago
+            receipt = self.keeper.receive(
+                url,
+                message,
+                terms=terms,
+                hidden_for=hidden_for,
+                sent_at=self.now - asked_ago,
+                task=name,
+            )
+            self.deliveries.append((self.now, name, receipt))
+            if receipt is ReceivedAs.NEW:
+                self._held[name] = handle
+                new.append(name)
+        self.wake()
+        return new
+
+    def process(
+        self,
+        *names: str,
+        at: float = 0.0,
+        takes: float,
+        failed: bool = False,
+        terms: LeaseTerms | None = None,
+        queue: str = QUEUE,
+    ) -> None:
+        """Send messages at that time, receive them at once, and end all so much later."""
+
+        def begin() -> None:
+            self.send(*names, queue=queue)
+            for _ in range(0, len(names), 10):
+                self.receive(terms=terms, queue=queue)
+
+        def finish() -> None:
+            with self.at_one_blow():
+                for name in names:
+                    self.end(name, failed=failed)
+
+        self.at(at, begin)
+        self.at(at + takes, finish)
+
+    def handle(self, name: str) -> str:
+        """Return the handle that the handler of a message was given."""
+        return self._held[name]
+
+    def lease(self, name: str) -> Lease | None:
+        """Return what the keeper knows of a message that is being handled."""
+        return self.keeper.find(self._held[name])
+
+    def end(self, name: str, *, failed: bool = False) -> None:
+        """End a handler: its message is done, or to be run again."""
+        self._note_lapses()
+        handle = self._held.pop(name)
+        if failed:
+            self.keeper.release(handle)
+        else:
+            self.keeper.done(handle)
+        self.wake()
+
+    def drop(self, name: str) -> None:
+        """End a handler and leave its message to itself."""
+        self._note_lapses()
+        self.keeper.let_expire(self._held.pop(name))
+        self.wake()
+
+    # -- What was seen --------------------------------------------------------------
+
+    def told(self, *kinds: EventKind) -> list[tuple[float, EventKind, str]]:
+        """Return the events of those kinds: when, what, of whom."""
+        return [
+            (event.at, event.kind, self._names[event.message_id])
+            for event in self.events
+            if event.kind in kinds
+        ]
+
+    def _observe(self, event: Event) -> None:
+        self.events.append(event)
+        log_event(event)
+
+    def _name_of_handle(self, handle: str) -> str:
+        return self._handles[handle]
+
+    def _watch(self, call: SentCall) -> None:
+        """Look at what SQS hides before it does a call, the only moment it changes."""
+        self._note_lapses()
+        for ask in call.asks:
+            message = self._messages[ask.name]
+            hidden = message.is_in_flight(self.now)
+            if ask.action == "extend" and hidden and self.now + ask.timeout < message.visible_at:
+                self.shortened.append((self.now, ask.name))
+
+    def _note_lapses(self) -> None:
+        for name in self._held:
+            message = self._messages[name]
+            lapse = (message.visible_at, name)
+            is_visible = message.visible_at <= self.now and not message.is_deleted
+            if is_visible and lapse not in self.lapses:
+                self.lapses.append(lapse)

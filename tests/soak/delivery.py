@@ -1,0 +1,162 @@
+"""A message as the audit sees it: its receives, and the starts of its task."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.soak.delays import call_patience, client_patience
+from tests.soak.model import Call, Entry, Note, Queue
+
+#: What follows at once may take so long, in seconds.
+HASTE = 0.3
+#: Ends of a task after which its message is deleted; of other tasks only "end".
+CLOSING = {
+    "bad": {"end", "fail"},
+    "refuse": {"end", "reject"},
+    "again": {"end", "retry", "unsent"},
+}
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One start of a message's task. `outcome` is empty where it never ended."""
+
+    task: str
+    worker: str
+    pid: int
+    count: int
+    start: float
+    outcome: str = ""
+    ended: float = math.inf
+
+    def end(self, note: Note) -> None:
+        """Take in how it ended, unless it has already."""
+        if not self.outcome:
+            self.outcome, self.ended = note.what, note.at
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether it ended so that its message is to be deleted."""
+        return self.outcome in CLOSING.get(self.task, {"end"})
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it ended so that its message is given back, or was given up."""
+        return bool(self.outcome) and not self.is_closed
+
+    def is_left_to_dead_letters(self, queue: Queue) -> bool:
+        """Return whether its retry could not be sent, where kombu then leaves the message."""
+        return self.outcome == "unsent" and queue.max_receive_count is not None
+
+
+@dataclass(kw_only=True)
+class Delivery:
+    """A message from one receive to the next.
+
+    Attributes:
+        task: The name of its task.
+        changes: Calls that were to extend or release it, whoever made them.
+        visible_at: When it became visible, as far as the calls tell.
+        ended_by: The release that made it visible, or None where its timeout ran out.
+        run: The start of its task that this receive brought, or that an earlier one had
+            brought to the same worker.
+        next: The receive after it.
+        ahead: Receives by the same worker, at that time, of messages before it in its group.
+        behind: Likewise, of messages after it.
+    """
+
+    queue: Queue
+    message_id: str
+    task: str
+    receive: Call
+    entry: Entry
+    changes: list[tuple[Call, Entry]] = field(default_factory=list)
+    deletes: list[tuple[Call, Entry]] = field(default_factory=list)
+    visible_at: float = math.inf
+    ended_by: tuple[Call, Entry] | None = None
+    run: Run | None = None
+    next: Delivery | None = None
+    previous: Delivery | None = None
+    ahead: list[Delivery] = field(default_factory=list)
+    behind: list[Delivery] = field(default_factory=list)
+
+    @property
+    def timeout(self) -> int:
+        """For how long its receive hid it, in seconds."""
+        return self.entry.timeout or self.queue.visibility_timeout
+
+    @property
+    def patience(self) -> float:
+        """How long its worker's clients wait for an answer to a call for it, in seconds."""
+        return client_patience(self.queue.threshold)
+
+    @property
+    def longest_patience(self) -> float:
+        """How long its worker waits for an answer that comes byte by byte, in seconds."""
+        return call_patience(self.queue.threshold)
+
+    def is_known(self, call: Call, entry: Entry) -> bool:
+        """Return whether its worker was told in time that a call was done."""
+        return entry.told and call.ended - call.started < self.patience
+
+    @property
+    def worker(self) -> str:
+        """Who received it."""
+        return self.receive.worker
+
+    @property
+    def count(self) -> int:
+        """The how many-th receive of the message it is."""
+        return self.entry.count
+
+    def before(self) -> Iterator[Delivery]:
+        """Yield the receives before it, the latest first."""
+        each = self.previous
+        while each is not None:
+            yield each
+            each = each.previous
+
+    def concerns(self, run: Run) -> bool:
+        """Return whether a run was begun for it, or the lease of an earlier receive goes on."""
+        if run.worker != self.worker or run.count > self.count:
+            return False
+        is_over = run.is_over or run.is_left_to_dead_letters(self.queue)
+        return run.count == self.count or not (is_over and self._came_after(run))
+
+    def _came_after(self, run: Run) -> bool:
+        """Return whether its worker knew by then that an earlier run had ended without success."""
+        if run.ended + HASTE < self.receive.done:
+            return True
+        return run.ended < self.receive.done and any(
+            call.worker == self.worker
+            and entry.timeout < self.queue.shortest
+            and run.ended <= call.started < self.receive.done
+            for earlier in self.before()
+            for call, entry in earlier.changes
+        )
+
+
+@dataclass(kw_only=True)
+class Message:
+    """A message from its sending to its end.
+
+    Attributes:
+        group: Its message group in a FIFO queue; empty elsewhere.
+        sequence: Grows within the group.
+        order_faults: When it was begun before its turn.
+    """
+
+    message_id: str
+    queue: Queue
+    sent: Call
+    task: str
+    task_id: str
+    tenures: list[Delivery] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    expired: list[Note] = field(default_factory=list)
+    deleted: tuple[Call, Entry] | None = None
+    group: str = ""
+    sequence: int = 0
+    order_faults: list[str] = field(default_factory=list)

@@ -1,0 +1,196 @@
+"""When each worker could not do its work, and by what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from tests.soak.blocks import Block, free
+from tests.soak.delays import RELEASE_SECONDS
+from tests.soak.delivery import HASTE
+from tests.soak.downs import Down, read_downs
+from tests.soak.model import Harm, Records, WorkerInfo
+from tests.soak.settings import SOFT_SECONDS
+from tests.soak.table import (
+    BROKEN,
+    CUT_OFF_BY_SHUTDOWN,
+    KILLED,
+    STARVED,
+    STOOD_STILL,
+    UNREAD,
+    WAITED_IN_SHUTDOWN,
+    Cause,
+)
+
+#: Shutdowns, by what they were told with.
+STOPS = ("warm", "soft", "cold")
+STARVATION = Cause(STARVED, "the machine was too busy")
+#: A worker that was told to end and one that fails to are told apart by this, in seconds.
+_EXACT = 0.1
+#: A worker writes down that it has lost its connection so much later at the most.
+LOOK_SECONDS = 0.5
+
+
+@dataclass(kw_only=True)
+class WorkerHistory:
+    """A worker and what was done to it.
+
+    Attributes:
+        blocks: When its keeper could not work.
+        still: When its main process could not: it learns of nothing then, and tells its keeper
+            nothing.
+        downs: When it had no keeper, or one that stood still.
+        tasks: When it was in a task and could read nothing, as it has no pool.
+        deaf: When it read no answers to its receives, beside its blocks and its disconnects.
+        asleep: When it read no results of its pool, beside its blocks.
+        confirming: When it read nothing as it waited for the extension of a message that came late.
+        unrepeated: Messages of which its log says that a release of them is not tried again.
+        disconnects: When it lost its connection.
+        lost_of_batches: When it held messages of batches that it lost before they were begun,
+            by id.
+    """
+
+    info: WorkerInfo
+    harms: list[Harm] = field(default_factory=list)
+    blocks: list[Block] = field(default_factory=list)
+    still: list[Block] = field(default_factory=list)
+    downs: list[Down] = field(default_factory=list)
+    tasks: list[Block] = field(default_factory=list)
+    deaf: list[Block] = field(default_factory=list)
+    asleep: list[Block] = field(default_factory=list)
+    confirming: list[Block] = field(default_factory=list)
+    unrepeated: set[str] = field(default_factory=set)
+    disconnects: list[float] = field(default_factory=list)
+    lost_of_batches: list[tuple[str, Block]] = field(default_factory=list)
+
+    def stops(self, until: float, kinds: Iterable[str] = STOPS) -> list[Harm]:
+        """Return the shutdowns that it was told before a time."""
+        return self.did(kinds, -math.inf, until)
+
+    def did(self, kinds: Iterable[str], since: float, until: float) -> list[Harm]:
+        """Return harm of these kinds that began between two times."""
+        return [
+            harm
+            for harm in self.harms
+            if harm.what in kinds and since - _EXACT <= harm.at <= until + _EXACT
+        ]
+
+    def killed(self, pid: int, since: float, until: float) -> Harm | None:
+        """Return when a process of its pool was killed between two times, if it was."""
+        kills = self.did(["pool-kill"], since, until)
+        return next((harm for harm in kills if harm.pid == pid), None)
+
+    def lost_connection(self, since: float, until: float) -> bool:
+        """Return whether it lost the connection between two times."""
+        return any(since - _EXACT <= at <= until + LOOK_SECONDS for at in self.disconnects)
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether it did not end by itself, nor in a shutdown."""
+        return bool(self.did(["kill"], -math.inf, self.info.ended))
+
+    @property
+    def gone(self) -> Block:
+        """The time in which its main process was gone."""
+        why = Cause(KILLED, "its worker was killed")
+        return Block(why=why, start=self.info.ended, end=math.inf)
+
+    @property
+    def end(self) -> Block:
+        """The time in which it was gone for good, and its keeper too.
+
+        The keeper of a worker that was killed goes on, and only has to be quick.
+        """
+        if self.was_killed:
+            for down in self.downs:
+                if down.is_for_good:
+                    why = Cause(KILLED, "its worker was killed, and its keeper")
+                    had_time = down.harm.at >= self.info.ended + RELEASE_SECONDS
+                    start = down.harm.at if had_time else self.info.ended
+                    return Block(why=why, start=start, end=math.inf)
+            end = self.info.ended + RELEASE_SECONDS
+            return Block(why=self.gone.why, start=self.info.ended, end=end)
+        if stops := self.stops(self.info.ended):
+            how = f"its worker ended, in a {stops[-1].what} shutdown"
+            why = Cause(CUT_OFF_BY_SHUTDOWN, how)
+        else:
+            # Only a worker whose pool is broken does: the fleet reports any other.
+            why = Cause(BROKEN, "its worker ended by itself")
+        return Block(why=why, start=self.info.ended, end=math.inf)
+
+
+def read_lives(records: Records) -> dict[str, WorkerHistory]:
+    """Return the life of every worker, by name."""
+    lives = {name: WorkerHistory(info=info) for name, info in records.workers.items()}
+    for harm in records.harms:
+        concerned = [lives[harm.worker]] if harm.worker in lives else lives.values()
+        for life in concerned:
+            life.harms.append(harm)
+            if harm.what == "pause":
+                why = Cause(STOOD_STILL, "its worker stood still")
+                life.still.append(Block(why=why, start=harm.at, end=harm.until))
+            elif harm.what == "starved":
+                starved = Block(why=STARVATION, start=harm.at, end=harm.until)
+                life.still.append(starved)
+                life.blocks.append(starved)
+    for worker, message_id in records.unrepeated:
+        lives[worker].unrepeated.add(message_id)
+    for note in records.notes:
+        if note.what == "disconnect":
+            lives[note.worker].disconnects.append(note.at)
+    for life in lives.values():
+        unable = [*life.still, life.gone] if life.was_killed else life.still
+        life.downs = read_downs(life.harms, unable, life.info.ended)
+        pauses = [block for block in life.still if block.why.row is STOOD_STILL]
+        life.blocks += [_named(down.block, pauses) for down in life.downs]
+        life.tasks = [*_tasks(life, records)]
+        life.deaf = [*_shut(life), *life.tasks]
+        life.asleep = [*_asleep(life)]
+    return lives
+
+
+def _named(down: Block, pauses: list[Block]) -> Block:
+    """Return a standstill of a keeper as one of the whole worker, if it was that."""
+    if free(down.start, down.end, pauses) < HASTE:
+        return replace(down, why=Cause(STOOD_STILL, "its worker stood still"))
+    return down
+
+
+def _shut(life: WorkerHistory) -> Iterator[Block]:
+    """Yield the times after a shutdown had begun."""
+    for harm in life.harms:
+        # Where there is an event loop, a thread reads its last polls.
+        if harm.what in STOPS and life.info.pool == "gevent":
+            why = Cause(WAITED_IN_SHUTDOWN, f"its {harm.what} shutdown")
+            yield Block(why=why, start=harm.at, end=math.inf)
+
+
+def _asleep(life: WorkerHistory) -> Iterator[Block]:
+    """Yield the soft shutdowns in which it slept in the signal's handler, and its loop with it.
+
+    Only of prefork does the loop read the results (celery/worker/worker.py,
+    `wait_for_soft_shutdown`).
+    """
+    if life.info.pool == "prefork":
+        for harm in life.did(["soft"], -math.inf, math.inf):
+            end = harm.at + max(SOFT_SECONDS)
+            why = Cause(CUT_OFF_BY_SHUTDOWN, "its soft shutdown")
+            yield Block(why=why, start=harm.at, end=end)
+
+
+def _tasks(life: WorkerHistory, records: Records) -> Iterator[Block]:
+    """Yield the times in which a worker without a pool was in a task: it reads nothing then."""
+    if life.info.pool == "solo":
+        name = life.info.name
+        notes = [note for note in records.notes if note.worker == name and note.message_id]
+        notes.sort(key=lambda note: note.at)
+        ends = [*(note.at for note in notes), life.info.ended][1:]
+        for note, end in zip(notes, ends, strict=True):
+            if note.what == "start":
+                yield Block(
+                    why=Cause(UNREAD, "its worker was in a task"),
+                    start=note.at,
+                    end=end,
+                    message_id=note.message_id,
+                )

@@ -1,0 +1,98 @@
+"""Leased requests without Celery, for tests of what becomes of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseKeeper
+from celery_sqs_heartbeat.leases.lease import Lease
+from celery_sqs_heartbeat.testing import FakeClock
+from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
+from celery_sqs_heartbeat.transport.task_failure import TaskFailure
+from celery_sqs_heartbeat.worker.requests import LeasedRequest
+
+
+class _Request:
+    """As much of a Celery request as is asked."""
+
+    name = "work"
+    task: Any = SimpleNamespace(Strategy="celery.worker.strategy:default")
+    acknowledged = False
+    time_start = None
+
+    def __init__(self, message: Any) -> None:
+        self.message = message
+        self.id = message.delivery_tag
+        self.rejects: list[bool] = []
+
+    def revoked(self) -> bool:
+        return False
+
+    def acknowledge(self) -> None:
+        self.acknowledged = True
+
+    def reject(self, requeue: bool = False) -> None:
+        self.acknowledged = True
+        self.rejects.append(requeue)
+
+
+class Request(LeasedRequest, _Request):
+    """A request whose channel is the desk."""
+
+    rejects: list[bool]
+
+
+@dataclass
+class RequestHarness:
+    """A worker's heartbeat and channel, as far as requests know them.
+
+    Attributes:
+        freed: Tags whose prefetch slots were freed.
+        rejected: Tags that were rejected, with what is then wanted.
+        failures: How their tasks failed, in the same order.
+    """
+
+    on_lost_setting: str = "warn"
+    has_processes: bool = False
+    requests: dict[Any, Any] = field(default_factory=dict)
+    freed: list[str] = field(default_factory=list)
+    rejected: list[tuple[str, bool]] = field(default_factory=list)
+    failures: list[TaskFailure] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.keeper = LeaseKeeper(SimpleNamespace(), clock=FakeClock())  # type: ignore[arg-type]
+        self.qos = SimpleNamespace(ack=self.freed.append)
+        self.orphaned = OrphanedMessages(self.keeper)
+        self.rules = SimpleNamespace(on_lost=lambda lease: self.on_lost_setting)
+        # Nothing gets to the channel here.
+        self.settled = SimpleNamespace(
+            ack=lambda lease, tag: self.keeper.done(tag), note=lambda tag: None
+        )
+
+    def receive(self, tag: str = "h", task: Any = None) -> Request:
+        """Receive a message, and make its request."""
+        self.keeper.receive("https://sqs/1/q", {"MessageId": tag, "ReceiptHandle": tag})
+        request = Request(SimpleNamespace(delivery_tag=tag, channel=self))
+        request.task = task or request.task
+        return request
+
+    def lease(self, tag: str = "h") -> Lease:
+        """Return a message's lease."""
+        lease = self.keeper.find(tag)
+        assert lease is not None
+        return lease
+
+    def reject(self, tag: str, *, requeue: bool, failure: TaskFailure) -> None:
+        self.rejected.append((tag, requeue))
+        self.failures.append(failure)
+
+
+@pytest.fixture
+def desk(monkeypatch: pytest.MonkeyPatch) -> RequestHarness:
+    desk = RequestHarness()
+    monkeypatch.setattr("celery_sqs_heartbeat.worker.requests.bound", lambda: desk)
+    return desk

@@ -1,0 +1,195 @@
+"""The net: a message whose request or job has gone unsettled is given up, no other is."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from celery_sqs_heartbeat.keeper.thread_keeper import ThreadKeeper
+from celery_sqs_heartbeat.leases.lease import Goal, Lease
+from celery_sqs_heartbeat.testing import FakeClock, SimulatedSqs
+from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages, Watch
+from tests.support.waiting import PATIENCE
+
+URL = "https://sqs/1/q"
+RELEASED, DROPPED = "rejected", "freed"
+
+
+class Request:
+    """Stands for a Celery request."""
+
+
+class Job:
+    """Stands for a pool's job."""
+
+
+class Channel:
+    """A channel that releases what is rejected, as ours does."""
+
+    def __init__(self, keeper: ThreadKeeper) -> None:
+        self.done: list[tuple[str, str]] = []
+        self.qos = SimpleNamespace(ack=lambda tag: self.done.append((DROPPED, tag)))
+        self._keeper = keeper
+
+    def basic_reject(self, tag: str, requeue: bool) -> None:
+        assert requeue
+        self._keeper.release(tag, cause="failed")
+        self.done.append((RELEASED, tag))
+
+
+class Scene:
+    def __init__(self, *, may_run_on: bool = False) -> None:
+        clock = FakeClock()
+        self.keeper = ThreadKeeper(SimulatedSqs(clock), clock=clock)
+        self.channel = Channel(self.keeper)
+        self.net = OrphanedMessages(self.keeper)
+        self.forgotten: list[object] = []
+        self.net.attach(forget=self.forgotten.append, may_run_on=may_run_on)
+
+    def receive(self, name: str = "a", handle: str | None = None) -> Lease:
+        handle = handle or name
+        self.keeper.receive(URL, {"MessageId": name, "ReceiptHandle": handle}, task="t")
+        lease = self.keeper.find(handle)
+        assert lease is not None
+        return lease
+
+    def watch(self, request: object, lease: Lease, tag: str = "a") -> Watch:
+        message = SimpleNamespace(delivery_tag=tag, channel=self.channel)
+        return self.net.watch(request, lease, message)
+
+    def look(self) -> list[tuple[str, str]]:
+        self.net.look()
+        return self.channel.done
+
+
+@pytest.mark.parametrize("may_run_on", [False, True])
+def test_a_request_that_is_gone_has_its_message_given_up(
+    may_run_on: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = Scene(may_run_on=may_run_on)
+    lease = scene.receive()
+    request = Request()
+    scene.watch(request, lease)
+    assert scene.look() == []
+    del request
+    assert scene.look() == [(DROPPED if may_run_on else RELEASED, "a")]
+    assert lease.goal is (Goal.HOLD if may_run_on else Goal.RELEASE)
+    assert (scene.keeper.find("a") is None) == may_run_on
+    assert scene.look() == scene.channel.done[:1]
+    assert f"sqs-heartbeat: message a of {URL}, task t[None], was not settled" in caplog.text
+
+
+def test_a_job_that_is_gone_has_its_message_given_up_and_celery_forgets_the_request() -> None:
+    # Celery itself holds the request of a task that it takes to be running still.
+    scene, request, job = Scene(), Request(), Job()
+    scene.watch(request, scene.receive()).follow(job)
+    assert scene.look() == []
+    del job
+    assert scene.look() == [(RELEASED, "a")]
+    assert scene.forgotten == [request]
+
+
+def test_a_job_that_has_ended_need_not_be_gone() -> None:
+    # An error that is kept somewhere keeps its frames, and with them the job.
+    scene, request, job = Scene(), Request(), Job()
+    watch = scene.watch(request, scene.receive())
+    watch.follow(job)
+    watch.end()
+    assert scene.look() == [(RELEASED, "a")]
+
+
+@pytest.mark.parametrize("settle", ["done", "release", "let_expire", "disown"])
+def test_what_is_settled_is_left_alone(settle: str) -> None:
+    scene, request = Scene(), Request()
+    watch = weakref.ref(scene.watch(request, scene.receive()))
+    getattr(scene.keeper, settle)("a")
+    del request
+    assert scene.look() == []
+    assert watch() is None
+
+
+def test_an_ack_on_its_way_to_kombu_is_left_alone() -> None:
+    scene, request = Scene(), Request()
+    scene.watch(request, scene.receive()).is_acked = True
+    del request
+    assert scene.look() == []
+
+
+def test_a_message_without_a_request_is_left_alone(caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene()
+    lease = scene.receive()
+    assert scene.look() == []
+    assert lease.goal is Goal.HOLD
+
+
+def test_a_replaced_request_leaves_the_message_to_its_successor() -> None:
+    scene, first, second = Scene(), Request(), Request()
+    lease = scene.receive()
+    scene.watch(first, lease)
+    scene.watch(second, lease)
+    del first
+    assert scene.look() == []
+    del second
+    assert scene.look() == [(RELEASED, "a")]
+
+
+def test_the_request_of_an_ended_lease_says_nothing_of_a_later_lease_on_its_message() -> None:
+    scene, old = Scene(), Request()
+    scene.watch(old, scene.receive())
+    scene.keeper.let_expire("a")
+    later = scene.receive("a", "handle 2")
+    del old
+    assert scene.look() == []
+    assert later.goal is Goal.HOLD
+
+
+def test_what_is_left_at_the_end_is_released_whatever_the_pool() -> None:
+    scene, request = Scene(may_run_on=True), Request()
+    scene.watch(request, scene.receive())
+    del request
+    scene.net.close()
+    assert scene.channel.done == [(RELEASED, "a")]
+
+
+def test_a_watch_needs_no_garbage_collector_to_go() -> None:
+    scene, request, job = Scene(), Request(), Job()
+    gc.collect()
+    gc.disable()
+    try:
+        scene.watch(request, scene.receive()).follow(job)
+        scene.keeper.done("a")
+        del request, job
+        scene.look()
+        assert not [each for each in gc.get_objects() if isinstance(each, Watch)]
+    finally:
+        gc.enable()
+
+
+def test_it_looks_on_the_event_loop_and_asks_again_when_a_call_was_lost(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("celery_sqs_heartbeat.transport.orphaned_messages.LOOK_SECONDS", 0.01)
+    scene, request = Scene(), Request()
+    looked = threading.Event()
+    calls: list[Any] = []
+
+    def call_soon(look: Any) -> None:
+        calls.append(look)
+        if len(calls) == 1:
+            raise ConnectionError("no loop")
+        if len(calls) == 3:
+            look()
+            looked.set()
+
+    scene.watch(request, scene.receive())
+    scene.net.start(call_soon)
+    del request
+    assert looked.wait(PATIENCE)
+    scene.net.close()
+    assert scene.channel.done == [(RELEASED, "a")]
+    assert caplog.text.count("the event loop could not be called") == 1
