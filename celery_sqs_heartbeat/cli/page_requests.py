@@ -62,4 +62,4 @@ def _is_health(body: bytes) -> bool:
 
 
 def _has_health(payload: Any) -> bool:
-    return isinstance(payload, dict) and {"status", "last_round_age", "standstills"} <= set(payload)
+    return isinstance(payload, dict) and {"status", "last_tick_age", "standstills"} <= set(payload)

@@ -38,7 +38,7 @@ class LeaseKeeper:
             of 30 s and a threshold of a third.
         interval: Longest sleep of the keeper, in seconds.
         clock: Monotonic seconds.
-        late_after: How late the keeper's rounds may be before that is reported, in
+        late_after: How late the keeper's ticks may be before that is reported, in
             seconds. The default is the smallest threshold so far, or a second.
         jitter: Returns a random number from 0 to 1, for the pauses between tries.
         observer: Gets every event, on the keeper's threads.

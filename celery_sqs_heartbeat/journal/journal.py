@@ -108,7 +108,7 @@ class Journal:
         The thread does only this until it is closed. It is public for other loops, such as a
         simulation's, which start no thread.
         """
-        self._guard(self._writer.round)
+        self._guard(self._writer.maintain)
 
     @property
     def stats(self) -> JournalStats:

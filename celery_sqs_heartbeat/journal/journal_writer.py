@@ -77,7 +77,7 @@ class JournalWriter:
         """Number of lines lost so far."""
         return self._unwritten + self._backlog.lost + (self._shipper.lost if self._shipper else 0)
 
-    def round(self) -> None:
+    def maintain(self) -> None:
         """Write waiting lines, and do the maintenance that is due."""
         self.write()
         self._writer.rotate_if_old()

@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 _LEAST_LATENESS = 1.0
 
 
-class RunningRounds:
+class RunningTicks:
     """The thread that makes a keeper's rounds, and the one that watches it.
 
     Args:

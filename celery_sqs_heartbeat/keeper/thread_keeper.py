@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.common import clock as clocks
 from celery_sqs_heartbeat.keeper.dispatch import Dispatcher, SqsCalls, ThreadDispatcher
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.keeper.lease_engine import LeaseEngine
-from celery_sqs_heartbeat.keeper.running import RunningRounds
+from celery_sqs_heartbeat.keeper.running import RunningTicks
 from celery_sqs_heartbeat.keeper.unconfirmed import log_unconfirmed
 from celery_sqs_heartbeat.keeper.waiting import wait_for
 from celery_sqs_heartbeat.leases.actions import is_confirmed, is_ours
@@ -72,7 +72,7 @@ class ThreadKeeper:
     ) -> None:
         self._terms = terms or LeaseTerms.of(30)
         self._pid = os.getpid()
-        self._rounds = RunningRounds(
+        self._rounds = RunningTicks(
             step=self.step,
             guarded=lambda job: self._engine.change(lambda book, now: job()),
             interval=interval,

@@ -37,7 +37,7 @@ _MAY_HAVE_BEEN_DONE = frozenset({Outcome.DONE, Outcome.UNSURE})
 
 
 @dataclass(slots=True)
-class _Stray:
+class _StaleCall:
     """What was asked of one message by one handle, in calls of the same timeout.
 
     Attributes:
@@ -63,7 +63,7 @@ class StaleCalls:
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
-        self._by_key: OrderedDict[_Key, dict[tuple[str, int, Action], _Stray]] = OrderedDict()
+        self._by_key: OrderedDict[_Key, dict[tuple[str, int, Action], _StaleCall]] = OrderedDict()
 
     def note_sent(self, call: Call) -> None:
         """Note a call that is about to be made."""
@@ -73,7 +73,7 @@ class StaleCalls:
             strays = self._by_key.setdefault(entry.lease.key, {})
             self._by_key.move_to_end(entry.lease.key)
             each = (entry.receipt_handle, entry.timeout, entry.action)
-            stray = strays.setdefault(each, _Stray(entry.timeout))
+            stray = strays.setdefault(each, _StaleCall(entry.timeout))
             stray.open += 1
             if entry.action is Action.RELEASE:
                 stray.held_until = entry.lease.expires_at
@@ -123,7 +123,7 @@ class StaleCalls:
             each.is_spared = True
         return bool(found)
 
-    def _others(self, key: _Key, handle: str, since: float) -> Iterator[_Stray]:
+    def _others(self, key: _Key, handle: str, since: float) -> Iterator[_StaleCall]:
         for (other, _, _), stray in self._by_key.get(key, {}).items():
             if other != handle and (stray.open or stray.answered_at >= since):
                 yield stray

@@ -49,7 +49,7 @@ class LinkedKeeper:
         self._lock = SignalSafeLock()
         self._wire: Sender | None = None
         # By kind and subject: what a new keeper has to know besides the leases.
-        self._standing_orders: dict[tuple[Any, ...], Message] = {}
+        self._kept_orders: dict[tuple[Any, ...], Message] = {}
         self._pid = os.getpid()
         self._is_gathering = False
         #: Is called, without the lock, when a message of a group may have come to its turn.
@@ -222,7 +222,7 @@ class LinkedKeeper:
             subject = (message[0], *about)
             with self._lock:
                 self._post(message)
-                self._standing_orders[subject] = message
+                self._kept_orders[subject] = message
 
     def say(self, *message: Any) -> None:
         """Have this keeper, and none after it, know something."""
@@ -250,7 +250,7 @@ class LinkedKeeper:
             greeting: Its first messages.
         """
         with self._lock:
-            orders = self._standing_orders.values()
+            orders = self._kept_orders.values()
             for message in (*greeting, *(each for each in orders if each[0] != _LAST)):
                 wire.post(message)
             for held, was_releasing in self._held_messages.to_resume(self._clock()):

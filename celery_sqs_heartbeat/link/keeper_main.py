@@ -137,7 +137,7 @@ class KeeperMain:
         self._keeper.start()
         self._observability.start(self, self._polls)
         while self._stop_timeout is None and not self._processes.main.has_ended:
-            self._round()
+            self._serve()
             if self._is_replaced():
                 # Another keeper has the leases.
                 return
@@ -150,7 +150,7 @@ class KeeperMain:
             )
         self._finish(has_stopped=has_stopped)
 
-    def _round(self) -> None:
+    def _serve(self) -> None:
         """Do what the worker says, for a moment."""
         worker = self._processes.main.fileno()
         readers = [worker] if worker is not None else []

@@ -220,12 +220,12 @@ ALIVE = Metric(name="keeper_alive", kind="gauge", help="1 while the keeper's thr
 LATE = Metric(
     name="keeper_late",
     kind="gauge",
-    help="1 while the keeper's next round is so late that leases may expire.",
+    help="1 while the keeper's next tick is so late that leases may expire.",
 )
-ROUND_AGE = Metric(
-    name="keeper_last_round_age",
+TICK_AGE = Metric(
+    name="keeper_last_tick_age",
     kind="gauge",
-    help="Time since the keeper's last round began: normally about a second.",
+    help="Time since the keeper's last tick began: normally about a second.",
     unit=_SECONDS,
 )
 REPLACED = Metric(
@@ -313,7 +313,7 @@ READ = (
     STOPPED,
     ALIVE,
     LATE,
-    ROUND_AGE,
+    TICK_AGE,
     REPLACED,
     STANDSTILLS,
     LOOP_AGE,

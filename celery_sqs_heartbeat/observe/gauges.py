@@ -56,7 +56,7 @@ class Gauges:
         yield Measurement(catalogue.ALIVE, (), float(health.alive))
         yield Measurement(catalogue.LATE, (), float(health.late))
         if health.last_tick_age is not None:
-            yield Measurement(catalogue.ROUND_AGE, (), health.last_tick_age)
+            yield Measurement(catalogue.TICK_AGE, (), health.last_tick_age)
         yield Measurement(catalogue.REPLACED, (), float(health.replaced))
         yield Measurement(catalogue.STANDSTILLS, (), float(health.standstills))
         yield Measurement(catalogue.LOOP_AGE, (), health.loop_age or 0.0)

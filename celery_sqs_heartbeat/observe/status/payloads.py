@@ -31,7 +31,7 @@ def health_payload(keeper: Watched, polled: Polled | None = None) -> dict[str, A
     queues = polled.view() if polled is not None else []
     return {
         "status": _status(health, queues),
-        "last_round_age": rounded(health.last_tick_age),
+        "last_tick_age": rounded(health.last_tick_age),
         "replaced": health.replaced,
         "standstills": health.standstills,
         "last_loop_age": rounded(health.loop_age),

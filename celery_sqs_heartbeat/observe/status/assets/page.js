@@ -122,7 +122,7 @@ function showFigures(leases) {
   setText(find("pending-releases"), number(leases.pending_releases));
   showGroups(leases);
   setText(find("oldest"), seconds(leases.oldest));
-  setText(find("round"), seconds(leases.health.last_round_age));
+  setText(find("tick"), seconds(leases.health.last_tick_age));
   setText(find("replaced"), `${leases.health.replaced} ×`);
   setText(find("standstills"), `${leases.health.standstills} ×`);
   const more = leases.leases_left_out;
