@@ -161,3 +161,21 @@ def gaps(scene: Scene, key: str) -> list[float]:
     """Return the seconds from each start of a task to its next."""
     starts = [note.at for note in scene.notes("start") if note.key == key]
     return [later - sooner for sooner, later in pairwise(starts)]
+
+
+def test_a_stock_worker_deletes_what_fails_if_the_queue_has_no_redrive_policy(
+    new_scene: NewScene,
+) -> None:
+    # docs/motivation.md and docs/howto/stock-worker.md warn of it.
+    scene = new_scene(attributes=LONG)
+    scene.worker("-c", "1", "-P", "threads", flag=False)
+    scene.send("fail", "a")
+    scene.wait_for_notes("start", 1)
+    if REJECT_DELETES:
+        scene.wait_until_empty()
+    else:
+        scene.send("work", "after it")
+        scene.wait_for_notes("end", 1)
+        assert scene.counts() == (0, 1)
+    assert scene.keys("start")[0] == "a"
+    assert scene.keys("start").count("a") == 1

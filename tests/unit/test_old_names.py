@@ -1,0 +1,17 @@
+"""Public names that were replaced still work, for one version, and warn."""
+
+from __future__ import annotations
+
+import pytest
+
+from celery_sqs_heartbeat import LeaseKeeper, LeaseTerms
+from celery_sqs_heartbeat.testing import FakeClock
+from tests.support.observed import QUEUE, Sqs
+
+
+def test_drop_warns_and_lets_the_lease_expire() -> None:
+    keeper = LeaseKeeper(Sqs(), terms=LeaseTerms.of(60), clock=FakeClock())
+    keeper.receive(QUEUE, {"MessageId": "m", "ReceiptHandle": "handle"})
+    with pytest.warns(DeprecationWarning, match="drop is now let_expire"):
+        assert keeper.drop("handle")
+    assert keeper.snapshot() == ()
