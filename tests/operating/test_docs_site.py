@@ -233,6 +233,16 @@ def test_names_stay_whole_and_code_is_seen_beside_its_copy_button(site: Path, br
     assert unreadable == {}
 
 
+@pytest.mark.parametrize(("scheme", "shown"), [("light", "default"), ("dark", "slate")])
+def test_the_site_is_as_light_or_dark_as_the_reader_prefers(
+    site: Path, browser: Any, scheme: str, shown: str
+) -> None:
+    emulate(browser, size=PHONE, scheme=scheme)
+    browser.get((site / "index.html").as_uri())
+    body = browser.find_element("css selector", "body")
+    wait_until(lambda: body.get_attribute("data-md-color-scheme") == shown)
+
+
 @pytest.fixture
 def served(site: Path) -> Iterator[str]:
     """The address of the site on a server: from files, browsers do not let it search."""
