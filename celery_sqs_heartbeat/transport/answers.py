@@ -13,9 +13,9 @@ Message = dict[str, Any]
 
 
 def readable(answer: Any) -> list[Message]:
-    """Return the messages of an answer that can be leased at all: those with ids.
+    """Return the messages of an answer that can be leased: those with both ids.
 
-    kombu makes an empty list of a 5xx answer.
+    kombu turns a 5xx answer into an empty list.
     """
     return [
         message
@@ -29,12 +29,12 @@ def readable(answer: Any) -> list[Message]:
 
 
 def log_unreadable(queue: str, answer: Any, messages: list[Message]) -> None:
-    """Log how many messages of an answer are not among its readable ones."""
+    """Log how many messages of an answer are not readable."""
     received = len(_messages(answer))
     if len(messages) < received:
         logger.error(
             "sqs-heartbeat: %d of %d messages received from %s have no message id or receipt "
-            "handle: nothing can be done with them, nor are they lost",
+            "handle: the worker ignores them, and they stay in the queue",
             received - len(messages),
             received,
             queue,

@@ -1,4 +1,4 @@
-"""Tells a broken worker from bad messages."""
+"""Distinguishes a broken worker from bad messages."""
 
 from __future__ import annotations
 
@@ -7,26 +7,27 @@ from collections.abc import Callable, Hashable
 
 logger = logging.getLogger(__name__)
 
-#: Failures in a row, each of another message, after which the worker is taken for broken. One bad
-#: message is everyday life, and two may come together. Each costs a receive, so few must do: with a
-#: `maxReceiveCount` of 3, a worker that goes on moves whole queues to the dead letters unrun.
+#: The worker counts as broken after this many failures in a row, each of a different message. One
+#: bad message is normal, and two may arrive together. Each failure costs a receive, so the number
+#: must be small. With a `maxReceiveCount` of 3, a broken worker that continues would move whole
+#: queues to the dead-letter queue without running them.
 BROKEN_AFTER = 3
 
 
 def raise_error(error: Exception) -> None:
-    """Raise an error again, where it belongs.
+    """Raise an error again.
 
     Raises:
-        Exception: That one.
+        Exception: The error.
     """
     raise error
 
 
 class BrokenWorkerDetector:
-    """Counts the failures in a row of what a worker does to messages.
+    """Counts a worker's consecutive failures for each step in the handling of a message.
 
     Attributes:
-        end: Ends the worker, as the error would a stock one.
+        end: Ends the worker, as the error would end a stock worker.
         is_found: Whether the worker is broken.
     """
 
@@ -36,12 +37,12 @@ class BrokenWorkerDetector:
         self._failed: dict[str, set[Hashable]] = {}
 
     def failed(self, what: str, message: Hashable, error: Exception) -> bool:
-        """Note a failure; return whether the worker is broken, and have it end if so.
+        """Note a failure. Return whether the worker is broken, and end it if so.
 
-        A message that fails again and again counts once.
+        A message that fails repeatedly counts once.
 
         Args:
-            what: Was to be done to the message, such as "delivered".
+            what: The step that failed, as a participle such as "delivered".
         """
         failed = self._failed.setdefault(what, set())
         failed.add(message)
@@ -49,7 +50,7 @@ class BrokenWorkerDetector:
             self.is_found = True
             logger.critical(
                 "sqs-heartbeat: %d different messages in a row could not be %s: the worker is "
-                "broken (%s: %s). It gives back what it has not started, and ends",
+                "broken (%s: %s). It releases the messages it has not started, and exits",
                 len(failed),
                 what,
                 type(error).__name__,
@@ -59,5 +60,5 @@ class BrokenWorkerDetector:
         return self.is_found
 
     def worked(self, what: str) -> None:
-        """Note a success: what failed before was the messages' fault."""
+        """Note a success: the messages caused the failures before it, not the worker."""
         self._failed.pop(what, None)

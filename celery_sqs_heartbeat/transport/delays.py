@@ -1,4 +1,4 @@
-"""How long a message is hidden for when it is given back after a failure."""
+"""Decides how long a message stays hidden when it is released after a failure."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ logger = get_logger(__name__)
 class Delays:
     """Finds the release delay after a failure.
 
-    The last receive before the dead-letter queue comes first: the message is released at once, so
-    that it moves. Then what the task itself asked for, kombu's backoff policy, the setting.
+    If this was the last receive before the dead-letter queue, the message is released at once, so
+    that SQS moves it. Otherwise the first delay of these counts: the one that the task requested,
+    kombu's backoff policy, the setting.
     """
 
     def __init__(
@@ -54,8 +55,8 @@ class Delays:
         """Return the delay in seconds, or None to let the lease expire.
 
         Args:
-            handle: The receipt handle that the task knows its message by.
-            backoff: What kombu's own backoff policy says.
+            handle: The receipt handle by which the task knows its message.
+            backoff: The delay of kombu's own backoff policy.
         """
         failure = self._failure(lease, ended)
         delay = self._choose(lease, failure, (ended.delay, asked_delay(handle), backoff))
@@ -90,7 +91,7 @@ class Delays:
         try:
             return self._rules.release_delay(lease, failure)
         except (WorkerShutdown, WorkerTerminate):
-            # A signal's handler raised it: it happened to interrupt the function.
+            # A signal handler raised it while the function happened to run.
             raise
         except (Exception, SystemExit) as error:
             self._log_failed(lease, failure, error)
@@ -100,27 +101,27 @@ class Delays:
         is_raised = not isinstance(error, UnusableDelay)
         logger.error(
             "sqs-heartbeat: the function %s, failed: %s; message %s of queue %s, task %s[%s], is "
-            "released with the usual delay",
+            "released with the default delay",
             self._rules.release_delay_origin(lease),
             f"{type(error).__name__}: {error}" if is_raised else error,
             lease.message_id,
             failure.queue.name,
             lease.task,
             lease.task_id,
-            # Only an error of the user's own function needs its place in the code.
+            # Only an error raised by the user's function needs a traceback.
             exc_info=is_raised,
         )
 
     def _usual(self, lease: Lease, failure: Failure) -> float:
-        """Return the delay where nothing is set, in seconds."""
+        """Return the default delay, in seconds."""
         if failure.queue.max_receive_count is not None:
             return 0.0
         url = failure.queue.url
         if failure.queue.is_known and self._once.first_time(f"no dead-letter queue {url}"):
             logger.warning(
-                "sqs-heartbeat: queue %s has no dead-letter queue: a message that always fails "
-                "comes back for ever, each time later, up to its visibility timeout; give the "
-                "queue a redrive policy",
+                "sqs-heartbeat: queue %s has no dead-letter queue: a message whose task always "
+                "fails is received again indefinitely, after growing delays of up to its "
+                "visibility timeout. Give the queue a redrive policy",
                 url,
             )
         timeout = lease.terms.visibility_timeout
@@ -139,7 +140,7 @@ class Delays:
             ),
             receive_count=max(lease.receive_count, 1),
             exception=ended.exception,
-            # By this machine's clock against SQS's: it may be ahead of SQS.
+            # SQS's clock may be ahead of this machine's.
             message_age=None if sent is None else max(0.0, time.time() - sent),
         )
 
@@ -151,5 +152,5 @@ def _said(delay: int | None, *, is_last: bool) -> str:
             "dead-letter queue)"
         )
     if delay is None:
-        return "leaves its message to come back when its visibility timeout ends"
+        return "leaves its message hidden until its visibility timeout ends"
     return f"released its message for {delay} s" if delay else "released its message at once"

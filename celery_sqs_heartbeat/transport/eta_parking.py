@@ -1,4 +1,4 @@
-"""Whether a message waits for its task's ETA at SQS, or in the worker."""
+"""Decides whether a message waits for its task's ETA at SQS or in the worker."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ logger = get_logger(__name__)
 
 
 class EtaParking:
-    """Decides where messages wait, and logs what it makes of each queue.
+    """Decides where messages wait, and logs its decisions for each queue.
 
     Args:
-        queues: What is known of the queues: the receives that they allow above all.
-        once: What has been logged.
+        queues: The attributes of the queues, above all their `maxReceiveCount`.
+        once: Remembers what has been logged.
     """
 
     def __init__(self, *, queues: QueueDirectory, once: Once) -> None:
@@ -31,14 +31,15 @@ class EtaParking:
         self._once = once
 
     def is_parked(self, lease: Lease, wait: float, *, hold: float, now: float) -> bool:
-        """Return whether a message is left to SQS until its task is due.
+        """Return whether a message waits at SQS until its task is due.
 
-        A message whose lease can't last until then always is. Another one is where that is
-        cheaper, unless it would have too few receives left, or would block its group at SQS.
+        A message whose lease can't last until then always waits at SQS. Any other message waits
+        there if that is cheaper, unless it would have too few receives left, or would block its
+        group at SQS.
 
         Args:
-            wait: How far away the ETA is, in seconds.
-            hold: How far away it may be for the worker to hold the message, in seconds.
+            wait: The seconds until the ETA.
+            hold: The longest wait for which the worker holds a message, in seconds.
             now: In seconds of the keeper's clock.
         """
         lasts = _end(lease) - now
@@ -59,11 +60,11 @@ class EtaParking:
         return True
 
     def _log_too_far(self, lease: Lease, wait: float, lasts: float) -> None:
-        """Log that, and warn once of a queue that does not allow for the receives it takes."""
+        """Log the release. Warn once per queue if it does not allow enough receives."""
         receives = lease.receive_count + receives_until(wait, lasts=lasts)
         logger.info(
             "sqs-heartbeat: message %s, task %s[%s], is due in %.0f s and may be held for %.0f s: "
-            "it is handed back to SQS until then, and will be at receive %d",
+            "the worker releases it until then. Its task will start at receive %d",
             lease.message_id,
             lease.task,
             lease.task_id,
@@ -72,13 +73,14 @@ class EtaParking:
             receives,
         )
         most = self._queues.get(lease.queue_url).max_receive_count
-        # Not of the task: its name is the sender's, and made-up ones have no end.
+        # Once per queue, not per task: senders choose task names, so their number has no limit.
         subject = f"too few receives {lease.queue_url}"
         if most is not None and receives > most and self._once.first_time(subject):
             logger.warning(
-                "sqs-heartbeat: task %s is due in %.0f s, which takes %d receives, and queue %s "
-                "allows %d (maxReceiveCount): SQS will move the message to the dead-letter queue "
-                "unrun; allow more, or send it later",
+                "sqs-heartbeat: task %s is due in %.0f s. Its message needs %d receives until "
+                "then, and queue %s allows %d (maxReceiveCount): SQS will move the message to the "
+                "dead-letter queue before its task runs. Raise maxReceiveCount, or send the "
+                "message later",
                 lease.task,
                 wait,
                 receives,
@@ -89,8 +91,8 @@ class EtaParking:
     def _log_parked(self, lease: Lease, hold: float) -> None:
         if self._once.first_time(f"parked {lease.queue_url} {hold}"):
             logger.info(
-                "sqs-heartbeat: messages of %s whose tasks are due in more than %s s wait at SQS "
-                "until then (sqs_heartbeat_hold_eta)",
+                "sqs-heartbeat: messages of %s wait at SQS until then if their tasks are due in "
+                "more than %s s (sqs_heartbeat_hold_eta)",
                 lease.queue_url,
                 seconds(hold),
             )
@@ -98,9 +100,9 @@ class EtaParking:
     def _log_held(self, lease: Lease, wait: float, most: int | None) -> None:
         if self._once.first_time(f"held {lease.queue_url}"):
             logger.info(
-                "sqs-heartbeat: message %s of %s, task %s[%s], is due in %.0f s and is held: it is "
-                "at receive %d, and its queue allows %s (maxReceiveCount), too few for a wait at "
-                "SQS; this is logged once",
+                "sqs-heartbeat: message %s of %s, task %s[%s], is due in %.0f s and is held: this "
+                "is receive %d, and its queue allows %s (maxReceiveCount), too few for a wait at "
+                "SQS. This is logged once per queue",
                 lease.message_id,
                 lease.queue_url,
                 lease.task,
@@ -112,5 +114,5 @@ class EtaParking:
 
 
 def _end(lease: Lease) -> float:
-    """Return until when a lease can last; one that is not extended, until it expires."""
+    """Return when a lease ends at the latest. Without extensions, that is when it expires."""
     return lease_end(lease) if lease.terms.extend else min(lease_end(lease), lease.expires_at)

@@ -99,7 +99,7 @@ class LastPolls:
         # `threading` takes locks to start one, and the signal may have interrupted just that.
         _thread.start_new_thread(self._run, ())
         logger.info(
-            "sqs-heartbeat: receiving ends; messages that open long polls still bring are released"
+            "sqs-heartbeat: receiving ends; messages that open long polls still return are released"
         )
 
     def wait(self, limit: float = LAST_POLLS_SECONDS) -> None:
@@ -108,7 +108,7 @@ class LastPolls:
         if not self._has_ended.wait(min(limit, left)) and self._multi is not None:
             logger.warning(
                 "sqs-heartbeat: a poll that was open when the shutdown began is not answered "
-                "yet: messages that it brings come back after their visibility timeout"
+                "yet: messages that it returns become visible again after their visibility timeout"
             )
 
     def _run(self) -> None:
@@ -146,7 +146,7 @@ class LastPolls:
             self._client._process(curl, *error)
         except Exception:
             logger.exception(
-                "sqs-heartbeat: messages that the last long poll brought can't be released"
+                "sqs-heartbeat: messages that the last long poll returned can't be released"
             )
 
 

@@ -91,8 +91,8 @@ class LeasedQueues:
         if not self._has_limit and self._once.first_time("no prefetch limit"):
             logger.warning(
                 "sqs-heartbeat: worker_prefetch_multiplier=0 sets no limit to the messages that "
-                "this worker takes, while others have nothing to do: it stops at %d, which is as "
-                "many as it can keep extended; set worker_prefetch_multiplier to 1 to 4",
+                "this worker receives, even while other workers are idle. It stops at %d messages, "
+                "as many as it can keep extended. Set worker_prefetch_multiplier to 1 to 4",
                 self._terms.most_leases(),
             )
 

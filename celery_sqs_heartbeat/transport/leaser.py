@@ -1,4 +1,4 @@
-"""Leases what is received, and says what of it is to be run."""
+"""Leases received messages, and decides which of them are run."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ logger = get_logger(__name__)
 
 _NOT_OURS = (ReceivedAs.LAPSED, ReceivedAs.RELEASED)
 _NOT_STARTED = {
-    ReceivedAs.REDELIVERED: "it came again, and runs or waits here already; its lease goes on",
-    ReceivedAs.FINISHED: "it came again after its task had ended well; it is deleted",
-    ReceivedAs.RELEASED: "a release of it that was not answered may end its lease at any moment",
-    ReceivedAs.LAPSED: "it was held up on its way until its visibility timeout was over",
+    ReceivedAs.REDELIVERED: (
+        "it was received again, and already runs or waits here; its lease continues"
+    ),
+    ReceivedAs.FINISHED: "it was received again after its task was done; it is deleted",
+    ReceivedAs.RELEASED: "an earlier release of it is unanswered and may end its lease any time",
+    ReceivedAs.LAPSED: "it arrived after its visibility timeout had ended",
 }
 
 
 class Leaser:
-    """Begins the leases on what a channel receives."""
+    """Begins the leases on the messages that a channel receives."""
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
         self._kombu = kombu
@@ -41,10 +43,10 @@ class Leaser:
         self._far_etas = EtaParking(queues=heartbeat.queues, once=heartbeat.once)
 
     def lease_all(self, poll: Poll, messages: Iterable[Message]) -> list[Payload]:
-        """Lease a whole batch before any of it is delivered; return what is new.
+        """Lease a whole batch before any of it is delivered. Return the new messages.
 
-        What comes after a message of its group that is left to SQS is released: SQS is to hand it
-        out after that.
+        If a message is left to SQS, the later messages of its group are released, because SQS
+        must deliver them after it.
         """
         fresh: list[tuple[Message, Payload]] = []
         cut = SkippedGroups()
@@ -79,9 +81,9 @@ class Leaser:
             return [payload for message, payload in fresh if not self._is_put_off(message, payload)]
 
     def keep_ours(self, poll: Poll, payloads: Iterable[Payload]) -> list[Payload]:
-        """Return those of a batch that are surely ours for long enough.
+        """Return the messages of a batch that are certainly ours for long enough.
 
-        It may wait for SQS, once for all of them: meanwhile the worker reads nothing.
+        May wait for SQS, once for all of them. The worker reads nothing meanwhile.
         """
         read_at = clock.now()
         return [each for each in payloads if self._is_still_ours(poll, each, read_at=read_at)]
@@ -89,11 +91,11 @@ class Leaser:
     def lease(
         self, poll: Poll, message: Message, *, task: Any = None, task_id: Any = None
     ) -> ReceivedAs:
-        """Begin the lease on one message, or go on with the one it has.
+        """Begin the lease on one message, or continue its present lease.
 
         Args:
-            task: What its sender calls its task: anything may come.
-            task_id: Likewise.
+            task: The task's name as the sender wrote it. It may be of any type.
+            task_id: The task's id, likewise.
         """
         heartbeat = self._heartbeat
         task = task if isinstance(task, str) else None
@@ -102,7 +104,7 @@ class Leaser:
             poll.url,
             message,
             terms=heartbeat.terms.of(poll.queue, poll.timeout, task),
-            # Where that is not known it is extended at once, and known after that.
+            # If the timeout is not known, the lease is extended at once, and it is known then.
             hidden_for=poll.timeout or 0,
             sent_at=poll.sent_at,
             max_receive_count=heartbeat.queues.get(poll.url).max_receive_count,
@@ -111,10 +113,10 @@ class Leaser:
         )
 
     def _is_put_off(self, message: Message, payload: Payload) -> bool:
-        """Release a message that waits at SQS for its task's ETA, until then.
+        """Release a message until its task's ETA if it must wait at SQS. Return whether it must.
 
-        Not held until then: so no slot and no extensions are spent on it. It may come a little
-        early, but not late: what is left of the wait is less than a second, and is held.
+        A message at SQS needs no slot and no extensions. It may arrive a little early, but not
+        late: the worker holds it for the rest of the wait, less than a second.
         """
         heartbeat = self._heartbeat
         wait = seconds_until_eta(payload.get("headers") or {})
@@ -130,10 +132,10 @@ class Leaser:
         return True
 
     def _is_still_ours(self, poll: Poll, payload: Payload, *, read_at: float) -> bool:
-        """Return whether a message is ours for at least the threshold; let go of it if not.
+        """Return whether a message is ours for at least the threshold. If not, let it expire.
 
-        Each is, but after a long poll, or a standstill of the process, that may have left
-        less: then once SQS has confirmed an extension.
+        Normally it is. After a long poll or a standstill of the process, less may be left. Then
+        it is ours once SQS has confirmed an extension.
 
         Args:
             read_at: When the batch was read.
@@ -142,7 +144,7 @@ class Leaser:
         tag = payload["properties"]["delivery_tag"]
         lease = keeper.find(tag)
         if lease is None or lease.goal is not Goal.HOLD:
-            # Released with one before it in its group, maybe while that was waited for.
+            # Released with an earlier message of its group, maybe during the wait for that one.
             return False
         if read_at - poll.sent_at + lease.terms.threshold <= (poll.timeout or 0):
             return True
@@ -152,7 +154,7 @@ class Leaser:
         keeper.let_expire(tag, ARRIVED_LATE)
         logger.warning(
             "sqs-heartbeat: message %s of %s is not started: too little was left of its "
-            "visibility timeout when it arrived, and no extension was confirmed",
+            "visibility timeout when it arrived, and SQS confirmed no extension",
             lease.message_id,
             poll.queue,
         )

@@ -156,7 +156,7 @@ class OrphanedMessages:
             lease.queue_url,
             lease.task,
             lease.task_id,
-            "comes back when its visibility timeout ends"
+            "becomes visible again when its visibility timeout ends"
             if self._may_run_on
             else "is released, like that of a failed task",
         )

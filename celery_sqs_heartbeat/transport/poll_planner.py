@@ -76,5 +76,5 @@ class PollPlanner:
             logger.warning("sqs-heartbeat: receiving from queue %s works again", queue)
         else:
             logger.error(
-                "sqs-heartbeat: receiving from queue %s fails and is tried on: %s", queue, text
+                "sqs-heartbeat: receiving from queue %s fails and is retried: %s", queue, text
             )

@@ -66,7 +66,7 @@ class PollTimeouts:
         self._heartbeat.polled.unanswered(poll.queue)
         logger.warning(
             "sqs-heartbeat: a poll of queue %s was not answered within %.0f s: the queue is polled "
-            "again; messages that are lost with it come back after their visibility timeout",
+            "again. Messages in a lost answer become visible again after their visibility timeout",
             poll.queue,
             poll.patience,
         )

@@ -150,8 +150,8 @@ class QueueTerms:
         faults = self._settings.faults_with(queue, timeout, self._leases)
         if not faults:
             logger.info(
-                "sqs-heartbeat: the visibility timeout of queue %s is %d s now, and was %d s: what "
-                "is received from now on is extended when less than %s s are left",
+                "sqs-heartbeat: the visibility timeout of queue %s is %d s now, and was %d s: "
+                "messages received from now on are extended when less than %s s are left",
                 queue,
                 timeout,
                 before,
@@ -164,10 +164,10 @@ class QueueTerms:
     def _log_misfit(self, event: str, queue: str, timeout: int, faults: list[str]) -> None:
         terms = self.of(queue, max(timeout, LEAST_TIMEOUT))
         logger.warning(
-            "sqs-heartbeat: %s, which the settings do not fit: %s. What is received from now on "
-            "is kept with a visibility timeout of %d s, a threshold of %s s and a max_lease of "
-            "%s s. Change the setting, or the queue's visibility timeout: a worker that starts "
-            "with this queue now will refuse to",
+            "sqs-heartbeat: %s, which the settings do not fit: %s. Messages received from now on "
+            "are kept with a visibility timeout of %d s, a threshold of %s s and a max_lease of "
+            "%s s. Change the setting, or the queue's visibility timeout: until then, a worker "
+            "with this queue refuses to start",
             event,
             "; ".join(faults),
             terms.visibility_timeout,

@@ -1,4 +1,4 @@
-"""What is logged of a message that does not get to its consumer."""
+"""Logs a message that can't be delivered to its consumer."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ logger = get_logger(__name__)
 
 
 def log_undeliverable(queue: str, message_id: Any) -> None:
-    """Log the error that is being handled, of a message that is left to SQS."""
+    """Log the error that is being handled, for a message that stays at SQS."""
     logger.exception(
-        "sqs-heartbeat: message %s of %s can't be delivered: it is left in the queue and comes "
-        "back when its visibility timeout ends",
+        "sqs-heartbeat: message %s of %s can't be delivered: it is left in the queue and becomes "
+        "visible again when its visibility timeout ends",
         message_id,
         queue,
     )

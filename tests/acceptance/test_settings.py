@@ -172,7 +172,7 @@ def test_leases_are_kept_without_a_prefetch_limit_or_timeouts_and_with_adaptive_
     worker = scene.worker("-c", "1", "-P", "threads", conf=conf, env=env)
     # One call a second extends ten messages, and forty are made.
     worker.wait_for_log("worker_prefetch_multiplier=0 sets no limit")
-    assert "it stops at 400," in worker.logs()
+    assert "It stops at 400 messages" in worker.logs()
     scene.send("hold", "a")
     scene.proxy.wait_for(CHANGE)
     scene.let_end("a")

@@ -443,7 +443,7 @@ def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
     assert polls.sent == []
     polls.loop.tick_later()
     assert len(polls.sent) == 1
-    assert f"receiving from queue {desk.name} fails and is tried on" in caplog.text
+    assert f"receiving from queue {desk.name} fails and is retried" in caplog.text
     assert "when calling the AssumeRoleWithWebIdentity operation" in caplog.text
 
 
@@ -585,7 +585,7 @@ def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extend
     taken: list[Any] = []
     desk.consume(taken.append)
     assert "worker_prefetch_multiplier=0" in caplog.text
-    assert "it stops at 10" in caplog.text
+    assert "It stops at 10 messages" in caplog.text
     desk.drain_until(lambda: len(taken) >= 10)
     assert not desk.would_poll()
     assert len(taken) < 20

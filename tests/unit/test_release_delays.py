@@ -129,7 +129,7 @@ def test_a_function_that_fails_is_named_with_where_it_is_set(
     said = next(text for text in caplog.messages if "KeyError" in text)
     assert said == (
         f"sqs-heartbeat: the function {__name__}:_fail, set as {place}, failed: KeyError: "
-        "'tenant'; message m of queue q, task work[id], is released with the usual delay"
+        "'tenant'; message m of queue q, task work[id], is released with the default delay"
     )
 
 
@@ -241,7 +241,7 @@ def test_a_function_is_told_all_that_is_known() -> None:
         (90_000, None, 1, "task work[id] released its message for 43198 s"),
         (0, None, 1, "task work[id] released its message at once"),
         (None, "fixed(7)", 1, "task work[id] released its message for 7 s"),
-        (None, "keep", 1, "leaves its message to come back when its visibility timeout ends"),
+        (None, "keep", 1, "leaves its message hidden until its visibility timeout ends"),
         (90, None, 5, "(that was its last receive, and SQS moves it to the dead-letter queue)"),
     ],
 )
