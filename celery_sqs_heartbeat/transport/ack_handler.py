@@ -13,9 +13,9 @@ from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 
 
 class AckHandler:
-    """Says of each lease of a channel's messages how it ends.
+    """Decides how the lease of each of a channel's messages ends.
 
-    What returns a bool returns whether that is all: else the message is kombu's to settle.
+    Methods that return a bool return False if kombu must settle the message itself.
     """
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, open_polls: OpenPolls) -> None:
@@ -25,7 +25,7 @@ class AckHandler:
         self._delays = Delays(rules=heartbeat.rules, queues=heartbeat.queues, once=heartbeat.once)
 
     def ack(self, delivery_tag: str) -> bool:
-        """Have the message deleted, in a batch, until SQS confirms it."""
+        """Make the keeper delete the message, in a batch, until SQS confirms it."""
         keeper = self._heartbeat.keeper
         if self.forget_settled(delivery_tag):
             return True
@@ -39,9 +39,9 @@ class AckHandler:
         return True
 
     def forget_settled(self, delivery_tag: str) -> bool:
-        """Return whether the message was settled before its ack or reject got here.
+        """Return whether the message was settled before its ack or reject arrived here.
 
-        That is noted until then, and no more after it.
+        That is remembered until then, and forgotten by this call.
         """
         if not self._heartbeat.settled.has(delivery_tag):
             return False
@@ -49,9 +49,9 @@ class AckHandler:
         return True
 
     def reject(self, delivery_tag: str, *, requeue: bool, failure: TaskFailure = UNKNOWN) -> None:
-        """Release a message that is to be run again; settle another as kombu does.
+        """Release a message that must run again. Settle any other as kombu does.
 
-        From any thread, and on a channel that is closed. Its prefetch slot is not freed.
+        Can be called from any thread, and on a closed channel. Does not free the prefetch slot.
         """
         heartbeat = self._heartbeat
         lease = heartbeat.keeper.find(delivery_tag)
@@ -61,7 +61,7 @@ class AckHandler:
         if requeue:
             delay = self._delays.after(lease, delivery_tag, ended=failure, backoff=delay)
         elif delay is not None and lease.is_last_receive:
-            # At once, so that SQS moves it to the dead-letter queue.
+            # Release it at once, so that SQS moves it to the dead-letter queue.
             delay = 0.0
         if delay is not None:
             cause = failure.cause if requeue else "backoff policy"
@@ -74,7 +74,7 @@ class AckHandler:
         heartbeat.settled.note(delivery_tag)
 
     def restore(self, delivery_tag: str) -> bool:
-        """Release a message that its consumer leaves behind, unless its task runs on."""
+        """Release an unsettled message of a closed consumer, unless its task continues."""
         heartbeat = self._heartbeat
         if heartbeat.settled.has(delivery_tag):
             return True
@@ -87,7 +87,7 @@ class AckHandler:
         return True
 
     def release(self, delivery_tag: str, *, cause: str) -> None:
-        """Make a message visible again at once, or when a poll that would swallow it is over."""
+        """Make a message visible again, as soon as no abandoned poll could receive it."""
         keeper = self._heartbeat.keeper
         lease = keeper.find(delivery_tag)
         if lease is not None:
@@ -95,7 +95,7 @@ class AckHandler:
             self._kombu.free_slot(delivery_tag)
 
     def _acks_inline(self, lease: Lease, delivery_tag: str) -> bool:
-        # kombu knows the message by the handle and the channel that it came with.
+        # kombu knows the message only by the handle and the channel of its receive.
         is_known = lease.receipt_handle == delivery_tag and not self._kombu.is_closed
         return is_known and self._heartbeat.rules.acks_inline(lease)
 
@@ -106,12 +106,12 @@ class AckHandler:
         return attributes.is_known and attributes.max_receive_count is None
 
     def _dead_poll_left(self, lease: Lease) -> float:
-        """Return how long a poll might swallow the message that starts no task any more.
+        """Return how long an abandoned poll could still receive the message, in seconds.
 
-        After a consumer was cancelled its last long poll goes on at SQS, and would hide a
-        message that is released before it ends. In a shutdown that poll is read, and what it
-        brings is released; but the message would have come once more for nothing, and after
-        `maxReceiveCount` it goes to the dead letters. Seconds; 0 while the consumer lives.
+        When a consumer is cancelled, its last long poll continues at SQS. It would receive and
+        hide a message that is released before the poll ends. In a shutdown the worker reads that
+        poll and releases its messages. But the message would have used up a receive, and after
+        `maxReceiveCount` of them SQS moves it to the dead-letter queue. 0 while the consumer lives.
         """
         now = clock.now()
         return max(

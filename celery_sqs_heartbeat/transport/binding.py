@@ -1,4 +1,4 @@
-"""What the worker's step lends to the transport that kombu makes."""
+"""The objects that the worker's step shares with the transport that kombu makes."""
 
 from __future__ import annotations
 
@@ -26,44 +26,44 @@ from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
 from celery_sqs_heartbeat.transport.settled_messages import SettledMessages
 from celery_sqs_heartbeat.transport.terms import QueueTerms
 
-#: Messages remembered between their receive and their requests: several times the ten of a
-#: receive, of as many queues as a worker may have.
+#: The number of messages remembered between their receive and their requests: enough for several
+#: receives of ten messages from each queue of a worker.
 _RECEIVED = 1_024
 
 
 @dataclass(kw_only=True, repr=False)
 class Heartbeat:
-    """The keeper of one worker and all that is needed to hand it messages.
+    """One worker's keeper, and everything the transport needs to pass messages to it.
 
     Attributes:
-        clients: Learn how each queue is reached.
-        leases: The most messages the worker holds at once; 0 for no bound.
-        hub: The worker's event loop, where it has one.
+        clients: Is told how to reach each queue.
+        leases: The most messages the worker holds at once; 0 for no limit.
+        hub: The worker's event loop, if it has one.
         has_processes: Whether its pool runs tasks in processes.
-        polled: How its queues' polls are answered.
-        open_polls: Polls without an answer so far, of every channel.
-        note_poll: Is called with a queue's URL and when the last of its open polls ends, in seconds
-            of `clock.now`; 0.0 where none is open.
-        http_client: kombu's client for them, where there is an event loop.
-        curl_working: Is held while that client's curl works, and until what it brings is leased:
-            signals are handled after that.
+        polled: Records how SQS answers the polls of each queue.
+        open_polls: The polls of every channel that have no answer yet.
+        note_poll: Is called with a queue's URL and the time when the last of its open polls ends,
+            in seconds of `clock.now`; 0.0 if none is open.
+        http_client: kombu's client for polls, if there is an event loop.
+        curl_working: Is held while that client's curl works, and until the messages it received
+            are leased. Signals are handled after that.
         arriving: The receipt handles of the leased messages that are being delivered.
-        breakage: Finds out whether the worker is broken.
-        start_queues: Returns the names of the queues that the worker starts with.
-        check_names: Warns of settings for unknown queues; is given a function that returns
-            whether SQS has a queue of a name.
-        refuse: Ends the worker, as it can't use its queues, or its settings do not fit them. Where
-            it returns, as without a worker, the error goes to the user of the channel.
-        is_ending: Whether the worker goes: it gives messages back, and is to receive no more.
-        requests: The requests made of leased messages, by their lease's key.
-        received: The receipt handles of messages that went through the keeper, whatever that
-            made of them.
-        once: What has been logged of what is logged once.
-        terms: What the leases on each queue are kept by.
+        breakage: Detects whether the worker is broken.
+        start_queues: Returns the names of the queues with which the worker starts.
+        check_names: Warns about settings for unknown queues. Its argument is a function that
+            returns whether SQS has a queue of a name.
+        refuse: Ends the worker because it can't use its queues, or its settings do not fit them.
+            If it returns, as it does without a worker, the user of the channel gets the error.
+        is_ending: Whether the worker is shutting down: it releases messages and must not receive
+            more.
+        requests: The requests made from leased messages, by their lease's key.
+        received: The receipt handles of messages that went through the keeper, with any result.
+        once: Remembers what must be logged only once.
+        terms: The terms of the leases on each queue.
         leased: The queues that are ready to be consumed from.
-        rules: What the settings say of each lease.
-        settled: The messages whose channel has nothing left to do at SQS.
-        unsettled: Gives up messages whose request has gone without settling them.
+        rules: The settings that apply to each lease.
+        settled: The messages for which their channel has nothing left to do at SQS.
+        orphaned: Gives up messages whose request disappeared without settling them.
         groups: The messages of FIFO queues that wait for another of their group.
     """
 
@@ -118,11 +118,11 @@ _bound_pid = 0
 
 
 def bind(heartbeat: Heartbeat | None) -> None:
-    """Lend a heartbeat to every channel that kombu makes in this process from now on."""
+    """Give a heartbeat to every channel that kombu makes in this process from now on."""
     global _bound, _bound_pid
     _bound, _bound_pid = heartbeat, os.getpid()
 
 
 def bound() -> Heartbeat | None:
-    """Return the heartbeat of this process, or None. A forked child has none."""
+    """Return this process's heartbeat, or None. A forked child has none."""
     return _bound if _bound_pid == os.getpid() else None

@@ -1,4 +1,4 @@
-"""Polls a queue where there is no event loop, and waits for the answer."""
+"""Polls a queue without an event loop, and waits for the answer."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from celery_sqs_heartbeat.transport.poll_responses import PollResponseHandler
 
 
 class BlockingPoller:
-    """Receives by boto3, in the thread that calls it."""
+    """Receives with boto3, in the calling thread."""
 
     def __init__(
         self,
@@ -34,21 +34,21 @@ class BlockingPoller:
         self._intake = intake
 
     def poll(self, queue: str) -> None:
-        """Receive from a queue, and deliver what that brings.
+        """Receive from a queue, and deliver the messages.
 
         Raises:
-            Empty: It brought nothing.
+            Empty: There were none.
         """
         url = self._kombu.url(queue)
         poll = self._receives.new_poll(queue, url, count=self._kombu.how_many())
         parameters = self._parameters(poll, url)
         try:
-            # Where a role is to be assumed, that is done here.
+            # If a role must be assumed, kombu does so here.
             client = self._kombu.client(queue)
             with _following(client, poll, lambda: self._receives.note_answer(poll, None)):
                 answer = client.receive_message(**parameters)
         except ClientError as error:
-            # Not among kombu's connection errors: it would end the worker.
+            # It is not one of kombu's connection errors, and would end the worker.
             self._receives.log(queue, error)
             raise Empty from error
         self._receives.note_answer(poll, answer)
@@ -76,12 +76,12 @@ class BlockingPoller:
 
 @contextmanager
 def _following(client: Any, poll: Poll, note_failure: Callable[[], None]) -> Iterator[None]:
-    """Have the poll's sending time be that of boto3's last try: it repeats a receive by itself.
+    """Set the poll's sending time to that of boto3's last try, because boto3 repeats receives.
 
-    After its read timeout, that is, too: 60 s, where `client-config` sets no other.
+    It does so after its read timeout, too: 60 s, unless `client-config` sets another.
 
     Args:
-        note_failure: Called when a try has failed.
+        note_failure: Is called when a try has failed.
     """
     tries = 0
 

@@ -1,4 +1,4 @@
-"""A channel of kombu's whose messages are leased from their receive to their delete."""
+"""A kombu channel whose messages are leased from their receive to their delete."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from celery_sqs_heartbeat.transport.task_failure import UNKNOWN, TaskFailure
 
 
 class Channel(SQS.Channel):
-    """Takes kombu's calls, and hands each to the object of ours whose business it is.
+    """Takes kombu's calls, and passes each to the object that handles it.
 
-    A message's way: `Schedule` says when its queue is polled, `Poller` (or `BlockingPoller`)
-    receives it, `PollResponseHandler` has it leased by `Leaser` and delivered by `Deliverer`,
-    and `AckHandler` hands its end to the keeper.
+    The path of a message: `Schedule` decides when its queue is polled. `Poller` (or
+    `BlockingPoller`) receives it. `PollResponseHandler` has `Leaser` lease it and `Deliverer`
+    deliver it. `AckHandler` passes its ack or reject to the keeper.
 
     Args:
         connection: kombu's transport.
@@ -68,23 +68,23 @@ class Channel(SQS.Channel):
 
     @property
     def fetch_message_attributes(self) -> Any:
-        """What is asked for with each message: what the user wants, and what we report."""
+        """The attributes to request with each message: the user's, and those that we report."""
         return with_reported(super().fetch_message_attributes)
 
     def _update_queue_cache(self, queue_name_prefix: str) -> None:
-        """Have SQS list the queues."""
+        """List the queues at SQS."""
         with self._starting.refusing("SQS does not list the queues"):
             super()._update_queue_cache(queue_name_prefix)
 
     def _new_queue(self, queue: str, **kwargs: Any) -> Any:
-        """Return a queue's URL; create the queue if there is none."""
+        """Return a queue's URL. Create the queue if it does not exist."""
         with self._starting.refusing(f"queue {queue!r} can't be used"):
             return super()._new_queue(queue, **kwargs)
 
     def _size(self, queue: str) -> Any:
-        """Return how many messages are in a queue, which kombu asks for as it declares one.
+        """Return how many messages are in a queue. kombu asks when it declares the queue.
 
-        Nothing depends on it, so a missing permission does not end the worker.
+        Nothing depends on the number, so a missing permission does not end the worker.
         """
         try:
             return super()._size(queue)
@@ -92,7 +92,7 @@ class Channel(SQS.Channel):
             return 0
 
     def basic_consume(self, queue: str, no_ack: bool, *args: Any, **kwargs: Any) -> Any:
-        """Consume from a queue; its attributes are read and checked first."""
+        """Consume from a queue, after its attributes have been read and checked."""
         if not no_ack:
             self._starting.prepare(queue)
         return super().basic_consume(queue, no_ack, *args, **kwargs)
@@ -110,11 +110,11 @@ class Channel(SQS.Channel):
         return self._room.is_left()
 
     def next_up(self) -> int:
-        """Return how many messages that are here already are delivered soon."""
+        """Return how many messages that were received already will be delivered soon."""
         return self._room.promised()
 
     def basic_qos(self, *args: Any, **kwargs: Any) -> None:
-        """Change the prefetch count; there may be room for more now."""
+        """Change the prefetch count, and poll the queues that waited for more room."""
         super().basic_qos(*args, **kwargs)
         self.poll_waiting_queues()
 
@@ -128,7 +128,7 @@ class Channel(SQS.Channel):
             super()._schedule_queue(queue)
 
     def _get_message_estimate(self, max_if_unlimited: int = MAX_RECEIVED) -> int:
-        """Return how many messages to ask for."""
+        """Return how many messages to request."""
         return self._schedule.how_many(max_if_unlimited)
 
     def _get_async(self, queue: str, count: int = 1, callback: Any = None) -> Any:
@@ -138,26 +138,26 @@ class Channel(SQS.Channel):
         return self._poller.poll(queue, count=count, callback=callback)
 
     def drain_events(self, *args: Any, **kwargs: Any) -> Any:
-        """Poll the queues, if there is room for more messages, where there is no event loop."""
+        """Poll the queues without an event loop, if there is room for more messages."""
         self._schedule.note_pause()
         return super().drain_events(*args, **kwargs)
 
     def _get_bulk(self, queue: str, *args: Any, **kwargs: Any) -> None:
-        """Poll a queue where there is no event loop."""
+        """Poll a queue without an event loop."""
         if self._kombu.is_leased(queue):
             self._blocking_poller.poll(queue)
         else:
             super()._get_bulk(queue, *args, **kwargs)
 
     def basic_ack(self, delivery_tag: str, multiple: bool = False) -> None:
-        """Have the message deleted, and free its slot."""
+        """Delete the message, and free its slot."""
         if self._acks.ack(delivery_tag):
             self.qos.ack(delivery_tag)
         else:
             super().basic_ack(delivery_tag, multiple)
 
     def basic_reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Settle a message that is rejected, unless its request has done so, and free its slot."""
+        """Settle a rejected message, unless its request has done so, and free its slot."""
         self._acks.reject(delivery_tag, requeue=requeue)
         if self._acks.forget_settled(delivery_tag):
             self.qos.ack(delivery_tag)
@@ -165,10 +165,10 @@ class Channel(SQS.Channel):
             super().basic_reject(delivery_tag, requeue=requeue)
 
     def reject(self, delivery_tag: str, *, requeue: bool, failure: TaskFailure = UNKNOWN) -> None:
-        """Release a message that is to be run again; settle another as kombu does.
+        """Release a message that must run again. Settle any other as kombu does.
 
-        May be called from any thread, and on a channel that is closed: its prefetch slot is
-        freed by `basic_reject`.
+        Can be called from any thread, and on a closed channel. `basic_reject` frees the prefetch
+        slot.
         """
         self._acks.reject(delivery_tag, requeue=requeue, failure=failure)
 
@@ -177,6 +177,6 @@ class Channel(SQS.Channel):
         self._acks.release(delivery_tag, cause=cause)
 
     def _restore(self, message: Any, *args: Any, **kwargs: Any) -> None:
-        """Give back a message that its consumer leaves behind."""
+        """Release an unsettled message of a closed consumer."""
         if not self._acks.restore(message.delivery_tag):
             super()._restore(message, *args, **kwargs)

@@ -14,7 +14,7 @@ _DELIVERED = "delivered"
 
 
 class Deliverer:
-    """Hands messages over one by one, and keeps an error of one from the others."""
+    """Delivers messages one by one. An error in one does not affect the others."""
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
         self._kombu = kombu
@@ -23,11 +23,12 @@ class Deliverer:
     def deliver_all(
         self, payloads: Sequence[Payload], deliver: Callable[[Payload], object]
     ) -> None:
-        """Deliver messages; one that can't be delivered neither stops nor leaks the others.
+        """Deliver messages. One that can't be delivered neither stops nor leaks the others.
+
+        Messages that are not delivered because the worker ends meanwhile are released.
 
         Raises:
-            Exception: The connection is lost. What is not delivered is released, as where the
-                worker goes meanwhile.
+            Exception: The connection is lost. The undelivered messages are released.
         """
         heartbeat = self._heartbeat
         lost_errors = self._kombu.lost_errors
@@ -43,7 +44,7 @@ class Deliverer:
                     if isinstance(error, lost_errors):
                         raise
         finally:
-            # The last one comes first, as messages of a group are to go back.
+            # The last one first: messages of a group must be released in reverse order.
             for payload in waiting:
                 heartbeat.keeper.release(tag_of(payload), cause="not delivered")
 
@@ -51,22 +52,22 @@ class Deliverer:
         """Leave a message to SQS.
 
         Args:
-            is_lost: Whether the connection is, which is not the message's or the worker's fault.
+            is_lost: Whether the connection is lost. Neither the message nor the worker caused that.
         """
         heartbeat = self._heartbeat
         tag = tag_of(payload)
         lease = heartbeat.keeper.find(tag)
-        # Left to its timeout, not released: its task may have been started before the error.
+        # Not released, because its task may have started before the error.
         heartbeat.keeper.let_expire(tag, UNDELIVERABLE)
         if self._kombu.takes_slot(tag):
-            # Else it would hold its prefetch slot for ever.
+            # Otherwise it would keep its prefetch slot indefinitely.
             self._kombu.free_slot(tag)
         if is_lost:
             return
-        # A stock worker would end here, or go on without ever polling again.
+        # A stock worker would exit here, or continue without ever polling again.
         info = payload["properties"]["delivery_info"]
         log_undeliverable(info["sqs_queue"], info["sqs_message"]["MessageId"])
         request = heartbeat.requests.get(lease.key) if lease is not None else None
-        # What Celery can't make a request of is a bad message, however many come.
+        # If Celery can't make a request from it, it is a bad message. Their number does not matter.
         if lease and request and not request.failed_before_pool:
             heartbeat.breakage.failed(_DELIVERED, lease.key, error)

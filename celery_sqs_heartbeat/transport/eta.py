@@ -1,4 +1,4 @@
-"""When a message's task is to start."""
+"""Reads when a message's task is due."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from celery.utils.time import maybe_iso8601, maybe_make_aware
 
 
 def seconds_until_eta(headers: Mapping[str, Any], now: datetime | None = None) -> float | None:
-    """Return how far away the ETA in a message's headers is, in seconds.
+    """Return the seconds until the ETA in a message's headers.
 
-    None where it has none, or none that can be read: Celery logs that. Only messages
-    of Celery's protocol 2, the default since 4.0, have it in their headers.
+    None if there is no ETA, or none that can be read, which Celery logs. Only messages of
+    Celery's protocol 2, the default since 4.0, have the ETA in their headers.
 
     Args:
-        now: The present moment, where it is not that of the clock.
+        now: The present time, if not the clock's.
     """
     eta = headers.get("eta")
     if not isinstance(eta, str):
