@@ -36,7 +36,7 @@ class Heartbeat:
     """One worker's keeper, and everything the transport needs to pass messages to it.
 
     Attributes:
-        clients: Is told how to reach each queue.
+        clients: Learns how to reach each queue.
         leases: The most messages the worker holds at once; 0 for no limit.
         hub: The worker's event loop, if it has one.
         has_processes: Whether its pool runs tasks in processes.

@@ -1,15 +1,15 @@
 """Messages of FIFO queues that wait for another of their group.
 
-With `fifo_batch` above 1, one receive may bring several messages of a group, and a pool would run
-them side by side. So only the first goes to Celery. The others wait here: leased, but with no
-prefetch slot and no request. The next goes once SQS has confirmed the delete of the one before it,
-not when its task has ended: after a delete that failed, that one comes again, and none behind it
-may have run. Which messages a failure sends back with it, the keeper knows (`leases.group_order`);
-here they are only passed over.
+With `fifo_batch` above 1, one receive may return several messages of a group, and a pool would run
+them side by side. So Celery gets only the first. The others wait here: leased, but without a
+prefetch slot or a request. Celery gets the next one when SQS has confirmed the delete of the
+message before it. The end of its task is not enough: if the delete fails, that message is received
+again, and none behind it may have run by then. The keeper decides which waiting messages are
+released when one fails (`leases.group_order`). They are only skipped here.
 
-We considered a queue of requests in front of the pool: each would take a prefetch slot, and Celery
-would count it as reserved. To receive one message at a time is simpler, and the default; but short
-tasks in long groups then cost a receive each.
+We considered a queue of requests in front of the pool. Each would take a prefetch slot, and Celery
+would count it as reserved. Receiving one message at a time is simpler, and the default. But then
+each short task in a long group costs a receive.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from celery_sqs_heartbeat.transport.kombu_channel import Payload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Waiting:
-    """One message.
+    """One waiting message.
 
     Attributes:
-        queue: As Celery calls it.
-        ahead: The lease on the message before it, where that came with it.
-        deliver: Hands it to its consumer.
+        queue: Celery's name for its queue.
+        ahead: The lease on the message before it, if both arrived in one answer.
+        deliver: Delivers it to its consumer.
     """
 
     payload: Payload = field(repr=False)
@@ -49,16 +49,17 @@ class _Waiting:
 class GroupWaitlist:
     """The messages of one worker that wait for their turn.
 
-    Used where messages are delivered, on the worker's event loop, but for `wake`.
+    All methods except `wake` must be called where messages are delivered, on the worker's event
+    loop.
 
-    A message that is the first of its group in an answer may wait where there is no room, too, if
-    no other of its group does. SQS hands it out only when the one ahead is deleted there, or is
-    lost here, and it waits until this worker hears so. At most one of each group waits beyond the
-    limit. To release it would cost it a receive, though it is the one message that a receive always
-    asks for: with a small `maxReceiveCount` it would become a dead letter that never ran.
+    The first message of its group in an answer may wait beyond the limit if no other message of
+    its group waits. SQS delivers it only if the message ahead of it is deleted at SQS or its lease
+    is lost, so it waits only until this worker learns of that. So at most one message of each group
+    waits beyond the limit. A release would cost it a receive, although each receive must request at
+    least one message. With a small `maxReceiveCount` it would become a dead letter that never ran.
 
     Args:
-        limit: How many may wait, but for those.
+        limit: How many messages may wait, not counting those beyond the limit.
 
     Attributes:
         call_soon: Calls a function where messages are delivered.
@@ -76,12 +77,12 @@ class GroupWaitlist:
 
     @property
     def most_wanted(self) -> int:
-        """How many messages a receive may bring, so that all that must wait have room."""
+        """How many messages a receive may return without exceeding the room to wait."""
         return 1 + max(0, self._limit - len(self))
 
     @property
     def next_up(self) -> int:
-        """How many are delivered soon, as the delete of the one ahead is under way."""
+        """How many will be delivered soon, because the message ahead is being deleted."""
         return sum(
             waiting[0].ahead is not None and waiting[0].ahead.goal is not Goal.HOLD
             for waiting in tuple(self._waiting.values())
@@ -94,7 +95,7 @@ class GroupWaitlist:
         """Return the messages that may be delivered now. The others wait, in their order.
 
         Args:
-            deliver: Is to be given each of the others when its turn has come.
+            deliver: Is called with each of the others when its turn comes.
         """
         ready = []
         ahead: dict[str | None, Lease] = {}
@@ -102,13 +103,13 @@ class GroupWaitlist:
             tag = tag_of(payload)
             lease = self._keeper.find(tag)
             if lease is None:
-                # It went back with the one before it, and SQS has confirmed that.
+                # Released with the message before it, which SQS has confirmed.
                 continue
             if not lease.is_in_order:
                 ready.append(payload)
                 continue
             if lease.goal is not Goal.HOLD:
-                # Released with the one before it.
+                # Released with the message before it.
                 continue
             key = (lease.queue_url, lease.group)
             is_alone = lease.group not in ahead and key not in self._waiting
@@ -130,13 +131,13 @@ class GroupWaitlist:
         return ready
 
     def wake(self) -> None:
-        """Have messages delivered whose turn has come, soon. Call it from any thread."""
+        """Schedule the delivery of messages whose turn has come. Can be called from any thread."""
         if self._waiting and not self._is_called:
             self._is_called = True
             self.call_soon(self.deliver_due)
 
     def look(self) -> None:
-        """Do so, also where an earlier call was lost, as with a connection."""
+        """Do as `wake`, even if an earlier call is pending: a lost connection may have lost it."""
         self._is_called = False
         self.wake()
 
@@ -148,7 +149,7 @@ class GroupWaitlist:
                 waiting.deliver(waiting.payload)
 
     def leave(self, cause: str, queue: str | None = None) -> None:
-        """Release all that wait: of one queue, or of all."""
+        """Release all waiting messages, of one queue or of all."""
         for key, group in tuple(self._waiting.items()):
             if queue is None or all(each.queue == queue for each in group):
                 self._waiting.pop(key, None)
@@ -156,7 +157,7 @@ class GroupWaitlist:
                     self._release(each, cause)
 
     def _due(self, key: tuple[str, str | None]) -> Iterator[_Waiting]:
-        """Take out and yield what may be delivered of one group."""
+        """Remove and yield the messages of one group that may be delivered."""
         while group := self._waiting.get(key):
             first = group[0]
             is_left = self._keeper.find(first.tag) is first.lease
@@ -167,10 +168,10 @@ class GroupWaitlist:
             if not group:
                 self._waiting.pop(key, None)
             if not is_held:
-                # It went back with one before it.
+                # Released with a message before it.
                 continue
             if not (self._keeper.owns(first.tag) and first.lease.is_exclusive):
-                # A FIFO queue takes no handle that has expired once.
+                # A FIFO queue does not accept a handle that has expired once.
                 self._release(first, GROUP_STOPPED)
             elif policy.is_half_over(first.lease, self._keeper.now()):
                 self._release(first, WAITED_LONG)

@@ -1,6 +1,6 @@
-"""What the transport and the worker need of the keeper of leases.
+"""The interface of the keeper that the transport and the worker use.
 
-A `ThreadKeeper` in this process has all of it; anything else that has it will do as well.
+A `ThreadKeeper` in this process implements it. Any other object that does can take its place.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ class Keeper(Leases, Protocol):
     """Keeps leases on received messages until their deletes are confirmed."""
 
     def gathering(self) -> AbstractContextManager[None]:
-        """Hand on what is said within the block at its end, all at once."""
+        """Collect the calls made in the block, and pass them on together when it ends."""
 
     @property
     def is_behind(self) -> bool:
-        """Whether it is not there, or can't take more messages for now."""
+        """Whether it is not running, or can't accept more messages at present."""
 
     def waits_behind(self, receipt_handle: str) -> bool:
         """Return whether a message must wait for another of its group."""
@@ -40,7 +40,7 @@ class Keeper(Leases, Protocol):
         task: str | None = None,
         task_id: str | None = None,
     ) -> ReceivedAs:
-        """Begin a lease on a message as SQS returned it, or go on with the one it has.
+        """Begin a lease on a message as SQS returned it, or continue its present lease.
 
         Args:
             hidden_for: The visibility timeout of the receive, in seconds.
@@ -50,16 +50,16 @@ class Keeper(Leases, Protocol):
 
 
 class Reaching(Protocol):
-    """Learns how queues are reached: a `ClientPool`, or what hands it to another process."""
+    """Learns how to reach queues: a `ClientPool`, or an object that informs another process."""
 
     def use(
         self, config: BrokerConfig, queue_url: str, threshold: float, address: str | None = None
     ) -> None:
-        """Reach a queue by `config`, with timeouts that fit `threshold` (seconds).
+        """Reach a queue with `config`, and with timeouts that fit `threshold` (seconds).
 
         Args:
-            address: The URL it is reached at from now on, where that is another one.
+            address: The URL at which the queue is reached from now on, if it is another.
         """
 
     def hurry(self, queue_url: str, threshold: float) -> None:
-        """Shorten the timeouts of calls for a queue where `threshold` (seconds) asks for it."""
+        """Shorten the timeouts of calls for a queue if `threshold` (seconds) requires it."""

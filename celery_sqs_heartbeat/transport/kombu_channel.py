@@ -1,4 +1,4 @@
-"""The private side of kombu's SQS channel, under names of ours."""
+"""The private side of kombu's SQS channel, under our own names."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from kombu.transport import SQS
 
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 
-#: As many as SQS lists at once at the most.
+#: The most queues that SQS lists in one answer.
 _MOST_LISTED = 1_000
-#: Whether kombu deletes what is rejected without requeue (since 5.7).
+#: Whether kombu deletes messages that are rejected without requeue (since 5.7).
 _DELETES_REJECTED = hasattr(SQS.Channel, "_delete_rejected_message")
 
-#: What kombu makes of a received message.
+#: A received message, as kombu decodes it.
 Payload = dict[str, Any]
 
 
 class KombuChannel:
-    """Reads and calls a channel of kombu's, so that no other part of ours depends on how."""
+    """Reads and calls a kombu channel, so that no other part of ours depends on its internals."""
 
     def __init__(self, channel: Any) -> None:
         self._channel = channel
 
     @property
     def is_closed(self) -> bool:
-        """Whether it was closed."""
+        """Whether the channel was closed."""
         return bool(self._channel.closed)
 
     @property
     def hub(self) -> Any:
-        """The event loop that it polls on; None without one."""
+        """The event loop on which the channel polls; None without one."""
         return self._channel.hub
 
     @property
     def wait_seconds(self) -> int:
-        """How long a poll is to wait for messages."""
+        """How long a poll waits for messages, in seconds."""
         seconds: int = self._channel.wait_time_seconds
         return seconds
 
@@ -48,12 +48,12 @@ class KombuChannel:
 
     @property
     def lost_errors(self) -> tuple[type[BaseException], ...]:
-        """What a lost connection or channel raises."""
+        """The errors that a lost connection or channel raises."""
         connection = self._channel.connection
         return tuple(connection.connection_errors + connection.channel_errors)
 
     def broker(self) -> BrokerConfig:
-        """Return how it reaches its queues."""
+        """Return how the channel reaches its queues."""
         return BrokerConfig.of_channel(self._channel)
 
     def queues(self) -> list[str]:
@@ -65,15 +65,15 @@ class KombuChannel:
         return queue in self._channel._active_queues
 
     def is_leased(self, queue: str) -> bool:
-        """Return whether messages of that queue are leased.
+        """Return whether the messages of a queue are leased.
 
-        Not those that are deleted on receive, nor those that a user gets one by one: these
-        need never be acked.
+        They are not if they are deleted on receive. Nor are messages that a user gets one by
+        one, because no one has to ack them.
         """
         return self.is_consumed(queue) and queue not in self._channel._noack_queues
 
     def is_listed(self, queue: str) -> bool:
-        """Return whether SQS listed a queue as the channel was made, or may have left it out."""
+        """Return whether SQS listed a queue when the channel was made, or may have omitted it."""
         listed = self._channel._queue_cache
         names = {queue, self.name_at_sqs(queue)}
         return len(listed) >= _MOST_LISTED or not listed.keys().isdisjoint(names)
@@ -83,20 +83,20 @@ class KombuChannel:
         return str(self._channel.canonical_queue_name(queue))
 
     def url(self, queue: str) -> str:
-        """Return a queue's URL; create the queue if there is none."""
+        """Return a queue's URL. Create the queue if it does not exist."""
         return str(self._channel._new_queue(queue))
 
     def consumer(self, queue: str) -> Callable[[Payload], object] | None:
-        """Return what takes a queue's messages; None when its consumer, or the channel, is gone."""
+        """Return the callback for a queue's messages; None if its consumer or channel is gone."""
         connection = self._channel.connection
         return connection._callbacks.get(queue) if connection else None
 
     def deliver(self, payload: Payload, queue: str) -> None:
-        """Hand a message to its queue's consumer, where there is no event loop."""
+        """Deliver a message to its queue's consumer, without an event loop."""
         self._channel.connection._deliver(payload, queue)
 
     def decode(self, message: Any, queue: str) -> Payload:
-        """Make of a message as SQS returned it what a consumer takes."""
+        """Convert a message as SQS returned it to the form that consumers take."""
         payload: Payload = self._channel._message_to_python(message, queue, self.url(queue))
         return payload
 
@@ -109,17 +109,17 @@ class KombuChannel:
         return self._channel.sqs(queue=queue)
 
     def event_loop_client(self, queue: str) -> Any:
-        """Return the client for a queue that sends on the event loop."""
+        """Return the client that sends calls for a queue on the event loop."""
         return self._channel.asynsqs(queue=self.name_at_sqs(queue))
 
     def wanted_attributes(self) -> tuple[Any, Any]:
-        """Return which system attributes, and which of the sender's, come with each message."""
+        """Return which system attributes and which of the sender's to request with each message."""
         wanted = getattr(self._channel, "get_message_attributes", {})
         system = wanted.get("MessageSystemAttributeNames", self._channel.fetch_message_attributes)
         return system, wanted.get("MessageAttributeNames")
 
     def how_many(self) -> int:
-        """Return how many messages a receive may ask for."""
+        """Return how many messages a receive may request."""
         return int(self._channel._get_message_estimate())
 
     def has_slot(self) -> bool:
@@ -140,11 +140,11 @@ class KombuChannel:
         self._channel.qos.ack(delivery_tag)
 
     def backoff_delay(self, delivery_tag: str, task: str | None, receives: int) -> float | None:
-        """Return the delay of kombu's own backoff policy, in seconds; None where it has none."""
+        """Return the delay of kombu's own backoff policy, in seconds; None if it has none."""
         qos = self._channel.qos
         _, _, tasks, policy = qos._extract_backoff_policy_configuration_and_message(delivery_tag)
         return policy.get(receives) if policy and task in (tasks or ()) else None
 
     def deletes_rejected(self, delivery_tag: str) -> bool:
-        """Return whether it deletes a message that is rejected, on a queue without dead letters."""
+        """Return whether kombu deletes a rejected message, on a queue without dead letters."""
         return _DELETES_REJECTED and not self._channel.qos.is_backoff_task(delivery_tag)

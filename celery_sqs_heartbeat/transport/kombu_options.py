@@ -1,4 +1,4 @@
-"""What we change of the options of kombu's transport. Values in, values out."""
+"""Our changes to the options of kombu's transport, as pure functions."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ REPORTED = (
     "ApproximateReceiveCount",
     "SentTimestamp",
     "ApproximateFirstReceiveTimestamp",
-    # Not with every message: SQS leaves out what a message does not have.
+    # SQS omits attributes that a message does not have.
     "MessageGroupId",
     "SequenceNumber",
 )
-#: For how long a call waits where `client-config` says None, in seconds: botocore's default.
+#: The timeout of a call if `client-config` says None, in seconds: botocore's default.
 CLIENT_SECONDS = 60
 
 
 def with_timeouts(options: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the options with a `client-config` that sets no call free of timeouts.
+    """Return the options with a `client-config` that has a timeout for every call.
 
-    Without an event loop a poll has no other deadline: one that is never answered would be
-    the queue's last.
+    Without an event loop, a poll has no other deadline. If SQS never answered it, its queue would
+    not be polled again.
     """
     config = options.get("client-config") or {}
     endless = [name for name in TIMEOUTS if config.get(name, CLIENT_SECONDS) is None]
@@ -34,7 +34,7 @@ def with_timeouts(options: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def with_reported(attributes: Any) -> Any:
-    """Return what is asked for with each message: what the user wants, and what we report.
+    """Return the attributes to request with each message: the user's, and those that we report.
 
     Args:
         attributes: The option `fetch_message_attributes`: a list of names, or a dict of lists.

@@ -1,19 +1,20 @@
-"""Reads the polls that are open when a worker ends to their end, so that what they bring goes back.
+"""Reads the polls that are still open when a worker ends, and releases the messages they return.
 
-SQS has a long poll wait for up to 20 s, and what comes meanwhile goes to it, whether or not
-anyone reads its answer: up to ten messages, hidden for a whole visibility timeout. We
-considered to
+At SQS, a long poll waits for up to 20 s. Messages that arrive meanwhile go to it, whether or not
+anyone reads the answer: up to ten messages, hidden for a whole visibility timeout. We considered
+these alternatives:
 
-- close the connection: SQS may not notice, and delivers into it all the same;
-- run the event loop on by hand before the pool is stopped: a soft shutdown sleeps in a signal's
-  handler, amid a tick of that loop, and would leave the answer unread for as long;
-- make polls with boto3 on threads, always: two to three milliseconds of Python's lock for each.
+- Close the connection. SQS may not notice, and still delivers into it.
+- Run the event loop by hand before the pool is stopped. But a soft shutdown sleeps in a signal
+  handler, within a tick of that loop, and would leave the answer unread for as long.
+- Always poll with boto3 on threads. Each poll would hold Python's lock for two to three
+  milliseconds.
 
-So a thread takes kombu's curl handles over when the shutdown begins, and the event loop gets
-a dummy in their place. Whatever Celery does then, the answer is read when it comes and its
-messages are released. Only the worker's very end waits for it. kombu 5.5 has no such handles, nor
-has a pool of gevent or eventlet: a poll blocks there, and its answer is read when the signal's
-handler is through.
+Instead, a thread takes over kombu's curl handles when the shutdown begins, and the event loop gets
+a dummy in their place. Whatever Celery does then, the thread reads the answer when it arrives, and
+its messages are released. Only the very end of the worker waits for it. kombu 5.5 has no such
+handles, and neither has a gevent or eventlet pool. Polls block there, and the answer is read when
+the signal handler has returned.
 """
 
 from __future__ import annotations
@@ -32,24 +33,24 @@ from celery_sqs_heartbeat.transport.uninterrupted_curl import unguarded
 
 try:
     import pycurl
-except ImportError:  # See the module.
+except ImportError:  # See the module's docstring.
     pycurl = None
 
 logger = logging.getLogger(__name__)
 
-#: For how long the end of a worker may wait for its last polls, in seconds: as long as the longest
-#: that SQS knows (SQS API reference, ReceiveMessage), and a moment to release what it brings.
+#: How long the end of a worker may wait for its last polls, in seconds: the longest poll of SQS
+#: (SQS API reference, ReceiveMessage), and a moment to release the messages it returns.
 LAST_POLLS_SECONDS = 22.0
 #: How late an answer may be read on a busy machine, in seconds.
 _READ_GRACE = 1.5
-#: How often the handles are looked at where curl has nothing to wait for, in seconds.
+#: How often the handles are checked while curl has nothing to wait for, in seconds.
 _LOOK_SECONDS = 0.05
 #: How long curl waits for something to read, in seconds.
 _SELECT_SECONDS = 0.2
 
 
 class _Dummy:
-    """In the place of curl's handles: the event loop's last ticks ask it in vain."""
+    """Takes the place of curl's handles, and returns nothing to the event loop's last ticks."""
 
     def info_read(self) -> tuple[int, list[Any], list[Any]]:
         return 0, [], []
@@ -61,27 +62,28 @@ class _Dummy:
         return 0, 0
 
     def add_handle(self, _: Any) -> None:
-        """Send nothing any more."""
+        """Send nothing."""
 
     def remove_handle(self, _: Any) -> None:
-        """Its owner has done that."""
+        """The handle's owner has removed it already."""
 
     def close(self) -> None:
         """Nothing to close."""
 
 
 class LastPolls:
-    """The open polls of one of kombu's clients, read on a thread of their own.
+    """The open polls of one of kombu's clients, read on their own thread.
 
-    May be made in a signal's handler, whatever that interrupted. It may have been the writing of
-    a log line: so the reading thread logs nothing before it has read and released.
+    It can be made in a signal handler, whatever that interrupted. If the signal interrupted the
+    writing of a log line, the log's lock is held. So the reading thread logs nothing before it has
+    read the answers and released the messages.
     """
 
     def __init__(self, client: Any, polls: Iterable[Poll]) -> None:
         now = clock.now()
-        # One that was given up is not waited for.
+        # The worker does not wait for polls that it has given up.
         ends = [poll.ends_at for poll in polls if poll.is_sent and not poll.is_given_up]
-        # One whose time is over may be answered, too: a worker without a pool reads late.
+        # A poll whose time has passed may have an answer, too: a worker without a pool reads late.
         self._ends_at = max([now, *ends])
         self._has_ended = threading.Event()
         self._client = client
@@ -96,14 +98,14 @@ class LastPolls:
         self._curls, client._curls = client._curls, []
         self._multi, client._multi = unguarded(client._multi), _Dummy()
         client._socket_action = client._multi.socket_action
-        # `threading` takes locks to start one, and the signal may have interrupted just that.
+        # `threading` takes locks to start a thread, and the signal may have come while one is held.
         _thread.start_new_thread(self._run, ())
         logger.info(
             "sqs-heartbeat: receiving ends; messages that open long polls still return are released"
         )
 
     def wait(self, limit: float = LAST_POLLS_SECONDS) -> None:
-        """Return when they are answered, or after so many seconds at the most."""
+        """Return when the polls are answered, or after `limit` seconds at the latest."""
         left = self._ends_at + _READ_GRACE - clock.now()
         if not self._has_ended.wait(min(limit, left)) and self._multi is not None:
             logger.warning(
@@ -121,16 +123,16 @@ class LastPolls:
             self._has_ended.set()
 
     def _read(self) -> bool:
-        """Read what there is; return whether there may be more."""
+        """Read the answers that have arrived. Return whether there may be more."""
         multi: Any = self._multi
         try:
-            # kombu's callbacks would set timers of the event loop.
+            # kombu's callbacks would set timers on the event loop.
             multi.setopt(pycurl.M_TIMERFUNCTION, _ignore)
             multi.setopt(pycurl.M_SOCKETFUNCTION, _ignore)
             _, active = multi.perform()
             _, succeeded, failed = multi.info_read()
         except pycurl.error:
-            # Curl is at work on the main thread. Rarely so: signals wait for the end of that.
+            # curl is working on the main thread. This is rare, because signals wait until it ends.
             time.sleep(_LOOK_SECONDS)
             return True
         for curl, *error in [*((curl,) for curl in succeeded), *failed]:
@@ -151,4 +153,4 @@ class LastPolls:
 
 
 def _ignore(*_: Any) -> None:
-    """Take no notice."""
+    """Do nothing."""

@@ -1,4 +1,4 @@
-"""What the settings say of one lease."""
+"""Looks up the settings that apply to one lease."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ class LeaseRules:
     def acks_inline(self, lease: Lease) -> bool:
         """Return whether the messages of the lease's queue are acked kombu's way.
 
-        None that is kept in order: the next of its group waits for a delete that the keeper knows.
+        Never if they are kept in order: the next message of the group waits until the keeper has
+        seen the delete.
         """
         if lease.is_in_order:
             return False
@@ -37,15 +38,15 @@ class LeaseRules:
         return lease.is_in_order and self._of_task(lease).fifo_retry != "send"
 
     def on_lost(self, lease: Lease) -> str:
-        """Return what becomes of a task whose lease was lost: warn, revoke or terminate."""
+        """Return what to do with a task whose lease was lost: warn, revoke or terminate."""
         return self._of_task(lease).on_lost or "warn"
 
     def queue_name(self, lease: Lease) -> str:
-        """Return the name that Celery knows the lease's queue by."""
+        """Return Celery's name for the lease's queue."""
         return self._names[lease.queue_url]
 
     def hold_eta(self, lease: Lease) -> float:
-        """Return how far away the ETA of a message that is held may be, in seconds."""
+        """Return the longest wait for an ETA during which the message is held, in seconds."""
         rules = self._of_task(lease)
         if rules.hold_eta is not None:
             return rules.hold_eta
@@ -58,7 +59,7 @@ class LeaseRules:
         """Return the configured release delay after the lease's task failed, in seconds.
 
         Raises:
-            Exception: Whatever a configured function raised.
+            Exception: The error that a configured function raised.
         """
         return self._settings.for_task(failure.queue.name, lease.task).delay_after(failure)
 

@@ -1,4 +1,4 @@
-"""The queues that a worker leases messages of, from their check at its start on."""
+"""The queues whose messages a worker leases. They are checked when it starts."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class LeasedQueues:
-    """Makes queues ready to be consumed from, and knows by which URL their leases go.
+    """Makes queues ready to be consumed from, and knows the URL that their leases use.
 
     Args:
-        has_limit: Whether there is a bound to the messages that the worker holds at once.
+        has_limit: Whether the number of messages that the worker holds at once is limited.
 
     Attributes:
         names: The names of the queues that are ready, by URL.
@@ -49,13 +49,13 @@ class LeasedQueues:
         self._lease_urls: dict[str, str] = {}
 
     def check(self, urls: Mapping[str, str], config: BrokerConfig) -> None:
-        """Check the queues that a worker starts with. Blocks on SQS once per queue.
+        """Check the queues with which a worker starts. Blocks on SQS once per queue.
 
         Args:
             urls: The queues' URLs by name.
 
         Raises:
-            ConfigurationError: The settings do not fit them; it lists the faults of all.
+            ConfigurationError: The settings do not fit them. The error lists all faults.
         """
         faults = []
         for queue, queue_url in urls.items():
@@ -68,8 +68,8 @@ class LeasedQueues:
         """Make a queue ready to be consumed from. Blocks on SQS once per queue.
 
         Raises:
-            ConfigurationError: The settings do not fit the queue's visibility timeout, and
-                the worker has not received anything yet.
+            ConfigurationError: The settings do not fit the queue's visibility timeout, and the
+                worker has not received from any queue yet.
         """
         self.names[queue_url] = queue
         rules = self._settings.for_queue(queue)
@@ -97,17 +97,17 @@ class LeasedQueues:
             )
 
     def lease_url(self, queue_url: str) -> str:
-        """Return the URL that leases on a queue's messages go by: the first it had.
+        """Return the URL that identifies a queue in our leases: the first one it had.
 
-        After a failover to another broker URL it has another. Its messages, and our leases
-        on them, are the same, and what those still need is asked for at the new one.
+        After a failover to another broker URL, the queue has another URL. Its messages and our
+        leases on them stay the same. The calls they still need go to the new URL.
         """
         return self._lease_urls.get(queue_url, queue_url)
 
     def asked_timeout(self, queue: str, queue_url: str) -> int | None:
         """Return the visibility timeout to send with a receive; see `QueueTerms.asked`.
 
-        Where the queue's own is another now, calls are made in the haste that this takes.
+        If the queue's own timeout has changed, the timeouts of calls are shortened to fit it.
         """
         self._terms.has_begun = True
         has_changed = self._terms.follow(queue, queue_url)
