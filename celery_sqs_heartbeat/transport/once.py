@@ -1,10 +1,10 @@
-"""Remembers what has been logged, for what is to be logged once."""
+"""Remembers what has been logged, for lines that must be logged only once."""
 
 from __future__ import annotations
 
 
 class Once:
-    """A memory of subjects. They are few: of queues, never of what a sender makes up."""
+    """A memory of subjects. They are few: they name queues, never anything a sender chooses."""
 
     def __init__(self) -> None:
         self._subjects: set[str] = set()

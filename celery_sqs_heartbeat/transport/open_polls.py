@@ -1,4 +1,4 @@
-"""The polls of one channel that have no answer so far."""
+"""The polls of one channel that have no answer yet."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.poll import Poll
 
-#: Is called with the number of messages that a poll brought: has its queue polled again.
+#: Polls a poll's queue again. Its argument is the number of messages that the poll returned.
 GoOn = Callable[[int], object]
 
 
 class OpenPolls:
-    """Knows a channel's open polls, and has the heartbeat know those of every channel."""
+    """Records a channel's open polls, also in the heartbeat, which knows those of every channel."""
 
     def __init__(self, *, heartbeat: Heartbeat) -> None:
         self._heartbeat = heartbeat
@@ -25,23 +25,23 @@ class OpenPolls:
         return poll in self._polls
 
     def __iter__(self) -> Iterator[Poll]:
-        # Another thread may change them meanwhile.
+        # A copy, because another thread may change them meanwhile.
         return iter(list(self._polls))
 
     def add(self, poll: Poll, go_on: GoOn | None) -> None:
-        """Note that a poll is asked for."""
+        """Note that a poll was requested."""
         self._polls[poll] = go_on
         self._heartbeat.open_polls.add(poll)
         self._report(poll.url)
 
     def discard(self, poll: Poll) -> None:
-        """Note that a poll is answered."""
+        """Note that a poll was answered."""
         self._polls.pop(poll, None)
         self._heartbeat.open_polls.discard(poll)
         self._report(poll.url)
 
     def go_on_without(self, poll: Poll) -> None:
-        """Have a poll's queue polled again, as if it had brought nothing."""
+        """Poll a poll's queue again, as if the poll had returned no messages."""
         if go_on := self._polls[poll]:
             go_on(0)
 

@@ -1,10 +1,10 @@
-"""The net beneath all that settles messages: gives up those that nothing will settle.
+"""A safety net: gives up messages that nothing will settle any more.
 
-A message is settled by its request, as its job in the pool ends. When the request or the job
-is gone and the message is still held, its lease would go on for as long as the worker lives.
+A request settles its message when its job in the pool ends. If the request or the job disappears
+while the message is still held, its lease would continue for as long as the worker lives.
 
-Only a message that had a request once is given up. One that still waits for its request, or
-that another consumer step takes, is none of the net's.
+Only messages that once had a request are given up. A message that still waits for its request, or
+that another consumer step takes, is left alone.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 
 logger = get_logger(__name__)
 
-#: How often it looks, in seconds.
+#: How often the thread checks, in seconds.
 LOOK_SECONDS = 1.0
 
 
 class Watch:
-    """What is to settle one leased message: its request and, from its start, the pool's job.
+    """Watches the objects that settle one message: its request and, once started, its pool job.
 
-    Nothing of it takes a lock: it is called by the garbage collector, too, on any thread and
-    in the middle of anything.
+    No method takes a lock. The garbage collector calls them, too, on any thread and in the middle
+    of anything.
 
     Attributes:
-        is_acked: Its ack is on its way to the channel, where kombu itself deletes it.
+        is_acked: Whether its ack is on its way to the channel, where kombu itself deletes it.
     """
 
     def __init__(self, gone: deque[Watch], request: object, lease: Lease, message: Any) -> None:
@@ -46,7 +46,7 @@ class Watch:
         self._job: weakref.ref[Any] | None = None
 
     def follow(self, job: object) -> None:
-        """Have the message hang on its job in the pool, too."""
+        """Watch the message's job in the pool, too."""
         self._job = weakref.ref(job, self.end)
 
     def end(self, *_: object) -> None:
@@ -54,15 +54,16 @@ class Watch:
         self._gone.append(self)
 
     def close(self) -> object:
-        """Watch no more; return the request, if it is still there."""
+        """Stop watching. Return the request, if it still exists."""
         request = self._request() if self._request is not None else None
-        # They refer to this object: else it would wait for the garbage collector.
+        # The references point back to this object. Without them, it is freed at once, and does
+        # not wait for the garbage collector.
         self._request = self._job = None
         return request
 
 
 class OrphanedMessages:
-    """Gives up each message whose request or job has gone without settling it.
+    """Gives up each message whose request or job disappeared without settling it.
 
     Args:
         keeper: Keeps the leases.
@@ -77,31 +78,34 @@ class OrphanedMessages:
         self._may_run_on = False
 
     def watch(self, request: object, lease: Lease, message: Any) -> Watch:
-        """Begin to watch what is to settle a message: a request that was just made for it."""
+        """Begin to watch a message and the request that was just made for it."""
         watch = Watch(self._gone, request, lease, message)
         self._watches.add(watch)
         return watch
 
     def attach(self, *, forget: Callable[[Any], object], may_run_on: bool) -> None:
-        """Learn how the worker's pool and Celery treat what is given up. Do it before `start`.
+        """Learn how the worker's pool and Celery treat messages that are given up.
+
+        Must be called before `start`.
 
         Args:
-            forget: Has Celery forget a request whose message was given up.
-            may_run_on: Whether a task may run on when the pool has forgotten its job, as one in
-                a process may. Its message is then left to its visibility timeout, as a stock
-                worker leaves it: released, a second run would begin beside the first. A
-                thread or a greenlet that runs a task has its job, so there it is released.
+            forget: Makes Celery forget a request whose message was given up.
+            may_run_on: Whether a task may still run after the pool has forgotten its job. In a
+                pool process it may. Then the message is left to its visibility timeout, as a
+                stock worker leaves it: after a release, a second run would begin beside the first.
+                A thread or greenlet keeps the job while it runs the task, so there the message is
+                released.
         """
         self._forget, self._may_run_on = forget, may_run_on
 
     def start(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
-        """Look now and then, for as long as the worker lives.
+        """Check regularly, for as long as the worker lives.
 
         Args:
             call_soon: Calls a function where messages are settled, on the worker's event loop.
 
         Raises:
-            RuntimeError: The system grants no more threads.
+            RuntimeError: The system allows no further thread.
         """
         threading.Thread(
             target=self._look_now_and_then,
@@ -111,13 +115,13 @@ class OrphanedMessages:
         ).start()
 
     def close(self) -> None:
-        """Look no more, and release what is left: the pool is gone, and so are its tasks."""
+        """Stop checking, and release what is left: the pool and its tasks have ended."""
         self._is_closed.set()
         self._may_run_on = False
         self.look()
 
     def look(self) -> None:
-        """Give up what should be settled by now and is not."""
+        """Give up each message that should be settled by now and is not."""
         while self._gone:
             watch = self._gone.popleft()
             if watch in self._watches:
@@ -130,7 +134,7 @@ class OrphanedMessages:
 
     def _look_now_and_then(self, call_soon: Callable[[Callable[[], object]], object]) -> None:
         while not self._is_closed.wait(LOOK_SECONDS):
-            # A call that is lost, with a connection, is repeated.
+            # Repeated each time, because a lost connection may lose the call.
             if self._gone:
                 try:
                     call_soon(self.look)
@@ -143,7 +147,7 @@ class OrphanedMessages:
             lease is watch.lease
             and lease.goal is Goal.HOLD
             and not watch.is_acked
-            # Another request of the same lease settles it.
+            # Unless another request of the same lease will settle it.
             and all(other.lease is not lease for other in list(self._watches))
         )
 
@@ -162,7 +166,7 @@ class OrphanedMessages:
         )
         if self._may_run_on:
             self._keeper.let_expire(watch.tag, UNSETTLED)
-            # Else it would hold its prefetch slot for ever.
+            # Otherwise it would keep its prefetch slot indefinitely.
             watch.channel.qos.ack(watch.tag)
         else:
             watch.channel.basic_reject(watch.tag, requeue=True)

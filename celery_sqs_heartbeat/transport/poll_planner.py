@@ -1,4 +1,4 @@
-"""What the polls of an event loop and those without one have in common."""
+"""The parts that polls on an event loop and polls without one have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ logger = get_logger(__name__)
 
 
 class PollPlanner:
-    """Decides what a poll asks for, and notes how it was answered."""
+    """Decides what a poll requests, and notes how it was answered."""
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
         self._kombu = kombu
@@ -26,8 +26,8 @@ class PollPlanner:
         """Return a poll that is about to be sent.
 
         Args:
-            url: That of the queue at this broker.
-            count: How many messages it asks for, where these have room.
+            url: The queue's URL at this broker.
+            count: How many messages it requests, if there is room for them.
         """
         heartbeat = self._heartbeat
         timeout = heartbeat.leased.asked_timeout(queue, url)
@@ -43,11 +43,11 @@ class PollPlanner:
         return poll
 
     def _most_wanted(self, queue: str) -> int:
-        """Return how many messages a receive may bring.
+        """Return how many messages a receive may return.
 
-        Of a queue that is kept in order, all but one may have to wait for another of their group,
-        and so may those of each poll that is open. One may always be requested: see
-        `GroupWaitlist`.
+        If a queue is kept in order, all messages of an answer except one may have to wait for
+        another of their group. The same holds for each open poll. One message may always be
+        requested: see `GroupWaitlist`.
         """
         settings, groups = self._heartbeat.settings, self._heartbeat.groups
         if not settings.keeps_order(queue):
@@ -60,14 +60,18 @@ class PollPlanner:
         return max(1, min(batch, groups.most_wanted - promised))
 
     def note_answer(self, poll: Poll, answer: Any) -> None:
-        """Note how a poll was answered: with a list, kombu's for a 5xx, or no answer at all."""
+        """Note how a poll was answered.
+
+        Args:
+            answer: A dict from SQS; the list that kombu returns for a 5xx answer; or None.
+        """
         if isinstance(answer, dict):
             self._heartbeat.polled.answered(poll.queue)
         elif not poll.is_given_up and clock.now() - poll.sent_at >= poll.patience:
             self._heartbeat.polled.unanswered(poll.queue)
 
     def log(self, queue: str, error: Exception | None) -> None:
-        """Log what a queue's polls fail of, when that changes; None when they do not."""
+        """Log the error of a queue's polls when it changes. None means that they work."""
         text = None if error is None else f"{type(error).__name__}: {error}"
         if text == self._errors.get(queue):
             return

@@ -1,4 +1,4 @@
-"""What becomes of the messages that a poll brings."""
+"""Handles the messages that a poll returns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = get_logger(__name__)
 
 
 class PollResponseHandler:
-    """Takes the answers to a channel's polls: leases the messages, then delivers them."""
+    """Handles the answers to a channel's polls: leases the messages, then delivers them."""
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, receives: PollPlanner) -> None:
         self._heartbeat = heartbeat
@@ -32,15 +32,15 @@ class PollResponseHandler:
         self._deliverer = Deliverer(kombu=kombu, heartbeat=heartbeat)
 
     def take(self, poll: Poll, answer: Any, *, deliver: Callable[[Payload], object] | None) -> int:
-        """Lease and deliver what a poll brought; return how many messages it was.
+        """Lease and deliver the messages of a poll. Return how many there were.
 
         Args:
-            deliver: Takes a message; None where its queue's consumer, or the worker, has ended.
+            deliver: Takes a message; None if its queue's consumer, or the worker, has ended.
         """
         messages = readable(answer)
         if deliver is None:
-            # Before anything is logged: the thread that reads the last polls may wait for
-            # the log's lock.
+            # Before anything is logged, because the thread that reads the last polls may have to
+            # wait for the log's lock.
             self._release(poll, messages)
         self._receives.log(poll.queue, None)
         log_unreadable(poll.queue, answer, messages)
@@ -51,7 +51,7 @@ class PollResponseHandler:
     def _deliver(
         self, poll: Poll, fresh: Sequence[Payload], deliver: Callable[[Payload], object]
     ) -> None:
-        """Deliver what is leased now. It may take long: solo runs tasks in it."""
+        """Deliver leased messages. It may take long: a solo pool runs tasks in this call."""
         with self._arriving(fresh), self._heartbeat.curl_working.opened():
             ready = self._heartbeat.groups.hold_back(
                 self._leaser.keep_ours(poll, fresh),
@@ -75,9 +75,9 @@ class PollResponseHandler:
             self._heartbeat.arriving.difference_update(tags)
 
     def _release(self, poll: Poll, messages: Sequence[Message]) -> None:
-        """Release messages that come when nothing is to take them any more."""
+        """Release messages that arrive after their consumer has ended."""
         new = [each for each in messages if self._leaser.lease(poll, each) is ReceivedAs.NEW]
-        # The last one of a group first.
+        # The last message of a group first.
         for message in reversed(new):
             self._keeper.release(message["ReceiptHandle"], cause="not delivered")
         if messages:

@@ -1,14 +1,14 @@
-"""Sends a poll with what kombu's HTTP clients lack: a guard before it, and an end to it.
+"""Sends a poll with two checks that kombu's HTTP clients lack: before it is sent and afterwards.
 
-kombu only writes a request down where it is made; curl sends it in the event loop's next tick.
-A signal between the two begins a cold or soft shutdown in its handler, which cancels the
-consumers and gives the messages back. The interrupted tick then goes on to its end, and the
-poll would take those very messages: hidden from every worker for a whole visibility timeout.
+kombu only records a request when it is made. curl sends it in the event loop's next tick. A signal
+between the two begins a cold or soft shutdown in its handler, which cancels the consumers and
+releases the messages. Then the interrupted tick continues, and the poll would receive those very
+messages. They would be hidden from every worker for a whole visibility timeout.
 
-And kombu gives a request no timeout: one whose answer was lost on the way (a NAT entry that
-is gone, say) would be waited for for ever. curl's own timeout is no help. It counts on while
-the event loop stands in a solo pool's task, and is looked at before the answer that has come
-meanwhile is read. So curl only asks us, whenever it works on a request, whether to go on.
+kombu also gives requests no timeout. If an answer is lost on the way, for example because a NAT
+entry is gone, it would wait indefinitely. curl's own timeout does not help: it continues to count
+while a solo pool's task blocks the event loop, and curl checks it before it reads an answer that
+arrived meanwhile. So curl asks us whether to continue each time it works on a request.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import urllib3
 
 try:
     import pycurl
-except ImportError:  # kombu 5.5 sends with urllib3, in the same step that makes the request.
+except ImportError:  # kombu 5.5 uses urllib3, and sends a request in the step that makes it.
     pycurl = None
 
 
@@ -28,20 +28,20 @@ class Watcher(Protocol):
     """Decides about one request."""
 
     def may_send(self) -> bool:
-        """Return whether it may be sent now. Called right before that."""
+        """Return whether it may be sent now. Called right before it is sent."""
 
     def is_aborted(self) -> bool:
-        """Return whether its answer is not waited for any more."""
+        """Return whether the worker no longer waits for its answer."""
 
     def prepared(self) -> None:
-        """Note that it is about to be sent: it may have waited for a free connection."""
+        """Note that it is about to be sent. It may have waited for a free connection."""
 
 
 def sending_for(connection: Any, watcher: Watcher, *, patience: float) -> Any:
     """Return a view of kombu's asynchronous SQS connection for one request.
 
     Args:
-        patience: Seconds after which a client that blocks (kombu 5.5's) gives the request up.
+        patience: Seconds after which a client that blocks (that of kombu 5.5) gives up.
     """
     view = copy.copy(connection)
     view._httpclient = _Client(connection._httpclient, watcher, patience)
@@ -62,9 +62,9 @@ class _Client:
         self._patience = patience
 
     def add_request(self, request: Any) -> Any:
-        """Have the request sent."""
+        """Send the request."""
         if hasattr(self._client, "get_pool"):
-            # Its connections are kept by their timeout, too.
+            # urllib3 keeps a pool of connections per timeout, too.
             pool = self._client.get_pool(request)
             pool.connection_pool_kw["timeout"] = urllib3.Timeout(self._patience)
             self._watcher.prepared()

@@ -12,20 +12,21 @@ from celery_sqs_heartbeat.transport.poll import Poll
 
 logger = logging.getLogger(__name__)
 
-#: How often open polls are looked at, in seconds.
+#: How often open polls are checked, in seconds.
 _LOOK_SECONDS = 1.0
-#: The most that counts from one look to the next, in seconds. The event loop reads what has come
-#: between two looks; of a standstill, in a solo pool's task, no more than this counts.
+#: The most time that counts from one check to the next, in seconds. Between two checks, the event
+#: loop reads the answers that have arrived. If a solo pool's task blocks it, no more than this
+#: counts.
 _MOST_SECONDS = 2 * _LOOK_SECONDS
 
 
 class PollTimeouts:
-    """Waits for answers to a channel's polls, but not for ever.
+    """Waits for answers to a channel's polls, but not indefinitely.
 
-    A poll that is given up stays open for as long again: an answer that was only held up is
-    leased like any other. Then curl is to abort it, or the connections of a queue that is
-    never answered would use up all that kombu has. What comes after that is not read,
-    and comes back when its visibility timeout ends.
+    A poll that is given up stays open for as long again. The messages of an answer that was only
+    delayed are leased like any others. Then curl aborts the poll. Otherwise a queue that is never
+    answered would use up all of kombu's connections. An answer that arrives even later is not read.
+    Its messages become visible again when their visibility timeout ends.
     """
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, open_polls: OpenPolls) -> None:
@@ -35,7 +36,7 @@ class PollTimeouts:
         self._looked_at: float | None = None
 
     def watch(self, poll: Poll, go_on: GoOn | None) -> PollWatcher:
-        """Begin to wait for a poll's answer; return what decides about its request."""
+        """Begin to wait for a poll's answer. Return the watcher of its request."""
         self._open.add(poll, go_on)
         if self._kombu.hub and self._looked_at is None:
             self._look_later()
@@ -74,7 +75,7 @@ class PollTimeouts:
 
 
 class PollWatcher:
-    """Decides about the request of one poll, as a `sending.Watcher`."""
+    """Decides about the request of one poll, as a `poll_sending.Watcher`."""
 
     def __init__(self, *, heartbeat: Heartbeat, poll: Poll, open_polls: OpenPolls) -> None:
         self._heartbeat = heartbeat
@@ -82,14 +83,14 @@ class PollWatcher:
         self._open = open_polls
 
     def may_send(self) -> bool:
-        """Return whether it may be sent now."""
+        """Return whether the request may be sent now."""
         return not self._heartbeat.is_ending
 
     def is_aborted(self) -> bool:
-        """Return whether its answer is not waited for any more."""
-        # Another request may be sent by the same handle later.
+        """Return whether the worker no longer waits for the answer."""
+        # The same handle may send another request later.
         return self._poll.is_aborted and self._poll in self._open
 
     def prepared(self) -> None:
-        """Note that it is about to be sent."""
+        """Note that the request is about to be sent."""
         self._poll.is_sent, self._poll.sent_at, self._poll.watched = True, clock.now(), 0.0

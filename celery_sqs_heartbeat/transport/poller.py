@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.transport.uninterrupted_curl import guard_curl
 
 
 class Poller:
-    """Sends a channel's polls, and has their queues polled again when they are through."""
+    """Sends a channel's polls, and has their queues polled again after each answer."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class Poller:
         self._watching = PollTimeouts(kombu=kombu, heartbeat=heartbeat, open_polls=open_polls)
 
     def poll(self, queue: str, *, count: int, callback: GoOn | None) -> Any:
-        """Send a poll, and return kombu's promise of its answer; None where it is not sent.
+        """Send a poll, and return kombu's promise of its answer; None if it is not sent.
 
         Args:
-            count: How many messages to ask for.
-            callback: Is called with how many it brought, and polls the queue again.
+            count: How many messages to request.
+            callback: Polls the queue again. Its argument is the number of messages received.
         """
         url = self._kombu.url(queue)
         poll = self._receives.new_poll(queue, url, count=count)
@@ -66,8 +66,8 @@ class Poller:
                 callback=answered,
             )
         except ClientError as error:
-            # Of a call for credentials, which are renewed where the poll is signed. It is not
-            # among kombu's connection errors, and would end the worker.
+            # From a call for credentials, which are renewed when the poll is signed. It is not
+            # one of kombu's connection errors, and would end the worker.
             self._on_failed(poll, error)
             return None
 
@@ -79,26 +79,26 @@ class Poller:
         return received if consumer is not None else 0
 
     def _go_on(self, poll: Poll, callback: GoOn | None, count: int) -> None:
-        """Have the queue polled again, unless that was done when the poll was given up.
+        """Poll the queue again, unless that was done when the poll was given up.
 
-        Not by a channel that was closed: kombu (5.7) asks its connection for the polling interval,
-        which is gone, and the error would get into the event loop.
+        A closed channel does not poll again: kombu (5.7) would ask its connection, which is gone,
+        for the polling interval, and the error would reach the event loop.
         """
         is_over = poll.is_given_up or self._kombu.is_closed or self._heartbeat.is_ending
         if callback is not None and not is_over:
-            # Signing the next poll may ask for credentials, and wait for them.
+            # Signing the next poll may request credentials, and wait for them.
             with self._heartbeat.curl_working.opened():
                 callback(count)
 
     def _on_failed(self, poll: Poll, error: Exception) -> None:
-        """Poll again later, after an answer that was an error.
+        """Poll again later, after an error.
 
-        Left to kombu a receive that is throttled, say, would be the queue's last one. Its way
-        to go on, before 5.7, is to poll in the next tick: where signing fails, each tick would
-        ask for credentials, and wait for that.
+        With kombu alone, an error such as a throttled receive would end the queue's polls. Its
+        way to continue does not fit either: before 5.7, it polls in the next tick. If signing
+        fails, each tick would request credentials, and wait for them.
         """
         if poll not in self._open:
-            # It was answered well, and failed after that.
+            # Its answer arrived, and the error came from its handling.
             raise error
         self._open.discard(poll)
         if self._kombu.is_closed or self._heartbeat.is_ending:

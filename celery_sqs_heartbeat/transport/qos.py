@@ -1,4 +1,4 @@
-"""The count of a channel's prefetched messages."""
+"""Counts a channel's prefetched messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from kombu.transport import SQS
 
 
 class QoS(SQS.QoS):
-    """Counts prefetched messages as kombu does, and says when there is room again."""
+    """Counts prefetched messages as kombu does, and reports when there is room again."""
 
     def can_consume(self) -> bool:
         """Return whether another message may be received."""
@@ -16,13 +16,13 @@ class QoS(SQS.QoS):
     def can_consume_max_estimate(self) -> int | None:
         """Return how many messages may be received; None without a limit.
 
-        Those that wait for another of their group are none of them, but the slots that the next
-        of these are about to take are.
+        Messages that wait for another of their group take no slot. But a slot is reserved for
+        each of them that will be delivered soon.
         """
         free: int | None = super().can_consume_max_estimate()
         return None if free is None else max(0, free - self.channel.next_up())
 
     def ack(self, delivery_tag: str) -> None:
-        """Free the message's prefetch slot, and have queues that wait for one polled."""
+        """Free the message's prefetch slot, and poll the queues that wait for one."""
         super().ack(delivery_tag)
         self.channel.poll_waiting_queues()

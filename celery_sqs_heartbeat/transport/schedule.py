@@ -1,4 +1,4 @@
-"""When a channel's queues are polled on the event loop, and for how many messages."""
+"""Decides when a channel's queues are polled on the event loop, and for how many messages."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from celery_sqs_heartbeat.transport.binding import Heartbeat
 from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 from celery_sqs_heartbeat.transport.open_polls import OpenPolls
 
-#: How often a queue that waits for a prefetch slot looks by itself, and after how long one whose
-#: poll failed is polled again, in seconds, where no polling interval is set.
+#: How often to check whether a queue that waits for a prefetch slot can be polled, and the delay
+#: after a failed poll, in seconds. A polling interval, if set, replaces both.
 _LOOK_AGAIN = 1.0
 
 
 class Schedule:
-    """Has queues polled as soon as there is room for more messages, and for no more than that."""
+    """Polls queues as soon as there is room for more messages, and requests no more than that."""
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat, open_polls: OpenPolls) -> None:
         self._kombu = kombu
@@ -25,13 +25,13 @@ class Schedule:
         self._waiting: dict[str, Any] = {}
 
     def is_due(self, queue: str) -> bool:
-        """Return whether to poll a queue now; else it is polled when a prefetch slot is free."""
+        """Return whether to poll a queue now. If not, it is polled when a prefetch slot is free."""
         if not self._kombu.is_consumed(queue) or self._heartbeat.is_ending:
             return False
         if self._kombu.has_slot():
             return True
-        # kombu looks again after a whole polling interval (since 5.7), or all the time.
-        # Nothing reports that the slot count or the backlog of deletes changes: so now and then.
+        # kombu checks again after a whole polling interval (since 5.7), or continuously (before).
+        # No event reports a change of the slot count or the backlog of deletes, so a timer checks.
         self._waiting[queue] = self._kombu.hub.call_later(
             self._look_again_after(), self._stop_waiting, queue
         )
@@ -43,20 +43,20 @@ class Schedule:
         self._kombu.hub.call_later(self._look_again_after(), self._kombu.poll, queue)
 
     def poll_waiting(self) -> None:
-        """Poll the queues that wait for a free prefetch slot, unless the worker goes."""
+        """Poll the queues that wait for a free prefetch slot, unless the worker is ending."""
         if self._heartbeat.is_ending:
             return
         for queue in list(self._waiting):
             self._stop_waiting(queue)
 
     def how_many(self, most: int) -> int:
-        """Return how many messages to ask for: the queues share the free prefetch slots.
+        """Return how many messages to request: the queues share the free prefetch slots.
 
-        A poll that asks for all of them leaves one to each other queue, so the prefetch
-        count is kept to but for one message for each queue beside the first.
+        If one poll takes all slots, each other queue may still request one message. So the worker
+        exceeds its prefetch count by at most one message for each additional queue.
 
         Args:
-            most: What one receive may bring.
+            most: How many messages one receive may return.
         """
         free = self._kombu.free_slots()
         if free is None:
@@ -67,13 +67,13 @@ class Schedule:
         return max(1, min(most, share, free - asked))
 
     def note_pause(self) -> None:
-        """Note, without an event loop, that no queue is polled while there is no slot."""
+        """Without an event loop, note that no queue is polled while there is no free slot."""
         if not self._kombu.has_slot():
             for queue in self._kombu.queues():
                 self._heartbeat.polled.wait(queue)
 
     def note_cancelled(self, queue: str) -> None:
-        """Note that a consumer of the queue was cancelled: it may have been the last."""
+        """Note that a consumer of the queue was cancelled. It may have been the last one."""
         if not self._kombu.is_consumed(queue):
             self._heartbeat.polled.rest(queue)
             self._heartbeat.groups.leave("consumer closed", queue)

@@ -1,4 +1,4 @@
-"""The messages whose end the keeper knows before their channel does."""
+"""The messages that were settled at the keeper before their channel learned of it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from celery_sqs_heartbeat.transport.lease_rules import LeaseRules
 
 
 class SettledMessages:
-    """A request's ack or reject goes to the keeper at once, and to the channel when it can.
+    """Remembers acks and rejects that went to the keeper and have not reached the channel yet.
 
-    The channel has nothing left to do for the message at SQS then. That memory is bounded: an
-    ack or a reject never gets to a channel that was lost.
+    A request's ack or reject goes to the keeper at once, and to the channel when possible. The
+    channel then has nothing left to do for the message at SQS. The memory has a size limit, because
+    an ack or a reject never reaches a channel that was lost.
     """
 
     def __init__(self, *, keeper: Keeper, rules: LeaseRules) -> None:
@@ -21,19 +22,19 @@ class SettledMessages:
         self._tags: RecentKeys[str] = RecentKeys()
 
     def ack(self, lease: Lease, delivery_tag: str) -> None:
-        """Have an acked message deleted before the ack gets to its channel."""
+        """Delete an acked message before the ack reaches its channel."""
         if not self._rules.acks_inline(lease):
             self._keeper.done(delivery_tag)
             self.note(delivery_tag)
 
     def note(self, delivery_tag: str) -> None:
-        """Note that the keeper knows a message's end."""
+        """Note that a message was settled at the keeper."""
         self._tags.add(delivery_tag)
 
     def forget(self, delivery_tag: str) -> None:
-        """Note that the ack or reject of a message has got to its channel."""
+        """Note that the ack or reject of a message has reached its channel."""
         self._tags.discard(delivery_tag)
 
     def has(self, delivery_tag: str) -> bool:
-        """Return whether its channel has nothing left to do for a message at SQS."""
+        """Return whether a message's channel has nothing left to do for it at SQS."""
         return delivery_tag in self._tags or self._keeper.is_disowned(delivery_tag)

@@ -1,4 +1,4 @@
-"""The message groups of one answer of which a message is left to SQS."""
+"""The message groups of one answer in which a message is left to SQS."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from celery_sqs_heartbeat.transport.keeper_protocol import Keeper
 
 
 class SkippedGroups:
-    """Has what comes after such a message in its group released.
+    """Releases the messages that come after such a message in its group.
 
-    Of FIFO queues, that is: only their messages are numbered. Also of one whose messages run side
-    by side, as it is rare.
+    Only messages of FIFO queues have sequence numbers, so no others are affected. FIFO queues whose
+    messages run side by side are treated alike, because the case is rare.
     """
 
     def __init__(self) -> None:
@@ -25,13 +25,13 @@ class SkippedGroups:
             self._groups.add(group_of(message))
 
     def takes(self, message: Message) -> bool:
-        """Return whether a message comes after one that is left to SQS; it is released then."""
+        """Return whether a message comes after one that is left to SQS, and will be released."""
         is_behind = sequence_number_of(message) is not None and group_of(message) in self._groups
         if is_behind:
             self._behind.append(str(message["ReceiptHandle"]))
         return is_behind
 
     def release(self, keeper: Keeper) -> None:
-        """Release what comes after such messages, the last one first."""
+        """Release the messages that come after such messages, the last one first."""
         for receipt_handle in reversed(self._behind):
             keeper.release(receipt_handle, cause=GROUP_STOPPED)

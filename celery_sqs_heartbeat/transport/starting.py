@@ -1,4 +1,4 @@
-"""What a channel needs when it is made, and as its queues are first used."""
+"""Prepares a channel when it is made, and when its queues are first used."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from celery_sqs_heartbeat.transport.kombu_channel import KombuChannel
 
 
 class Starting:
-    """Gets a channel going; ends a worker whose start fails, without a traceback."""
+    """Starts a channel. If a worker's start fails, ends the worker without a traceback."""
 
     def __init__(self, *, kombu: KombuChannel, heartbeat: Heartbeat) -> None:
         self._kombu = kombu
         self._heartbeat = heartbeat
 
     def enter_event_loop(self) -> None:
-        """Make the worker's event loop the current one again, where none is.
+        """Make the worker's event loop the current one again, if there is none.
 
-        Since kombu 5.7 it is not after a connection was lost (`Hub.reset`), and a channel
-        made without one never polls: a stock worker goes on, and receives nothing.
+        Since kombu 5.7 there is none after a connection was lost (`Hub.reset`), and a channel made
+        without an event loop never polls. A stock worker continues, and receives nothing.
         """
         if self._heartbeat.hub and get_event_loop() is None:
             set_event_loop(self._heartbeat.hub)
@@ -35,7 +35,7 @@ class Starting:
         """End a worker whose start fails in the block.
 
         Args:
-            what: Is wrong then, in words.
+            what: The error's description.
         """
         try:
             yield
@@ -45,7 +45,7 @@ class Starting:
             raise
 
     def prepare(self, queue: str) -> None:
-        """Make a queue ready to be consumed from; check all others before the first.
+        """Make a queue ready to be consumed from. Before the first one, check all of them.
 
         Raises:
             ConfigurationError: The settings do not fit a queue.
@@ -54,7 +54,8 @@ class Starting:
         broker = self._kombu.broker()
         try:
             if not heartbeat.terms.has_begun:
-                # All of them now: once the first one is consumed from, the event loop polls it.
+                # All of them now, because the event loop polls the first one as soon as the worker
+                # consumes from it.
                 names = heartbeat.start_queues()
                 heartbeat.check_names(self._kombu.is_listed)
                 heartbeat.leased.check({name: url_of(name) for name in names}, broker)

@@ -1,4 +1,4 @@
-"""What a request knows of its task's failure, for the delay of its message's release."""
+"""Describes a task's failure. It determines the delay of the message's release."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskFailure:
-    """How a task failed, or that it asked for its message to be released.
+    """How a task failed, or that it requested the release of its message.
 
     Attributes:
-        exception: What it raised; None where that is not known.
-        is_wanted: Whether it raised `ReleaseMessage`, which is no failure.
-        is_retry: Whether it is to be retried, see `worker.retrying`, which is none either.
-        delay: The delay that it gave with that, in seconds; None where it gave none.
-        reason: Why, for the log; empty where it did not say.
+        exception: The type of the error it raised; None if not known.
+        is_wanted: Whether it raised `ReleaseMessage`, which is not a failure.
+        is_retry: Whether it must be retried (see `worker.retrying`), which is not a failure either.
+        delay: The delay that it requested with that, in seconds; None if it requested none.
+        reason: Its reason, for the log; empty if it gave none.
     """
 
     exception: type[BaseException] | None = None
@@ -25,11 +25,11 @@ class TaskFailure:
 
     @property
     def cause(self) -> str:
-        """Why the message is released, in a word or two."""
+        """Why the message is released, in one to three words."""
         if self.is_retry:
             return "retried"
         return "asked by task" if self.is_wanted else "failed"
 
 
-#: A failure of which nothing is known.
+#: A failure about which nothing is known.
 UNKNOWN = TaskFailure()

@@ -1,4 +1,4 @@
-"""What the leases on each queue are kept by, also when its visibility timeout changes."""
+"""The terms of the leases on each queue, also when its visibility timeout changes."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from celery_sqs_heartbeat.sqs.queues import QueueDirectory
 
 logger = logging.getLogger(__name__)
 
-#: The shortest visibility timeout that can be leased, in seconds. A queue may have 0: what
-#: is received from it is visible again at once.
+#: The shortest visibility timeout that can be leased, in seconds. A queue may have 0: then its
+#: messages are visible again at once.
 LEAST_TIMEOUT = 1
 
 
 class QueueTerms:
-    """Works out the terms of leases from the settings and from what the queues say.
+    """Computes the terms of leases from the settings and the queues' attributes.
 
-    A worker does not start with a queue that the settings do not fit. Once it has begun to
-    receive, it goes on, whatever queue is added and whatever becomes of a queue's timeout: it
-    keeps its leases by terms that do fit.
+    A worker does not start with a queue that the settings do not fit. Once it has begun to receive,
+    it continues, even if a queue is added or a queue's timeout changes. It then keeps its leases by
+    terms that fit.
 
     Args:
-        leases: The most messages the worker holds at once; 0 for no bound.
+        leases: The most messages the worker holds at once; 0 for no limit.
 
     Attributes:
-        can_stop_tasks: Whether the pool can stop a task that runs.
-        has_begun: Whether the worker has received from any queue: it is not to end any more
-            because of its settings.
+        can_stop_tasks: Whether the pool can stop a running task.
+        has_begun: Whether the worker has begun to receive. From then on, it must not end because
+            of its settings.
     """
 
     def __init__(self, settings: Settings, queues: QueueDirectory, leases: int = 0) -> None:
@@ -48,18 +48,18 @@ class QueueTerms:
         self._terms: dict[tuple[str, str | None, int | None], LeaseTerms] = {}
 
     def faults(self, queue: str, queue_url: str) -> list[str]:
-        """Return how the settings do not fit a queue that is new to the worker."""
+        """Return the faults of the settings for a queue that is new to the worker."""
         attributes = self._queues.get(queue_url)
-        # One that is only assumed proves nothing against the settings: `of` has them fit it.
+        # A timeout that is only assumed proves no fault. `of` makes the settings fit it.
         if queue in self._timeouts or not (attributes.is_known or self._is_set(queue)):
             return []
         return self._settings.faults_with(queue, attributes.visibility_timeout, self._leases)
 
     def admit(self, queue: str, queue_url: str) -> LeaseTerms:
-        """Check a queue that is to be consumed from; return the terms of leases on it.
+        """Check a queue before it is consumed from. Return the terms of leases on it.
 
         Raises:
-            ConfigurationError: The settings do not fit it, and the worker has not begun.
+            ConfigurationError: The settings do not fit it, and the worker has not begun to receive.
         """
         faults = self.faults(queue, queue_url)
         if faults and not self.has_begun:
@@ -67,18 +67,18 @@ class QueueTerms:
         timeout = self._timeouts.setdefault(queue, self._queues.get(queue_url).visibility_timeout)
         if faults:
             self._log_misfit(f"queue {queue} was added", queue, timeout, faults)
-        # After a reconnect or a failover the queue may be another one.
+        # After a reconnect or a failover, it may be a different queue.
         self.follow(queue, queue_url)
         return self.of(queue, self.asked(queue, queue_url))
 
     def asked(self, queue: str, queue_url: str) -> int | None:
         """Return the visibility timeout to send with a receive, in seconds.
 
-        With every receive: what is known of the queue may be minutes old, and a lease must
-        begin with the timeout that its receive really had.
+        It is sent with every receive, because the known attributes of the queue may be minutes old,
+        and a lease must begin with the actual timeout of its receive.
 
-        None where the queue does not say what its own is. What it chose then stands: where
-        extensions are refused, too, nothing else would keep its messages.
+        None if the queue's own timeout can't be read. Then the queue's timeout applies: if SQS
+        refuses extensions, too, nothing else would keep its messages.
         """
         if (timeout := self._settings.for_queue(queue).visibility_timeout) is not None:
             return timeout
@@ -89,9 +89,9 @@ class QueueTerms:
         """Return the terms for a task's message.
 
         Args:
-            timeout: What its receive asked for; None where the queue's own is not known.
+            timeout: The timeout that its receive requested; None if the queue's own is not known.
         """
-        # Task names come with the messages: only those with rules of their own count.
+        # Senders choose task names, so only names that have their own settings are cached.
         key = (queue, task if task in self._settings.tasks else None, timeout)
         terms = self._terms.get(key)
         if terms is None:
@@ -105,15 +105,16 @@ class QueueTerms:
         return terms
 
     def longest_wait(self, queue: str, timeout: int | None, wait: int) -> int:
-        """Return for how long a receive may wait, in seconds, where `wait` is wanted."""
+        """Return how long a receive may wait, in seconds, if `wait` is requested."""
         threshold = self.of(queue, timeout).threshold
         return policy.longest_wait(wait, visibility_timeout=timeout or 0, threshold=threshold)
 
     def most_leases(self) -> float:
         """Return how many messages the worker can keep, of all its queues together.
 
-        Known from the calls that it can make, and so from the queue that takes the most. For a
-        worker without a prefetch limit, whose messages were not counted when it started.
+        The number follows from the calls that the worker can make, for the queue that needs the
+        most calls. It serves workers without a prefetch limit: their number of messages could not
+        be checked at the start.
         """
         terms = [self.of(queue, timeout) for queue, timeout in self._timeouts.items()]
         return min(
@@ -129,9 +130,9 @@ class QueueTerms:
         )
 
     def follow(self, queue: str, queue_url: str) -> bool:
-        """Note, and log once, that a queue's visibility timeout is another now.
+        """Note, and log once, that a queue's visibility timeout has changed.
 
-        Return whether it is, and counts for its leases.
+        Return whether it has, and whether that affects its leases.
         """
         attributes = self._queues.get(queue_url)
         timeout = attributes.visibility_timeout

@@ -1,12 +1,12 @@
-"""Keeps the handlers of signals out of curl's work, and out of the reading of what it brings.
+"""Delays signal handlers while curl works, and until the messages it received are leased.
 
-curl calls Python while it works, and a signal that has come is handled there. Until that handler is
-through, no other thread may work on the same handles: an open poll would not be read for as long as
-Celery's soft shutdown waits for tasks. Nor would an answer that curl has handed over already, and
-that is not leased yet.
+curl calls Python while it works, and Python would handle a pending signal there. Until that handler
+returns, no other thread may work on the same handles. So while Celery's soft shutdown waits for
+tasks, no one would read an open poll. The same holds for an answer that curl has returned already
+and that is not leased yet.
 
-Tasks, consumers and calls for credentials are let out of that, by `SignalSafeLock.opened`: they
-may take long, and are to be interrupted.
+Tasks, consumers and calls for credentials are exempt (`SignalSafeLock.opened`), because they may
+take long and must be interruptible.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from celery_sqs_heartbeat.common.signal_safe_lock import SignalSafeLock
 
 
 class UninterruptedCurl:
-    """Stands for the curl handles of one of kombu's clients.
+    """Wraps the curl handles of one of kombu's clients.
 
     Args:
         multi: pycurl's object for them, a `CurlMulti`.
-        working: Is held while they work.
+        working: The lock to hold while they work.
     """
 
     def __init__(self, multi: Any, working: SignalSafeLock) -> None:
@@ -29,7 +29,7 @@ class UninterruptedCurl:
         self._working = working
 
     def __getattr__(self, name: str) -> Any:
-        """Return what does not work on handles."""
+        """Return an attribute that does not work on handles."""
         return getattr(self.multi, name)
 
     def socket_all(self) -> Any:
@@ -43,9 +43,9 @@ class UninterruptedCurl:
             return self.multi.socket_action(*action)
 
     def info_read(self) -> Any:
-        """Return how many more requests are over than the one that this returns, and that one.
+        """Return at most one finished request, and how many more there are.
 
-        No more than one: while it is worked on, another thread can still find the others.
+        Only one, so that another thread can still find the others while this one is handled.
         """
         return self.multi.info_read(1)
 
@@ -61,16 +61,16 @@ class UninterruptedCurl:
 
 
 def unguarded(multi: Any) -> Any:
-    """Return pycurl's own object, for a thread that no signal's handler interrupts."""
+    """Return pycurl's own object, for a thread that no signal handler interrupts."""
     return multi.multi if isinstance(multi, UninterruptedCurl) else multi
 
 
 def guard_curl(client: Any, working: SignalSafeLock) -> None:
-    """Have handlers of signals put off while a client's curl works. Does nothing the second time.
+    """Delay signal handlers while a client's curl works. A second call does nothing.
 
     Args:
-        client: kombu's client for polls; one without curl is left alone.
-        working: Is held meanwhile, and until what was received is leased.
+        client: kombu's client for polls. A client without curl is left unchanged.
+        working: The lock to hold meanwhile, and until the received messages are leased.
     """
     multi = getattr(client, "_multi", None)
     if multi is None or isinstance(multi, UninterruptedCurl):
