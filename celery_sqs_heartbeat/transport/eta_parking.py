@@ -64,7 +64,7 @@ class EtaParking:
         receives = lease.receive_count + receives_until(wait, lasts=lasts)
         logger.info(
             "sqs-heartbeat: message %s, task %s[%s], is due in %.0f s and may be held for %.0f s: "
-            "the worker releases it until then. Its task will start at receive %d",
+            "the worker releases it until then. By then it will be at receive %d",
             lease.message_id,
             lease.task,
             lease.task_id,

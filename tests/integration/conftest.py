@@ -1,11 +1,11 @@
-"""What is tested here of Celery and kombu is to hold on the oldest, too."""
+"""Marks the tests that must also pass with the oldest Celery and kombu."""
 
 from __future__ import annotations
 
 import pytest
 
-#: These have to do with neither, but for workers as they are. And a poll of kombu 5.5 blocks its
-#: event loop: it can't be watched from there, nor be given up.
+#: These tests depend on neither, except for the workers they run. And a poll of kombu 5.5 blocks
+#: its event loop, so it can't be watched from there, or given up.
 APART = {
     "test_keeper_environment.py",
     "test_keeper_life.py",
@@ -18,6 +18,6 @@ APART = {
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Have `make test-oldest` run it."""
+    """Make `make test-oldest` run the test."""
     if item.path.name not in APART:
         item.add_marker("oldest")

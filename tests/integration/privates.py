@@ -1,4 +1,4 @@
-"""Finds the private names of other packages that our code uses, wherever it is."""
+"""Finds the private names of other packages that our code uses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def is_private(name: str) -> bool:
 
 
 def privates() -> set[tuple[str, str]]:
-    """Return all such names, each with the file that has it, below the package."""
+    """Return all such names, each with the file that uses it, relative to the package."""
     found = {
         (name, str(path.relative_to(PACKAGE)))
         for path in PACKAGE.rglob("*.py")
@@ -35,14 +35,15 @@ def privates() -> set[tuple[str, str]]:
 
 @cache
 def own() -> frozenset[str]:
-    """Return the names that our code defines, in any of its classes."""
+    """Return all names that our code defines, in any module or class."""
     return frozenset(name for path in PACKAGE.rglob("*.py") for name in Module(path).own())
 
 
 def private_in(tree: ast.AST, own: frozenset[str]) -> Iterator[str]:
-    """Yield the private names of others that one of our modules imports, reads, sets or asks for.
+    """Yield the private names of other packages that one of our modules imports, reads or sets.
 
-    What it has of itself may be its own; what it has of anything else is taken for another's.
+    An attribute of `self` or `cls` counts as ours if our code defines it. Every other private
+    attribute counts as another package's.
 
     Args:
         own: The names that our code defines.

@@ -1,4 +1,4 @@
-"""The keeper's clients reach SQS as kombu's own do."""
+"""The keeper's clients reach SQS as kombu's own clients do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ URL = "http://127.0.0.1:1/1/q"
 PREDEFINED = {"q": {"url": URL}}
 
 
-def test_the_configuration_of_a_kombu_channel_is_taken_over() -> None:
+def test_a_client_takes_over_the_configuration_of_a_kombu_channel() -> None:
     channel = channel_of(
         "sqs://key:se%2Fcret@127.0.0.1:1234",
         region="eu-west-3",
@@ -42,7 +42,7 @@ def test_the_configuration_of_a_kombu_channel_is_taken_over() -> None:
     assert config.retries["total_max_attempts"] == 1
 
 
-def test_without_a_host_the_endpoint_is_the_regions() -> None:
+def test_without_a_host_a_client_uses_the_endpoint_of_its_region() -> None:
     channel = channel_of("sqs://k:s@", region="eu-west-3", predefined_queues=PREDEFINED)
     client = new_client(BrokerConfig.of_channel(channel), URL, threshold=10)
     assert client.meta.endpoint_url == "https://sqs.eu-west-3.amazonaws.com"
@@ -81,13 +81,15 @@ def test_a_predefined_queue_has_its_own_keys_and_region() -> None:
         pytest.param(4, {"read_timeout": None, "connect_timeout": None}, 2, id="none"),
     ],
 )
-def test_timeouts_fit_the_margin(threshold: float, given: dict[str, Any], expected: float) -> None:
+def test_timeouts_fit_the_threshold(
+    threshold: float, given: dict[str, Any], expected: float
+) -> None:
     config: Any = short_config(threshold, given)
     assert config.read_timeout == config.connect_timeout == expected
 
 
 @pytest.mark.parametrize("given", [{}, {"retries": {"mode": "adaptive", "max_attempts": 4}}])
-def test_the_keeper_repeats_its_calls_itself_whatever_the_environment_says(
+def test_boto3_never_repeats_the_keepers_calls_whatever_the_environment_says(
     monkeypatch: pytest.MonkeyPatch, given: dict[str, Any]
 ) -> None:
     monkeypatch.setenv("AWS_RETRY_MODE", "adaptive")

@@ -1,4 +1,4 @@
-"""All that we need of Celery and kombu is written down, and checked before a worker starts."""
+"""A table lists every name of Celery and kombu that we need. Each worker checks it at its start."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from celery_sqs_heartbeat.worker.compat.private_names import NAMES
 from tests.integration.uses import PACKAGE, modules
 
 HERE = "tests.integration.test_compat"
-#: What the scan finds and what is no name of Celery's or kombu's.
+#: Names that the scan finds, and that are not Celery's or kombu's.
 NOT_THEIRS = {
-    "PREREQFUNCTION": "pycurl's; asked for before it is used",
+    "PREREQFUNCTION": "pycurl's; checked before it is used",
     "__init__": "every class has it",
     "__init_subclass__": "every class has it",
     "__func__": "Python's",
     "__self__": "Python's",
     "__wrapped__": "Python's",
     "connection_pool_kw": "urllib3's",
-    "get_pool": "of kombu 5.5; asked for before it is used",
+    "get_pool": "of kombu 5.5; checked before it is used",
     "memfd_create": "Python's",
     "pop": "a dict's",
-    "seconds": "of gevent's and eventlet's timeouts; asked for before it is used",
-    "timeout": "of a pool that has one; asked for before it is used",
-    "sqs_heartbeat": "what users set on their tasks",
-    "transport": "a module, or what Connection calls its transport",
+    "seconds": "of gevent's and eventlet's timeouts; checked before it is used",
+    "timeout": "of a pool that has one; checked before it is used",
+    "sqs_heartbeat": "an option that users set on their tasks",
+    "transport": "a module, or the attribute of a Connection",
     "SQS": "a module",
     "_state": "a module",
 }
@@ -142,18 +142,18 @@ def test_every_override_in_the_table_is_one_of_ours() -> None:
         (overridden("gone"), f"{HERE}:Theirs.gone is missing: a test"),
     ],
 )
-def test_what_is_missing_or_has_changed_is_named(need: Need, fault: str | None) -> None:
+def test_a_name_that_is_missing_or_has_changed_is_reported(need: Need, fault: str | None) -> None:
     assert missing([need]) == (() if fault is None else (fault,))
 
 
-def test_a_class_that_is_gone_is_one_fault_whatever_we_need_of_it() -> None:
+def test_a_missing_class_is_one_fault_however_many_of_its_names_we_need() -> None:
     gone = f"{HERE}:NoSuch"
     faults = missing([need("NoSuch", owner=HERE), need("x", owner=gone), need("y", owner=gone)])
     assert faults == (f"{gone} is missing: a test",)
 
 
 @pytest.mark.parametrize("name", ["Channel", "QoS", "Transport"])
-def test_a_class_that_we_derive_from_may_be_gone(name: str) -> None:
+def test_a_missing_base_class_is_reported(name: str) -> None:
     script = f"""
 from kombu.transport import SQS
 del SQS.{name}
@@ -167,7 +167,7 @@ print("\\n".join(missing()))
 @pytest.mark.parametrize(
     ("installed", "faults"), [("5.6.3", 0), ("5.7.0", 1), ("6.0rc1", 1), ("unknown", 1)]
 )
-def test_a_name_is_needed_from_the_version_on_that_has_it(
+def test_a_name_is_needed_only_since_the_version_that_introduced_it(
     monkeypatch: pytest.MonkeyPatch, installed: str, faults: int
 ) -> None:
     monkeypatch.setattr(versions, "version_of", lambda package: installed)
@@ -178,7 +178,7 @@ def test_a_name_is_needed_from_the_version_on_that_has_it(
     ("celery", "kombu", "warnings"),
     [("5.7.0", "5.7.1", 0), ("5.5.3", "5.5.4", 0), ("5.8.0b1", "5.7.0", 1), ("5.7.0", "6.0", 1)],
 )
-def test_versions_that_are_not_tested_are_a_warning(
+def test_untested_versions_cause_a_warning(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
     celery: str,
@@ -195,7 +195,7 @@ def test_versions_that_are_not_tested_are_a_warning(
         assert "5.5 to 5.7" in caplog.text
 
 
-def test_all_that_is_missing_is_one_error_without_a_traceback(
+def test_all_missing_names_are_one_error_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     faults = missing([need("gone"), need("call", call="")])

@@ -1,4 +1,4 @@
-"""The snippets and pictures of the documents are true."""
+"""The snippets and pictures of the documents match the code."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tests.support.seated import share_board
 from tests.support.tasks import run_in_task, run_task, sqs_message
 
 
-def test_the_picture_shows_what_the_policy_plans() -> None:
+def test_the_picture_of_a_lease_matches_the_policy() -> None:
     drawn = runpy.run_path(str(ROOT / "docs" / "draw_lease.py"))["draw"]()
     assert (ROOT / "docs" / "lease.svg").read_text(encoding="utf-8") == drawn
 
 
-def test_the_picture_of_the_architecture_is_the_one_that_is_drawn() -> None:
+def test_the_picture_of_the_architecture_is_up_to_date() -> None:
     drawn = runpy.run_path(str(ROOT / "docs" / "draw_architecture.py"))["draw"]()
     picture = (ROOT / "docs" / "architecture.svg").read_text(encoding="utf-8")
     assert picture == drawn, "run python docs/draw_architecture.py"
@@ -65,7 +65,7 @@ def test_the_plain_consumer_processes_releases_and_deletes(
     assert seen.count("good") == 1
     assert "failed; it becomes visible again" in caplog.text
     released = proxy.calls("ChangeMessageVisibilityBatch")
-    # A call that a busy machine answers late is repeated.
+    # The keeper repeats a call that a busy machine answers late.
     assert {entry["VisibilityTimeout"] for call in released for entry in call.entries} == {1}
     assert len({entry["ReceiptHandle"] for call in released for entry in call.entries}) == 1
     deleted = [entry for call in proxy.calls("DeleteMessageBatch") for entry in call.entries]
@@ -104,7 +104,7 @@ def test_a_task_with_a_lost_lease_stops_before_it_pays() -> None:
     assert paid[2:] == ["z none"]
 
 
-def test_a_new_lease_has_as_much_left_as_the_page_says() -> None:
+def test_a_new_lease_has_as_much_time_left_as_the_page_says() -> None:
     text = " ".join((ROOT / "docs" / "current-lease.md").read_text(encoding="utf-8").split())
     wait = SQS.Channel.default_wait_time_seconds
     least = 30 - longest_wait(wait, visibility_timeout=30, threshold=10)
@@ -123,7 +123,7 @@ def test_the_page_names_the_counters_that_do_not_begin_with_0() -> None:
     assert set(re.findall(r"`(sqs_heartbeat_\w+)`", paragraph)) == late
 
 
-def test_the_page_lists_the_alerts_and_has_them_written_before_they_are_named() -> None:
+def test_the_page_lists_the_alerts_and_its_steps_write_their_file_before_they_use_it() -> None:
     text = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     folder = ROOT / "celery_sqs_heartbeat" / "observe" / "grafana"
     (group,) = yaml.safe_load((folder / "alerts.yml").read_text(encoding="utf-8"))["groups"]
@@ -133,7 +133,7 @@ def test_the_page_lists_the_alerts_and_has_them_written_before_they_are_named() 
     assert sorted(steps, key=text.index) == steps
 
 
-def test_the_handler_of_lost_leases_is_told_what_it_names(
+def test_the_handler_of_lost_leases_gets_the_arguments_that_it_names(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     (snippet,) = blocks("docs/settings.md", "python")

@@ -1,4 +1,4 @@
-"""The polls that are open when a worker ends, read on a thread of their own."""
+"""A thread of its own reads the polls that are open when a worker ends."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from tests.support.insides import add_poll, is_over, read_answers, uses_curl
 from tests.support.waiting import PATIENCE, wait_until
 
 
-def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
+def test_a_worker_still_waits_for_a_poll_whose_time_has_passed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # As of a worker without a pool, which was in a task for longer than its poll.
+    # As in a worker without a pool that was in a task for longer than its poll.
     monkeypatch.setattr(clock, "now", lambda: 1_000.0)
     waits: list[float] = []
 
@@ -42,7 +42,7 @@ def test_a_poll_whose_time_is_over_is_waited_for_all_the_same(
 
 
 class Always:
-    """Lets a request be sent, and waits for it for ever."""
+    """Allows a request, and waits for its answer indefinitely."""
 
     def may_send(self) -> bool:
         return True
@@ -51,7 +51,7 @@ class Always:
         return False
 
     def prepared(self) -> None:
-        """Take no notice."""
+        """Do nothing."""
 
 
 @pytest.fixture
@@ -74,10 +74,10 @@ def open_poll() -> Poll:
 
 
 @pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
-def test_an_answer_that_came_with_another_is_read_while_that_one_is_worked_on(
+def test_of_two_answers_that_arrive_together_one_is_read_while_the_other_is_handled(
     client: Client,
 ) -> None:
-    # Of two queues. A soft shutdown may wait in the very frame that works on the first.
+    # From two queues. A soft shutdown may wait in the very frame that handles the first.
     working = SignalSafeLock()
     guard_curl(client, working)
     polling = sending_for(SimpleNamespace(_httpclient=client), Always(), patience=PATIENCE)
@@ -102,7 +102,7 @@ def test_an_answer_that_came_with_another_is_read_while_that_one_is_worked_on(
 
 
 @pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
-def test_the_last_polls_are_read_though_a_signal_came_amid_the_writing_of_a_log_line(
+def test_the_last_polls_are_read_even_if_the_signal_interrupted_the_writing_of_a_log_line(
     client: Client, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")

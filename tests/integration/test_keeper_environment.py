@@ -1,4 +1,4 @@
-"""What the process of a keeper inherits of its worker's environment."""
+"""The parts of its worker's environment that a keeper's process inherits."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_keepers_metrics_stay_out_of_the_applications_files(
     with ours, theirs, tempfile.TemporaryFile() as table:
         child = KeeperProcess(theirs.fileno(), table.fileno())
         try:
-            # Empty for a moment after the start.
+            # It is empty for a moment after the start.
             wait_until(lambda: bool(psutil.Process(child.pid).environ()))
             environment = psutil.Process(child.pid).environ()
         finally:
@@ -47,7 +47,7 @@ def test_the_keepers_metrics_stay_out_of_the_applications_files(
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="needs Python's option -P")
-def test_a_module_of_the_workers_folder_does_not_stand_in_for_pythons_own(
+def test_a_module_in_the_workers_folder_does_not_replace_pythons_own(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "queue.py").write_text("raise AssertionError")

@@ -1,4 +1,4 @@
-"""The life of a keeper in a process of its own, as its consumer sees it."""
+"""The life of a keeper in its own process, as its consumer sees it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 @pytest.fixture(autouse=True)
 def keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have the keeper's process find the keys of the server's clients."""
+    """Set the keys of the server's clients, for the keeper's process."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "testing")
     for name in ("AWS_SESSION_TOKEN", "AWS_PROFILE"):
@@ -46,7 +46,7 @@ def children_of_mine() -> list[int]:
 
 
 class Consumer:
-    """A queue of a served SQS, and a keeper with a process for it."""
+    """A queue of a simulated server, and a keeper in its own process."""
 
     def __init__(self, server: SimulatedServer, **options: Any) -> None:
         self.client = server.client()
@@ -81,7 +81,7 @@ def test_a_life_with_a_process(server: SimulatedServer) -> None:
     assert keeper.is_alive
     first, second = consumer.receive(), consumer.receive()
     handle = first["ReceiptHandle"]
-    # The terms, the time and the visibility timeout are the keeper's where none are given.
+    # Without arguments, the keeper's own terms, time and visibility timeout apply.
     assert keeper.receive(consumer.url, second) is ReceivedAs.NEW
     with keeper.hold(consumer.url, first) as lease:
         assert lease.message_id == first["MessageId"]
@@ -107,7 +107,7 @@ def test_a_life_with_a_process(server: SimulatedServer) -> None:
     assert {thread for _, thread in events} == {"sqs-heartbeat-link"}
 
 
-def test_it_can_be_started_again_and_an_observer_that_fails_harms_nothing(
+def test_a_keeper_can_be_started_again_and_a_failing_observer_does_no_harm(
     server: SimulatedServer,
 ) -> None:
     def fail(event: object) -> None:
@@ -122,13 +122,13 @@ def test_it_can_be_started_again_and_an_observer_that_fails_harms_nothing(
             pass
         assert consumer.keeper.flush(PATIENCE)
         consumer.keeper.stop()
-        # What was held still is dropped.
+        # The keeper lets the leases that it still held expire.
         assert len(consumer.keeper) == 0
         assert consumer.keeper.find(held["ReceiptHandle"]) is None
     assert consumer.left() == ["0", "2"]
 
 
-def test_one_whose_process_had_to_be_killed_can_be_started_again_at_once(
+def test_a_keeper_whose_process_had_to_be_killed_can_be_started_again_at_once(
     server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attendant, "_END_SECONDS", 0.0)
@@ -141,7 +141,7 @@ def test_one_whose_process_had_to_be_killed_can_be_started_again_at_once(
     os.kill(keeper, signal.SIGSTOP)
     consumer.keeper.stop(0.0)
     consumer.keeper.start()
-    # The thread that listened to the one before has ended, whatever it did last.
+    # The thread that listened to the previous process has ended, whatever it did last.
     wait_until(
         lambda: sum(each.name == "sqs-heartbeat-link" for each in threading.enumerate()) == 1
     )
@@ -152,7 +152,7 @@ def test_one_whose_process_had_to_be_killed_can_be_started_again_at_once(
     consumer.keeper.stop()
 
 
-def test_one_that_gets_no_memory_to_start_again_says_so_and_starts_once_there_is_some(
+def test_a_keeper_without_memory_for_a_new_start_raises_and_starts_once_there_is_memory(
     server: SimulatedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse() -> NoReturn:
@@ -174,7 +174,7 @@ def test_one_that_gets_no_memory_to_start_again_says_so_and_starts_once_there_is
     consumer.keeper.stop()
 
 
-def test_a_flush_that_a_stop_interrupts_does_not_take_what_was_dropped_for_confirmed(
+def test_a_flush_that_a_stop_interrupts_does_not_count_abandoned_deletes_as_confirmed(
     server: SimulatedServer,
 ) -> None:
     consumer = Consumer(server)
@@ -191,7 +191,7 @@ def test_a_flush_that_a_stop_interrupts_does_not_take_what_was_dropped_for_confi
     assert flushed == [False]
 
 
-def test_the_keepers_lines_come_through_the_consumers_logging(
+def test_the_keepers_log_lines_go_through_the_consumers_logging(
     server: SimulatedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", logger="celery_sqs_heartbeat")
@@ -203,7 +203,7 @@ def test_the_keepers_lines_come_through_the_consumers_logging(
     assert "sqs-heartbeat: message-deleted: message" in caplog.text
 
 
-def test_an_observer_stands_for_the_lines_of_events(
+def test_an_observer_replaces_the_log_lines_of_events(
     server: SimulatedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", logger="celery_sqs_heartbeat")
@@ -215,7 +215,7 @@ def test_an_observer_stands_for_the_lines_of_events(
     assert "message-deleted" not in caplog.text
 
 
-def test_what_a_flush_waited_for_in_vain_is_named(
+def test_an_incomplete_flush_logs_the_unconfirmed_delete(
     server: SimulatedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = Consumer(server)
@@ -231,7 +231,7 @@ def test_what_a_flush_waited_for_in_vain_is_named(
     consumer.keeper.stop(0.2)
 
 
-def test_a_process_whose_flush_takes_long_is_left_to_it(
+def test_a_process_is_not_killed_while_its_flush_takes_long(
     server: SimulatedServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     consumer = Consumer(server)
@@ -247,7 +247,7 @@ def test_a_process_whose_flush_takes_long_is_left_to_it(
 
 
 def in_child(check: Callable[[], bool]) -> int:
-    """Return the exit status of a forked child: 0 where the check holds there."""
+    """Return the exit status of a forked child: 0 if the check holds there."""
     child = os.fork()
     if child == 0:
         threading.Timer(PATIENCE, os._exit, (2,)).start()

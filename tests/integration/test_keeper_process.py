@@ -1,4 +1,4 @@
-"""A plain consumer whose keeper is a process of its own, against a served SQS."""
+"""A plain consumer whose keeper has its own process, on the simulated server."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.support.waiting import wait_until
 
 SERVE = "python -m celery_sqs_heartbeat.testing.server --port 0 --queue work"
 ROOT = Path(__file__).parents[2]
-#: Short enough for a test to outlast it several times, and long enough for a machine that is
-#: busy with others.
+#: A visibility timeout in seconds, short enough for a test to outlast it several times, and long
+#: enough for a busy machine.
 SHORT = 6
-#: No message that is visible within seconds has become so by itself.
+#: A visibility timeout so long that a message that is visible within seconds was released.
 LONG = 30
-#: When a message of a consumer that was killed is visible at the latest, in seconds: the keeper
-#: takes two, this machine may be busy.
+#: How soon a message of a killed consumer is visible at the latest, in seconds. The keeper takes
+#: two, but this machine may be busy.
 SOON = 12
 
 
@@ -58,18 +58,18 @@ class Scene:
         self.wait_for("confirmed True")
 
     def wait_for(self, text: str) -> str:
-        """Return the consumer's lines once one has that text."""
+        """Return the consumer's output once a line contains the text."""
         return self._shell.wait_for(text)
 
     def keeper(self) -> psutil.Process | None:
-        """Return the process of the consumer's keeper; None while it has none."""
+        """Return the process of the consumer's keeper; None if it has none."""
         for child in psutil.Process(self.consumer.pid).children():
             if child.is_running() and "celery_sqs_heartbeat.keeper" in child.cmdline():
                 return child
         return None
 
     def receive(self, wait: int) -> list[dict[str, Any]]:
-        """Return what can be received within so many seconds."""
+        """Return the messages of a receive that waits up to `wait` seconds."""
         answer = self._sqs.receive_message(
             QueueUrl=self.url,
             WaitTimeSeconds=wait,
@@ -84,7 +84,7 @@ class Scene:
         return sum(int(answer["Attributes"][name]) for name in names)
 
     def end(self) -> str:
-        """Wait until the consumer has ended; return what it wrote."""
+        """Wait until the consumer has ended. Return its output."""
         assert self.consumer.wait(60) == 0
         return self._shell.wait_for("ended")
 
@@ -99,7 +99,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Return whether a process has ended, though its parent may not have asked yet."""
+    """Return whether a process has ended, even if its parent has not collected it yet."""
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -114,7 +114,7 @@ def has_ended(process: psutil.Process) -> bool:
         pytest.param("eventlet", marks=pytest.mark.thorough),
     ],
 )
-def test_a_task_that_lets_no_thread_run_for_three_timeouts_loses_no_lease(
+def test_a_task_that_blocks_all_threads_for_three_timeouts_loses_no_lease(
     scene: Scene, library: str
 ) -> None:
     scene.consume(SHORT, "block", 3 * SHORT, library)
@@ -129,7 +129,7 @@ def test_a_task_that_lets_no_thread_run_for_three_timeouts_loses_no_lease(
     assert has_ended(keeper)
 
 
-def test_what_a_killed_consumer_held_is_visible_within_seconds(scene: Scene) -> None:
+def test_the_message_of_a_killed_consumer_is_visible_within_seconds(scene: Scene) -> None:
     scene.consume(LONG, "wait")
     keeper = scene.keeper()
     assert keeper is not None
@@ -141,7 +141,7 @@ def test_what_a_killed_consumer_held_is_visible_within_seconds(scene: Scene) -> 
     wait_until(lambda: has_ended(keeper))
 
 
-def test_a_killed_keeper_is_replaced_and_the_message_comes_once(scene: Scene) -> None:
+def test_a_killed_keeper_is_replaced_and_the_message_is_received_once(scene: Scene) -> None:
     scene.consume(SHORT, "sleep", 2 * SHORT)
     first = scene.keeper()
     assert first is not None
@@ -157,7 +157,7 @@ def test_a_killed_keeper_is_replaced_and_the_message_comes_once(scene: Scene) ->
     assert has_ended(second)
 
 
-def test_ctrl_c_releases_what_is_held_and_leaves_no_process(scene: Scene) -> None:
+def test_ctrl_c_releases_the_held_message_and_leaves_no_process(scene: Scene) -> None:
     scene.consume(LONG, "wait")
     keeper = scene.keeper()
     assert keeper is not None

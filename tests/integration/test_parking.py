@@ -1,4 +1,4 @@
-"""What a channel does with messages whose tasks are due later than they are held for."""
+"""A channel releases messages whose tasks are due later than the worker may hold them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def publish(desk: ChannelHarness, body: str, *, due_in: float) -> None:
     desk.connection.Producer().publish({"body": body}, routing_key=desk.name, headers=headers)
 
 
-def test_they_take_no_slot_and_no_lease_and_come_again_when_they_are_due(
+def test_messages_that_are_due_later_take_no_slot_and_return_when_they_are_due(
     new_desk: Callable[..., ChannelHarness],  # noqa: F811
 ) -> None:
     desk = new_desk(hold_eta=1)
@@ -33,9 +33,8 @@ def test_they_take_no_slot_and_no_lease_and_come_again_when_they_are_due(
     wait_until(lambda: len(desk.keeper) == 1)
     assert len(slots_taken(desk.channel)) == 1
     asked = [e["VisibilityTimeout"] for call in desk.proxy.calls(CHANGE) for e in call.entries]
-    # Rounded down: it may come a little early, and is held then, but not late. The lease on the
-    # Rounded down: a message may come a little early, and is held then, but not late. The lease on
-    # the other one may be extended in the same call.
+    # Delays are rounded down: a message may arrive a little early, and is then held, but not late.
+    # The same call may extend the lease on the other message.
     assert all(1 <= each <= 4 for each in asked if each != 30)
     desk.drain_until(lambda: len(taken) == 6)
     for message in taken:

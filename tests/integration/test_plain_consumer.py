@@ -1,4 +1,4 @@
-"""The keeper without Celery, over the wire."""
+"""The keeper without Celery, on real servers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.proxy import FaultProxy
 from tests.support.servers import MinistackServer, MotoServer, SqsServer
 from tests.support.waiting import PATIENCE, wait_until
 
-#: Extended after a second, with most of the timeout to spare: a machine may stand still so long.
+#: A lease is extended after a second. Most of the timeout remains, in case the machine stalls.
 TERMS = LeaseTerms(visibility_timeout=12, threshold=11)
 
 
@@ -29,7 +29,7 @@ def server(request: pytest.FixtureRequest, sqs_server: MinistackServer) -> Itera
 
 
 class Consumer:
-    """A plain boto3 consumer on a queue of its own."""
+    """A plain boto3 consumer on its own queue."""
 
     def __init__(self, proxy: FaultProxy) -> None:
         self.proxy = proxy
@@ -43,7 +43,7 @@ class Consumer:
             self.client.send_message(QueueUrl=self.url, MessageBody=body)
 
     def look(self, seconds: int) -> list[dict[str, Any]]:
-        """Return what a long poll brings."""
+        """Return the messages of one long poll."""
         answer = self.client.receive_message(
             QueueUrl=self.url,
             MaxNumberOfMessages=10,
@@ -59,7 +59,7 @@ class Consumer:
         return sum(int(answer["Attributes"][name]) for name in names)
 
     def receive(self) -> list[dict[str, Any]]:
-        """Return what the first long poll brings that brings anything."""
+        """Return the messages of the first long poll that returns any."""
         received: list[dict[str, Any]] = []
         wait_until(lambda: received.extend(self.look(20)) or received)
         return received
@@ -103,7 +103,7 @@ def test_a_message_whose_block_fails_is_received_again_at_once(consumer: Consume
     assert again["MessageId"] == message["MessageId"]
 
 
-def test_many_deletes_share_batches_and_are_confirmed_though_entries_fail(
+def test_many_deletes_share_batches_and_are_confirmed_even_if_entries_fail(
     consumer: Consumer,
 ) -> None:
     consumer.proxy.rule("DeleteMessageBatch", fail_entries(0.4, seed=3))
@@ -130,7 +130,7 @@ def test_a_delete_whose_answer_was_lost_is_confirmed_by_the_next(consumer: Consu
     assert len(consumer.proxy.calls("DeleteMessageBatch")) >= 2
 
 
-def test_a_hung_call_fails_within_the_margin_and_is_repeated(consumer: Consumer) -> None:
+def test_a_hung_call_fails_within_the_threshold_and_is_repeated(consumer: Consumer) -> None:
     repeated = threading.Event()
 
     def hang(body: Any, forward: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Every private name of another package that we use is written down, with what would replace it."""
+"""A table lists every private name of other packages that we use, and its possible replacement."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from celery_sqs_heartbeat.worker.compat.versions import (
 from tests.integration.privates import is_private, private_in, privates
 from tests.support.markdown import ROOT
 
-#: What the scan finds and what is no private name of another package's.
+#: Names that the scan finds, and that are not private names of another package.
 NOT_PRIVATE = {
     "_exit": "documented, of `os`",
     "_replace": "documented, of named tuples",
-    "_thread": "documented, as what `threading` is made of",
+    "_thread": "documented, as the base of `threading`",
 }
 
 
@@ -48,28 +48,28 @@ def test_every_private_name_in_the_table_is_used() -> None:
     assert set(NOT_PRIVATE) <= used
 
 
-def test_private_names_have_what_would_replace_them_and_others_do_not() -> None:
-    assert [str(need) for need in NAMES if parts(need) and need not in PRIVATE] == []
+def test_private_names_have_a_replacement_and_others_do_not() -> None:
+    assert [str(each) for each in NAMES if parts(each) and each not in PRIVATE] == []
     assert [str(need) for need in PRIVATE if not need.instead] == []
-    assert [str(need) for need in NAMES if need.instead and need not in PRIVATE] == []
+    assert [str(each) for each in NAMES if each.instead and each not in PRIVATE] == []
     assert len(NAMES) == len(set(NAMES))
 
 
 @pytest.mark.oldest
-def test_those_that_not_every_worker_needs_are_there_too() -> None:
+def test_names_that_not_every_worker_needs_exist_too() -> None:
     apart = [need for need in PRIVATE if need.only and is_here(distribution_of(need.package))]
     assert missing(apart) == ()
 
 
 @pytest.mark.oldest
 @pytest.mark.parametrize("distribution", VERIFIED)
-def test_the_versions_installed_here_are_among_those_that_are_verified(distribution: str) -> None:
+def test_the_installed_versions_are_verified(distribution: str) -> None:
     if is_here(distribution):
         assert is_verified(distribution), f"verify its names, and extend VERIFIED: {distribution}"
     assert distribution in {distribution_of(need.package) for need in PRIVATE}
 
 
-def test_the_document_is_that_of_the_table() -> None:
+def test_the_document_matches_the_table() -> None:
     text = (ROOT / "docs" / "private-names.md").read_text(encoding="utf-8")
     made = runpy.run_path(str(ROOT / "docs" / "make_private_names.py"))["with_tables"](text)
     assert made == text, "run python docs/make_private_names.py"
@@ -92,5 +92,7 @@ def test_the_document_is_that_of_the_table() -> None:
         ("from celery_sqs_heartbeat.cli import _own", []),
     ],
 )
-def test_private_names_of_others_are_told_from_our_own(code: str, found: list[str]) -> None:
+def test_private_names_of_others_are_distinguished_from_our_own(
+    code: str, found: list[str]
+) -> None:
     assert list(private_in(ast.parse(code), frozenset({"_own"}))) == found

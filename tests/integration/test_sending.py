@@ -1,4 +1,4 @@
-"""When the event loop's client sends what it was given."""
+"""When the event loop's client sends a request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hub() -> Iterator[Hub]:
 
 
 class Watcher:
-    """Has a request sent, and not aborted."""
+    """Allows a request until `is_ending`, and aborts it after `is_over`."""
 
     is_ending = False
     is_over = False
@@ -56,7 +56,7 @@ class Connection:
 
 
 class Exchange:
-    """One request through kombu's client, and what came of it."""
+    """One request through kombu's client, and its answers."""
 
     def __init__(self, hub: Hub, proxy: FaultProxy, patience: float = 60.0) -> None:
         self.hub, self.client, self.watcher = hub, Client(hub), Watcher()
@@ -84,14 +84,14 @@ class Exchange:
 
 
 @pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
-@pytest.mark.parametrize("ends", [False, True], ids=["the worker goes on", "it ends meanwhile"])
-def test_a_request_is_sent_in_the_next_tick_unless_the_worker_has_come_to_its_end_by_then(
+@pytest.mark.parametrize("ends", [False, True], ids=["the worker continues", "it ends meanwhile"])
+def test_a_request_is_sent_in_the_next_tick_unless_the_worker_is_ending_by_then(
     hub: Hub, proxy: FaultProxy, ends: bool
 ) -> None:
     exchange = Exchange(hub, proxy)
     exchange.watcher.is_ending = ends
     exchange.tick_until(lambda: exchange.answers)
-    # kombu 5.5 has no curl, and has sent it before it comes back to us.
+    # kombu 5.5 has no curl, and has sent the request before its call returns.
     is_sent = not ends or not uses_curl(exchange.client)
     assert [error is None for error in exchange.answers] == [is_sent]
     assert len(proxy.calls("ListQueues")) == is_sent
@@ -99,11 +99,11 @@ def test_a_request_is_sent_in_the_next_tick_unless_the_worker_has_come_to_its_en
 
 
 @pytest.mark.filterwarnings("ignore:.* is deprecated:DeprecationWarning:kombu")
-def test_a_request_that_is_never_answered_ends_when_it_is_not_waited_for_any_more(
+def test_an_unanswered_request_ends_when_the_worker_no_longer_waits_for_it(
     hub: Hub, proxy: FaultProxy
 ) -> None:
     proxy.rule("*", never_answer())
-    # kombu 5.5 blocks for as long.
+    # kombu 5.5 blocks until the patience ends.
     exchange = Exchange(hub, proxy, patience=1.0)
     if uses_curl(exchange.client):
         exchange.tick_until(lambda: proxy.calls("ListQueues"))

@@ -1,4 +1,4 @@
-"""A request settles its message whatever has become of the lease, and on a real channel."""
+"""A request settles its message on a real channel, whatever has happened to the lease."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = get_logger(__name__)
 
 
 class _Request:
-    """What Celery's request does when its task is rejected."""
+    """Behaves as Celery's request when its task is rejected."""
 
     acknowledged = False
 
@@ -36,11 +36,11 @@ class Request(LeasedRequest, _Request):
 
 
 @pytest.mark.parametrize("ends", ["release", "let_expire", "disown"])
-def test_a_task_that_fails_when_its_lease_is_gone_deletes_nothing(
+def test_a_task_that_fails_after_its_lease_has_ended_deletes_nothing(
     desk: ChannelHarness,  # noqa: F811
     ends: str,
 ) -> None:
-    # There are no dead letters: kombu deletes what is rejected without requeue.
+    # Without a dead-letter queue, kombu deletes messages that are rejected without requeue.
     desk.publish("a")
     taken: list[Request] = []
     desk.consume(lambda message: taken.append(Request(message)))

@@ -1,4 +1,4 @@
-"""The simulated server as users meet it: its command, and real workers on it."""
+"""The simulated server as users run it: its command, and real workers on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ STEP = 1200
 
 @pytest.fixture
 def command() -> Iterator[Callable[..., tuple[subprocess.Popen[str], str]]]:
-    """Starts the server's command with arguments; returns the process and its URL."""
+    """Returns a function that starts the server's command and returns the process and its URL."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> tuple[subprocess.Popen[str], str]:
@@ -82,7 +82,7 @@ def test_the_same_seed_makes_the_same_ids(command: Any) -> None:
 
 
 def test_servers_without_a_seed_have_no_message_id_in_common(command: Any) -> None:
-    """Journals of both may be read together."""
+    """So the journals of both can be read together."""
     ids = []
     for _ in range(2):
         _, url = command("--queue", "work")
@@ -91,7 +91,7 @@ def test_servers_without_a_seed_have_no_message_id_in_common(command: Any) -> No
     assert ids[0] != ids[1]
 
 
-def test_the_queues_to_begin_with_are_made_before_the_faults(command: Any, tmp_path: Path) -> None:
+def test_the_first_queues_are_made_before_the_faults_begin(command: Any, tmp_path: Path) -> None:
     file = tmp_path / "faults.json"
     file.write_text('{"by_operation": {"*": {"throttled": 1}}}')
     _, url = command("--queue", "work:30:5", "--faults", str(file))
@@ -129,7 +129,7 @@ def test_the_faults_file_is_read_again_when_it_changes(command: Any, tmp_path: P
         (["--host", "192.0.2.1"], "", "--host 192.0.2.1 --port 0: "),
     ],
 )
-def test_a_wrong_argument_is_told_and_ends_the_command(
+def test_a_wrong_argument_is_reported_and_ends_the_command(
     tmp_path: Path, arguments: list[str], content: str, told: str
 ) -> None:
     file = tmp_path / "faults.json"
@@ -151,7 +151,8 @@ def test_a_worker_keeps_a_task_for_twelve_hours_and_not_longer(
     _, url = command("--queue", "work")
     conf = {
         "sqs_heartbeat_visibility_timeout": 2 * HOUR,
-        # The worker's clock is not moved: only such a threshold lets it extend all the time.
+        # The test does not move the worker's clock. Only with this threshold does the worker
+        # extend all the time.
         "sqs_heartbeat_threshold": 2 * HOUR - 0.1,
         "sqs_heartbeat_interval": 0.05,
     }
@@ -204,8 +205,8 @@ def test_a_worker_does_its_tasks_through_faults(tmp_path: Path) -> None:
     ) as server:
         # kombu 5.5 remembers the URL of a queue's name for good: each server has its own names.
         server.client().create_queue(QueueName="faulty")
-        # Extended soon, and with most of the timeout to spare: one that has run out while the
-        # machine stood still may make a task run twice.
+        # Leases are extended soon, with most of the timeout to spare: if one expires while the
+        # machine stalls, a task may run twice.
         conf = {
             "sqs_heartbeat_visibility_timeout": 30,
             "sqs_heartbeat_threshold": 29.9,
@@ -220,7 +221,7 @@ def test_a_worker_does_its_tasks_through_faults(tmp_path: Path) -> None:
         assert sorted(ended, key=int) == [str(number) for number in range(6)]
 
 
-def test_the_tests_of_the_document_pass_with_the_fixtures(tmp_path: Path) -> None:
+def test_the_tests_in_the_document_pass_with_the_fixtures(tmp_path: Path) -> None:
     (tmp_path / "conftest.py").write_text(
         'pytest_plugins = ["celery_sqs_heartbeat.testing.fixtures"]\n'
     )
@@ -240,13 +241,13 @@ def test_the_tests_of_the_document_pass_with_the_fixtures(tmp_path: Path) -> Non
     assert f"{tests} passed" in done.stdout, done.stdout
 
 
-def test_the_command_of_the_document_serves(command: Any, tmp_path: Path) -> None:
+def test_the_command_in_the_document_starts_a_server(command: Any, tmp_path: Path) -> None:
     (line,) = commands("docs/testing.md")
     (faults,) = blocks("docs/testing.md", "json")
     file = tmp_path / "faults.json"
     file.write_text(faults)
     arguments = line.removeprefix("python -m celery_sqs_heartbeat.testing.server ").split()
-    # Its port may be taken here.
+    # Its port may be in use here.
     arguments[arguments.index("--port") + 1] = "0"
     arguments[arguments.index("--faults") + 1] = str(file)
     _, url = command(*arguments)
@@ -305,7 +306,7 @@ def _receive(url: str, queue: str) -> list[dict[str, Any]]:
 
 
 def _wait_for_extension(url: str, worker: ProcessWorker) -> None:
-    """Return once the lease was extended again, or is capped."""
+    """Wait until the lease has been extended again, or is capped."""
     before = _extensions(url)
     wait_until(lambda: _extensions(url) > before + 1 or "lease-capped" in worker.logs())
 

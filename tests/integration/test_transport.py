@@ -1,4 +1,4 @@
-"""The transport by itself: what a consumer sees, and what SQS is told."""
+"""The transport alone: what a consumer sees, and the calls that SQS receives."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.waiting import PATIENCE, wait_until
 
 
 class ChannelHarness:
-    """A connection whose channels are leased, on a queue of its own."""
+    """A connection whose channels have leases, on its own queue."""
 
     def __init__(
         self, proxy: FaultProxy, *, options: dict[str, Any] | None = None, **settings: Any
@@ -82,13 +82,13 @@ class ChannelHarness:
         return consumer
 
     def poll_in_a_loop(self, on_message: Callable[[Any], None]) -> tuple[FakePolls, SentPoll]:
-        """Consume as in an event loop; the test answers the poll that is returned."""
+        """Consume as on an event loop. The test answers the returned poll."""
         polls = FakePolls(self.channel)
         self.consume(on_message)
         return polls, polls.open()
 
     def drain_until(self, condition: Callable[[], Any]) -> None:
-        """Deliver what comes until the condition holds."""
+        """Deliver messages until the condition holds."""
 
         def holds() -> bool:
             if not condition():
@@ -99,24 +99,24 @@ class ChannelHarness:
         wait_until(holds)
 
     def drain_polls(self, count: int = 2) -> None:
-        """Deliver what some polls bring, so that what does not come by then does not come."""
+        """Deliver the messages of `count` polls. Messages missing by then will not arrive."""
         polls = len(self.proxy.calls("ReceiveMessage"))
         self.drain_until(lambda: len(self.proxy.calls("ReceiveMessage")) >= polls + count)
 
     def would_poll(self) -> bool:
-        """Return whether the queue is polled when events are drained next."""
+        """Drain events once, and return whether that polled the queue."""
         polls = len(self.proxy.calls("ReceiveMessage"))
         with contextlib.suppress(socket.timeout):
             self.connection.drain_events(timeout=0)
         return len(self.proxy.calls("ReceiveMessage")) > polls
 
     def batches(self) -> list[int]:
-        """Return how many messages each poll brought that brought any."""
+        """Return the number of messages of each poll that returned any."""
         answers = [call.answer or {} for call in self.proxy.calls("ReceiveMessage")]
         return [len(answer["Messages"]) for answer in answers if answer.get("Messages")]
 
     def make_visible(self, message: Any) -> None:
-        """Do what an expiry does: anybody may receive the message."""
+        """Do what an expiry does: anyone may receive the message."""
         self.client.change_message_visibility(
             QueueUrl=self.url, ReceiptHandle=message.delivery_tag, VisibilityTimeout=0
         )
@@ -159,7 +159,7 @@ def test_a_batch_is_leased_before_any_of_it_is_delivered(desk: ChannelHarness) -
     assert held[-1] == sum(desk.batches()) == 3
 
 
-def test_a_message_that_cannot_be_read_does_not_keep_its_batch_from_being_leased(
+def test_the_rest_of_a_batch_is_leased_even_if_one_message_cannot_be_read(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk.publish("a", "b", "c")
@@ -182,7 +182,7 @@ def test_a_message_that_cannot_be_read_does_not_keep_its_batch_from_being_leased
     assert "can't be delivered: it is left in the queue" in caplog.text
 
 
-def test_a_receive_that_boto3_repeats_by_itself_is_counted_from_its_last_try(
+def test_a_lease_counts_from_the_last_try_of_a_receive_that_boto3_repeats(
     desk: ChannelHarness,
 ) -> None:
     failed: list[float] = []
@@ -205,9 +205,9 @@ def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswere
     new_desk: Callable[..., ChannelHarness], monkeypatch: pytest.MonkeyPatch, timeout: int | None
 ) -> None:
     monkeypatch.setattr("celery_sqs_heartbeat.transport.poll.POLL_MARGIN", 0.0)
-    # Not as with no timeout at all: a poll would wait for its answer for ever.
+    # Without any timeout, the poll would wait for its answer indefinitely.
     monkeypatch.setattr("celery_sqs_heartbeat.transport.kombu_options.CLIENT_SECONDS", 10)
-    # The second try must not take as long on a machine that stands still meanwhile.
+    # Long enough that the second try does not time out, too, on a machine that stalls meanwhile.
     desk = new_desk(options={"client-config": {"read_timeout": timeout}})
     desk.proxy.rule("ReceiveMessage", first(1, never_answer()))
     desk.publish("a")
@@ -218,7 +218,7 @@ def test_a_receive_that_boto3_repeats_after_its_read_timeout_counts_as_unanswere
     assert (queue.queue, queue.unanswered, queue.is_deaf) == (desk.name, 1, False)
 
 
-def test_what_sqs_says_of_a_message_is_known_with_its_lease(desk: ChannelHarness) -> None:
+def test_a_lease_has_the_attributes_of_its_message(desk: ChannelHarness) -> None:
     desk.publish("a")
     leases: list[Any] = []
     desk.consume(lambda message: leases.append(desk.keeper.find(message.delivery_tag)))
@@ -255,7 +255,7 @@ def test_a_redelivery_of_a_running_message_starts_no_second_copy_and_its_ack_del
     assert desk.counts() == (0, 0)
 
 
-def test_a_message_that_comes_back_after_its_task_succeeded_is_deleted_not_run(
+def test_a_message_that_is_received_again_after_its_task_succeeded_is_deleted_not_run(
     desk: ChannelHarness,
 ) -> None:
     desk.publish("a")
@@ -273,7 +273,7 @@ def test_a_message_that_comes_back_after_its_task_succeeded_is_deleted_not_run(
     assert desk.counts() == (0, 0)
 
 
-def test_a_message_that_cannot_be_delivered_leaves_the_others_alone_and_no_lease_behind(
+def test_an_undeliverable_message_affects_no_others_and_leaves_no_lease(
     desk: ChannelHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
     desk.publish("good", "bad", "fine")
@@ -292,14 +292,14 @@ def test_a_message_that_cannot_be_delivered_leaves_the_others_alone_and_no_lease
 
 
 class Made:
-    """Stands for a request, which is known by a weak reference."""
+    """Stands for a request, to which the transport keeps a weak reference."""
 
     def __init__(self, failed_before_pool: bool) -> None:
         self.failed_before_pool = failed_before_pool
 
 
 def fail_with_requests(desk: ChannelHarness, made: list[Any], *, before_pool: bool) -> None:
-    """Publish eight messages to a consumer that fails on each after its request was made."""
+    """Publish eight messages. The consumer fails on each after its request was made."""
     desk.publish(*(f"m{number}" for number in range(8)))
 
     def fail_after_the_request(message: Any) -> None:
@@ -312,7 +312,7 @@ def fail_with_requests(desk: ChannelHarness, made: list[Any], *, before_pool: bo
     desk.consume(fail_after_the_request)
 
 
-def test_a_worker_that_delivers_nothing_any_more_ends_and_the_rest_is_released(
+def test_a_worker_that_can_no_longer_deliver_messages_ends_and_releases_the_rest(
     desk: ChannelHarness,
 ) -> None:
     made: list[Any] = []
@@ -324,7 +324,7 @@ def test_a_worker_that_delivers_nothing_any_more_ends_and_the_rest_is_released(
     assert desk.counts() == (5, 3)
 
 
-def test_messages_that_celery_fails_on_before_it_asks_the_pool_end_no_worker(
+def test_failures_of_celery_before_it_asks_the_pool_do_not_end_the_worker(
     desk: ChannelHarness,
 ) -> None:
     made: list[Any] = []
@@ -334,7 +334,7 @@ def test_messages_that_celery_fails_on_before_it_asks_the_pool_end_no_worker(
     assert desk.counts() == (0, 8)
 
 
-def test_bad_messages_of_which_no_request_is_made_end_no_worker(desk: ChannelHarness) -> None:
+def test_bad_messages_without_a_request_do_not_end_the_worker(desk: ChannelHarness) -> None:
     desk.publish(*(f"m{number}" for number in range(8)))
 
     def fail_before_the_request(message: Any) -> None:
@@ -345,7 +345,7 @@ def test_bad_messages_of_which_no_request_is_made_end_no_worker(desk: ChannelHar
     assert desk.counts() == (0, 8)
 
 
-def test_what_a_connection_error_leaves_undelivered_is_released(desk: ChannelHarness) -> None:
+def test_undelivered_messages_are_released_after_a_connection_error(desk: ChannelHarness) -> None:
     desk.publish(*(f"m{number}" for number in range(5)))
 
     def lose(message: Any) -> None:
@@ -359,11 +359,11 @@ def test_what_a_connection_error_leaves_undelivered_is_released(desk: ChannelHar
     assert desk.counts() == (4, 1)
 
 
-def test_a_failed_task_is_released_though_its_message_comes_again_at_that_moment(
+def test_the_message_of_a_failed_task_is_released_even_if_it_is_just_received_again(
     desk: ChannelHarness,
 ) -> None:
-    # Found by the soak: the redelivery made the keeper forget the failure, and without dead
-    # letters a message that is rejected on purpose is deleted.
+    # Found by the soak: the redelivery made the keeper forget the failure. Without a dead-letter
+    # queue, a message that is rejected on purpose is deleted.
     desk.publish("a")
     taken: list[Any] = []
     desk.consume(taken.append)
@@ -378,7 +378,7 @@ def test_a_failed_task_is_released_though_its_message_comes_again_at_that_moment
     assert sum(desk.counts()) == 1
 
 
-def test_closing_the_channel_releases_what_was_not_acked(desk: ChannelHarness) -> None:
+def test_closing_the_channel_releases_messages_that_were_not_acked(desk: ChannelHarness) -> None:
     desk.publish("a", "b")
     desk.consume(lambda message: None)
     desk.drain_until(lambda: sum(desk.batches()) == 2)
@@ -389,7 +389,7 @@ def test_closing_the_channel_releases_what_was_not_acked(desk: ChannelHarness) -
     assert len(desk.keeper) == 0
 
 
-def test_a_message_got_one_by_one_is_kombus_own_business(desk: ChannelHarness) -> None:
+def test_a_message_that_a_user_gets_one_by_one_is_not_leased(desk: ChannelHarness) -> None:
     desk.publish("a")
     message = Queue(desk.name, channel=desk.channel).get()
     assert message is not None
@@ -398,7 +398,9 @@ def test_a_message_got_one_by_one_is_kombus_own_business(desk: ChannelHarness) -
     assert desk.counts() == (0, 0)
 
 
-def test_messages_that_come_after_the_channel_was_closed_are_released(desk: ChannelHarness) -> None:
+def test_messages_that_arrive_after_the_channel_was_closed_are_released(
+    desk: ChannelHarness,
+) -> None:
     got: list[Any] = []
     desk.publish("a")
     poll = desk.poll_in_a_loop(got.append)[1]
@@ -411,7 +413,7 @@ def test_messages_that_come_after_the_channel_was_closed_are_released(desk: Chan
     assert len(desk.keeper) == 0
 
 
-def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_another(
+def test_a_lease_begins_with_the_timeout_of_its_own_poll_even_if_the_queue_has_another(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.publish("a")
@@ -428,10 +430,10 @@ def test_a_lease_begins_with_the_timeout_of_its_own_poll_though_the_queue_says_a
     assert lease.terms == LeaseTerms.of(90)
 
 
-def test_a_poll_that_can_not_be_signed_is_not_the_last_one(
+def test_a_queue_is_polled_again_after_a_poll_that_cannot_be_signed(
     desk: ChannelHarness, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Credentials are renewed where it is signed: on EKS by a call of STS."""
+    """Credentials are renewed when a poll is signed. On EKS that is a call to STS."""
     denied: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
     polls = FakePolls(desk.channel)
     polls.error = ClientError(denied, "AssumeRoleWithWebIdentity")
@@ -458,7 +460,7 @@ def test_the_keeper_learns_when_the_last_open_poll_of_a_queue_ends(desk: Channel
 
 
 @pytest.mark.parametrize("way", ["given up", "ending", "closed"])
-def test_a_failed_poll_has_no_successor_where_its_queue_is_polled_otherwise_or_no_more(
+def test_a_failed_poll_has_no_successor_if_its_queue_has_another_poll_or_needs_none(
     desk: ChannelHarness, way: str
 ) -> None:
     polls, sent = desk.poll_in_a_loop(lambda message: None)
@@ -474,10 +476,10 @@ def test_a_failed_poll_has_no_successor_where_its_queue_is_polled_otherwise_or_n
     assert poll not in desk.heartbeat.open_polls
 
 
-def test_a_role_that_is_refused_does_not_end_a_worker_without_an_event_loop(
+def test_a_refused_role_does_not_end_a_worker_without_an_event_loop(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With `sts_role_arn` kombu assumes the role where its client is asked for."""
+    """With `sts_role_arn`, kombu assumes the role when its client is requested."""
     refused: Any = {"Error": {"Code": "AccessDenied", "Message": "no"}}
 
     def assume(queue: str | None = None) -> Any:
@@ -494,10 +496,10 @@ def test_a_role_that_is_refused_does_not_end_a_worker_without_an_event_loop(
     desk.drain_until(lambda: got)
 
 
-def test_what_the_last_polls_bring_is_released_though_the_log_is_held(
+def test_the_messages_of_the_last_polls_are_released_even_if_the_log_is_locked(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The signal that ends a worker may come while its main thread writes a log line."""
+    """The signal that ends a worker may arrive while its main thread writes a log line."""
     caplog.set_level(logging.INFO, logger="celery_sqs_heartbeat")
     desk.publish("a")
     polls, failing = desk.poll_in_a_loop(lambda message: None)
@@ -548,7 +550,7 @@ def test_messages_of_a_no_ack_queue_are_not_tracked(desk: ChannelHarness) -> Non
     queue = Queue(desk.name, channel=desk.channel)
     consumer = Consumer(desk.channel, [queue], on_message=lambda m: seen.append(len(desk.keeper)))
     consumer.consume(no_ack=True)
-    # kombu deletes by its event loop, which does not run here.
+    # kombu deletes on its event loop, which does not run here.
     desk.channel.asynsqs = lambda queue: SimpleNamespace(delete_message=lambda *args: None)
     desk.drain_until(lambda: seen)
     assert seen == [0]
@@ -576,10 +578,10 @@ def test_consuming_pauses_while_deletes_pile_up(
     wait_until(desk.would_poll)
 
 
-def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extended(
+def test_a_worker_without_a_prefetch_limit_receives_no_more_than_it_can_keep_extended(
     desk: ChannelHarness, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    # Ten messages are extended by a call every twenty seconds.
+    # One call every twenty seconds extends ten messages.
     monkeypatch.setattr("celery_sqs_heartbeat.transport.terms.CALLS_PER_SECOND", 1 / 20)
     desk.publish(*(f"m{number}" for number in range(25)))
     taken: list[Any] = []
@@ -594,17 +596,17 @@ def test_a_worker_without_a_prefetch_limit_takes_no_more_than_it_can_keep_extend
     desk.drain_until(lambda: len(taken) >= 20)
 
 
-def test_an_unusable_queue_gets_kombus_error_where_no_worker_is_refused_its_start(
+def test_without_a_worker_an_unusable_queue_raises_kombus_error(
     new_desk: Callable[..., ChannelHarness],
 ) -> None:
-    """As kombu's own tests expect it, and users of a channel without a worker."""
+    """kombu's own tests expect this, and so do users of a channel without a worker."""
     used = {"url": "http://localhost/000000000000/used"}
     desk = new_desk(options={"predefined_queues": {"used": used}})
     with pytest.raises(SQS.UndefinedQueueException):
         desk.channel._new_queue("unused")
 
 
-def test_without_a_heartbeat_all_is_kombus_own(proxy: FaultProxy) -> None:
+def test_without_a_heartbeat_the_transport_is_kombus_own(proxy: FaultProxy) -> None:
     name = f"q-{uuid.uuid4().hex[:12]}"
     with Connection(
         proxy.broker_url,

@@ -1,4 +1,4 @@
-"""A message that is given to Celery past the keeper is reported; one that it knew is not."""
+"""A message that Celery receives past the keeper is logged. One that the keeper knew is not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REQUEST = SimpleNamespace(name="tasks.add", id="1-2-3")
 
 @pytest.fixture
 def heartbeat(proxy: FaultProxy) -> Heartbeat:
-    """One whose queue `q` is consumed from with leases."""
+    """A heartbeat that consumes from the queues `q` and `other` with leases."""
     clients = ClientPool()
     sqs = BotoSqs(clients)
     heartbeat = Heartbeat(
@@ -49,7 +49,7 @@ def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
 
 
-def test_it_is_reported_once_for_its_queue(
+def test_an_unleased_message_is_logged_once_per_queue(
     heartbeat: Heartbeat, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     for queue in ("q", "other"):
@@ -61,7 +61,7 @@ def test_it_is_reported_once_for_its_queue(
     ]
 
 
-def test_a_message_whose_lease_has_ended_by_then_is_not(
+def test_a_message_whose_lease_has_ended_by_then_is_not_logged(
     heartbeat: Heartbeat, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     heartbeat.received.add("a")
@@ -69,7 +69,7 @@ def test_a_message_whose_lease_has_ended_by_then_is_not(
     assert reported(caplog) == []
 
 
-def test_one_of_a_queue_without_leases_is_not(
+def test_a_message_of_a_queue_without_leases_is_not_logged(
     heartbeat: Heartbeat, proxy: FaultProxy, caplog: pytest.LogCaptureFixture
 ) -> None:
     report_unleased(heartbeat, message(proxy, "a", queue="no-ack"), REQUEST)

@@ -1,4 +1,4 @@
-"""Processes forked from a warm one are what a fresh interpreter would have made of the command."""
+"""A process forked from a warm one behaves as the same command in a fresh interpreter."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.process import start_fresh
 from tests.support.waiting import wait_until
 from tests.support.warm.client import Forked, run_forked
 
-#: Tells what a process sees of itself. The names that differ from run to run are left out.
+#: Prints what a process sees of itself. Names that differ from run to run are omitted.
 TELL = """
 import json, os, signal, sys, tempfile, threading
 
@@ -37,7 +37,7 @@ print("to the end", file=sys.stderr)
 sys.exit(3)
 """
 
-#: Tells which files botocore reads for a client.
+#: Prints how many files botocore reads for a client.
 READ = """
 import boto3, botocore.loaders
 
@@ -81,18 +81,20 @@ def test_a_forked_process_sees_what_a_fresh_one_sees(
     )
     assert (forked.returncode, forked.stderr) == (fresh.returncode, fresh.stderr)
     seen, expected = json.loads(forked.stdout), json.loads(fresh.stdout)
-    # The whole path of a module; Python has it so for `-m` alone.
+    # Python gives the whole path of a module only for `-m`.
     seen["argv"][0], expected["argv"][0] = (Path(each["argv"][0]).stem for each in (seen, expected))
     assert seen == expected
 
 
-def test_each_forked_process_has_chance_of_its_own(env: dict[str, str], tmp_path: Path) -> None:
+def test_each_forked_process_has_its_own_random_numbers(
+    env: dict[str, str], tmp_path: Path
+) -> None:
     (tmp_path / "draw.py").write_text("import random, uuid; print(random.random(), uuid.uuid4())")
     draws = {run_forked([sys.executable, "draw.py"], env=env, cwd=tmp_path).stdout for _ in "ab"}
     assert len(draws) == 2
 
 
-def test_a_forked_process_does_not_read_again_what_services_are(
+def test_a_forked_process_does_not_read_the_service_models_again(
     env: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "read.py").write_text(READ)
@@ -104,7 +106,7 @@ def test_a_forked_process_does_not_read_again_what_services_are(
 
 
 @pytest.mark.parametrize("start", [Forked, start_fresh], ids=["forked", "fresh"])
-def test_a_process_is_waited_for_signalled_and_told_apart_by_its_end(
+def test_a_process_can_be_polled_waited_for_and_signalled(
     start: type[Forked], env: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "stay.py").write_text("import time; print('up', flush=True); time.sleep(600)")
@@ -120,7 +122,7 @@ def test_a_process_is_waited_for_signalled_and_told_apart_by_its_end(
     process.send_signal(signal.SIGTERM)
 
 
-def test_all_forked_processes_end_with_the_process_that_asked_for_them(tmp_path: Path) -> None:
+def test_all_forked_processes_end_with_the_process_that_requested_them(tmp_path: Path) -> None:
     (tmp_path / "stay.py").write_text("import time; time.sleep(600)")
     code = (
         "import os, sys, signal; from pathlib import Path; "

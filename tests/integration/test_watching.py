@@ -1,4 +1,4 @@
-"""Polls that are not answered in time, on a clock of our own."""
+"""Polls that are not answered in time, on a fake clock."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WAIT = 20
 
 
 class Watch:
-    """A channel's open poll, in an event loop that the test turns and on a clock that it moves."""
+    """A channel's open poll. The test drives its event loop and moves its clock."""
 
     def __init__(self, desk: ChannelHarness, fake: FakeClock) -> None:
         self.desk, self.clock = desk, fake
@@ -45,9 +45,9 @@ class Watch:
 
 @pytest.fixture
 def watch(proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
-    # A timeout that allows for such a wait.
+    # The visibility timeout is long enough for this wait.
     desk = ChannelHarness(proxy, options={"wait_time_seconds": WAIT}, visibility_timeout=120)
-    # The keeper's is the real one.
+    # The keeper uses the real clock.
     fake = FakeClock(float(int(clock.now())))
     monkeypatch.setattr(clock, "now", fake)
     yield Watch(desk, fake)
@@ -69,12 +69,12 @@ def test_a_poll_without_an_answer_is_given_up_ten_seconds_after_its_time_and_abo
     assert not watch.sent.is_aborted()
     watch.look(1.0)
     assert watch.sent.is_aborted()
-    # The queue is polled again once.
+    # The queue was polled again once.
     assert watch.times_polled == 2
     assert watch.unanswered == 1
 
 
-def test_the_time_in_which_the_event_loop_stands_in_a_task_does_not_count(watch: Watch) -> None:
+def test_time_during_which_a_task_blocks_the_event_loop_does_not_count(watch: Watch) -> None:
     watch.sent.send()
     watch.look(300.0, 10)
     assert not watch.poll.is_given_up
@@ -111,10 +111,10 @@ def test_an_answer_to_a_poll_that_was_given_up_is_leased_and_starts_no_second_ro
     assert not watch.polled.view()[0].is_deaf
 
 
-def test_an_error_is_no_answer_and_no_silence(watch: Watch) -> None:
+def test_an_error_counts_neither_as_an_answer_nor_as_silence(watch: Watch) -> None:
     watch.sent.send()
     watch.look(1.0, 5)
-    # kombu's for a 5xx answer.
+    # This is how kombu returns a 5xx answer.
     watch.sent.answer([])
     (queue,) = watch.polled.view()
     assert (queue.age, queue.unanswered) == (5.0, 0)

@@ -41,7 +41,7 @@ def test_settings_are_read_in_lower_case() -> None:
 
 
 @pytest.mark.parametrize("namespace", ["CELERY", "celery"])
-def test_settings_are_read_in_a_namespace_as_django_projects_have_it(namespace: str) -> None:
+def test_settings_are_read_in_a_namespace_as_in_django_projects(namespace: str) -> None:
     class Django:
         CELERY_SQS_HEARTBEAT_VISIBILITY_TIMEOUT = 60
         CELERY_SQS_HEARTBEAT_QUEUES = {"slow": {"max_lease": 600}}  # noqa: RUF012
@@ -58,7 +58,7 @@ def test_settings_are_read_in_a_namespace_as_django_projects_have_it(namespace: 
 
 
 @pytest.mark.parametrize("name", ["SQS_HEARTBEAT_THRESHOLD", "sqs_heartbeat_treshold"])
-def test_a_setting_that_nobody_would_read_is_told(name: str) -> None:
+def test_a_setting_that_no_one_would_read_is_an_error(name: str) -> None:
     app = Celery("proj")
     app.config_from_object({name: 5})
     with pytest.raises(ConfigurationError, match="did you mean sqs_heartbeat_threshold"):
@@ -81,7 +81,7 @@ def test_a_tasks_own_settings_are_read() -> None:
 
 
 @pytest.mark.usefixtures("restored_aliases")
-def test_the_transport_outlives_a_failover_to_another_broker_url() -> None:
+def test_the_transport_survives_a_failover_to_another_broker_url() -> None:
     assert type(Connection("sqs://k:s@first").transport) is SQS.Transport
     register_transport()
     connection = Connection(["sqs://k:s@first", "sqs://k:s@second"])
@@ -91,7 +91,7 @@ def test_the_transport_outlives_a_failover_to_another_broker_url() -> None:
     assert type(connection.transport) is Transport
 
 
-def test_every_task_marks_failures_also_one_with_a_request_of_its_own_or_added_later() -> None:
+def test_every_task_has_leased_requests_even_with_its_own_request_class_or_added_later() -> None:
 
     class OwnRequest(Request):
         pass
@@ -123,7 +123,7 @@ def test_every_task_marks_failures_also_one_with_a_request_of_its_own_or_added_l
         ("unlike", "nor SQS has such a queue"),
     ],
 )
-def test_settings_of_a_queue_that_neither_the_app_nor_sqs_has_are_warned_of(
+def test_settings_of_a_queue_that_neither_the_app_nor_sqs_has_cause_a_warning(
     caplog: pytest.LogCaptureFixture, name: str, warned: str | None
 ) -> None:
     app = Celery("proj", broker="sqs://", set_as_current=False)
@@ -146,5 +146,5 @@ def test_a_queue_is_listed_by_its_name_at_sqs() -> None:
             listed = KombuChannel(channel).is_listed
             assert [listed(name) for name in ("mail", "mial")] == [True, False]
             channel._queue_cache.update({f"q{number}": "" for number in range(1_000)})
-            # SQS lists no more at once.
+            # SQS lists no more in one answer, so the queue may be missing from it.
             assert listed("mial")

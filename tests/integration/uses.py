@@ -1,4 +1,4 @@
-"""Finds what our code imports, overrides and reads of Celery, kombu, billiard and vine."""
+"""Finds the names of Celery, kombu, billiard and vine that our code imports, overrides or reads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
 FOREIGN = ("celery", "kombu", "billiard", "vine")
-#: What our code calls objects of Celery's and kombu's; each attribute of theirs counts.
+#: The names that our code gives to objects of Celery and kombu. Each attribute of these counts.
 OBJECTS = {"app", "channel", "executor", "hub", "http_client", "job", "parent", "pool", "worker"}
 
 
@@ -24,7 +24,7 @@ def is_foreign(module: str | None) -> bool:
 
 
 class Module:
-    """One of our modules that has to do with Celery or kombu."""
+    """One of our modules that uses Celery or kombu."""
 
     def __init__(self, path: Path) -> None:
         self.name = ".".join(("celery_sqs_heartbeat", *path.relative_to(PACKAGE).parts))
@@ -42,7 +42,7 @@ class Module:
             yield from (alias.name for alias in node.names)
 
     def of_modules(self) -> Iterator[str]:
-        """The attributes that it reads of modules and classes that it imports."""
+        """The attributes that it reads from modules and classes that it imports."""
         names = {alias.asname or alias.name for node in self.imports for alias in node.names}
         for node in self._attributes():
             base = ast.unparse(node.value)
@@ -50,7 +50,7 @@ class Module:
                 yield node.attr
 
     def of_objects(self) -> Iterator[str]:
-        """The attributes of objects that it is given."""
+        """The attributes that it reads from objects in `OBJECTS`."""
         for node in self._attributes():
             if isinstance(node.value, ast.Name) and node.value.id in OBJECTS:
                 yield node.attr
@@ -61,7 +61,7 @@ class Module:
                         yield name
 
     def of_self(self) -> Iterator[str]:
-        """The attributes that our subclasses of theirs read of themselves, and override."""
+        """The attributes that our subclasses of foreign classes read from `self`, or override."""
         for kind in self._subclasses():
             ours = [base for base in runtime(self.name, kind).__mro__ if is_ours(base)]
             theirs = [*foreign_bases(runtime(self.name, kind))]
@@ -105,9 +105,9 @@ def is_ours(kind: type) -> bool:
 
 
 def foreign_bases(kind: Any) -> Iterator[type]:
-    """Return the classes of theirs that a class of ours derives from."""
+    """Return the foreign classes from which one of our classes derives."""
     if issubclass(kind, LeasedRequest):
-        # A mixin for their request.
+        # It is a mixin for Celery's request.
         yield Request
     for base in kind.__mro__:
         if is_foreign(base.__module__) and not issubclass(base, Exception):
@@ -115,14 +115,14 @@ def foreign_bases(kind: Any) -> Iterator[type]:
 
 
 def stored(kinds: list[type]) -> Iterator[str]:
-    """The attributes that methods of these classes of ours set."""
+    """The attributes that the methods of these classes set."""
     for kind in kinds:
         source = Path(importlib.import_module(kind.__module__).__file__ or "")
         yield from Module(source).own()
 
 
 def modules() -> list[Module]:
-    """Our modules that a worker runs."""
+    """Return our modules that a worker runs."""
     folders = ("transport", "worker", "current", "sqs")
     paths = [
         path

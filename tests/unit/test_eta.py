@@ -93,7 +93,7 @@ def test_a_queue_that_allows_too_few_receives_for_a_far_eta_is_warned_of_once(
         assert etas.is_parked(lease(), 30 * HOUR, hold=60, now=0.0)
     levels = [record.levelno for record in caplog.records]
     assert levels.count(logging.WARNING) == warnings
-    assert sum("will start at receive 3" in message for message in caplog.messages) == 2
+    assert sum("will be at receive 3" in message for message in caplog.messages) == 2
     assert sum("needs 3 receives" in message for message in caplog.messages) == warnings
 
 
