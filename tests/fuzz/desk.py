@@ -1,4 +1,4 @@
-"""A leased channel that talks to nobody: what it receives, the test gives it."""
+"""A leased channel without a network: the test supplies the messages that it receives."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NoCalls:
 
 
 class FakeDesk:
-    """A consumer on a channel with leases; `take` is told of each delivered message."""
+    """A consumer on a channel with leases. `take` is called with each delivered message."""
 
     def __init__(self, take: Callable[[Any], None]) -> None:
         clients = ClientPool()
@@ -58,7 +58,7 @@ class FakeDesk:
             transport_options={"predefined_queues": {NAME: {"url": URL}}},
         )
         self.channel = self.connection.channel()
-        # As at a worker that dies.
+        # As when a worker dies.
         self.channel.qos.restore_at_shutdown = False
         self.polls = FakePolls(self.channel)
         queue = Queue(NAME, channel=self.channel)
@@ -67,11 +67,11 @@ class FakeDesk:
         self._poll = self.polls.open()
 
     def answer(self, answer: Any) -> None:
-        """Have the long poll of the queue answered."""
+        """Answer the queue's long poll."""
         self._poll.answer(answer)
 
     def held(self) -> set[str]:
-        """The handles of the leases that are to be extended on."""
+        """The handles of the leases that the keeper continues to extend."""
         leases = self._board.leases()
         return {lease.receipt_handle for lease in leases if lease.goal is Goal.HOLD}
 
@@ -80,6 +80,6 @@ class FakeDesk:
         return slots_taken(self.channel)
 
     def close(self) -> None:
-        """Leave nothing behind, without a call."""
+        """Clean up, without a call to SQS."""
         self.connection.release()
         bind(None)

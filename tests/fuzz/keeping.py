@@ -1,4 +1,4 @@
-"""A keeper on a clock that the test moves, before a client that answers anything."""
+"""A keeper on a fake clock, with a client that returns any answer."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 
 
 class Client:
-    """Stands for a boto3 client. Returns what it is given, or raises it."""
+    """Stands for a boto3 client. Returns or raises the answers of its script."""
 
     def __init__(self) -> None:
-        #: What to answer next; when it is used up, every entry is confirmed.
+        #: The next answers. After the last one, every entry is confirmed.
         self.script: list[Any] = []
         self.deleted: set[str] = set()
 
@@ -43,7 +43,7 @@ class Client:
 
 
 class LaterDispatcher(ThreadDispatcher):
-    """Makes the calls when the test says so, as a thread would make them."""
+    """Makes the calls when the test requests it, as a thread would make them."""
 
     def __init__(self, sqs: BotoSqs) -> None:
         super().__init__(sqs, MAX_CALLS)
@@ -53,7 +53,7 @@ class LaterDispatcher(ThreadDispatcher):
         self.waiting.append(functools.partial(self._send, call, settle))
 
     def make_calls(self) -> bool:
-        """Make all that wait; return whether there were any."""
+        """Make all waiting calls. Return whether there were any."""
         calls, self.waiting = self.waiting, []
         for call in calls:
             call()
@@ -61,7 +61,7 @@ class LaterDispatcher(ThreadDispatcher):
 
 
 class Keeping:
-    """The keeper and all around it."""
+    """The keeper with its clock, client and dispatcher."""
 
     def __init__(self) -> None:
         self.clock = FakeClock(1000.0)
@@ -81,12 +81,12 @@ class Keeping:
         self.keeper.receive(QUEUE, message)
 
     def run(self, seconds: float) -> None:
-        """Do what the keeper's thread would do in that time, each call answered at once."""
+        """Do what the keeper's thread would do in that time. Each call is answered at once."""
         end = self.clock() + seconds
         steps = 0
         while self.clock() <= end:
             due = self.keeper.step()
-            # An answer wakes the thread; without one it sleeps.
+            # An answer wakes the thread. Without one it sleeps.
             if not self.dispatcher.make_calls():
                 self.clock.advance(max(0.0, due - self.clock()))
             steps += 1

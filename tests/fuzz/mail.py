@@ -1,4 +1,4 @@
-"""Received messages of any shape, and good ones among them."""
+"""Received messages of any shape, mixed with good ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ bodies = (
     | json_values
 )
 attributes = optional(ApproximateReceiveCount=st.just("2") | json_values) | json_values
-#: Their `MessageId` and `ReceiptHandle` are made up where they are to be right.
+#: `batch_of` adds their `MessageId` and `ReceiptHandle`.
 messages = st.fixed_dictionaries(
     {},
     optional={"Body": bodies, "Attributes": attributes, "MD5OfBody": json_values},
@@ -57,7 +57,7 @@ wrong = optional(MessageId=json_values, ReceiptHandle=json_values)
 
 
 def batch_of(parts: list[tuple[dict[str, Any], set[str], dict[str, Any]]]) -> list[Any]:
-    """Return an answer's messages: each of the parts, with a good one after it."""
+    """Return an answer's messages: each of the parts, followed by a good message."""
     batch: list[Any] = []
     for number, (message, without, over) in enumerate(parts):
         bad = {"MessageId": f"bad-{number}", "ReceiptHandle": f"bad#{number}", **message, **over}

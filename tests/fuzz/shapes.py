@@ -1,4 +1,4 @@
-"""Values as they might come from outside: of any shape, or nearly right."""
+"""Values that might come from outside: of any shape, or almost correct."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FUZZ = settings(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
-#: What JSON can hold, as Python reads it: NaN and Infinity too.
+#: All values that JSON can hold, as Python reads it: NaN and Infinity, too.
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8)
 json_values: st.SearchStrategy[Any] = st.recursive(
     scalars,
@@ -37,7 +37,7 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     max_leaves=6,
 )
 
-#: Known ones, prefixed ones, and some that nobody has ever heard of.
+#: Error codes: known ones, prefixed ones, and unknown ones.
 codes = st.sampled_from(
     (
         "ReceiptHandleIsInvalid",
@@ -66,11 +66,11 @@ errors = st.fixed_dictionaries(
 
 
 def optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return dicts of these fields, of which any may be missing."""
+    """Return a strategy for dicts of these fields, any of which may be missing."""
     return st.fixed_dictionaries({}, optional=fields)
 
 
-#: Of entries that were sent, of others, and no ids at all.
+#: Ids of entries that were sent, ids of others, and values that are not ids.
 ids = (
     st.integers(0, MAX_BATCH_ENTRIES + 1).map(str)
     | st.sampled_from(("٣", "²", "-1", "1.0", " 0", "01"))

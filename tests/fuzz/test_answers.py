@@ -1,4 +1,4 @@
-"""Answers and errors of any shape are read as outcomes."""
+"""Answers and errors of any shape become outcomes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_entry_gets_an_outcome(answer: Any, count: int) -> None:
 
 @FUZZ
 @given(answer=answers, count=st.integers(1, 10))
-def test_nothing_is_confirmed_that_the_answer_does_not_confirm(answer: Any, count: int) -> None:
+def test_an_entry_counts_as_done_only_if_the_answer_confirms_it(answer: Any, count: int) -> None:
     outcomes = read_answer(answer, count)
     text = json.dumps(answer) if outcomes.count(Outcome.DONE) else ""
     assert Outcome.DONE not in outcomes or "Successful" in text
@@ -34,13 +34,13 @@ def test_nothing_is_confirmed_that_the_answer_does_not_confirm(answer: Any, coun
 
 @FUZZ
 @given(error=errors)
-def test_an_error_of_any_shape_has_a_meaning(error: dict[str, Any]) -> None:
+def test_an_error_of_any_shape_has_an_outcome(error: dict[str, Any]) -> None:
     assert of_error(error) is not Outcome.DONE
 
 
 @FUZZ
 @given(error=exceptions)
-def test_an_exception_of_any_shape_has_a_meaning(error: Exception) -> None:
+def test_an_exception_of_any_shape_has_an_outcome(error: Exception) -> None:
     assert of_exception(error, "ChangeMessageVisibility") is not Outcome.DONE
 
 

@@ -1,4 +1,4 @@
-"""A keeper whose calls are answered with anything goes on, and ends what it has begun."""
+"""A keeper continues whatever answers its calls get, and completes its deletes and releases."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from celery_sqs_heartbeat.leases.lease import Goal, LeaseStatus
 from tests.fuzz.keeping import Keeping
 from tests.fuzz.shapes import FUZZ, answers, exceptions, json_values
 
-#: What may end in the meantime: nothing is known of these any more, or they are not ours.
+#: Leases that may expire meanwhile, because they are not ours or are not extended.
 ENDED = (LeaseStatus.LOST, LeaseStatus.CAPPED, LeaseStatus.REFUSED)
 
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    # Thousands of tracebacks, each as it should be.
+    # The tests log thousands of expected tracebacks.
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
 
 
 @FUZZ
-# Each alone from then on, so more calls than are made at once.
+# After this error each entry has its own call, so there are more calls than may run at once.
 @example(4, [ParamValidationError(report="x")], set(), set(), 25.0)
 @given(
     count=st.integers(1, 12),
@@ -37,7 +37,7 @@ def _quiet() -> Iterator[None]:
     released=st.sets(st.integers(0, 11)),
     seconds=st.sampled_from((0.5, 25.0, 80.0)),
 )
-def test_whatever_is_answered_all_comes_to_its_end(
+def test_every_delete_and_release_ends_whatever_is_answered(
     count: int, script: list[Any], done: set[int], released: set[int], seconds: float
 ) -> None:
     keeping = Keeping()
@@ -53,7 +53,7 @@ def test_whatever_is_answered_all_comes_to_its_end(
             keeping.keeper.release(name)
     keeping.run(seconds)
 
-    # SQS comes to its senses: deletes are repeated within 30 s, extensions sooner.
+    # SQS recovers: the keeper repeats deletes within 30 s, and extensions sooner.
     keeping.client.script = []
     keeping.receive("meanwhile")
     keeping.run(40.0)
@@ -78,7 +78,7 @@ def test_whatever_is_answered_all_comes_to_its_end(
 
 @FUZZ
 @given(attributes=json_values | st.fixed_dictionaries({"ApproximateReceiveCount": json_values}))
-def test_attributes_of_any_shape_do_not_keep_a_message_from_being_leased(attributes: Any) -> None:
+def test_a_message_with_attributes_of_any_shape_is_leased(attributes: Any) -> None:
     keeping = Keeping()
     keeping.receive("a", attributes)
     lease = keeping.keeper.find("a")

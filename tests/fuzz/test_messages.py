@@ -1,4 +1,4 @@
-"""Messages of any shape are received: the good ones run, and no lease is left alone."""
+"""Messages of any shape are received. The good ones run, and no lease is orphaned."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fuzz.shapes import FUZZ, json_values, optional
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    # Thousands of tracebacks, each as it should be.
+    # The tests log thousands of expected tracebacks.
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -29,7 +29,7 @@ fates = st.lists(
 
 
 class Taker:
-    """Does with each message what fate says."""
+    """Does with each message what its fate says."""
 
     def __init__(self, fates: list[str]) -> None:
         self.fates = fates
@@ -71,7 +71,7 @@ odd_parts = st.lists(st.tuples(messages, missing, wrong), min_size=1, max_size=5
 @given(parts=parts, fates=fates)
 @example(parts=[({"Body": "[" * 100_000}, set(), {})], fates=["keep"])
 @example(parts=[({"Body": GOOD}, set(), {})], fates=["fail"])
-def test_a_message_of_any_shape_leaves_the_others_alone(parts: Any, fates: list[str]) -> None:
+def test_a_message_of_any_shape_does_not_affect_the_others(parts: Any, fates: list[str]) -> None:
     taker = receive(batch_of(parts), fates)
     assert {f"good#{number}" for number in range(len(parts))} <= set(taker.seen)
 
@@ -80,7 +80,9 @@ def test_a_message_of_any_shape_leaves_the_others_alone(parts: Any, fates: list[
 @given(parts=odd_parts, fates=fates)
 @example(parts=[({"Body": GOOD}, set(), {"ReceiptHandle": ["x"]})], fates=["ack"])
 @example(parts=[({"Body": GOOD}, set(), {"ReceiptHandle": 5})], fates=["ack"])
-def test_ids_that_are_no_text_are_not_leased(parts: Any, fates: list[str]) -> None:
+def test_a_message_whose_ids_are_not_text_does_not_affect_the_others(
+    parts: Any, fates: list[str]
+) -> None:
     taker = receive(batch_of(parts), fates)
     assert {f"good#{number}" for number in range(len(parts))} <= set(taker.seen)
 
@@ -102,7 +104,7 @@ def test_an_answer_of_any_shape_is_received(answer: Any) -> None:
 @FUZZ
 @given(parts=odd_parts)
 @example(parts=[({}, {"MessageId"}, {})])
-def test_what_comes_after_the_consumer_ended_is_released(parts: Any) -> None:
+def test_messages_that_arrive_after_the_consumer_ended_are_released(parts: Any) -> None:
     taker = Taker(["keep"])
     desk = FakeDesk(taker)
     try:

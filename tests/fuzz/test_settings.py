@@ -1,4 +1,4 @@
-"""Settings of any value are taken, and then keep the rules, or are refused by name."""
+"""Settings of any value are either accepted and obey the rules, or refused by name."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ rules = {
     "release_delay": delays,
     "ack": st.sampled_from(("batched", "inline")),
 }
-#: Right more often than not, so that whole configurations are.
+#: Mostly correct, so that whole configurations often are.
 loose_rules = {name: values | odd for name, values in rules.items()}
 names = st.sampled_from(("q", "a.fifo", "{q}", "{", "%s", "")) | st.text(max_size=5)
 queues = st.dictionaries(
@@ -58,7 +58,7 @@ values = optional(enabled=st.booleans(), interval=numbers, queues=queues, **rule
 
 
 def read(values: dict[str, Any], tasks: dict[str, Any], leases: int) -> Settings | None:
-    """Return the settings, or None where they were refused in the right way."""
+    """Return the settings, or None if they were refused with proper faults."""
     conf = {PREFIX + name: value for name, value in values.items()}
     try:
         return read_settings(conf.get, names=conf, tasks=tasks, leases=leases)
@@ -85,7 +85,9 @@ def check(terms: LeaseTerms, interval: float | None) -> None:
 @given(values=values, tasks=tasks, leases=st.sampled_from((0, 1, 100, 100_000)))
 @example(values={"queues": {"{q}": {"threshold": 0}}}, tasks={}, leases=0)
 @example(values={"queues": {"{0.x}": {"ack": "no"}}}, tasks={"{": {"threshold": 0}}, leases=0)
-def test_settings_of_any_value(values: dict[str, Any], tasks: dict[str, Any], leases: int) -> None:
+def test_settings_of_any_value_are_accepted_or_refused(
+    values: dict[str, Any], tasks: dict[str, Any], leases: int
+) -> None:
     settings = read(values, tasks, leases)
     if settings is None:
         return
@@ -128,7 +130,7 @@ def test_a_queue_either_fits_the_settings_or_is_refused(
 
 @FUZZ
 @given(names=st.lists(st.text(max_size=10).map(PREFIX.__add__) | st.text(max_size=5)))
-def test_names_that_nobody_knows_are_told(names: list[str]) -> None:
+def test_each_unknown_name_is_a_fault(names: list[str]) -> None:
     known = {PREFIX + name for name in (*GLOBAL_CHECKS, "queues")}
     unknown = {name for name in names if name.lower().startswith(PREFIX)} - known
     if unknown:
