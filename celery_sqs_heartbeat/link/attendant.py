@@ -31,25 +31,27 @@ from celery_sqs_heartbeat.link.wire import GATHER_SECONDS, Wire
 
 logger = logging.getLogger(__name__)
 
-#: How often more is sent to a keeper that has not taken all yet, in seconds: a new one gets
-#: thousands of leases, and a socket holds a few hundred.
+#: How long to wait before more is sent to a keeper that has not read everything yet, in seconds.
+#: A new keeper gets thousands of leases, and a socket holds a few hundred.
 _BACKLOG_SECONDS = 0.01
-#: How much longer than its flush a keeper may take to end, in seconds: for its journal.
+#: How long a keeper may take to exit after its flush, in seconds. It closes its journal then.
 _END_SECONDS = 8.0
 
 
 class Attendant:
-    """Looks after the process of a worker's keeper.
+    """Starts, watches and replaces the process of a worker's keeper.
 
-    Its thread may be a greenlet of the tasks' hub: what it does must wait for no extension.
+    The attendant's thread may be a greenlet in the hub that also runs the tasks. So no extension
+    may depend on its work.
 
     Args:
-        keeper: What the worker holds.
-        hello: What each process is to know first; its log level is that of the moment.
-        table: The table of leases, and the descriptor by which the process finds it.
-        on_event: Is given the keeper's events, on the attendant's thread.
-        on_late: Is called on that thread with the seconds by which the keeper was late.
-        every_second: Is called on that thread, about once a second.
+        keeper: The worker's view of its keeper and of the messages it holds.
+        hello: The first message to each process. The log level is set when it is sent.
+        table: The table of leases.
+        descriptor: The file descriptor by which the process opens the table.
+        on_event: Called with each event of the keeper, on the attendant's thread.
+        on_late: Called on that thread with the seconds by which the keeper was late.
+        every_second: Called on that thread, about once a second.
         start: Starts the process.
     """
 
@@ -91,37 +93,37 @@ class Attendant:
 
     @property
     def pid(self) -> int | None:
-        """The keeper's process; None while there is none."""
+        """The process id of the keeper; None while no keeper runs."""
         return self._child.pid if self._child is not None else None
 
     def begin(self) -> None:
-        """Start the keeper's process. It gets ready while the worker does."""
+        """Start the keeper's process. It starts up while the worker does."""
         self._replace()
 
     def start(self) -> None:
         """Start the thread that listens to the keeper.
 
         Raises:
-            RuntimeError: The system grants no more threads.
+            RuntimeError: The system cannot start another thread.
         """
         threading.Thread(target=self._live, name="sqs-heartbeat-link", daemon=True).start()
 
     def stop(self, timeout: float) -> None:
-        """Have the keeper flush for so many seconds at the most, and end; wait for that."""
+        """Have the keeper flush for at most `timeout` seconds and exit. Wait until it has."""
         if self._is_stopping or self._pid != os.getpid():
             return
         self._is_stopping = True
         self._keeper.order("stop", timeout)
         self._is_over.wait(timeout + _END_SECONDS)
-        # Also where it is not: the thread must not replace what is killed here.
+        # Even if the wait timed out: the thread must not replace a keeper that is killed here.
         self._is_over.set()
         if (child := self._child) is not None and not child.has_ended():
-            logger.error("sqs-heartbeat: the keeper's process did not end in time: it is killed")
+            logger.error("sqs-heartbeat: the keeper's process did not exit in time; killing it")
             child.kill()
         self._disconnect()
 
     def leave_to_parent(self) -> None:
-        """Close what a forked child has inherited: the link must end with its worker."""
+        """Close the link in a forked child: it must not stay open after its worker has exited."""
         self._keeper.leave_to_parent()
         self._close()
 
@@ -132,7 +134,7 @@ class Attendant:
                 if self._liveness.is_due() or self._has_ended():
                     self._look()
             except Exception:
-                logger.exception("sqs-heartbeat: looking after the keeper failed; it goes on")
+                logger.exception("sqs-heartbeat: watching the keeper failed; trying again")
                 time.sleep(LOOK_SECONDS)
             if self._is_stopping and self._has_finished():
                 self._drain()
@@ -150,7 +152,7 @@ class Attendant:
         try:
             messages = self._listener.listen(LOOK_SECONDS if has_sent_all else _BACKLOG_SECONDS)
             if messages is None:
-                # Its process is about to end, or has: `_look` finds out.
+                # Its process has exited or is about to exit: `_look` finds out.
                 self._link_has_ended = True
                 self._keeper.detach()
                 time.sleep(LOOK_SECONDS / 10)
@@ -158,7 +160,7 @@ class Attendant:
                 self._take_all(messages)
                 time.sleep(GATHER_SECONDS)
         except BrokenLink as error:
-            logger.error("sqs-heartbeat: %s; the keeper is replaced", error)  # noqa: TRY400
+            logger.error("sqs-heartbeat: %s; replacing the keeper", error)  # noqa: TRY400
             if self._child is not None:
                 self._child.kill()
 
@@ -169,8 +171,8 @@ class Attendant:
             except BrokenLink:
                 raise
             except Exception:
-                # Those that came with it count all the same.
-                logger.exception("sqs-heartbeat: a handler of what the keeper says failed")
+                # The other messages of this read still count.
+                logger.exception("sqs-heartbeat: handling a message from the keeper failed")
 
     def _take(self, message: list[Any]) -> None:
         match message:
@@ -187,11 +189,11 @@ class Attendant:
             case ["stats", dict(stats)]:
                 self.stats = stats
             case _:
-                raise BrokenLink(f"the keeper said something unknown: {message[0]!r}")
+                raise BrokenLink(f"the keeper sent an unknown message: {message[0]!r}")
 
     def _look(self) -> None:
         if self._is_over.is_set():
-            # It ended while we listened.
+            # The attendant was stopped while it listened.
             return
         if self._clock() - self._called_at >= 1.0:
             self._called_at = self._clock()
@@ -210,7 +212,7 @@ class Attendant:
             self._replace()
 
     def _report_level(self) -> None:
-        """Have the keeper write those lines that the worker's logging wants by now."""
+        """Send the keeper the worker's log level if it has changed."""
         if (level := wanted_level()) != self._log_level:
             self._log_level = level
             self._keeper.say("level", level)
@@ -219,19 +221,19 @@ class Attendant:
         return self._child is not None and is_busy(self._child.pid)
 
     def _has_finished(self) -> bool:
-        """Return whether the keeper has ended as it should: one that has died left work behind."""
+        """Return whether the keeper has exited normally. If it died, it left work behind."""
         child = self._child
         return child is not None and child.has_ended() and child.describe_end() == "exit status 0"
 
     def _is_finishing(self) -> bool:
-        """Return whether the keeper has done its last work, and its process is about to end.
+        """Return whether the keeper has done its last work, and its process is about to exit.
 
-        That may take a busy machine seconds; `stop` does not wait for ever.
+        On a busy machine the exit may take seconds. `stop` limits the wait.
         """
         return self._is_stopping and self._link_has_ended
 
     def _lose(self, how: str) -> None:
-        """Note that the keeper is no more; another follows, after a pause if it died young."""
+        """Note that the keeper has died. Another follows, after a pause if it died early."""
         self._drain()
         self._disconnect()
         self._child = None
@@ -239,14 +241,14 @@ class Attendant:
         pause = self._restarts.note(now - self._born_at)
         self._retry_at = now + pause
         logger.error(
-            "sqs-heartbeat: the keeper's process %s; another starts %s and goes on with %s",
+            "sqs-heartbeat: the keeper's process %s; another starts %s and continues with %s",
             how,
             f"in {pause:g} s" if pause else "at once",
             counted(len(self._keeper), "lease"),
         )
 
     def _drain(self) -> None:
-        """Take what the keeper still had to say."""
+        """Handle the messages that the keeper sent before it exited."""
         if self._listener is not None:
             with contextlib.suppress(BrokenLink):
                 self._take_all(self._listener.rest())
@@ -257,8 +259,8 @@ class Attendant:
         except OSError as error:
             self._retry_at = self._clock() + self._restarts.note_refusal()
             logger.error(  # noqa: TRY400
-                "sqs-heartbeat: the keeper's process can't be started: %s; it is tried again, "
-                "and nothing is consumed meanwhile",
+                "sqs-heartbeat: the keeper's process cannot be started: %s; the worker tries "
+                "again, and receives no messages until a keeper runs",
                 error,
             )
             return
@@ -275,13 +277,13 @@ class Attendant:
         """Start the keeper's process with one end of a new link; return the other end.
 
         Raises:
-            OSError: The system grants no process, or no descriptors.
+            OSError: The system cannot start a process, or has no free file descriptors.
         """
         with contextlib.ExitStack() as opened:
             ours, theirs = socket.socketpair()
             opened.callback(ours.close)
             with theirs:
-                # Before the process: nothing may fail once there is one.
+                # Before the process starts: nothing may fail afterwards.
                 wire = Wire(os.dup(ours.fileno()))
                 opened.callback(wire.close)
                 self._child = self._start(theirs.fileno(), self._descriptor)

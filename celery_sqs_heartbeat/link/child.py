@@ -12,15 +12,15 @@ from typing import Protocol
 
 from celery_sqs_heartbeat.link.ignoring import signals_held_back
 
-#: Has Prometheus's client keep its values in the application's files, where they would be shown
-#: as the application's own. The keeper's have a page of their own.
+#: With these, Prometheus's client would keep the keeper's metrics in the application's files and
+#: show them as the application's. The keeper has its own metrics page.
 _NOT_INHERITED = ("PROMETHEUS_MULTIPROC_DIR", "prometheus_multiproc_dir")
-#: A module of the worker's folder must not stand in for one of Python's own, as `-m` would have it.
+#: `-P`: with `-m` alone, a module in the worker's folder could shadow one of the standard library.
 _PYTHON = (sys.executable, "-P") if sys.version_info >= (3, 11) else (sys.executable,)
 
 
 class Child(Protocol):
-    """A keeper's process, as its worker knows it."""
+    """A keeper's process, as its worker sees it."""
 
     @property
     def pid(self) -> int:
@@ -30,7 +30,7 @@ class Child(Protocol):
         """Return whether it has ended. It leaves no zombie then."""
 
     def kill(self) -> None:
-        """End it at once, and wait for that."""
+        """Kill it, and wait until it has ended."""
 
     def describe_end(self) -> str:
         """Return how it ended, in words."""
@@ -39,15 +39,15 @@ class Child(Protocol):
 class KeeperProcess:
     """A keeper's process.
 
-    In a session of its own: what a terminal or a supervisor sends to the worker's process group
-    does not reach it. It ends when the worker has.
+    It has its own session: signals that a terminal or a supervisor sends to the worker's process
+    group do not reach it. It exits after its worker.
 
     Args:
         link: The descriptor of its end of the link.
-        table: That of the table of leases.
+        table: The descriptor of the table of leases.
 
     Raises:
-        OSError: The system grants no process.
+        OSError: The system cannot start a process.
     """
 
     def __init__(self, link: int, table: int) -> None:
@@ -79,7 +79,7 @@ class KeeperProcess:
         """Return how it ended, in words."""
         status = self._process.poll()
         if status is None:
-            return "it runs"
+            return "still running"
         return f"signal {_signal_name(-status)}" if status < 0 else f"exit status {status}"
 
 
@@ -92,11 +92,12 @@ def _signal_name(number: int) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """Return the worker's environment, in which this very package is found."""
+    """Return the worker's environment, changed so that the keeper imports this same package."""
     kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     package = str(Path(__file__).parents[2])
     if package in (*site.getsitepackages(), site.getusersitepackages()):
-        # It is found anyway; ahead of Python's own modules, others of that folder would hide them.
+        # It is found anyway. On PYTHONPATH, other modules of that folder would come before the
+        # standard library and could shadow it.
         return kept
     inherited = kept.get("PYTHONPATH")
     return {**kept, "PYTHONPATH": package if not inherited else f"{inherited}{os.pathsep}{package}"}

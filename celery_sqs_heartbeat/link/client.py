@@ -1,4 +1,4 @@
-"""A keeper in another process, as its worker sees it."""
+"""The worker's view of a keeper that runs in another process."""
 
 from __future__ import annotations
 
@@ -23,21 +23,22 @@ from celery_sqs_heartbeat.link.held_message import HeldMessage
 from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.wire import Sender
 
-#: The order after which a keeper reads no more.
+#: After this order a keeper reads no more messages.
 _LAST = "stop"
-#: Messages that the keeper has not taken, at which consuming is to pause.
+#: The worker stops receiving when so many messages wait for the keeper to read them.
 MAX_WAITING = 1_000
 
 
 class LinkedKeeper:
-    """Knows what a worker holds, and has its keeper know it; see `ThreadKeeper` for the methods.
+    """Records the messages a worker holds and reports them to its keeper.
 
-    Each method returns at once: it changes what is known here and writes a message. Safe to use
-    from any thread, and in a signal's handler, see `defer`. In a forked child every method
-    does nothing: the leases are the parent's.
+    `ThreadKeeper` describes the methods. Each returns at once, except those that take a timeout:
+    it changes the worker's record and writes a message to the link. Any thread may call them, and
+    so may a signal handler, see `defer`. In a forked child every method does nothing, because the
+    leases belong to the parent.
 
     Args:
-        holdings: What the worker holds, of which this is the only user.
+        held_messages: The messages the worker holds. Nothing else may use it.
         clock: Monotonic seconds.
     """
 
@@ -48,16 +49,16 @@ class LinkedKeeper:
         self._clock = clock
         self._lock = SignalSafeLock()
         self._wire: Sender | None = None
-        # By kind and subject: what a new keeper has to know besides the leases.
-        self._kept_orders: dict[tuple[Any, ...], Message] = {}
+        # By kind and subject: the messages that a new keeper needs besides the leases.
+        self._standing_orders: dict[tuple[Any, ...], Message] = {}
         self._pid = os.getpid()
         self._is_gathering = False
-        #: Is called, without the lock, when a message of a group may have come to its turn.
+        #: Called without the lock when it may be the turn of a message that waited for its group.
         self.on_turn: Callable[[], object] = lambda: None
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Send what is said within the block at its end, all at once: it takes less time."""
+        """Send the messages of the block together when it ends. This takes less time."""
         self._is_gathering = True
         try:
             yield
@@ -77,7 +78,7 @@ class LinkedKeeper:
         task: str | None = None,
         task_id: str | None = None,
     ) -> ReceivedAs:
-        """Begin a lease on a message as SQS returned it, or go on with the one it has."""
+        """Begin a lease on a message as SQS returned it, or continue the message's lease."""
         if self._is_forked():
             return ReceivedAs.NEW
         receive = receive_of(
@@ -97,11 +98,14 @@ class LinkedKeeper:
             return receipt
 
     def done(self, receipt_handle: str) -> bool:
-        """Delete the message, until SQS confirms. False when no lease has that handle."""
+        """Have the message deleted. Return False if no lease has that handle.
+
+        The keeper repeats the delete until SQS confirms it.
+        """
         return self._change("done", lambda now: (self._held_messages.done(receipt_handle, now), ()))
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
-        """Make the message visible again after `delay` seconds. False when unknown."""
+        """Make the message visible again after `delay` seconds. Return False if it is unknown."""
         if self._is_forked():
             return True
         with self._lock:
@@ -111,7 +115,7 @@ class LinkedKeeper:
             return held is not None
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
-        """Note that the message's task begins, and in which process. False when unknown."""
+        """Note that the message's task begins, and in which process. False if it is unknown."""
         if self._is_forked():
             return True
         with self._lock:
@@ -121,26 +125,26 @@ class LinkedKeeper:
             now, pid = self._clock(), pid or self._pid
             held.lease.started_at, held.pid = now, pid
             if self._wire is not None:
-                # No one waits for it: it goes with what is said next.
+                # It is not urgent: it is sent together with the next message.
                 self._wire.post(("started", held.number, held.receives, now, pid))
             return True
 
     def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
-        """Stop extending: the message becomes visible by itself. False when unknown.
+        """Stop extending: the visibility timeout then runs out. Return False if it is unknown.
 
         Args:
-            cause: Why it is left to that; reported, unless empty.
+            cause: The reason, which is reported unless it is empty.
         """
         return self._change(
             "drop", lambda now: self._held_messages.let_expire(receipt_handle, now), cause
         )
 
     def disown(self, receipt_handle: str) -> bool:
-        """Give the message up for good, also if its ack comes later. False when unknown."""
+        """Give the message up for good, even if it is acked later. False if it is unknown."""
         return self._change("drop", lambda now: self._held_messages.disown(receipt_handle, now), "")
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
-        """Wait until SQS has confirmed an extension; return whether the message is ours."""
+        """Wait until SQS has confirmed an extension. Return whether the message is ours."""
         if self._is_forked():
             return True
         return wait_for(lambda: self._is_confirmed(receipt_handle), timeout)
@@ -153,11 +157,11 @@ class LinkedKeeper:
             held = self._held_messages.get(receipt_handle)
             if held is None:
                 return False
-            # Of one without a place in the table nothing else is known.
+            # Without a place in the table, nothing more is known about a message.
             return held.place is None or is_ours(held.lease, self._clock())
 
     def is_lost(self, receipt_handle: str) -> bool:
-        """Return whether SQS says that the message is not ours any more, or we gave it up."""
+        """Return whether SQS reported that the message is no longer ours, or we gave it up."""
         if self._is_forked():
             return False
         with self._lock:
@@ -174,7 +178,10 @@ class LinkedKeeper:
             return self._held_messages.is_disowned(receipt_handle)
 
     def find(self, receipt_handle: str) -> Lease | None:
-        """Return the lease that has, or once had, that handle, as it is now. Read it only."""
+        """Return the current state of the lease that has, or once had, that handle.
+
+        Do not change it.
+        """
         if self._is_forked():
             return None
         with self._lock:
@@ -182,7 +189,7 @@ class LinkedKeeper:
             return held.lease if held is not None else None
 
     def snapshot(self) -> tuple[LeaseView, ...]:
-        """Return what is to be seen of every lease, all at one moment."""
+        """Return a view of every lease, all taken at one moment."""
         if self._is_forked():
             return ()
         with self._lock:
@@ -194,7 +201,10 @@ class LinkedKeeper:
         return self._clock()
 
     def defer(self, job: Callable[[], object]) -> bool:
-        """Have a job done right after the call of this that the thread is in, if it is in one."""
+        """Run a job when the thread leaves the method of this object that it is in.
+
+        Return False if the thread is in none: the job is not run then.
+        """
         return not self._is_forked() and self._lock.defer(job)
 
     def __len__(self) -> int:
@@ -208,15 +218,15 @@ class LinkedKeeper:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is no keeper, or it has not taken what it was sent: consume no more."""
+        """Whether the worker must stop receiving: no keeper runs, or it does not keep up."""
         wire = self._wire
         return wire is None or wire.is_broken or wire.waiting >= MAX_WAITING
 
     def order(self, *message: Any, about: tuple[Any, ...] = ()) -> None:
-        """Have this keeper, and any after it, know something besides the leases.
+        """Send a message to this keeper, and to each keeper that replaces it.
 
         Args:
-            about: Its subject, of which the last message counts; all of a kind are one without it.
+            about: The subject. A new keeper gets the last message of each kind and subject.
         """
         if not self._is_forked():
             subject = (message[0], *about)
@@ -225,15 +235,15 @@ class LinkedKeeper:
                 self._kept_orders[subject] = message
 
     def say(self, *message: Any) -> None:
-        """Have this keeper, and none after it, know something."""
+        """Send a message to this keeper only, and not to those that replace it."""
         if not self._is_forked():
             with self._lock:
                 self._post(message)
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
-        """Wait until every delete and release is confirmed; False if that took too long.
+        """Wait until every delete and release is confirmed. False if that took too long.
 
-        The keeper logs which are not.
+        The keeper then logs those that are not confirmed.
         """
         if self._is_forked():
             return True
@@ -244,10 +254,10 @@ class LinkedKeeper:
         return is_through
 
     def attach(self, wire: Sender, greeting: Iterable[Message]) -> None:
-        """Go on with a new keeper: it gets all that it has to know by the wire.
+        """Continue with a new keeper: send it the orders and all leases over the wire.
 
         Args:
-            greeting: Its first messages.
+            greeting: The first messages to send.
         """
         with self._lock:
             orders = self._kept_orders.values()
@@ -261,20 +271,23 @@ class LinkedKeeper:
             wire.flush()
 
     def detach(self) -> None:
-        """Note that there is no keeper."""
+        """Note that no keeper runs."""
         with self._lock:
             wire, self._wire = self._wire, None
             if wire is not None:
                 wire.close()
 
     def leave_to_parent(self) -> None:
-        """Close the link in a forked child. Takes no lock: another thread may have had it."""
+        """Close the link in a forked child.
+
+        This takes no lock: another thread of the parent may have held it during the fork.
+        """
         wire, self._wire = self._wire, None
         if wire is not None:
             wire.close()
 
     def push(self) -> bool:
-        """Send what the keeper would not take before; return whether nothing waits any more."""
+        """Send the messages that wait. Return whether all were sent."""
         with self._lock:
             return self._wire is None or self._wire.flush()
 
@@ -286,10 +299,10 @@ class LinkedKeeper:
             return self._held_messages.waits_behind(receipt_handle)
 
     def end(self, number: int, receives: int, *, is_deleted: bool) -> None:
-        """Take in that the keeper is through with a message.
+        """Note that the keeper is done with a message.
 
         Args:
-            is_deleted: Whether SQS has confirmed the delete of it.
+            is_deleted: Whether SQS has confirmed its delete.
         """
         with self._lock:
             now = self._clock()
@@ -299,7 +312,7 @@ class LinkedKeeper:
         self.on_turn()
 
     def note_event(self, number: int, event: Event) -> None:
-        """Take in what has happened to a lease."""
+        """Note an event of a lease."""
         with self._lock:
             self._say_released(self._held_messages.note_event(number, event, self._clock()))
         self.on_turn()
@@ -315,14 +328,14 @@ class LinkedKeeper:
         change: Callable[[float], tuple[HeldMessage | None, Iterable[HeldMessage]]],
         *fields: object,
     ) -> bool:
-        """Change a holding, and say so; return whether there is one.
+        """Change a held message and report it to the keeper. Return whether it exists.
 
         Args:
-            change: Returns the holding, and what is to be released with it.
-            fields: What else the keeper is to know.
+            change: Returns the held message, and the messages that must be released with it.
+            fields: The other fields of the message to the keeper.
         """
         if self._is_forked():
-            # Nothing of the parent's may be touched, its lock least of all.
+            # Nothing of the parent may be touched, above all not its lock.
             return True
         with self._lock:
             held, released = change(self._clock())
@@ -334,7 +347,7 @@ class LinkedKeeper:
     def _say_released(self, held_messages: Iterable[HeldMessage]) -> None:
         for held in held_messages:
             lease = held.lease
-            # As it was cut: anything with a number's methods may have been given.
+            # The delay as it was cut: the caller may have passed any type that acts as a number.
             self._say_of(held, "release", lease.release_delay, lease.cause)
 
     def _say_of(self, held: HeldMessage, kind: str, *fields: object) -> None:

@@ -1,7 +1,7 @@
-"""How messages are written on the link: frames of a length and a JSON list.
+"""The format of the link: each frame is a length and a JSON list of messages.
 
-JSON, as a stranger can read it, `json` writes a message in a few microseconds, and no garbled
-byte can make the reader run code, as pickle's could.
+It is JSON because people can read it, `json` writes a message in a few microseconds, and corrupt
+bytes cannot make the reader run code, as they could with pickle.
 """
 
 from __future__ import annotations
@@ -13,25 +13,25 @@ from typing import Any
 
 from celery_sqs_heartbeat.errors import SqsHeartbeatError
 
-#: A message: its kind and its fields, plain values all.
+#: A message: its kind and its fields, all of them plain values.
 Message = Sequence[Any]
 
 _LENGTH = struct.Struct("<I")
-#: The longest frame that is read, in bytes. One of ten messages has some ten thousand.
+#: The longest frame that is read, in bytes. A frame of ten messages has about ten thousand.
 MAX_FRAME = 64 << 20
 
 _write = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
 class BrokenLink(SqsHeartbeatError):
-    """What came over the link can't be read: the other end is another version, or broken."""
+    """The link delivered something unreadable: the other end is broken or of another version."""
 
 
 def write(message: Message) -> bytes:
-    """Return a message as it stands in a frame.
+    """Return a message as a frame contains it.
 
     Raises:
-        TypeError: A field is no plain value.
+        TypeError: A field is not a plain value.
     """
     return _write(message).encode()
 
@@ -43,16 +43,16 @@ def frame(written: Sequence[bytes]) -> bytes:
 
 
 class FrameReader:
-    """Puts frames together again from whatever pieces arrive."""
+    """Puts frames together from the pieces that arrive."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[list[Any]]:
-        """Take in bytes; return the messages that are complete by them, in order.
+        """Add bytes. Return the messages that they complete, in order.
 
         Raises:
-            BrokenLink: They are none.
+            BrokenLink: The bytes are not messages.
         """
         self._buffer += data
         messages: list[list[Any]] = []
@@ -65,7 +65,7 @@ class FrameReader:
             return None
         (length,) = _LENGTH.unpack_from(self._buffer)
         if length > MAX_FRAME:
-            raise BrokenLink(f"the link has a frame of {length} bytes, {MAX_FRAME} are the most")
+            raise BrokenLink(f"the link has a frame of {length} bytes; the limit is {MAX_FRAME}")
         end = _LENGTH.size + length
         if len(self._buffer) < end:
             return None
@@ -82,5 +82,5 @@ def _read(body: bytes) -> list[list[Any]]:
     if not isinstance(messages, list) or not all(
         isinstance(each, list) and each and isinstance(each[0], str) for each in messages
     ):
-        raise BrokenLink("the link has a frame that is no list of messages")
+        raise BrokenLink("the link has a frame that is not a list of messages")
     return messages

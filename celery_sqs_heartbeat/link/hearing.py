@@ -1,4 +1,4 @@
-"""The worker's end of a link, where it hears its keeper."""
+"""The worker's end of a link, on which it receives its keeper's messages."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from celery_sqs_heartbeat.link.wire import CHUNK
 
 
 class Listener:
-    """Waits for what a keeper says. Its thread may be a greenlet, which lets others run meanwhile.
+    """Waits for a keeper's messages. Its thread may be a greenlet, which lets others run meanwhile.
 
     Args:
-        connection: Of Python's `socket`, which gevent and eventlet replace: it belongs to this.
-        seconds: How long `rest` waits for more, if `listen` did not say otherwise.
+        connection: A socket of Python's `socket` module, which gevent and eventlet replace. The
+            listener closes it.
+        seconds: How long `rest` waits for more, unless `listen` has set another timeout.
     """
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
@@ -25,10 +26,10 @@ class Listener:
         self._reader = FrameReader()
 
     def listen(self, seconds: float) -> list[list[Any]] | None:
-        """Return the messages that come within so many seconds, maybe none; None at the end.
+        """Return the messages that arrive within `seconds`; None when the other end is closed.
 
         Raises:
-            BrokenLink: What has come can't be read.
+            BrokenLink: The data that arrived cannot be read.
         """
         self._socket.settimeout(seconds)
         try:
@@ -40,11 +41,11 @@ class Listener:
         return self._reader.feed(data) if data else None
 
     def rest(self) -> Iterator[list[Any]]:
-        """Yield what a keeper that is gone said before it ended."""
+        """Yield the messages that a keeper sent before it exited."""
         with contextlib.suppress(OSError, BrokenLink):
             while data := self._socket.recv(CHUNK):
                 yield from self._reader.feed(data)
 
     def close(self) -> None:
-        """Hear no more."""
+        """Close this end."""
         self._socket.close()

@@ -12,12 +12,12 @@ class HeldMessage:
     """A message that the worker holds, or whose end its keeper has not confirmed.
 
     Attributes:
-        number: Names it on the link.
+        number: Identifies it on the link.
         receives: How many receives of it the keeper knows of.
-        place: Its place in the table; None without one.
-        pid: The process that runs its task; None before its start.
-        is_certain: The worker knows of nothing by which it may be someone else's; see `Lease`.
-        seen: What was written of it in the table when the lease was brought up to date.
+        place: Its place in the table; None if it has no place.
+        pid: The process that runs its task; None before the task starts.
+        is_certain: As far as the worker knows, no one else can have received it; see `Lease`.
+        seen: Its bytes in the table when the lease was last updated from it.
     """
 
     lease: Lease

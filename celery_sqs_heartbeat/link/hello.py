@@ -1,4 +1,4 @@
-"""What a worker's keeper has to know before its first message."""
+"""The first message that a worker sends its keeper."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ class Hello:
     """The first message of a worker.
 
     Attributes:
-        pid: Of the worker's main process, which the keeper watches.
+        pid: The process id of the worker's main process, which the keeper watches.
         interval: The longest sleep of the keeper, in seconds.
-        late_after: How late its rounds may be before that is reported, in seconds; None for its
-            own choice.
-        journal: Where it goes; None for none.
-        identity: Whose journal it is: host, pid, boot, started.
-        status: `host:port` of the status page; None for none.
-        token: For the page's data. Never shown.
-        name: Of the worker.
-        level: Of the log lines that the worker wants.
-        wants_all: Whether it wants every event, not only those that it needs.
-        logs_events: Whether the keeper writes a line of the log for each event.
+        late_after: How late a tick may be before the keeper reports it, in seconds; None for the
+            keeper's default.
+        journal: The journal's location; None for no journal.
+        identity: The worker that the journal belongs to: host, pid, boot, started.
+        status: `host:port` of the status page; None for no page.
+        token: The token that protects the page's data. It is never shown.
+        name: The worker's name.
+        level: The lowest level of the log lines that the worker writes.
+        wants_all: Whether the worker wants every event, not only those that it always needs.
+        logs_events: Whether the keeper logs a line for each event.
         began_at: When the worker began, in seconds of the keeper's clock.
-        session: `module:function` of a function that returns a boto3 session; None for boto3's own.
-        path: Where to look for that module, as the worker does.
+        session: `module:function` of a function that returns a boto3 session; None for boto3's
+            default session.
+        path: The worker's `sys.path`, on which the keeper looks for that module.
     """
 
     pid: int
@@ -53,17 +54,17 @@ class Hello:
 
 
 def read_hello(message: Message) -> Hello:
-    """Return what a worker's first message says.
+    """Read a worker's first message.
 
     Raises:
-        BrokenLink: It is none of this version.
+        BrokenLink: It is not a hello of this version.
     """
     match message:
         case ["hello", version, dict(values)] if version == VERSION:
             return Hello(**{**values, "path": tuple(values.get("path", ()))})
         case ["hello", version, *_]:
             raise BrokenLink(
-                f"the worker speaks version {version!r} of the link, this keeper {VERSION}: "
-                "the package was replaced under the running worker; restart it"
+                f"the worker uses version {version!r} of the link, this keeper {VERSION}: the "
+                "package was replaced while the worker was running; restart the worker"
             )
-    raise BrokenLink("the first message of the link is no hello")
+    raise BrokenLink("the first message of the link is not a hello")

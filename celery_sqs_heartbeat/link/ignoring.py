@@ -1,8 +1,8 @@
-"""Has a keeper ignore what ends its worker: it ends after the worker, in its own time.
+"""Makes a keeper ignore the signals that end its worker: it exits after the worker.
 
-Ctrl+C in a terminal, a supervisor that signals every process of a service, a terminal that is
-closed. From the keeper's first moment on: its interpreter and its imports take a second on a busy
-machine, and a signal that comes meanwhile must not end it either.
+Such signals come from Ctrl+C, from a closed terminal, and from a supervisor that signals every
+process of a service. The keeper ignores them from its start: on a busy machine its interpreter and
+imports take a second, and a signal during that second must not end it either.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ _IGNORED = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal
 
 @contextmanager
 def signals_held_back() -> Iterator[None]:
-    """Hold the signals back from this thread, and for good from what it starts meanwhile."""
+    """Block the signals in this thread during the block.
+
+    Processes that it starts in the block inherit this, and keep the signals blocked.
+    """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _IGNORED)
     try:
         yield
@@ -25,7 +28,7 @@ def signals_held_back() -> Iterator[None]:
 
 
 def ignore_signals() -> None:
-    """Ignore them, those that were held back included."""
+    """Ignore the signals, including those that were blocked and are pending."""
     for number in _IGNORED:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _IGNORED)

@@ -151,14 +151,14 @@ WORKERS: dict[str, tuple[Record, str]] = {
 
 
 @pytest.mark.parametrize("kind", EventKind)
-def test_an_event_is_this_line(kind: EventKind) -> None:
+def test_an_event_has_exactly_this_line(kind: EventKind) -> None:
     event, rest = GOLDEN[kind]
     line = line_of(record_of(event, 9, ORIGIN)).decode()
     assert line == f"{HEAD}{kind.value}{WID}{rest}}}\n"
 
 
 @pytest.mark.parametrize("ev", WORKERS)
-def test_a_worker_is_this_line(ev: str) -> None:
+def test_a_worker_event_has_exactly_this_line(ev: str) -> None:
     record, rest = WORKERS[ev]
     assert line_of(record).decode() == f"{HEAD}{ev}{WID}{rest}}}\n"
 
@@ -167,7 +167,7 @@ def test_every_event_of_the_contract_has_its_line_here() -> None:
     assert set(EVENTS) == {kind.value for kind in GOLDEN} | set(WORKERS)
 
 
-def test_no_line_has_a_field_that_the_table_denies_it() -> None:
+def test_no_line_has_a_field_that_the_table_does_not_allow() -> None:
     records = [record_of(event, 9, ORIGIN) for event, _ in GOLDEN.values()]
     records += [record for record, _ in WORKERS.values()]
     events_by_field = {field.name: field.events for field in FIELDS}
@@ -176,7 +176,7 @@ def test_no_line_has_a_field_that_the_table_denies_it() -> None:
             assert record.ev in events_by_field[name], name
 
 
-def test_no_field_of_the_table_is_without_a_line() -> None:
+def test_every_field_of_the_table_is_in_a_line() -> None:
     records = [record_of(event, 9, ORIGIN) for event, _ in GOLDEN.values()]
     seen = {
         name
@@ -186,7 +186,7 @@ def test_no_field_of_the_table_is_without_a_line() -> None:
     assert seen == {field.name for field in FIELDS}
 
 
-def test_records_hold_nothing_but_what_the_table_names() -> None:
+def test_records_have_all_fields_of_the_table() -> None:
     for event, record in EVENTS.items():
         assert record.__slots__ is not None
         allowed = {field.name for field in FIELDS if event in field.events}
@@ -198,7 +198,7 @@ def test_the_documented_table_is_that_of_the_code() -> None:
     assert f"\n{markdown()}\n" in text
 
 
-def test_nothing_of_a_receipt_handle_but_its_hash_is_written() -> None:
+def test_only_the_hash_of_a_receipt_handle_is_written() -> None:
     line = line_of(record_of(event_of(receipt_handle="AQEBsecret"), 1, ORIGIN))
     assert b"AQEBsecret" not in line
     assert delivery_id("AQEBsecret") != delivery_id("AQEBsecreu")
@@ -213,7 +213,7 @@ def test_times_are_whole_microseconds_that_fit(seconds: float | None, expected: 
     assert microseconds(seconds) == expected
 
 
-def test_a_queue_goes_by_its_name() -> None:
+def test_a_queue_is_recorded_by_its_name() -> None:
     assert queue_name("https://sqs.eu-west-1.amazonaws.com/123456789012/work.fifo") == "work.fifo"
     assert queue_name("work") == "work"
 
@@ -255,7 +255,7 @@ events = st.builds(
 
 @FUZZ
 @given(events, st.integers(1, 2**62))
-def test_any_event_comes_back_from_its_line(event: Event, seq: int) -> None:
+def test_any_event_can_be_read_from_its_line(event: Event, seq: int) -> None:
     record = record_of(event, seq, ORIGIN)
     line = line_of(record)
     assert line.count(b"\n") == 1
@@ -272,13 +272,13 @@ def test_any_event_comes_back_from_its_line(event: Event, seq: int) -> None:
 
 @FUZZ
 @given(events, st.data())
-def test_a_torn_line_is_none(event: Event, data: st.DataObject) -> None:
+def test_a_torn_line_is_not_read(event: Event, data: st.DataObject) -> None:
     line = line_of(record_of(event, 1, ORIGIN))
     assert parse(line[: data.draw(st.integers(0, len(line) - 1))]) is None
 
 
 @pytest.mark.parametrize("line", [b'{"v":1,oops}\n', b"\0\0{}\n", b"[]\n", b'{"v":"\xff"}\n'])
-def test_what_is_no_line_is_none(line: bytes) -> None:
+def test_invalid_lines_are_not_read(line: bytes) -> None:
     assert parse(line) is None
 
 
@@ -293,6 +293,6 @@ def test_the_contract_is_imported_without_anything_heavy() -> None:
     assert not {"boto3", "botocore", "celery", "kombu", "zstandard", "click"} & set(loaded)
 
 
-def test_the_contract_is_json_for_anybody() -> None:
+def test_any_json_reader_reads_the_contract() -> None:
     event, _ = GOLDEN[K.MESSAGE_RECEIVED]
     assert json.loads(line_of(record_of(event, 1, ORIGIN)))["ev"] == "message-received"

@@ -138,7 +138,7 @@ ROOTS = [linked, pytest.param(foreign, marks=as_root), open_to_all, open_to_a_gr
 
 
 @pytest.mark.parametrize("trap", ROOTS)
-def test_a_spool_that_is_not_this_user_s_alone_is_left_alone(
+def test_a_spool_that_other_users_can_access_is_left_alone(
     trap: Callable[[Scene], Path], scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = trap(scene)
@@ -166,7 +166,7 @@ def test_a_file_in_the_place_of_the_spool_is_left_alone(
     assert "set TMPDIR to a folder" in warning
 
 
-def test_the_journal_goes_on_once_the_trap_is_gone(
+def test_the_journal_continues_once_the_trap_is_gone(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     linked(scene)
@@ -203,7 +203,7 @@ FILES = [symlinked, fifo, hard_linked, pytest.param(given_away, marks=as_root)]
 
 @pytest.mark.parametrize("name", [OPEN, CLOSED])
 @pytest.mark.parametrize("trap", FILES)
-def test_a_segment_that_is_no_file_of_this_user_s_is_left_alone(
+def test_a_segment_that_is_not_a_file_of_this_user_is_left_alone(
     trap: Callable[[Path, Path], None], name: str, scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = scene.spool(scene.root) / WORKER
@@ -247,7 +247,7 @@ def test_a_folder_that_is_a_link_is_left_alone(
 
 
 @pytest.mark.parametrize("target", ["s3://b/prefix", "folder"])
-def test_nothing_is_written_through_the_link_of_a_draft(target: str, scene: Scene) -> None:
+def test_nothing_is_written_through_a_link_in_place_of_a_draft(target: str, scene: Scene) -> None:
     folder = scene.spool(scene.root) if "//" in target else scene.mine / "journal"
     scene.root.mkdir(mode=0o700)
     place = folder / WORKER
@@ -299,7 +299,7 @@ def test_a_tree_that_is_swapped_after_its_check_is_not_entered(
 # Up to the first that is shipped: its folder is gone after that.
 @pytest.mark.parametrize("when", range(1, 7))
 @pytest.mark.parametrize("target", ["s3://b/prefix", "folder"])
-def test_what_is_swapped_after_it_was_found_is_not_followed(
+def test_a_folder_that_is_swapped_after_it_was_found_is_not_entered(
     target: str, when: int, scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     is_shipped = "//" in target
@@ -329,7 +329,7 @@ def test_what_is_swapped_after_it_was_found_is_not_followed(
 
 
 @as_root
-def test_a_folder_of_another_s_that_everyone_writes_to_is_left_alone(
+def test_another_users_world_writable_folder_is_left_alone(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = scene.temporary / "journal"
@@ -382,7 +382,7 @@ def test_a_setting_may_name_a_link_to_the_folder(scene: Scene) -> None:
 
 
 @as_root
-def test_a_link_of_another_s_is_not_followed(
+def test_another_users_link_is_not_followed(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     link = scene.temporary / "journal"
@@ -398,7 +398,7 @@ def test_a_link_of_another_s_is_not_followed(
 
 
 @pytest.mark.parametrize("trap", FILES)
-def test_a_shared_folder_is_no_way_to_other_files(
+def test_a_shared_folder_does_not_lead_to_other_files(
     trap: Callable[[Path, Path], None], scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = scene.temporary / "journal"

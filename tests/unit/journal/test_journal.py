@@ -46,7 +46,7 @@ def end(journal: Journal, threads: list[Callable[[], None]]) -> None:
     threads[0]()
 
 
-def test_a_worker_s_life_is_written_in_order(tmp_path: Path) -> None:
+def test_the_events_of_a_worker_are_written_in_order(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     journal.start(INFO)
     journal.start(INFO)
@@ -69,7 +69,7 @@ def test_a_worker_s_life_is_written_in_order(tmp_path: Path) -> None:
     assert files_in(tmp_path) == [f"dt={DAY}/worker={lines[0]['wid']}/seg-1.jsonl.zst"]
 
 
-def test_lines_are_on_the_disk_before_anybody_asks(tmp_path: Path) -> None:
+def test_lines_are_on_disk_without_a_close(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     journal.start(INFO)
     journal(event_of())
@@ -91,7 +91,7 @@ def test_many_threads_leave_no_gap(tmp_path: Path) -> None:
     assert [line["seq"] for line in read_journal(tmp_path)] == list(range(1, 2_003))
 
 
-def test_more_than_can_be_written_is_dropped_counted_and_seen(
+def test_events_beyond_the_queue_are_dropped_counted_and_visible(
     tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = opened(tmp_path, queue_limit=10)
@@ -118,7 +118,7 @@ def test_more_than_can_be_written_is_dropped_counted_and_seen(
     end(journal, idle)
 
 
-def test_the_thread_is_woken_when_half_of_the_queue_is_taken() -> None:
+def test_the_thread_wakes_up_when_the_queue_is_half_full() -> None:
     backlog = Backlog(10)
     for _ in range(5):
         backlog.put(record_of, event_of())
@@ -127,7 +127,7 @@ def test_the_thread_is_woken_when_half_of_the_queue_is_taken() -> None:
     assert backlog.wakeup.wait(0)
 
 
-def test_a_full_disk_is_told_once_and_its_end_once(
+def test_a_full_disk_is_logged_once_and_its_end_once(
     tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     disk = Disk(room=0)
@@ -148,7 +148,7 @@ def test_a_full_disk_is_told_once_and_its_end_once(
     end(journal, idle)
 
 
-def test_an_event_without_a_line_costs_that_line_only(
+def test_an_event_that_cannot_be_written_costs_only_its_own_line(
     tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = opened(tmp_path)
@@ -161,7 +161,7 @@ def test_an_event_without_a_line_costs_that_line_only(
     end(journal, idle)
 
 
-def test_a_fault_of_its_own_does_not_end_the_thread(
+def test_an_error_of_its_own_does_not_end_the_thread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     journal = opened(tmp_path)
@@ -182,7 +182,7 @@ def test_a_fault_of_its_own_does_not_end_the_thread(
     assert "a bug of its own" in caplog.text
 
 
-def test_without_a_thread_there_is_no_journal_but_a_worker(
+def test_a_worker_without_a_journal_thread_still_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_thread(thread: threading.Thread) -> None:
@@ -197,7 +197,7 @@ def test_without_a_thread_there_is_no_journal_but_a_worker(
     assert files_in(tmp_path) == []
 
 
-def test_a_disk_that_hangs_holds_up_nobody(
+def test_a_disk_that_hangs_delays_no_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     hanging, entered = threading.Event(), threading.Event()
@@ -222,7 +222,7 @@ def test_a_disk_that_hangs_holds_up_nobody(
     assert journal.stats.written == 0
 
 
-def test_after_its_end_and_before_its_start_closing_is_nothing(tmp_path: Path) -> None:
+def test_closing_before_the_start_or_after_the_end_does_nothing(tmp_path: Path) -> None:
     journal = opened(tmp_path)
     journal.close(60)
     journal.start(INFO)
@@ -233,7 +233,7 @@ def test_after_its_end_and_before_its_start_closing_is_nothing(tmp_path: Path) -
     assert [line["ev"] for line in read_journal(tmp_path)] == ["worker-started", "worker-stopped"]
 
 
-def test_what_dead_workers_left_is_closed_at_the_start(
+def test_segments_of_dead_workers_are_closed_at_the_start(
     tmp_path: Path, idle: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = tmp_path / "dt=2020-01-01" / "worker=dead" / "seg-3.jsonl.open"
@@ -247,7 +247,7 @@ def test_what_dead_workers_left_is_closed_at_the_start(
     assert "closed 1 segment of dead workers in" in caplog.text
 
 
-def test_another_worker_s_leftovers_are_looked_for_again(tmp_path: Path, idle: list[Any]) -> None:
+def test_leftovers_of_other_workers_are_looked_for_repeatedly(tmp_path: Path, idle: list[Any]) -> None:
     clocks = Clocks()
     journal = opened(tmp_path, clock=clocks.clock, wall=clocks.wall)
     journal.step()
@@ -281,7 +281,7 @@ def test_times_follow_a_wall_clock_that_is_set(tmp_path: Path, idle: list[Any]) 
     end(journal, idle)
 
 
-def test_a_second_keeper_counts_lines_and_time_on_under_the_same_name(tmp_path: Path) -> None:
+def test_a_second_keeper_continues_the_sequence_and_the_time_of_the_first(tmp_path: Path) -> None:
     identity = Identity.here(1)
     clocks, began_at = Clocks(), Clocks().clock() - 60
     for last in (0, 1):
@@ -313,7 +313,7 @@ def test_a_target_is_a_folder_or_a_prefix(target: str, place: object) -> None:
 
 
 @pytest.mark.parametrize("target", ["", "s3://", "s3:///a", "gs://a/b", "s3://a/../b", "s3://a//b"])
-def test_any_other_target_is_wrong(target: str) -> None:
+def test_any_other_target_is_refused(target: str) -> None:
     with pytest.raises(ConfigurationError, match="must be a folder, or s3://BUCKET/PREFIX"):
         open_journal(target)
 

@@ -53,7 +53,7 @@ def printed(*arguments: object) -> list[str]:
     return result.stdout.splitlines()
 
 
-def test_it_is_one_line_an_event_by_time(folder: Path) -> None:
+def test_it_prints_one_line_per_event_in_order_of_time(folder: Path) -> None:
     assert printed(folder) == [
         "2026-03-14 15:09:26.000Z  worker-started      host h, pid 4, settings ack=batched  "
         "worker 0123456789ab #1",
@@ -82,12 +82,12 @@ def test_it_is_one_line_an_event_by_time(folder: Path) -> None:
         (["--to", "2026-03-13"], []),
     ],
 )
-def test_it_can_be_narrowed_down(folder: Path, options: list[str], events: list[Event]) -> None:
+def test_options_select_events(folder: Path, options: list[str], events: list[Event]) -> None:
     lines = printed(folder, *options)
     assert [line.split()[2] for line in lines] == [event.kind.value for event in events]
 
 
-def test_a_folder_that_is_not_there_is_told() -> None:
+def test_a_missing_folder_is_reported() -> None:
     result = CliRunner().invoke(main, ["/nowhere"])
     assert result.exit_code == 2
     assert "'/nowhere' does not exist" in result.output

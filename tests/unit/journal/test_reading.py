@@ -71,7 +71,7 @@ def put(journal: Path, data: bytes, name: str = "seg-1.jsonl.zst", wid: str = "w
 
 
 @pytest.mark.parametrize("what", CLOSED)
-def test_a_closed_segment_is_read_as_far_as_it_can_be(tmp_path: Path, what: str) -> None:
+def test_a_closed_segment_is_read_as_far_as_possible(tmp_path: Path, what: str) -> None:
     data, has_all_frames, lines, segments, others = CLOSED[what]
     path, unread = put(tmp_path, data), Unread()
     assert is_whole(path) is has_all_frames
@@ -121,7 +121,7 @@ def run(journal: Path, *options: str) -> Result:
         '{"v":1,"ts":1773500968500000,"seq":1,"ev":"x","wid":"w","settings":{"a":1}}',
     ],
 )
-def test_a_line_that_is_no_event_is_counted_and_not_printed(tmp_path: Path, line: str) -> None:
+def test_a_line_that_is_not_an_event_is_counted_and_not_printed(tmp_path: Path, line: str) -> None:
     put(tmp_path, frame(f"{line}\n".encode() + LINES[0]))
     result = run(tmp_path)
     assert (result.exit_code, len(result.stdout.splitlines())) == (DONE, 1)
@@ -131,7 +131,7 @@ def test_a_line_that_is_no_event_is_counted_and_not_printed(tmp_path: Path, line
     )
 
 
-def test_a_line_that_lacks_what_it_may_lack_is_printed(tmp_path: Path) -> None:
+def test_a_line_without_optional_fields_is_printed(tmp_path: Path) -> None:
     line = b'{"v":1,"ts":1773500968500000,"seq":1,"ev":"new","wid":"w","msg":"m","rc":null}\n'
     put(tmp_path, frame(line))
     result = run(tmp_path)
@@ -140,7 +140,7 @@ def test_a_line_that_lacks_what_it_may_lack_is_printed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", [name for name, (*_, cut, _) in CLOSED.items() if cut])
-def test_a_segment_that_can_not_be_read_is_said_in_one_line(tmp_path: Path, what: str) -> None:
+def test_an_unreadable_segment_is_reported_in_one_line(tmp_path: Path, what: str) -> None:
     put(tmp_path, CLOSED[what][0])
     put(tmp_path, WHOLE, wid="w2")
     result = run(tmp_path)
@@ -151,7 +151,7 @@ def test_a_segment_that_can_not_be_read_is_said_in_one_line(tmp_path: Path, what
     assert "worker=w1/seg-1.jsonl.zst" in line
 
 
-def test_what_could_not_be_read_is_said_where_nothing_is_found(tmp_path: Path) -> None:
+def test_unreadable_data_is_reported_when_nothing_is_found(tmp_path: Path) -> None:
     put(tmp_path, WHOLE + b"cut")
     put(tmp_path, frame(b"what\n" + LINES[0]), wid="w2")
     result = run(tmp_path, "--message", "none", "--task", "proj.add", "--to", "2020-01-01")
@@ -171,7 +171,7 @@ def test_what_could_not_be_read_is_said_where_nothing_is_found(tmp_path: Path) -
     ("data", "said"),
     [(b"no zstd", "1 segment"), (frame(b"what\n" * 3), "3 lines"), (frame(b""), "1 segment")],
 )
-def test_a_journal_of_which_nothing_can_be_read_is_status_2(
+def test_a_journal_of_which_nothing_can_be_read_exits_with_2(
     tmp_path: Path, data: bytes, said: str
 ) -> None:
     put(tmp_path, data)
@@ -181,7 +181,7 @@ def test_a_journal_of_which_nothing_can_be_read_is_status_2(
     assert line.startswith(f"Error: nothing of the journal {str(tmp_path)!r} can be read: {said};")
 
 
-def test_a_pipe_is_no_segment_to_wait_for(tmp_path: Path) -> None:
+def test_a_pipe_in_place_of_a_segment_is_not_waited_for(tmp_path: Path) -> None:
     path = put(tmp_path, b"")
     path.unlink()
     os.mkfifo(path)

@@ -40,13 +40,13 @@ def test_a_torn_line_is_left_out_and_counted(tmp_path: Path, torn: bytes) -> Non
 
 
 @pytest.mark.parametrize(("data", "torn"), [(b"", 0), (b'{"v"', 1)])
-def test_a_leftover_without_a_line_goes(tmp_path: Path, data: bytes, torn: int) -> None:
+def test_a_leftover_without_a_line_is_removed(tmp_path: Path, data: bytes, torn: int) -> None:
     left_behind(tmp_path, data)
     assert recover(own(tmp_path)) == Recovered(segments=1, torn=torn)
     assert files_in(tmp_path) == []
 
 
-def test_what_a_live_worker_writes_is_left_alone(tmp_path: Path) -> None:
+def test_segments_of_a_live_worker_are_left_alone(tmp_path: Path) -> None:
     path = tmp_path / f"dt={DAY}" / "worker=live" / "seg-1.jsonl.open"
     segment = Segment(own(tmp_path), path.relative_to(tmp_path), DAY, 0.0)
     segment.append([lines("a")])
@@ -80,7 +80,7 @@ def test_only_the_days_that_are_asked_for_are_looked_at(tmp_path: Path) -> None:
     assert recover(own(tmp_path), ["2020-01-01", DAY]) == Recovered(segments=1)
 
 
-def test_nothing_is_touched_where_there_are_no_locks(
+def test_nothing_is_touched_on_a_file_system_without_locks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_locks(*_: object) -> None:

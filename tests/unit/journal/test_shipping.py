@@ -84,7 +84,7 @@ def tick(shipper: Shipper) -> None:
     wait_until(lambda: not shipper.is_busy)
 
 
-def test_what_is_closed_is_shipped_then_removed(
+def test_closed_segments_are_shipped_then_removed(
     tmp_path: Path, bucket: Bucket, shipper: Shipper
 ) -> None:
     bodies = [closed(tmp_path, number).read_bytes() for number in (1, 2)]
@@ -100,7 +100,7 @@ def test_what_is_closed_is_shipped_then_removed(
     assert bucket.calls == 2
 
 
-def test_nothing_is_shipped_before_it_is_whole(
+def test_no_segment_is_shipped_before_it_is_complete(
     tmp_path: Path, bucket: Bucket, shipper: Shipper
 ) -> None:
     folder = closed(tmp_path, 1).parent
@@ -112,7 +112,7 @@ def test_nothing_is_shipped_before_it_is_whole(
 
 
 @pytest.mark.parametrize("fault", [DENIED, DEAD, OSError("reset"), ValueError("anything")])
-def test_a_failure_keeps_the_segment_and_is_told_once(
+def test_a_failure_keeps_the_segment_and_is_logged_once(
     fault: Exception,
     tmp_path: Path,
     bucket: Bucket,
@@ -171,7 +171,7 @@ def test_an_unconfirmed_put_is_repeated_to_the_same_key(
     assert files_in(tmp_path) == []
 
 
-def test_whoever_starts_next_ships_what_is_left(
+def test_the_next_worker_ships_the_segments_left_behind(
     tmp_path: Path, bucket: Bucket, clocks: Clocks, caplog: pytest.LogCaptureFixture
 ) -> None:
     closed(tmp_path, 1)
@@ -186,7 +186,7 @@ def test_whoever_starts_next_ships_what_is_left(
     assert len(bucket.objects) == 1
 
 
-def test_the_end_does_not_wait_out_a_pause(
+def test_the_end_does_not_wait_for_a_pause(
     tmp_path: Path, bucket: Bucket, shipper: Shipper, clocks: Clocks
 ) -> None:
     closed(tmp_path, 1)
@@ -196,7 +196,7 @@ def test_the_end_does_not_wait_out_a_pause(
     assert shipper.shipped == 1
 
 
-def test_a_hanging_s3_holds_up_neither_ticks_nor_the_end(
+def test_a_hanging_s3_delays_neither_ticks_nor_the_end(
     tmp_path: Path, bucket: Bucket, shipper: Shipper, clocks: Clocks
 ) -> None:
     closed(tmp_path, 1)
@@ -243,7 +243,7 @@ def test_without_a_thread_it_is_tried_again(
     assert shipper.shipped == 1
 
 
-def test_a_dead_s3_costs_a_bounded_spool(tmp_path: Path, bucket: Bucket, clocks: Clocks) -> None:
+def test_the_spool_is_bounded_while_s3_is_down(tmp_path: Path, bucket: Bucket, clocks: Clocks) -> None:
     size = closed(tmp_path, 1, age=10).stat().st_size
     shipper = shipper_of(tmp_path, bucket, clocks, limit=2 * size)
     bucket.faults = [DEAD] * 10

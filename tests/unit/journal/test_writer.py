@@ -70,7 +70,7 @@ def test_no_segment_grows_beyond_its_size(tmp_path: Path) -> None:
     assert texts(tmp_path) == [f"{number}-{part}" for number in range(10) for part in range(3)]
 
 
-def test_a_line_beyond_the_size_has_a_segment_of_its_own(tmp_path: Path) -> None:
+def test_a_line_beyond_the_size_gets_its_own_segment(tmp_path: Path) -> None:
     writer = writer_of(tmp_path, max_bytes=100)
     writer.write([line_at(WALL, "a"), line_at(WALL, "b" * 500), line_at(WALL, "c")])
     writer.rotate()
@@ -103,7 +103,7 @@ def test_each_day_has_its_folder(tmp_path: Path) -> None:
     assert len(files_in(tmp_path)) == 2
 
 
-def test_a_segment_is_of_frames_that_stand_alone(
+def test_each_frame_of_a_segment_can_be_read_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(packing, "FRAME_BYTES", 100)
@@ -183,7 +183,7 @@ def test_a_folder_that_is_a_file_costs_lines(tmp_path: Path) -> None:
     assert isinstance(writer.fault, OSError)
 
 
-def test_a_cleaner_of_old_files_costs_nothing(tmp_path: Path) -> None:
+def test_a_cleaner_of_old_files_does_no_harm(tmp_path: Path) -> None:
     writer = writer_of(tmp_path)
     writer.write([line_at(WALL, "a")])
     (tmp_path / WORKER / "seg-1.jsonl.open").unlink()
@@ -210,7 +210,7 @@ print(written)
 """
 
 
-def test_a_real_limit_on_files_costs_a_line_each(tmp_path: Path) -> None:
+def test_a_real_limit_on_files_costs_one_line_per_file(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path)],
         cwd=ROOT,

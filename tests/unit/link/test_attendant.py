@@ -161,14 +161,14 @@ def attended(monkeypatch: pytest.MonkeyPatch) -> Iterator[Attended]:
     attended.stop()
 
 
-def test_a_keeper_is_greeted_and_told_what_is_received(attended: Attended) -> None:
+def test_a_new_keeper_gets_a_hello_and_each_receive(attended: Attended) -> None:
     attended.receive("m")
     wait_until(lambda: attended.child.has_heard("received"))
     assert [each[0] for each in attended.child.heard()] == ["hello", "received"]
     assert attended.attendant.pid == attended.child.pid
 
 
-def test_what_a_keeper_says_is_taken_in(
+def test_the_keepers_messages_are_handled(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     attended.receive("m")
@@ -185,7 +185,7 @@ def test_what_a_keeper_says_is_taken_in(
     assert "a line" in caplog.messages
 
 
-def test_a_keeper_writes_the_lines_that_its_workers_logging_wants_by_now(
+def test_a_keeper_follows_the_log_level_of_its_worker(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     def level_at_hello(child: FakeChild) -> int:
@@ -201,7 +201,7 @@ def test_a_keeper_writes_the_lines_that_its_workers_logging_wants_by_now(
     assert level_at_hello(attended.wait_for_child(2)) == 8
 
 
-def test_a_handler_that_fails_costs_nothing_else(
+def test_a_handler_that_fails_does_not_affect_other_messages(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     attended.receive("m")
@@ -213,7 +213,7 @@ def test_a_handler_that_fails_costs_nothing_else(
     assert caplog.text.count("a handler of what the keeper says failed") == 2
 
 
-def test_a_dead_keeper_is_replaced_at_once_and_the_next_goes_on(
+def test_a_dead_keeper_is_replaced_at_once_and_the_next_continues(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     attended.keeper.order("pool", [1])
@@ -232,7 +232,7 @@ def test_a_dead_keeper_is_replaced_at_once_and_the_next_goes_on(
     assert "ended (signal SIGSEGV); another starts at once and goes on with 2 leases" in line
 
 
-def test_what_a_keeper_said_before_its_death_counts(attended: Attended) -> None:
+def test_messages_that_a_keeper_sent_before_its_death_count(attended: Attended) -> None:
     attended.receive("m")
     attended.keeper.done("m")
     wait_until(lambda: attended.child.has_heard("done"))
@@ -244,7 +244,7 @@ def test_what_a_keeper_said_before_its_death_counts(attended: Attended) -> None:
     assert attended.keeper.ending == 0
 
 
-def test_keepers_that_die_young_are_replaced_ever_later(
+def test_keepers_that_die_early_are_replaced_after_growing_pauses(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number, pause in enumerate((0.0, 0.5, 1.0, 2.0), start=1):
@@ -257,7 +257,7 @@ def test_keepers_that_die_young_are_replaced_ever_later(
     attended.wait_for_child(5)
 
 
-def test_keepers_that_lived_for_long_are_replaced_at_once_and_each_counts(
+def test_keepers_that_lived_long_are_replaced_at_once_and_each_death_counts(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(1, 4):
@@ -300,7 +300,7 @@ def test_a_keeper_that_hangs_is_killed_and_replaced(
     assert child.heard()[1][0] == "gap"
 
 
-def test_a_keeper_that_says_what_can_not_be_is_replaced(
+def test_a_keeper_that_sends_garbage_is_replaced(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     attended.child.far.send(b"\xff" * 100)
@@ -309,13 +309,13 @@ def test_a_keeper_that_says_what_can_not_be_is_replaced(
     assert "the keeper is replaced" in caplog.text
 
 
-def test_a_keeper_that_says_what_is_unknown_is_replaced(attended: Attended) -> None:
+def test_a_keeper_that_sends_an_unknown_message_is_replaced(attended: Attended) -> None:
     attended.child.say(("what", 1))
     attended.wait_for_child(2)
     assert attended.children[0].was_killed
 
 
-def test_a_process_that_can_not_be_started_is_tried_again(
+def test_a_process_that_cannot_be_started_is_tried_again(
     attended: Attended, caplog: pytest.LogCaptureFixture
 ) -> None:
     attended.refusals.append(OSError(11, "no more processes"))
@@ -341,7 +341,7 @@ def test_a_worker_without_descriptors_tries_again(
     attended.wait_for_child(2)
 
 
-def test_a_keeper_gets_all_that_is_held_as_fast_as_it_takes_it(attended: Attended) -> None:
+def test_a_new_keeper_gets_all_leases_as_fast_as_it_reads_them(attended: Attended) -> None:
     """More than a socket holds, and not with each look only: the clock stands still here."""
     wait_until(lambda: attended.child.has_heard("hello"))
     attended.clock.stopped_at = attended.clock()
@@ -354,7 +354,7 @@ def test_a_keeper_gets_all_that_is_held_as_fast_as_it_takes_it(attended: Attende
     attended.clock.stopped_at = None
 
 
-def test_once_a_second_is_once_a_second(attended: Attended) -> None:
+def test_every_second_is_called_once_a_second(attended: Attended) -> None:
     wait_until(lambda: attended.seconds)
     assert attended.seconds == 1
     attended.clock.more += 1.0
@@ -364,7 +364,7 @@ def test_once_a_second_is_once_a_second(attended: Attended) -> None:
 # -- The end -----------------------------------------------------------------------------
 
 
-def test_a_keeper_that_ends_well_is_the_last(attended: Attended) -> None:
+def test_a_keeper_that_exits_normally_is_not_replaced(attended: Attended) -> None:
     attended.receive("m")
     attended.keeper.done("m")
     wait_until(lambda: attended.child.has_heard("done"))
@@ -376,7 +376,7 @@ def test_a_keeper_that_ends_well_is_the_last(attended: Attended) -> None:
     assert attended.keeper.is_behind
 
 
-def test_a_stop_is_handed_on_when_the_keeper_dies_meanwhile(attended: Attended) -> None:
+def test_the_next_keeper_gets_the_stop_if_one_dies_meanwhile(attended: Attended) -> None:
     attended.receive("m")
     attended.keeper.done("m")
     wait_until(lambda: attended.child.has_heard("done"))
@@ -398,7 +398,7 @@ def test_a_stop_is_handed_on_when_the_keeper_dies_meanwhile(attended: Attended) 
     assert len(attended.children) == 2
 
 
-def test_a_keeper_that_does_not_end_is_killed(
+def test_a_keeper_that_does_not_exit_is_killed(
     attended: Attended, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attending, "_END_SECONDS", 0.1)
@@ -413,7 +413,7 @@ def test_a_second_stop_does_nothing(attended: Attended) -> None:
     attended.attendant.stop(1.0)
 
 
-def test_a_forked_child_does_not_hold_the_link_open(attended: Attended) -> None:
+def test_a_forked_child_does_not_keep_the_link_open(attended: Attended) -> None:
     wait_until(lambda: attended.child.has_heard("hello"))
     pid = os.fork()
     if pid == 0:

@@ -66,7 +66,7 @@ def has_no_process(pid: int) -> bool:
     return False
 
 
-def test_a_keeper_starts_and_ends_when_it_is_to(started: Started) -> None:
+def test_a_keeper_starts_and_exits_when_it_should(started: Started) -> None:
     started.greet()
     assert not started.child.has_ended()
     assert started.child.describe_end() == "it runs"
@@ -77,13 +77,13 @@ def test_a_keeper_starts_and_ends_when_it_is_to(started: Started) -> None:
     assert has_no_process(started.child.pid)
 
 
-def test_a_keeper_whose_worker_says_nothing_ends_with_the_link(started: Started) -> None:
+def test_a_keeper_without_a_hello_exits_when_the_link_is_closed(started: Started) -> None:
     started.wire.close()
     wait_until(started.child.has_ended)
     assert started.child.describe_end() == "exit status 0"
 
 
-def test_what_ends_a_worker_does_not_end_its_keeper(started: Started) -> None:
+def test_signals_that_end_a_worker_do_not_end_its_keeper(started: Started) -> None:
     started.greet()
     assert os.getsid(started.child.pid) == started.child.pid != os.getsid(0)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
@@ -101,7 +101,7 @@ def test_a_killed_keeper_leaves_no_zombie(started: Started) -> None:
     started.child.kill()
 
 
-def test_an_end_by_a_signal_without_a_name_has_a_description(started: Started) -> None:
+def test_a_signal_without_a_name_is_described_by_its_number(started: Started) -> None:
     number = signal.SIGRTMIN + 5
     os.kill(started.child.pid, number)
     wait_until(started.child.has_ended)
@@ -127,7 +127,7 @@ def test_a_keeper_gets_the_two_descriptors_and_no_other(inheritable: str, starte
     assert [name for name in held if "memfd:" in name] or not hasattr(os, "memfd_create")
 
 
-def test_a_hello_of_another_version_ends_the_keeper_and_says_to_restart() -> None:
+def test_a_hello_of_another_version_ends_the_keeper_and_advises_a_restart() -> None:
     table = share_table(8)
     try:
         ours, theirs = socket.socketpair()

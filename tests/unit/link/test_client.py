@@ -68,7 +68,7 @@ def in_child(check: Any) -> bool:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
-def test_a_message_is_known_before_its_keeper_has_heard_of_it(
+def test_a_message_is_known_before_its_keeper_learns_of_it(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
     assert worker.get() is ReceivedAs.NEW
@@ -83,7 +83,7 @@ def test_a_message_is_known_before_its_keeper_has_heard_of_it(
     assert [each[0] for each in worker.said()] == ["received", "received"]
 
 
-def test_what_is_done_is_deleted_once_and_finished_from_then_on(
+def test_a_done_message_is_deleted_once_and_finished_from_then_on(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
     worker.get()
@@ -98,7 +98,7 @@ def test_what_is_done_is_deleted_once_and_finished_from_then_on(
     assert (len(keeper), keeper.ending) == (0, 0)
 
 
-def test_what_is_released_is_new_when_it_comes_back(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_a_released_message_is_new_when_it_is_received_again(worker: Worker, keeper: LinkedKeeper) -> None:
     worker.get()
     assert keeper.release("m-1", 0, "failed")
     assert keeper.release("m-1", 0, "failed")
@@ -116,7 +116,7 @@ def test_a_delay_of_any_numeric_type_is_sent_in_seconds(
     assert worker.said()[-1] == ["release", 1, 1, 2, "failed"]
 
 
-def test_what_is_dropped_is_unknown_at_once(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_a_message_left_to_expire_is_unknown_at_once(worker: Worker, keeper: LinkedKeeper) -> None:
     worker.get("a")
     worker.get("b")
     assert keeper.let_expire("a-1")
@@ -129,7 +129,7 @@ def test_what_is_dropped_is_unknown_at_once(worker: Worker, keeper: LinkedKeeper
     assert list(worker.holdings.held_messages()) == []
 
 
-def test_what_sqs_confirms_is_read_in_the_table(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_confirmations_are_read_from_the_table(worker: Worker, keeper: LinkedKeeper) -> None:
     worker.get()
     worker.deliver()
     worker.clock.advance(21.0)
@@ -140,7 +140,7 @@ def test_what_sqs_confirms_is_read_in_the_table(worker: Worker, keeper: LinkedKe
     assert keeper.confirm("m-1", 0)
 
 
-def test_a_confirmation_is_waited_for_in_vain(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_the_wait_for_a_confirmation_ends_without_one(worker: Worker, keeper: LinkedKeeper) -> None:
     worker.get()
     worker.deliver()
     assert not keeper.confirm("m-1", 0.02)
@@ -150,7 +150,7 @@ def test_a_confirmation_is_waited_for_in_vain(worker: Worker, keeper: LinkedKeep
     assert not keeper.confirm("unknown", 0.02)
 
 
-def test_a_message_that_sqs_calls_lost_is_lost_here(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_a_message_that_sqs_reports_lost_is_lost_here(worker: Worker, keeper: LinkedKeeper) -> None:
     worker.get()
     worker.deliver()
     worker.clock.advance(21.0)
@@ -161,7 +161,7 @@ def test_a_message_that_sqs_calls_lost_is_lost_here(worker: Worker, keeper: Link
     assert view.status == LeaseStatus.LOST
 
 
-def test_it_is_behind_without_a_keeper_and_with_one_that_does_not_listen(worker: Worker) -> None:
+def test_it_is_behind_without_a_keeper_and_with_one_that_does_not_read(worker: Worker) -> None:
     keeper = worker.worker
     assert not keeper.is_behind
     keeper.detach()
@@ -180,7 +180,7 @@ def test_it_is_behind_without_a_keeper_and_with_one_that_does_not_listen(worker:
     assert keeper.is_behind
 
 
-def test_a_new_keeper_learns_what_the_worker_holds_and_has_ordered(worker: Worker) -> None:
+def test_a_new_keeper_gets_the_leases_and_orders_of_the_worker(worker: Worker) -> None:
     keeper = worker.worker
     keeper.order("reach", "a", 1, about=("a",))
     keeper.order("reach", "b", 1, about=("b",))
@@ -204,7 +204,7 @@ def test_a_new_keeper_learns_what_the_worker_holds_and_has_ordered(worker: Worke
     assert len(list(worker.holdings.held_messages())) == 2
 
 
-def test_an_order_that_is_not_plain_is_not_given_to_keepers_to_come(worker: Worker) -> None:
+def test_an_order_that_is_not_plain_is_not_sent_to_later_keepers(worker: Worker) -> None:
     with pytest.raises(TypeError):
         worker.worker.order("reach", object())
     after = Queue()
@@ -224,7 +224,7 @@ def test_an_ack_after_a_release_is_not_lost_with_the_keeper(
     assert keeper.ending == 0
 
 
-def test_what_a_dead_keeper_was_through_with_is_not_repeated(
+def test_calls_that_a_dead_keeper_completed_are_not_repeated(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
     """It had not said so yet: its worker stood still, and the table says it."""
@@ -268,7 +268,7 @@ def test_a_release_that_was_not_sent_is_made_by_the_next_keeper(
     assert keeper.ending == 0
 
 
-def test_doubts_about_a_message_outlive_the_keeper(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_doubts_about_a_message_survive_the_keeper(worker: Worker, keeper: LinkedKeeper) -> None:
     worker.get()
     worker.deliver()
     late = message_of("m", "m-2", 2)
@@ -283,7 +283,7 @@ def test_doubts_about_a_message_outlive_the_keeper(worker: Worker, keeper: Linke
     assert keeper.ending == 0
 
 
-def test_a_release_that_is_under_way_as_the_lease_lapses_may_still_be_done(
+def test_a_release_in_flight_when_the_lease_lapses_may_still_take_effect(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
     """The keeper waits for it no more: for the worker it is not one that was never sent."""
@@ -305,7 +305,7 @@ def test_a_release_that_is_under_way_as_the_lease_lapses_may_still_be_done(
 # -- Threads, handlers, processes ------------------------------------------------------------
 
 
-def test_threads_may_change_it_at_the_same_time(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_threads_may_use_it_at_the_same_time(worker: Worker, keeper: LinkedKeeper) -> None:
     def use(name: str) -> None:
         for number in range(100):
             message = f"{name}{number}"
@@ -342,7 +342,7 @@ def _usr1() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_usr1")
-def test_a_handler_of_a_signal_is_put_off_until_the_change_is_made(worker: Worker) -> None:
+def test_a_signal_handler_is_deferred_until_the_change_is_made(worker: Worker) -> None:
     keeper = worker.worker
     seen: list[Goal] = []
 
@@ -364,7 +364,7 @@ def test_a_handler_of_a_signal_is_put_off_until_the_change_is_made(worker: Worke
     assert lease.goal is Goal.RELEASE
 
 
-def test_nothing_is_put_off_where_no_change_is_made(keeper: LinkedKeeper) -> None:
+def test_nothing_is_deferred_outside_a_change(keeper: LinkedKeeper) -> None:
     assert not keeper.defer(lambda: None)
 
 
@@ -400,7 +400,7 @@ def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
     pair.close()
 
 
-def test_a_child_that_is_forked_amid_a_change_waits_for_no_lock(worker: Worker) -> None:
+def test_a_child_that_is_forked_during_a_change_waits_for_no_lock(worker: Worker) -> None:
     """Its lock is held by a thread that the child does not have."""
     keeper = worker.worker
     pair = Pair()
@@ -431,7 +431,7 @@ def test_a_child_that_is_forked_amid_a_change_waits_for_no_lock(worker: Worker) 
         pair.close()
 
 
-def test_a_flush_ends_when_all_is_confirmed_or_its_time_is_up(worker: Worker) -> None:
+def test_a_flush_ends_when_everything_is_confirmed_or_after_its_timeout(worker: Worker) -> None:
     keeper = worker.worker
     assert keeper.flush(0)
     worker.get()

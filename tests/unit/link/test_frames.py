@@ -33,7 +33,7 @@ def framed(body: bytes) -> bytes:
 
 @FUZZ
 @given(batches=st.lists(messages, max_size=4), cuts=st.lists(st.integers(0, 400)))
-def test_messages_are_the_same_however_their_bytes_are_cut(
+def test_messages_are_the_same_in_whatever_pieces_they_arrive(
     batches: list[list[list[Any]]], cuts: list[int]
 ) -> None:
     written = b"".join(pack(batch) for batch in batches)
@@ -56,12 +56,12 @@ def test_a_value_that_is_not_a_number_survives() -> None:
 
 
 @pytest.mark.parametrize("value", [b"bytes", object(), {1, 2}])
-def test_what_is_no_plain_value_is_refused_where_it_is_written(value: object) -> None:
+def test_a_value_that_is_not_plain_is_refused_when_it_is_written(value: object) -> None:
     with pytest.raises(TypeError):
         pack([("kind", value)])
 
 
-def test_a_frame_that_is_too_long_is_refused_before_it_has_come() -> None:
+def test_a_frame_that_is_too_long_is_refused_before_it_has_arrived() -> None:
     with pytest.raises(BrokenLink, match=str(MAX_FRAME)):
         FrameReader().feed(struct.pack("<I", MAX_FRAME + 1))
 
@@ -83,14 +83,14 @@ def test_a_frame_that_is_too_long_is_refused_before_it_has_come() -> None:
         b"[" * 200_000,
     ],
 )
-def test_what_is_no_list_of_messages_breaks_the_link(body: bytes) -> None:
+def test_a_frame_that_is_not_a_list_of_messages_breaks_the_link(body: bytes) -> None:
     with pytest.raises(BrokenLink):
         FrameReader().feed(framed(body))
 
 
 @FUZZ
 @given(garbled=st.binary(max_size=60), at=st.integers(0, 60))
-def test_garbled_bytes_break_the_link_or_are_messages_still(garbled: bytes, at: int) -> None:
+def test_garbled_bytes_break_the_link_or_are_still_messages(garbled: bytes, at: int) -> None:
     good: Sequence[Any] = [("over", 1, 1), ("log", {"text": "a line"})]
     written = bytearray(pack(good))
     written[at : at + len(garbled)] = garbled

@@ -14,7 +14,7 @@ from tests.support.waiting import wait_until
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1)
 
 
-def test_signals_that_come_before_it_can_ignore_them_do_not_end_a_keeper() -> None:
+def test_signals_that_arrive_before_a_keeper_can_ignore_them_do_not_end_it() -> None:
     share_table(8)
     ours, theirs = socket.socketpair()
     with theirs:
@@ -28,7 +28,7 @@ def test_signals_that_come_before_it_can_ignore_them_do_not_end_a_keeper() -> No
     assert child.describe_end() == "exit status 0"
 
 
-def test_this_process_gets_afterwards_what_was_held_back() -> None:
+def test_this_process_gets_blocked_signals_afterwards() -> None:
     got: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _: got.append(number))
     try:

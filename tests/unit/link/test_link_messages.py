@@ -166,7 +166,7 @@ def test_a_receive_survives_the_link(receive: Receive, lease: Lease, receipt: Re
         lambda values: [[], *values[1:]],
     ],
 )
-def test_an_event_that_is_none_breaks_the_link(spoil: Any) -> None:
+def test_an_invalid_event_breaks_the_link(spoil: Any) -> None:
     event = Event(
         kind=EventKind.LEASE_LOST,
         at=1.0,
@@ -225,12 +225,12 @@ def shape(value: object) -> object:
     return [shape(each) for each in value] if isinstance(value, (list, tuple)) else None
 
 
-def test_a_hello_of_another_version_says_to_restart() -> None:
+def test_a_hello_of_another_version_advises_a_restart() -> None:
     with pytest.raises(BrokenLink, match=rf"99.*{VERSION}.*restart it"):
         read_hello(["hello", 99, {"what": "ever"}])
 
 
 @pytest.mark.parametrize("message", [["over", 1, 1], ["hello"], ["hello", VERSION, []]])
-def test_what_is_no_hello_is_no_beginning(message: list[Any]) -> None:
+def test_a_first_message_that_is_not_a_hello_breaks_the_link(message: list[Any]) -> None:
     with pytest.raises(BrokenLink):
         read_hello(message)

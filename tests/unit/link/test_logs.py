@@ -56,7 +56,7 @@ def test_a_line_has_its_level_text_and_time(
     assert record.msecs == pytest.approx(record.created % 1 * 1000)
 
 
-def test_a_percent_sign_in_a_line_is_no_format(
+def test_a_percent_sign_in_a_line_is_not_a_format(
     keepers: KeepersLog, caplog: pytest.LogCaptureFixture
 ) -> None:
     keepers.logger.error("a queue named %s", "100%s")
@@ -107,7 +107,7 @@ def test_the_workers_own_handlers_and_filters_write_it(
     assert written == ["no such thing"]
 
 
-def test_a_line_that_can_not_be_formatted_raises_nothing(
+def test_a_line_that_cannot_be_formatted_raises_nothing(
     keepers: KeepersLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(logging, "raiseExceptions", True)

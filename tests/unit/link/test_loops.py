@@ -24,13 +24,13 @@ class Watched:
         return self.loop.is_stalled
 
 
-def test_a_loop_may_wait_as_long_as_it_said_and_some_more() -> None:
+def test_a_loop_may_take_the_announced_wait_and_ten_seconds_more() -> None:
     watched = Watched()
     assert not watched.is_stalled_after(WAITS + STALL_SECONDS)
     assert watched.is_stalled_after(0.1)
 
 
-def test_a_standstill_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_stall_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFixture) -> None:
     watched = Watched()
     assert watched.is_stalled_after(WAITS + STALL_SECONDS + 1)
     assert watched.is_stalled_after(5)
@@ -42,17 +42,17 @@ def test_a_standstill_and_its_end_are_logged_once_each(caplog: pytest.LogCapture
     assert "goes on, after 36.0 s" in caplog.messages[1]
 
 
-def test_a_loop_that_runs_tasks_may_stand_still_in_one_but_not_without() -> None:
+def test_a_loop_that_runs_tasks_may_be_late_only_during_a_task() -> None:
     watched = Watched(runs_tasks=True)
     assert not watched.is_stalled_after(10_000, has_running=True)
     assert watched.is_stalled_after(0, has_running=False)
 
 
-def test_running_tasks_excuse_no_loop_that_runs_none() -> None:
+def test_running_tasks_do_not_excuse_a_loop_that_runs_none() -> None:
     assert Watched().is_stalled_after(10_000, has_running=True)
 
 
-def test_what_asks_for_the_state_between_two_looks_logs_nothing(
+def test_reading_the_state_between_two_checks_logs_nothing(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     watched = Watched()

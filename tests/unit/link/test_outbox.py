@@ -19,7 +19,7 @@ def test_a_message_is_sent_at_once(pair: Pair) -> None:
     assert pair.far.read() == [["over", 1, 1]]
 
 
-def test_log_lines_are_left_out_while_the_worker_stands_still(
+def test_log_lines_are_left_out_while_the_worker_does_not_read(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outbox, "MOST_WAITING", 10)
@@ -42,7 +42,7 @@ def test_log_lines_are_left_out_while_the_worker_stands_still(
     assert [sent.take_left_out(), sent.take_left_out()] == [41, 0]
 
 
-def test_what_waits_is_sent_once_the_worker_listens_again(pair: Pair) -> None:
+def test_waiting_messages_are_sent_once_the_worker_reads_again(pair: Pair) -> None:
     sent = Outbox(pair.wire)
     filling = len(pair.fill())
     sent.send(("over", 1, 1))
@@ -72,7 +72,7 @@ def test_threads_do_not_mix_their_messages(pair: Pair) -> None:
         assert [each[2] for each in read if each[1] == name] == list(range(200))
 
 
-def test_a_worker_that_is_gone_is_no_error(pair: Pair) -> None:
+def test_a_worker_that_is_gone_is_not_an_error(pair: Pair) -> None:
     pair.far.close()
     sent = Outbox(pair.wire)
     sent.send(("over", 1, 1))

@@ -47,7 +47,7 @@ def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_a_process_is_known_to_live_and_to_have_ended(start: Start) -> None:
+def test_a_watched_process_is_alive_until_it_ends(start: Start) -> None:
     process = start()
     watched = WatchedProcess(process.pid)
     assert not watched.has_ended
@@ -59,7 +59,7 @@ def test_a_process_is_known_to_live_and_to_have_ended(start: Start) -> None:
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_a_process_that_has_ended_before_is_known_to_have(start: Start) -> None:
+def test_a_process_that_ended_before_the_watch_has_ended(start: Start) -> None:
     process = start()
     process.kill()
     process.wait()
@@ -67,12 +67,12 @@ def test_a_process_that_has_ended_before_is_known_to_have(start: Start) -> None:
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_the_process_that_started_this_one_lives() -> None:
+def test_the_parent_process_is_alive() -> None:
     assert not WatchedProcess(os.getppid()).has_ended
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_another_users_process_lives() -> None:
+def test_a_process_of_another_user_is_alive() -> None:
     assert not WatchedProcess(1).has_ended
 
 
@@ -86,7 +86,7 @@ def test_a_zombie_has_ended(start: Start) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
-def test_a_system_that_forbids_descriptors_of_processes_will_do(
+def test_processes_are_watched_without_pidfd_open_too(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(pid: int) -> int:
@@ -125,7 +125,7 @@ def test_a_task_may_run_while_its_process_lives(start: Start) -> None:
 
 
 @pytest.mark.usefixtures("_either_way")
-def test_a_process_that_the_pool_was_not_known_to_have_is_looked_at(start: Start) -> None:
+def test_a_process_that_the_pool_did_not_report_is_watched_too(start: Start) -> None:
     main, unknown = start(), start()
     processes = WorkerProcesses(main.pid)
     assert processes.may_run(unknown.pid)
@@ -135,7 +135,7 @@ def test_a_process_that_the_pool_was_not_known_to_have_is_looked_at(start: Start
 
 
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs pidfd_open")
-def test_a_number_that_another_process_has_by_now_is_not_the_same_process(
+def test_another_process_with_a_reused_id_is_not_the_same_process(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The system gives numbers again; here a descriptor of another process stands for that."""
@@ -154,7 +154,7 @@ def test_a_number_that_another_process_has_by_now_is_not_the_same_process(
     assert processes.may_run(first.pid)
 
 
-def test_processes_that_have_ended_leave_no_descriptor(start: Start) -> None:
+def test_ended_processes_leave_no_descriptor_open(start: Start) -> None:
     processes = WorkerProcesses(start().pid)
     before = len(os.listdir("/dev/fd"))
     for _ in range(3):
@@ -187,12 +187,12 @@ def test_a_descriptor_with_a_high_number_can_be_waited_for() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_an_end_that_was_closed_can_be_read() -> None:
+def test_a_closed_connection_is_readable() -> None:
     ours, theirs = socket.socketpair()
     with ours:
         theirs.close()
         assert wait_readable([ours.fileno()], None)
 
 
-def test_nothing_to_wait_for_is_waited_for_as_long_as_is_said() -> None:
+def test_waiting_for_no_descriptor_ends_after_the_timeout() -> None:
     assert not wait_readable([], 0.01)

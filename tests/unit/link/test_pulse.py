@@ -50,23 +50,23 @@ def test_a_keeper_that_ticks_is_at_work(ticking: Watched) -> None:
         assert not ticking.look()
 
 
-def test_a_keeper_hangs_after_five_looks_without_a_tick(ticking: Watched) -> None:
+def test_a_keeper_hangs_after_five_checks_without_a_tick(ticking: Watched) -> None:
     assert ticking.looks(5) == [False, False, False, False, True]
 
 
-def test_one_tick_begins_the_count_anew(ticking: Watched) -> None:
+def test_one_tick_restarts_the_count(ticking: Watched) -> None:
     assert ticking.looks(4) == [False] * 4
     ticking.tick()
     assert ticking.looks(6) == [False] * 5 + [True]
 
 
-def test_a_look_that_comes_late_says_nothing(ticking: Watched) -> None:
+def test_a_check_that_comes_late_does_not_count(ticking: Watched) -> None:
     for _ in range(100):
         assert not ticking.look(LOOK_SECONDS + 0.11)
     assert ticking.looks(5)[-1]
 
 
-def test_a_worker_that_stood_still_for_hours_begins_with_looks_in_time(ticking: Watched) -> None:
+def test_a_worker_that_was_stopped_for_hours_counts_only_checks_in_time(ticking: Watched) -> None:
     assert not ticking.look(7200.0)
     assert ticking.looks(4) == [False] * 4
     assert ticking.look()
@@ -77,7 +77,7 @@ def test_a_keeper_may_take_half_a_minute_to_start(watched: Watched) -> None:
     assert any(watched.looks(3))
 
 
-def test_a_late_look_says_nothing_of_a_keeper_that_starts(watched: Watched) -> None:
+def test_a_late_check_of_a_keeper_that_starts_does_not_count(watched: Watched) -> None:
     assert not watched.look(100.0)
     assert watched.look()
 
@@ -89,7 +89,7 @@ def test_a_new_keeper_is_not_taken_for_the_last(ticking: Watched) -> None:
     assert not any(ticking.looks(20))
 
 
-def test_a_look_is_due_five_times_a_second(watched: Watched) -> None:
+def test_a_check_is_due_five_times_a_second(watched: Watched) -> None:
     assert not watched.pulse.is_due()
     watched.clock.advance(LOOK_SECONDS)
     assert watched.pulse.is_due()

@@ -28,7 +28,7 @@ def config(**options: Any) -> BrokerConfig:
     return BrokerConfig(**{**known, **options})
 
 
-def test_a_queue_is_reached_as_its_worker_reaches_it() -> None:
+def test_a_keeper_reaches_a_queue_as_its_worker_does() -> None:
     given_config = config(
         client_config={"signature_version": UNSIGNED, "tcp_keepalive": True, "retries": (1, [2])},
         predefined={"work": {"url": "https://sqs/1/work", "backoff_tasks": ["a"]}},
@@ -45,7 +45,7 @@ def test_a_queue_is_reached_as_its_worker_reaches_it() -> None:
 
 @FUZZ
 @given(value=plain)
-def test_plain_values_are_what_they_were(value: Any) -> None:
+def test_plain_values_survive_unchanged(value: Any) -> None:
     assert from_plain(to_plain(value, "it")) == value
 
 

@@ -7,7 +7,7 @@ from celery_sqs_heartbeat.link.polls import ReportedPolls
 QUEUE = "https://sqs/queue"
 
 
-def test_a_poll_that_is_open_may_take_a_message_along_until_it_ends() -> None:
+def test_an_open_poll_may_receive_a_message_until_it_ends() -> None:
     now = 100.0
     polls = ReportedPolls(lambda: now)
     assert polls.left(QUEUE) == 0.0

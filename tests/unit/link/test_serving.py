@@ -101,7 +101,7 @@ def served() -> Served:
     return Served()
 
 
-def test_a_message_that_was_received_is_leased(served: Served) -> None:
+def test_a_received_message_is_leased(served: Served) -> None:
     served.receive(place=3)
     assert served.lease.receipt_handle == "m"
     assert served.lease.terms == TERMS
@@ -111,7 +111,7 @@ def test_a_message_that_was_received_is_leased(served: Served) -> None:
     assert served.said() == []
 
 
-def test_what_is_done_is_deleted_and_over_when_sqs_has_confirmed_it(served: Served) -> None:
+def test_a_done_message_is_deleted_and_ends_when_sqs_confirms_it(served: Served) -> None:
     served.receive()
     served.take("started", 1, 1, 999.5, 4711)
     assert served.lease.started_at == 999.5
@@ -123,7 +123,7 @@ def test_what_is_done_is_deleted_and_over_when_sqs_has_confirmed_it(served: Serv
     assert len(served.elsewhere.keeper) == 0
 
 
-def test_what_is_released_is_over_and_its_worker_learns_how_it_ended(served: Served) -> None:
+def test_a_released_message_ends_and_its_worker_learns_the_outcome(served: Served) -> None:
     served.receive()
     served.take("release", 1, 1, 7, "failed")
     assert served.step() == [("release", "m")]
@@ -136,7 +136,7 @@ def test_what_is_released_is_over_and_its_worker_learns_how_it_ended(served: Ser
     assert happened.cause == "failed"
 
 
-def test_what_is_dropped_is_over_at_once(served: Served) -> None:
+def test_a_dropped_message_ends_at_once(served: Served) -> None:
     served.receive()
     served.take("drop", 1, 1, "")
     assert served.overs() == [["over", 1, 1, False]]
@@ -144,7 +144,7 @@ def test_what_is_dropped_is_over_at_once(served: Served) -> None:
     assert served.step() == []
 
 
-def test_what_is_left_to_its_timeout_is_reported_with_the_reason(served: Served) -> None:
+def test_a_message_left_to_its_timeout_is_reported_with_the_reason(served: Served) -> None:
     served.receive()
     served.take("drop", 1, 1, "kept")
     assert served.step() == []
@@ -158,12 +158,12 @@ def test_what_is_left_to_its_timeout_is_reported_with_the_reason(served: Served)
     "message",
     [("done", 9, 3), ("drop", 9, 3, ""), ("release", 9, 3, 0, ""), ("started", 9, 3, 0.0, 4711)],
 )
-def test_an_unknown_number_is_over(served: Served, message: tuple[Any, ...]) -> None:
+def test_an_unknown_number_is_reported_as_ended(served: Served, message: tuple[Any, ...]) -> None:
     served.take(*message)
     assert served.said() == [["over", 9, 3, False]]
 
 
-def test_a_redelivery_goes_on_under_its_number(served: Served) -> None:
+def test_a_redelivery_keeps_its_number(served: Served) -> None:
     served.receive(place=3)
     served.receive(handle="m2", receives=2, place=3, receipt=ReceivedAs.REDELIVERED)
     assert served.lease.handles == ["m", "m2"]
@@ -173,7 +173,7 @@ def test_a_redelivery_goes_on_under_its_number(served: Served) -> None:
     assert served.overs() == [["over", 1, 2, True]]
 
 
-def test_an_end_that_was_not_heard_does_not_end_the_redelivery(served: Served) -> None:
+def test_the_end_of_an_earlier_receive_does_not_end_the_redelivery(served: Served) -> None:
     """Both cross on the link: the count of receives says of which of them it speaks."""
     served.receive()
     served.take("done", 1, 1)
@@ -186,7 +186,7 @@ def test_an_end_that_was_not_heard_does_not_end_the_redelivery(served: Served) -
     assert served.overs() == [["over", 1, 2, True]]
 
 
-def test_a_second_ack_that_crosses_the_end_speaks_of_its_own_receive(served: Served) -> None:
+def test_a_second_ack_that_crosses_the_end_is_answered_for_its_own_receive(served: Served) -> None:
     served.receive()
     served.take("done", 1, 1)
     served.clock.advance(1.0)
@@ -195,7 +195,7 @@ def test_a_second_ack_that_crosses_the_end_speaks_of_its_own_receive(served: Ser
     assert served.overs() == [["over", 1, 1, True], ["over", 1, 1, False]]
 
 
-def test_what_comes_back_after_its_release_ends_the_lease_before_it(served: Served) -> None:
+def test_a_receive_after_a_release_ends_the_lease_before_it(served: Served) -> None:
     served.receive()
     served.take("release", 1, 1, 0, "failed")
     served.receive(2, handle="m2")
@@ -217,7 +217,7 @@ def test_an_ack_after_a_release_leaves_no_number_behind(served: Served) -> None:
     assert served.overs() == [["over", 2, 1, True]]
 
 
-def test_a_lease_is_known_by_its_number_however_many_come_after_it(
+def test_a_lease_keeps_its_number_however_many_leases_follow(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(numbered_leases, "CAPACITY", 3)
@@ -232,7 +232,7 @@ def test_a_lease_is_known_by_its_number_however_many_come_after_it(
     assert served.overs() == [["over", 1, 1, True]]
 
 
-def test_what_its_worker_knows_to_be_uncertain_is_not_released(served: Served) -> None:
+def test_a_message_that_its_worker_calls_uncertain_is_not_released(served: Served) -> None:
     served.receive(is_certain=False)
     assert not served.lease.is_exclusive
     served.take("release", 1, 1, 0, "failed")
@@ -240,7 +240,7 @@ def test_what_its_worker_knows_to_be_uncertain_is_not_released(served: Served) -
     assert ["over", 1, 1, False] in served.said()
 
 
-def test_a_receive_that_was_held_up_makes_the_lease_uncertain(served: Served) -> None:
+def test_a_delayed_receive_makes_the_lease_uncertain(served: Served) -> None:
     served.receive()
     receive = Receive(
         queue_url=QUEUE,
@@ -258,7 +258,7 @@ def test_a_receive_that_was_held_up_makes_the_lease_uncertain(served: Served) ->
 
 
 @pytest.mark.parametrize("goal", [Goal.HOLD, Goal.DELETE, Goal.RELEASE])
-def test_a_lease_is_resumed_as_it_was(served: Served, goal: Goal) -> None:
+def test_a_lease_is_resumed_with_its_goal(served: Served, goal: Goal) -> None:
     lease = lease_of("m", expires_at=served.clock() + 20.0)
     lease.goal = goal
     served.resume(lease)
@@ -267,7 +267,7 @@ def test_a_lease_is_resumed_as_it_was(served: Served, goal: Goal) -> None:
     assert served.overs() == ([] if goal is Goal.HOLD else [["over", 1, 1, goal is Goal.DELETE]])
 
 
-def test_a_release_that_may_have_been_sent_is_over_and_not_repeated(served: Served) -> None:
+def test_a_release_that_may_have_been_sent_ends_without_a_second_call(served: Served) -> None:
     lease = lease_of("m", expires_at=served.clock() + 20.0)
     lease.goal = Goal.RELEASE
     served.resume(lease, was_releasing=True)
@@ -278,14 +278,14 @@ def test_a_release_that_may_have_been_sent_is_over_and_not_repeated(served: Serv
     assert kinds == [EventKind.MESSAGE_LAPSING]
 
 
-def test_a_release_that_comes_too_late_is_over_as_it_is_resumed(served: Served) -> None:
+def test_a_release_that_comes_too_late_ends_when_it_is_resumed(served: Served) -> None:
     lease = lease_of("m", expires_at=served.clock() - 1.0)
     lease.goal = Goal.RELEASE
     served.resume(lease)
     assert served.overs() == [["over", 1, 1, False]]
 
 
-def test_the_table_says_what_is_on_its_way_and_what_is_over(served: Served) -> None:
+def test_the_table_shows_calls_in_flight_and_ended_leases(served: Served) -> None:
     key = key_of("m")
     place = served.table.row(key)
     served.table.write(place, key, Record(Mark.HELD, receives=1))
@@ -323,17 +323,17 @@ def test_only_events_that_its_worker_needs_are_reported(served: Served) -> None:
         ["resume", 1, 1, None, False, None, list(astuple(TERMS)), "no", "ours", {}],
     ],
 )
-def test_what_can_not_be_breaks_the_link(served: Served, message: list[Any]) -> None:
+def test_an_invalid_message_breaks_the_link(served: Served, message: list[Any]) -> None:
     with pytest.raises(BrokenLink):
         served.elsewhere.end.take(message)
 
 
-def test_what_is_not_about_leases_is_left_to_others(served: Served) -> None:
+def test_messages_that_are_not_about_leases_are_not_handled(served: Served) -> None:
     assert not served.elsewhere.end.take(["stop", 5.0])
 
 
 @pytest.mark.parametrize("message", [["received", 1], ["done", 1], ["release", 1, 1], ["started"]])
-def test_a_message_that_lacks_fields_is_not_passed_over(served: Served, message: list[Any]) -> None:
+def test_a_message_that_lacks_fields_is_not_ignored(served: Served, message: list[Any]) -> None:
     assert serving.is_about_leases(message)
     with pytest.raises(BrokenLink, match=f"unknown: '{message[0]}'"):
         served.elsewhere.end.take_all([message])

@@ -9,7 +9,7 @@ from tests.unit.link.pairs import Pair, pack
 from tests.unit.link.pairs import pair as pair
 
 
-def test_what_is_posted_arrives_in_its_order(pair: Pair) -> None:
+def test_messages_arrive_in_order(pair: Pair) -> None:
     for number in range(5):
         pair.wire.post(("over", number))
     assert pair.wire.waiting == 5
@@ -18,7 +18,7 @@ def test_what_is_posted_arrives_in_its_order(pair: Pair) -> None:
     assert pair.far.read() == [["over", number] for number in range(5)]
 
 
-def test_a_reader_that_does_not_read_holds_up_nothing(pair: Pair) -> None:
+def test_an_end_that_does_not_read_delays_nothing(pair: Pair) -> None:
     written = list(pair.fill())
     for number in range(250):
         written.append(("late", number))
@@ -64,7 +64,7 @@ def test_reading_from_an_end_that_is_closed_breaks_the_wire(pair: Pair) -> None:
     assert pair.wire.receive() is None
 
 
-def test_what_came_before_the_end_counts(pair: Pair) -> None:
+def test_messages_before_the_end_count(pair: Pair) -> None:
     pair.far.send(pack([("drop", 1)]))
     pair.far.close()
     assert pair.wire.receive() == [["drop", 1]]
@@ -78,14 +78,14 @@ def test_an_end_in_the_middle_of_a_message_leaves_it_out(pair: Pair) -> None:
     assert pair.wire.receive() is None
 
 
-def test_a_message_may_come_in_pieces(pair: Pair) -> None:
+def test_a_message_may_arrive_in_pieces(pair: Pair) -> None:
     for byte in pack([("drop", 1)]):
         assert pair.wire.receive() == []
         pair.far.send(bytes([byte]))
     assert pair.wire.receive() == [["drop", 1]]
 
 
-def test_what_can_not_be_read_is_an_error(pair: Pair) -> None:
+def test_unreadable_bytes_are_an_error(pair: Pair) -> None:
     pair.far.send(b"\xff" * 100)
     with pytest.raises(BrokenLink):
         pair.wire.receive()

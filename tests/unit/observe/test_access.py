@@ -29,7 +29,7 @@ TOKEN = "a-long-and-random-text"
         ("127.0.0.1", "schlüssel-schlüssel", "ASCII characters"),
     ],
 )
-def test_a_token_is_needed_where_others_may_come(
+def test_a_token_is_needed_where_other_machines_can_connect(
     host: str, token: str | None, fault: str | None
 ) -> None:
     found = token_fault(host, token)

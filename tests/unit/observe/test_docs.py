@@ -30,7 +30,7 @@ def text_of(document: str) -> str:
     return (ROOT / document).read_text(encoding="utf-8")
 
 
-def test_the_table_of_metrics_is_that_of_the_code() -> None:
+def test_the_table_of_metrics_matches_the_code() -> None:
     table = "\n".join(
         f"| `{metric.series}` | {metric.kind} | "
         f"{', '.join(f'`{label}`' for label in metric.labels) or '-'} | {metric.help} |"
@@ -86,7 +86,7 @@ def test_every_path_is_documented() -> None:
     assert known == set(re.findall(r"^\| `(/\w*)` \|", text_of(PAGE), re.MULTILINE))
 
 
-def test_pictures_are_there_and_the_probe_is_yaml() -> None:
+def test_pictures_exist_and_the_probe_is_yaml() -> None:
     pictures = re.findall(r"!\[.*\]\((.*)\)", text_of(PAGE))
     assert pictures
     for picture in pictures:

@@ -69,7 +69,7 @@ def shown() -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("expression", sorted(set(expressions())))
-def test_every_series_that_is_asked_for_is_shown(
+def test_every_series_of_the_queries_is_exported(
     expression: str, shown: dict[str, set[str]]
 ) -> None:
     asked = _SELECTOR.findall(expression)
@@ -89,14 +89,14 @@ def test_the_dashboard_shows_every_metric() -> None:
         assert metric.series in asked or f"{metric.series}_bucket" in asked, metric.series
 
 
-def test_bounds_of_histograms_in_rules_are_ones_that_there_are() -> None:
+def test_bounds_of_histograms_in_rules_exist() -> None:
     bounds = {str(bound) for metric in METRICS for bound in metric.buckets}
     asked = {bound for each in expressions() for bound in re.findall(r'le="([^"]*)"', each)}
     assert asked
     assert asked <= bounds
 
 
-def test_panels_have_ids_titles_and_places_of_their_own() -> None:
+def test_panels_have_distinct_ids_titles_and_places() -> None:
     panels = dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     assert len({panel["title"] for panel in panels}) == len(panels)
@@ -138,7 +138,7 @@ def test_every_rule_fires_when_it_should_and_not_before() -> None:
     promtool("test", "rules", CASES)
 
 
-def test_the_documented_scrape_configuration_is_one_that_prometheus_takes(tmp_path: Path) -> None:
+def test_prometheus_accepts_the_documented_scrape_configuration(tmp_path: Path) -> None:
     (text,) = blocks("docs/metrics.md", "yaml")
     config = yaml.safe_load(text)
     (scrape,) = config["scrape_configs"]

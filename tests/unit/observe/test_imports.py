@@ -29,7 +29,7 @@ def test_the_status_page_needs_no_other_package(module: str) -> None:
     assert not HEAVY & loaded
 
 
-def test_each_library_is_loaded_by_one_module_alone() -> None:
+def test_each_library_is_loaded_by_only_one_module() -> None:
     metrics, otel = loaded_with(f"{OBSERVE}.metrics"), loaded_with(f"{OBSERVE}.otel")
     assert "prometheus_client" in metrics - otel
     assert "opentelemetry" in otel - metrics

@@ -122,19 +122,19 @@ def test_a_call_is_counted_once_and_its_messages_each() -> None:
     assert value(metrics, "call_duration_seconds_count", **action) == 2
 
 
-def test_a_refused_delete_is_one_entry_though_two_events_tell_of_it() -> None:
+def test_a_refused_delete_is_one_entry_though_it_has_two_events() -> None:
     denied = event(EventKind.DELETE_FAILED, outcome=Outcome.DENIED)
     metrics = count(replace(denied, kind=EventKind.PERMISSION_DENIED), denied)
     assert value(metrics, "call_entries_total", outcome="denied") == 1
 
 
-def test_a_keeper_that_counts_its_calls_from_one_again_is_counted_on() -> None:
+def test_calls_are_counted_on_when_a_keeper_numbers_them_from_one_again() -> None:
     kind = EventKind.MESSAGE_DELETED
     metrics = count(event(kind, at=1000.0), event(kind, at=2000.0))
     assert value(metrics, "calls_total", action="DeleteMessageBatch") == 2
 
 
-def test_a_queue_begins_with_zeros_so_that_a_first_loss_is_an_increase() -> None:
+def test_counters_of_a_queue_begin_at_zero_and_the_first_loss_increases_them() -> None:
     metrics = count(event(EventKind.MESSAGE_RECEIVED))
     for cause in ("expired", "lost", "capped"):
         assert value(metrics, "losses_total", queue="orders", cause=cause) == 0
@@ -179,7 +179,7 @@ def test_neither_tasks_nor_messages_are_labels() -> None:
     }
 
 
-def test_gauges_are_read_when_somebody_looks() -> None:
+def test_gauges_are_read_when_they_are_scraped() -> None:
     scene = Observed()
     metrics = scene.metrics
     assert value(metrics, "keeper_alive") == 0
@@ -201,7 +201,7 @@ def test_gauges_are_read_when_somebody_looks() -> None:
     assert value(metrics, "in_flight_messages", queue="orders") == 0
 
 
-def test_groups_and_what_waits_in_them_are_counted_on_fifo_queues_alone() -> None:
+def test_groups_and_messages_behind_are_counted_only_on_fifo_queues() -> None:
     scene = Observed()
     scene.receive("a")
     handles = [scene.receive_in_order("A17", number) for number in range(3)]

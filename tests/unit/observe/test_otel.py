@@ -55,7 +55,7 @@ def points(reader: InMemoryMetricReader) -> dict[str, list[Any]]:
     }
 
 
-def test_the_same_metrics_are_told_as_to_prometheus(reader: InMemoryMetricReader) -> None:
+def test_the_metrics_are_those_of_prometheus(reader: InMemoryMetricReader) -> None:
     scene = Observed()
     scene.receive("a")
     scene.receive_in_order("A17", 1)
@@ -85,7 +85,7 @@ def test_the_same_metrics_are_told_as_to_prometheus(reader: InMemoryMetricReader
         (EventKind.LEASE_CAPPED, "lost"),
     ],
 )
-def test_what_happens_to_a_message_is_told_to_its_trace(
+def test_events_of_a_message_are_spans_of_its_trace(
     exporter: InMemorySpanExporter, kind: EventKind, name: str
 ) -> None:
     OtelObserver(lambda event: TRACEPARENT)(event(kind))
@@ -122,7 +122,7 @@ def test_a_message_without_a_trace_gets_no_span(
     assert exporter.get_finished_spans() == ()
 
 
-def test_a_broken_traceparent_begins_a_trace_of_its_own(exporter: InMemorySpanExporter) -> None:
+def test_a_broken_traceparent_begins_a_new_trace(exporter: InMemorySpanExporter) -> None:
     OtelObserver(lambda event: "nonsense")(event(EventKind.LEASE_EXTENDED))
     assert one(exporter).parent is None
 

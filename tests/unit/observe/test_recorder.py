@@ -47,7 +47,7 @@ def test_releases_and_losses_are_remembered_the_latest_first() -> None:
     assert len(recorder.happenings()) == HAPPENINGS
 
 
-def test_messages_that_are_parked_do_not_push_out_what_went_wrong() -> None:
+def test_parked_messages_do_not_displace_failures() -> None:
     recorder = record(
         event(EventKind.LEASE_LOST, outcome=Outcome.LOST),
         *(event(EventKind.MESSAGE_RELEASED, cause=DUE_LATER) for _ in range(HAPPENINGS)),

@@ -34,19 +34,19 @@ def test_a_group_is_stopped_until_its_message_is_visible_and_remembered_for_a_wh
     assert groups.view(1030.1 + AFTERTIME) == []
 
 
-def test_a_message_that_is_left_to_lapse_is_hidden_for_what_is_left_of_its_lease() -> None:
+def test_a_message_that_is_left_to_lapse_stays_hidden_until_its_lease_expires() -> None:
     lapsing = of_group(EventKind.MESSAGE_LAPSING, stops_group=True, slack=12.0)
     over = of_group(EventKind.MESSAGE_LAPSING, "B4", stops_group=True, slack=-3.0)
     visible = {each.event.group: each.visible_at for each in noted(lapsing, over).view(1000.0)}
     assert visible == {"A17": 1012.0, "B4": 1000.0}
 
 
-def test_those_behind_it_stop_nothing() -> None:
+def test_messages_behind_it_do_not_stop_a_group() -> None:
     behind = of_group(EventKind.MESSAGE_RELEASED, cause="group stopped")
     assert noted(behind).view(1000.0) == []
 
 
-def test_a_group_of_which_something_is_received_goes_on() -> None:
+def test_a_group_continues_when_a_message_of_it_is_received() -> None:
     other = of_group(EventKind.MESSAGE_RECEIVED, "B4")
     assert len(noted(stop(), other).view(1000.0)) == 1
     for kind in (EventKind.MESSAGE_RECEIVED, EventKind.MESSAGE_DELETED):
@@ -59,7 +59,7 @@ def test_the_last_stop_of_a_group_counts() -> None:
     assert shown == [("A17", "worker died"), ("B4", "failed")]
 
 
-def test_groups_of_one_name_on_two_queues_are_two() -> None:
+def test_groups_of_the_same_name_on_two_queues_are_two() -> None:
     groups = noted(stop(), event(EventKind.MESSAGE_RELEASED, group="A17", stops_group=True))
     assert len(groups.view(1000.0)) == 2
 

@@ -68,7 +68,7 @@ def test_every_lease_is_in_one_of_four_phases(worker: Worker) -> None:
     assert counts(worker.payload(), *PHASES) == (6, 1, 2, 1, 2)
 
 
-def test_the_totals_are_of_all_leases_and_the_list_says_what_it_leaves_out(
+def test_the_totals_count_all_leases_and_the_list_counts_those_left_out(
     worker: Worker,
 ) -> None:
     for number in range(2_000):
@@ -91,7 +91,7 @@ def test_the_totals_are_of_all_leases_and_the_list_says_what_it_leaves_out(
     assert payload["tasks_left_out"] == 0
 
 
-def test_the_list_of_tasks_says_what_it_leaves_out(worker: Worker) -> None:
+def test_the_list_of_tasks_counts_those_left_out(worker: Worker) -> None:
     for number in range(MAX_TASKS + 2):
         worker.receive(str(number), task=str(number))
     worker.receive("of the last, too", task=str(MAX_TASKS + 1))
@@ -101,7 +101,7 @@ def test_the_list_of_tasks_says_what_it_leaves_out(worker: Worker) -> None:
     assert counts(payload["queues"][0], "in_flight") == (MAX_TASKS + 3,)
 
 
-def test_groups_are_counted_and_what_waits_behind_another_of_its_group(worker: Worker) -> None:
+def test_groups_and_the_messages_behind_are_counted(worker: Worker) -> None:
     worker.receive("of a standard queue")
     # Of two digits and three: they are numbers, not texts.
     for number in (100, 99, 101):
@@ -120,14 +120,14 @@ def test_groups_are_counted_and_what_waits_behind_another_of_its_group(worker: W
     assert behind == {"A17-100", "A17-101"}
 
 
-def test_a_message_waits_for_one_whose_delete_is_not_confirmed(worker: Worker) -> None:
+def test_a_message_waits_until_the_delete_before_it_is_confirmed(worker: Worker) -> None:
     first = worker.receive_in_order("A17", 1)
     worker.receive_in_order("A17", 2)
     worker.keeper.done(first)
     assert counts(worker.payload(), "groups", "behind", "waiting") == (1, 1, 1)
 
 
-def test_a_group_that_stopped_is_shown_with_what_stopped_it(worker: Worker) -> None:
+def test_a_stopped_group_is_shown_with_the_message_that_stopped_it(worker: Worker) -> None:
     recorder = Recorder()
     recorder(
         event(
@@ -173,14 +173,14 @@ def test_a_group_that_stopped_is_shown_with_what_stopped_it(worker: Worker) -> N
     assert (len(payload["stopped_groups"]), payload["stopped_groups_left_out"]) == (MAX_STOPPED, 3)
 
 
-def test_the_times_are_those_of_the_oldest_and_of_the_one_that_ends_first(worker: Worker) -> None:
+def test_the_times_are_those_of_the_oldest_lease_and_of_the_next_to_expire(worker: Worker) -> None:
     worker.receive("a")
     worker.clock.advance(10)
     worker.receive("b")
     assert counts(worker.payload(), "oldest", "least_left", "not_well") == (10, 50, 0)
 
 
-def test_a_lease_that_is_over_is_not_well_also_where_no_keeper_has_noted_it(
+def test_an_expired_lease_is_not_well_even_before_the_keeper_notes_it(
     worker: Worker,
 ) -> None:
     worker.receive("a", task=None)
@@ -200,7 +200,7 @@ def test_without_leases_there_are_no_times(worker: Worker) -> None:
     assert counts(payload, "oldest", "least_left", "queues", "tasks") == (None, None, [], [])
 
 
-def test_the_list_of_releases_and_losses_says_what_it_leaves_out(worker: Worker) -> None:
+def test_the_list_of_releases_and_losses_counts_those_left_out(worker: Worker) -> None:
     recorder = Recorder()
     for _ in range(HAPPENINGS):
         recorder(event(EventKind.LEASE_EXPIRED))

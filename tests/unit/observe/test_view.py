@@ -37,7 +37,7 @@ def keeper(held: HeldClock) -> LeaseKeeper:
     return keeper
 
 
-def test_a_snapshot_tells_everything_but_the_receipt_handle(
+def test_a_snapshot_has_everything_except_the_receipt_handle(
     keeper: LeaseKeeper, clock: FakeClock
 ) -> None:
     clock.advance(15)
@@ -65,7 +65,7 @@ def test_a_snapshot_tells_everything_but_the_receipt_handle(
     }
 
 
-def test_only_a_message_that_is_kept_in_order_is_said_to_be(clock: FakeClock) -> None:
+def test_only_a_message_that_is_kept_in_order_is_marked_so(clock: FakeClock) -> None:
     keeper = LeaseKeeper(Sqs(), terms=replace(TERMS, in_order=True), clock=clock)
     for name, attributes in (
         ("ordered", {"MessageGroupId": "A17", "SequenceNumber": "188"}),
@@ -76,14 +76,14 @@ def test_only_a_message_that_is_kept_in_order_is_said_to_be(clock: FakeClock) ->
     assert views == {"ordered": True, "of a fair queue": False}
 
 
-def test_a_lease_that_is_to_end_tells_since_when(keeper: LeaseKeeper, clock: FakeClock) -> None:
+def test_a_lease_that_must_end_has_the_time_since_the_decision(keeper: LeaseKeeper, clock: FakeClock) -> None:
     keeper.release("SECRET")
     clock.advance(3)
     (view,) = keeper.snapshot()
     assert (view.goal, view.ended_for) == (Goal.RELEASE, 3)
 
 
-def test_a_lease_runs_from_the_start_of_its_task(keeper: LeaseKeeper, clock: FakeClock) -> None:
+def test_running_time_counts_from_the_start_of_the_task(keeper: LeaseKeeper, clock: FakeClock) -> None:
     clock.advance(5)
     keeper.note_start("SECRET")
     clock.advance(7)
