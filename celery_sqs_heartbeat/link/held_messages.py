@@ -1,7 +1,7 @@
-"""What a worker knows of the messages that it holds, without asking its keeper.
+"""The worker's own record of the messages it holds.
 
-It decides at once what must be decided at once: whether a message is new, runs here or has
-finished here. What SQS has confirmed of a lease, its keeper knows: the table says it.
+With it the worker decides without asking its keeper whether a message is new, runs here or has
+finished here. Only the keeper knows what SQS has confirmed: the worker reads that in the table.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class HeldMessages:
 
     Not thread-safe. Time is always an argument, in monotonic seconds.
 
-    Methods that may stop a message group return what is to be released with it, in that order; see
-    `GroupOrder`.
+    Methods that may stop a message group return the messages that must be released because of it,
+    in the order in which to release them; see `GroupOrder`.
 
     Args:
         table: Where the keeper writes what SQS has confirmed.
@@ -49,7 +49,7 @@ class HeldMessages:
         self._disowned = RecentKeys[str]()
         self._stale_calls = StaleCalls()
         self._order = GroupOrder()
-        #: By number, the release of each whose fate the keeper has not reported.
+        #: By number: the releases whose outcome the keeper has not reported yet.
         self._releases: OrderedDict[int, Call] = OrderedDict()
         self._numbers = itertools.count(1)
         self._ending = 0
@@ -63,16 +63,16 @@ class HeldMessages:
         return self._ending
 
     def held_messages(self) -> Iterable[HeldMessage]:
-        """Return every holding, those whose end is not confirmed included."""
+        """Return every held message, including those whose end is not confirmed."""
         return self._by_number.values()
 
     def leases(self) -> Iterator[Lease]:
-        """Yield the leases as they are now."""
+        """Yield the leases in their current state."""
         for held in self._by_key.values():
             yield self._written.refresh(held)
 
     def get(self, receipt_handle: str) -> HeldMessage | None:
-        """Return the holding that has, or once had, that handle, as it is now."""
+        """Return the held message that has, or once had, that handle, in its current state."""
         held = self._by_handle.get(receipt_handle)
         if held is not None:
             self._written.refresh(held)
@@ -83,7 +83,7 @@ class HeldMessages:
         return receipt_handle in self._disowned
 
     def receive(self, receive: Receive, terms: LeaseTerms) -> tuple[ReceivedAs, HeldMessage | None]:
-        """Take in a receive; return what it is, and the holding that the keeper must know of."""
+        """Note a receive. Return its kind, and the held message to report to the keeper."""
         held = self._by_key.get(receive.key)
         lease = held.lease if held is not None else None
         receipt = receipt_of(
@@ -122,7 +122,7 @@ class HeldMessages:
         return receipt, held
 
     def done(self, receipt_handle: str, now: float) -> HeldMessage | None:
-        """Note that a message is to be deleted; return its holding, if there is one."""
+        """Note that a message must be deleted. Return the held message, if it is known."""
         held = self._by_handle.get(receipt_handle)
         if held is not None:
             self._finished.add(held.lease.key)
@@ -133,15 +133,17 @@ class HeldMessages:
     def release(
         self, receipt_handle: str, delay: float, now: float, cause: str
     ) -> tuple[HeldMessage | None, list[HeldMessage]]:
-        """Note that a message is to be visible again; return its holding, and what to release.
+        """Note that a message must become visible again.
+
+        Return the held message, if it is known, and all messages to release because of it.
 
         Args:
-            delay: After so many seconds.
+            delay: The seconds until it becomes visible.
         """
         held = self.get(receipt_handle)
         if held is None or held.lease.goal is not Goal.HOLD:
             return held, []
-        # First: where it raises, nothing may have been stopped.
+        # This comes first: if it raises, no group may have been stopped.
         seconds = policy.cut_release_delay(held.lease, delay, now)
         self._order.stop_behind(held.lease)
         return held, [*self._release_stopped(now), self._release(held, seconds, now, cause)]
@@ -149,7 +151,7 @@ class HeldMessages:
     def let_expire(
         self, receipt_handle: str, now: float
     ) -> tuple[HeldMessage | None, list[HeldMessage]]:
-        """Forget a message; return its holding, if there was one, and what to release."""
+        """Forget a message. Return it, if it was known, and the messages to release."""
         held = self._by_handle.get(receipt_handle)
         if held is None:
             return None, []
@@ -171,10 +173,7 @@ class HeldMessages:
         return held is not None and self._order.waits_behind(held.lease)
 
     def note_event(self, number: int, event: Event, now: float) -> list[HeldMessage]:
-        """Take in what has happened to a lease, which may be over for its keeper.
-
-        Return what to release.
-        """
+        """Note an event of a lease, which may have ended. Return the messages to release."""
         if event.kind in (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING):
             self._note_release(number, event)
         held = self._by_number.get(number)
@@ -188,17 +187,18 @@ class HeldMessages:
     def _note_release(self, number: int, event: Event) -> None:
         call = self._releases.pop(number, None)
         if call is not None and event.outcome is not Outcome.UNKNOWN:
-            # Without an outcome it was never sent.
+            # Without an outcome, the call was never sent.
             at = -math.inf if event.outcome is None else event.at
             self._stale_calls.note_answers(call, [Outcome.DONE], at)
 
     def end(self, number: int, receives: int, *, is_deleted: bool, now: float) -> list[HeldMessage]:
-        """Take in that the keeper is through with a message; return what to release.
+        """Note that the keeper is done with a message. Return the messages to release.
 
-        Not where that speaks of an earlier receive: it came once more meanwhile.
+        If the report is about an earlier receive, it changes nothing: the worker has received the
+        message again since.
 
         Args:
-            is_deleted: Whether SQS has confirmed the delete of it.
+            is_deleted: Whether SQS has confirmed its delete.
         """
         held = self._by_number.get(number)
         if held is None or receives < held.receives:
@@ -212,10 +212,11 @@ class HeldMessages:
         return self._release_stopped(now)
 
     def to_resume(self, now: float) -> list[tuple[HeldMessage, bool]]:
-        """Return the holdings that a new keeper is to go on with, each as it is now.
+        """Return the held messages with which a new keeper must continue, in their current state.
 
-        And whether a release of it may have been sent. What the worker has dropped, what has
-        come back to it since its release, and what the last keeper was through with, is over.
+        With each, return whether a release of it may have been sent. Messages are left out, and
+        end here, if the worker has dropped them, if it has received them again since their
+        release, or if the last keeper was done with them.
         """
         for held in list(self._by_number.values()):
             is_current = self._by_key.get(held.lease.key) is held
@@ -227,22 +228,22 @@ class HeldMessages:
         return [(each, self._resumed(each, now)) for each in self._by_number.values()]
 
     def _resumed(self, held: HeldMessage, now: float) -> bool:
-        """Bring a holding up to date for a new keeper; return whether it was being released."""
+        """Update a held message for a new keeper. Return whether it may have been released."""
         lease = self._written.refresh(held)
         if lease.goal is Goal.HOLD and self._written.was_released(held):
-            # By the keeper itself, for its group, and the worker had not heard of it.
+            # The keeper released it because its group stopped, and the worker had not learned it.
             self._set_goal(held, Goal.RELEASE, now)
             return True
         if lease.goal is not Goal.RELEASE:
             return False
         if self._written.may_be_releasing(held):
-            # Its fate stays unknown, whatever its end is called.
+            # The release's outcome stays unknown, whatever end the new keeper reports.
             self._releases.pop(held.number, None)
             return True
         if lease.key in self._finished:
-            # Released under a task that went on and succeeded all the same.
+            # It was released while its task ran on, and the task still succeeded.
             lease.goal = Goal.DELETE
-            # The release may have been tried: no extension may follow it.
+            # The release may have been sent: no extension may follow it.
             lease.terms = replace(lease.terms, extend=False)
         return False
 
@@ -253,7 +254,7 @@ class HeldMessages:
         return held
 
     def _release_stopped(self, now: float) -> list[HeldMessage]:
-        """Release what waits behind messages that stop their groups; return it in that order."""
+        """Release the messages behind those that stop their groups. Return them in that order."""
         return [
             self._release(held, 0, now, cause)
             for lease, cause in self._order.take_stopped()
@@ -267,7 +268,7 @@ class HeldMessages:
         lease.release_delay = delay
         lease.cause = cause
         self._set_goal(held, Goal.RELEASE, now)
-        # What comes of its group from now on, SQS has handed out after that.
+        # SQS delivers any later message of the group only after this release.
         self._order.end(lease, is_deleted=False)
         entry = Entry(lease, lease.receipt_handle, Action.RELEASE, lease.release_delay)
         call = Call(CallKind.CHANGE_VISIBILITY, lease.queue_url, (entry,), now)

@@ -1,4 +1,4 @@
-"""The process of a keeper, from its first message to its worker's end."""
+"""The process of a keeper, from the worker's first message to the worker's end."""
 
 from __future__ import annotations
 
@@ -50,18 +50,20 @@ from celery_sqs_heartbeat.sqs.sessions import find_session_function
 
 logger = logging.getLogger(__name__)
 
-#: How long a keeper goes on whose link has ended though its worker lives, in seconds: the worker
-#: may be about to end, and has started another keeper if not.
+#: How long a keeper continues after its link was closed while its worker is alive, in seconds. The
+#: worker may be about to exit. If not, it has started another keeper.
 _ORPHAN_SECONDS = 5.0
-#: How often the worker gets the keeper's figures, in seconds.
+#: How often the keeper sends the worker its statistics, in seconds.
 _STATS_SECONDS = 1.0
 
 
 class KeeperMain:
-    """One keeper's process: reads the link, shows that it lives, and outlives its worker a little.
+    """One keeper's process: reads the link, writes ticks, and exits shortly after its worker.
 
     Args:
-        hello: What the worker said first.
+        wire: The keeper's end of the link.
+        table: The table of leases, which also holds the ticks.
+        hello: The worker's first message.
     """
 
     def __init__(self, wire: Wire, table: Table, hello: Hello) -> None:
@@ -111,7 +113,7 @@ class KeeperMain:
 
     @property
     def health(self) -> KeeperHealth:
-        """How the keeper does, and the worker's loop."""
+        """The health of the keeper and of the worker's event loop."""
         health = self._keeper.health
         return replace(
             health,
@@ -121,7 +123,7 @@ class KeeperMain:
         )
 
     def snapshot(self) -> tuple[LeaseView, ...]:
-        """Return what is to be seen of every lease, all at one moment."""
+        """Return a view of every lease, all taken at one moment."""
         return self._keeper.snapshot()
 
     def now(self) -> float:
@@ -129,11 +131,11 @@ class KeeperMain:
         return self._keeper.now()
 
     def begin(self, messages: list[list[Any]]) -> None:
-        """Take in the messages that came with the first."""
+        """Handle the messages that arrived together with the first."""
         self._take_all(messages)
 
     def run(self) -> None:
-        """Keep until the worker is through, or gone."""
+        """Keep the leases until the worker stops the keeper or ends."""
         self._keeper.start()
         self._observability.start(self, self._polls)
         while self._stop_timeout is None and not self._processes.main.has_ended:
@@ -143,15 +145,15 @@ class KeeperMain:
                 return
         has_stopped = self._stop_timeout is not None
         if not has_stopped:
-            # What it said last, as of tasks that are done.
+            # The worker's last messages, for example about tasks that are done.
             self._take_all(self._wire.receive() or ())
             release_all_held(
                 self._keeper, self._leases, processes=self._processes, polls=self._polls
             )
         self._finish(has_stopped=has_stopped)
 
-    def _serve(self) -> None:
-        """Do what the worker says, for a moment."""
+    def _round(self) -> None:
+        """Wait for messages for one tick, then handle them."""
         worker = self._processes.main.fileno()
         readers = [worker] if worker is not None else []
         if not self._wire.is_broken:
@@ -170,7 +172,7 @@ class KeeperMain:
         self._loop.look(has_running=bool(self._leases.pids))
         if left_out := self._outbox.take_left_out():
             logger.warning(
-                "sqs-heartbeat: the worker had stood still: %s of the keeper's log left out",
+                "sqs-heartbeat: the worker did not read its keeper's log for a time: %s left out",
                 counted(left_out, "line"),
             )
         now, health = clock.now(), self.health
@@ -195,7 +197,8 @@ class KeeperMain:
         match message:
             case ["reach", queue_url, threshold, address, config]:
                 self._clients.use(read_config(config), queue_url, threshold, address=address)
-                # Made now: it takes a busy machine a second, which the first call may not have.
+                # The client is made now: on a busy machine this takes a second, and the first call
+                # may be too urgent to wait for it.
                 self._dispatcher.prepare(partial(self._make_client, queue_url))
             case ["gap", seconds, int(deaths)]:
                 self._replaced = deaths
@@ -221,18 +224,18 @@ class KeeperMain:
             case ["stop", timeout]:
                 self._stop_timeout = float(timeout)
             case _:
-                raise BrokenLink(f"the worker said something unknown: {message[0]!r}")
+                raise BrokenLink(f"the worker sent an unknown message: {message[0]!r}")
 
     def _make_client(self, queue_url: str) -> None:
-        # Where that fails, the first call says so.
+        # If this fails, the first call reports it.
         with suppress(ConfigurationError):
             self._clients(queue_url)
 
     def _finish(self, *, has_stopped: bool) -> None:
-        """Flush and end, and show meanwhile that it lives.
+        """Flush and end, and keep writing ticks meanwhile.
 
-        Else its worker would take a flush of more than a second for a hang. How long it may take in
-        all, the worker knows.
+        Without ticks, the worker would take a flush of more than a second for a hang. The worker
+        limits the total time.
         """
         timeout = self._stop_timeout if self._stop_timeout is not None else FLUSH_SECONDS
 
@@ -273,7 +276,7 @@ class KeeperMain:
 
     def _say_or_write(self, message: Any) -> None:
         if self._wire.is_broken or self._processes.main.has_ended:
-            # Nothing reads the link any more: to where the worker wrote its errors.
+            # No one reads the link any more. The worker's standard error is still open.
             sys.stderr.write(f"{message[1]['text']}\n")
         else:
             self._outbox.send(message)
@@ -284,10 +287,10 @@ def run(link: int, table: int) -> None:
 
     Args:
         link: The descriptor of the link.
-        table: That of the table of leases.
+        table: The descriptor of the table of leases.
 
     Raises:
-        BrokenLink: The worker is of another version, or says what can't be.
+        BrokenLink: The worker is of another version, or sent an invalid message.
     """
     ignore_signals()
     wire = Wire(link)

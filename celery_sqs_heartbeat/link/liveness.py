@@ -1,4 +1,4 @@
-"""Whether the process of a keeper still does something."""
+"""Decides whether the process of a keeper hangs."""
 
 from __future__ import annotations
 
@@ -6,33 +6,36 @@ from collections.abc import Callable
 
 from celery_sqs_heartbeat.current.table import Table
 
-#: How often its worker looks, in seconds.
+#: How often the worker checks its keeper, in seconds.
 LOOK_SECONDS = 0.2
-#: How often a keeper shows that it lives, in seconds.
+#: How often a keeper writes a tick, in seconds.
 TICK_SECONDS = 0.1
-#: After so many looks in a row at which it had done nothing it is taken to hang: one second.
+#: A keeper hangs if it wrote no tick and was not busy at so many checks: one second.
 _LOOKS = 5
-#: As many where it had something to do each time: the machine is too busy for it. Five seconds.
+#: It also hangs if it wrote no tick and was busy at so many checks: five seconds, because a busy
+#: machine may delay it.
 _BUSY_LOOKS = 25
-#: A look that comes so much later than it should, in seconds, says nothing: the machine is busy, or
-#: the worker itself stood still.
+#: A check that comes so many seconds too late does not count: the machine is busy, or the worker
+#: itself had stopped.
 _SLACK = 0.1
-#: After so many looks in a row at which one that starts had nothing to do it is taken to hang:
-#: three seconds, as what it loads may come from a slow disk.
+#: A keeper that starts hangs if it was not busy at so many checks: three seconds, because it may
+#: have to load its code from a slow disk.
 _START_LOOKS = 15
-#: How long it may take to start on a busy machine, in seconds.
+#: How long a keeper may take to start on a busy machine, in seconds.
 _START_SECONDS = 30.0
 
 
 class LivenessMonitor:
-    """Looks at the ticks that a keeper writes into the table.
+    """Checks the ticks that a keeper writes into the table.
 
-    The ticks are read afresh after each wait. So a worker that stood still, in a task that lets no
-    other thread run, does not take its keeper for dead when it goes on.
+    A check that comes late does not count. So a worker that was stopped, for example by a task
+    that lets no other thread run, does not take its keeper for dead when it continues.
 
     Args:
+        table: Where the keeper writes its ticks.
         clock: Monotonic seconds.
-        is_busy: Returns whether the keeper runs, or waits for a CPU. Another one would wait, too.
+        is_busy: Returns whether the keeper runs or waits for a CPU. A new keeper would have to
+            wait as well.
     """
 
     def __init__(
@@ -56,18 +59,18 @@ class LivenessMonitor:
 
     @property
     def last_tick(self) -> float:
-        """When a keeper was last seen at work, in seconds of the clock; 0.0 before."""
+        """The latest tick seen from any keeper, in seconds of the clock; 0.0 before the first."""
         return self._last_tick
 
     def is_due(self) -> bool:
-        """Return whether it is time for a look."""
+        """Return whether it is time for a check."""
         return self._clock() - self._looked_at >= LOOK_SECONDS
 
     def is_gone(self) -> bool:
-        """Look; return whether the keeper hangs."""
+        """Check the keeper. Return whether it hangs."""
         now, tick = self._clock(), self._table.tick
         passed, self._looked_at = now - self._looked_at, now
-        if tick == 0.0 and self._stands_still_at_start(passed):
+        if tick == 0.0 and self._hangs_at_start(passed):
             return True
         if tick == 0.0:
             return now - self._began_at > _START_SECONDS and passed <= LOOK_SECONDS + _SLACK
@@ -80,8 +83,11 @@ class LivenessMonitor:
             self._idle += not is_busy
         return self._idle >= _LOOKS or self._busy >= _BUSY_LOOKS
 
-    def _stands_still_at_start(self, passed: float) -> bool:
-        """Return whether it has had nothing to do for long, where the system says such."""
+    def _hangs_at_start(self, passed: float) -> bool:
+        """Return whether a keeper that starts was busy once and then idle for too long.
+
+        Without /proc, `is_busy` is never true, and neither is this.
+        """
         if self._is_busy():
             self._busy, self._idle = 1, 0
         elif self._busy and passed <= LOOK_SECONDS + _SLACK:

@@ -1,4 +1,4 @@
-"""Brings the keeper's log lines to the worker, whose logging writes them as it is configured."""
+"""Sends the keeper's log lines to the worker, which writes them with its own logging."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from celery_sqs_heartbeat.link.frames import Message
 
-#: Of this and what is below it, lines come over.
+#: The lines of this logger and of those below it are sent.
 ROOT = "celery_sqs_heartbeat"
 
 _formatter = logging.Formatter()
 
 
 def wanted_level() -> int:
-    """Return the level from which on this process's logging wants lines."""
+    """Return the lowest level that this process's logging writes."""
     return logging.getLogger(ROOT).getEffectiveLevel()
 
 
@@ -31,7 +31,7 @@ class LinkHandler(logging.Handler):
         self._send = send
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, as text."""
+        """Send a record as text."""
         try:
             line = {
                 "name": record.name,
@@ -47,7 +47,7 @@ class LinkHandler(logging.Handler):
 
 
 def emit(line: dict[str, Any]) -> None:
-    """Write a line of the keeper's to the log of this process."""
+    """Write a line from the keeper to this process's log."""
     logger = logging.getLogger(line["name"])
     if not logger.isEnabledFor(line["level"]):
         return

@@ -2,7 +2,7 @@
 
 A worker's: hello, gap, reach, received, started, done, release, drop, resume, worker, pool, loop,
 tick, poll, polled, level, hurry, unconfirmed, stop. Its keeper's: over, event, log, late, stats.
-The first field is the kind; a lease is named by the number that its worker gave it.
+The first field is the kind. A lease is identified by the number that its worker gave it.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.link.frames import BrokenLink, Message
 from celery_sqs_heartbeat.link.held_message import HeldMessage
 
-#: Raised with each change of a message. Both ends must be of one version: a worker starts the
-#: keeper of its own installation, which may have been replaced under it.
+#: Increased with each change of a message. Both ends must have the same version. They may differ if
+#: the package is replaced while the worker runs, because a new keeper loads the new package.
 VERSION = 5
 
 _RECEIVE = tuple(field.name for field in fields(Receive))
@@ -70,7 +70,8 @@ def received(held: HeldMessage, receipt: ReceivedAs, receive: Receive) -> Messag
             receive.hidden_for,
             receive.sent_at,
             receive.arrived_at,
-            # Of the lease: what comes as a worker ends is released with its headers unread.
+            # From the lease: a message that arrives during shutdown is released with its headers
+            # unread.
             lease.task,
             lease.task_id,
             receive.max_receive_count,
@@ -106,7 +107,7 @@ def read_terms(values: list[Any]) -> LeaseTerms:
 
 
 def resume(held: HeldMessage, *, was_releasing: bool) -> Message:
-    """Return the message that has a new keeper go on with a lease."""
+    """Return the message that makes a new keeper continue a lease."""
     lease = held.lease
     return (
         "resume",
@@ -140,7 +141,7 @@ def read_event(values: list[Any]) -> Event:
     """Return the event of such a message.
 
     Raises:
-        BrokenLink: It is none.
+        BrokenLink: It is not an event.
     """
     try:
         plain = dict(zip(_EVENT, values, strict=True))
@@ -149,4 +150,4 @@ def read_event(values: list[Any]) -> Event:
         plain["outcome"] = plain["outcome"] and Outcome(plain["outcome"])
         return Event(**plain)
     except (TypeError, ValueError) as error:
-        raise BrokenLink(f"the link has an event that is none: {error}") from None
+        raise BrokenLink(f"the link has an invalid event: {error}") from None

@@ -1,4 +1,4 @@
-"""The leases of a keeper by the numbers that the messages of the link name them by."""
+"""The leases of a keeper, by the numbers that identify them on the link."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from celery_sqs_heartbeat.link.frames import Message
 
 
 class NumberedLeases:
-    """The leases of a keeper by the numbers that its worker gave them. A keeper's board.
+    """The leases of a keeper, by the numbers that its worker gave them. The keeper's board.
 
     Args:
-        board: Where the worker and its tasks read of them.
+        board: The board in shared memory that the worker and its tasks read.
         send: Sends the worker a message.
     """
 
@@ -26,30 +26,33 @@ class NumberedLeases:
         self._receives: dict[int, int] = {}
         self._by_message: dict[tuple[str, str], int] = {}
         self._by_handle: dict[str, int] = {}
-        #: An event may be reported when its lease is over.
+        #: An event may be reported after its lease has ended.
         self._over_by_handle: OrderedDict[str, int] = OrderedDict()
-        #: By number, the process that runs its task.
+        #: By number: the process that runs the task.
         self.pids: dict[int, int] = {}
 
     def lease(self, number: int) -> Lease | None:
-        """Return the lease of a number; None where there is none any more."""
+        """Return the lease of a number; None if it has ended."""
         return self._leases.get(number)
 
     def number(self, receipt_handle: str) -> int | None:
-        """Return the number that a receipt handle has, or lately had."""
+        """Return the number that a receipt handle has, or recently had."""
         number = self._by_handle.get(receipt_handle)
         return self._over_by_handle.get(receipt_handle) if number is None else number
 
     def under_another(self, number: int, message: tuple[str, str]) -> Lease | None:
-        """Return the lease that a message has under another number than that, if it has one."""
+        """Return the message's lease if it has one under a number other than `number`."""
         other = self._by_message.get(message, number)
         return None if other == number else self._leases.get(other)
 
     def expect(self, number: int, receives: int, place: int | None, *handles: str) -> None:
-        """Note the number of the lease that a receipt handle begins, or goes on with.
+        """Note the number of a lease that is about to begin or to get a new receipt handle.
 
         Args:
-            handles: All that are new, in their order.
+            number: The lease's number.
+            receives: How many receives of the message the worker has reported.
+            place: The lease's place in the board; None if it has no place.
+            handles: All new receipt handles, in their order.
         """
         self._receives[number] = receives
         self._by_handle.update(dict.fromkeys(handles, number))
@@ -58,7 +61,7 @@ class NumberedLeases:
         self._board.assign(first, place, receives)
 
     def show(self, lease: Lease) -> None:
-        """Take in a lease that is new or has changed."""
+        """Note a lease that is new or has changed."""
         number = self._by_handle.get(lease.receipt_handle)
         if number is not None:
             self._leases[number] = lease
@@ -66,7 +69,7 @@ class NumberedLeases:
         self._board.show(lease)
 
     def remove(self, lease: Lease) -> None:
-        """Take in that the book has forgotten a lease, and tell the worker."""
+        """Note that the book has forgotten a lease, and report it to the worker."""
         self._board.remove(lease)
         number = self._by_handle.get(lease.receipt_handle)
         if number is None:
@@ -77,7 +80,7 @@ class NumberedLeases:
         while len(self._over_by_handle) > CAPACITY:
             self._over_by_handle.popitem(last=False)
         self._by_message.pop(lease.key, None)
-        # One that is over as it is resumed was never shown.
+        # A lease that ended while it was resumed was never shown.
         self._leases.pop(number, None)
         self.pids.pop(number, None)
         self._send(("over", number, self._receives.pop(number, 0), lease.is_deleted))

@@ -1,4 +1,4 @@
-"""What a keeper has to say to its worker, from any of its threads."""
+"""Sends the messages of a keeper to its worker, from any thread."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import threading
 from celery_sqs_heartbeat.link.frames import Message
 from celery_sqs_heartbeat.link.wire import Wire
 
-#: Messages that wait for the worker at which log lines and figures are left out: a worker may
-#: stand still for hours in a task that lets no other thread run.
+#: When so many messages wait for the worker, log lines and statistics are left out. A task that
+#: lets no other thread run may keep the worker from reading for hours.
 MOST_WAITING = 20_000
-#: Those that may be left out.
+#: Kinds of messages that may be left out.
 _SPARE = frozenset({"log", "stats"})
 
 
@@ -23,7 +23,7 @@ class Outbox:
         self._left_out = 0
 
     def send(self, message: Message) -> None:
-        """Send a message soon."""
+        """Send a message, now or by a later `push`."""
         with self._lock:
             if message[0] in _SPARE and self._wire.waiting >= MOST_WAITING:
                 self._left_out += message[0] == "log"
@@ -32,14 +32,14 @@ class Outbox:
             self._wire.flush()
 
     def push(self) -> None:
-        """Send what the worker would not take before."""
+        """Send the messages that wait."""
         with self._lock:
             self._wire.flush()
 
     def take_left_out(self) -> int:
-        """Return how many log lines were left out, once the worker has taken what waited; else 0.
+        """Return how many log lines were left out since the last report.
 
-        No line is counted twice.
+        While messages wait for the worker, return 0 and keep counting.
         """
         with self._lock:
             if self._wire.waiting:

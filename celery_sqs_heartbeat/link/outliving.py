@@ -1,4 +1,4 @@
-"""What a keeper does for a worker that has died."""
+"""Releases the messages of a worker that has died."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def release_all_held(
     processes: WorkerProcesses,
     polls: ReportedPolls,
 ) -> None:
-    """Release what the worker held, each message once no process may run it any more.
+    """Release the messages the worker held, each as soon as no process can still run its task.
 
-    After what is left of the long poll that the worker had open on its queue: SQS would give it to
-    that poll, which no one reads.
+    If the worker had a long poll open on the queue, the release is delayed until that poll ends.
+    Otherwise SQS would deliver the message to the poll, whose answer no one reads.
     """
     held = _held_by(keeper)
     logger.warning(

@@ -1,4 +1,4 @@
-"""How a worker's queues are polled, as its keeper knows it."""
+"""The state of a worker's polls, as the worker reports it to its keeper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from celery_sqs_heartbeat.observe.polled import PolledQueue, PolledQueues
 
 
 def polled_message(queues: PolledQueues, now: float) -> Message:
-    """Return the message for what is known of each queue's polls."""
+    """Return the message that reports the polls of each queue."""
     return (
         "polled",
         [
@@ -26,32 +26,32 @@ def polled_message(queues: PolledQueues, now: float) -> Message:
 
 
 class ReportedPolls:
-    """What a worker has reported last of its polls."""
+    """The latest report of a worker about its polls."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._queues: list[Any] = []
-        # By URL, when the last poll that is open ends.
+        # By URL: when the last open poll ends.
         self._ends: dict[str, float] = {}
 
     def note(self, queue_url: str, ends_at: float) -> None:
-        """Note when the last poll that a queue has at SQS ends."""
+        """Note when the last open poll of a queue ends."""
         self._ends[queue_url] = ends_at
 
     def left(self, queue_url: str) -> float:
-        """Return how long a poll might still take a message of the queue along, in seconds.
+        """Return how long an open poll may still receive a message of the queue, in seconds.
 
-        SQS may not notice that the one who polled is dead, and hides for a whole visibility
-        timeout what it delivers to no one.
+        SQS may not notice that the poll's worker is dead. It then hides the message for a whole
+        visibility timeout, though no one received it.
         """
         return max(0.0, self._ends.get(queue_url, 0.0) - self._now())
 
     def take(self, queues: list[Any]) -> None:
-        """Take in a report."""
+        """Store a report."""
         self._queues = queues
 
     def view(self) -> list[PolledQueue]:
-        """Return what is known of each queue."""
+        """Return the state of each queue's polls."""
         now = self._now()
         return [
             PolledQueue(

@@ -1,8 +1,9 @@
-"""Which of a worker's processes live, for the keeper that watches them.
+"""Lets a keeper watch which of its worker's processes are alive.
 
-By `pidfd_open` where there is one (Linux 5.3): a descriptor means this very process, even when
-another has its number later, and shows its end at once. The end of the link would not do: a daemon
-that a task has forked may hold the link open for ever.
+It uses `pidfd_open` where the system has it (Linux 5.3). Such a descriptor always refers to the
+same process, even if another process gets its id later, and it becomes readable when the process
+ends. The end of the link is not a reliable sign: a daemon forked by a task may keep the link open
+indefinitely.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ class WatchedProcess:
             except ProcessLookupError:
                 self._has_ended = True
             except OSError:
-                # An old kernel, or a sandbox that forbids it: its number must do.
+                # The kernel is old, or a sandbox forbids it: the process id has to suffice.
                 self._descriptor = None
 
     def fileno(self) -> int | None:
-        """Return a descriptor that can be read when the process has ended; None without one."""
+        """Return a descriptor that is readable once the process has ended; None without pidfd."""
         return self._descriptor
 
     @property
@@ -57,7 +58,7 @@ class WatchedProcess:
         return False
 
     def kill(self) -> None:
-        """End it, if it lives."""
+        """Kill it if it is alive."""
         if self.has_ended:
             return
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -67,7 +68,7 @@ class WatchedProcess:
                 os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Watch it no more."""
+        """Stop watching it."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -77,7 +78,7 @@ class WorkerProcesses:
     """The main process of a worker and those of its pool.
 
     Args:
-        pid: Of the main process.
+        pid: The process id of the main process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -85,7 +86,7 @@ class WorkerProcesses:
         self._pool: dict[int, WatchedProcess] = {}
 
     def note_pool(self, pids: Iterable[int]) -> None:
-        """Note which processes the pool has now. Those that it had are known until they end."""
+        """Note which processes the pool has now. Earlier ones are watched until they end."""
         for pid in pids:
             if pid not in self._pool or self._pool[pid].has_ended:
                 self._pool[pid] = WatchedProcess(pid)
@@ -93,7 +94,7 @@ class WorkerProcesses:
             self._pool.pop(pid).close()
 
     def kill_pool(self) -> None:
-        """End the processes of the pool, whose main process is gone: nothing takes their acks."""
+        """Kill the pool's processes: the main process has ended, and no one handles their acks."""
         for each in self._pool.values():
             each.kill()
 
@@ -101,8 +102,8 @@ class WorkerProcesses:
         """Return whether a task may still run.
 
         Args:
-            pid: The process that has begun it; None where it is not known to have begun: any of
-                the pool may have taken it a moment ago.
+            pid: The process that runs the task; None if no start was reported. Any process of the
+                pool may have begun it a moment ago.
         """
         if pid is None:
             return not self.main.has_ended or any(

@@ -1,4 +1,4 @@
-"""How a keeper's process reaches queues, as its worker says it."""
+"""The message that tells a keeper how to reach a queue: its client's configuration."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MARK = "$"
 
 
 def reach(config: BrokerConfig, queue_url: str, threshold: float, address: str) -> Message:
-    """Return the message that has the keeper reach a queue.
+    """Return the message that tells the keeper how to reach a queue.
 
     Raises:
-        ConfigurationError: A transport option can't be handed to another process.
+        ConfigurationError: A transport option cannot be sent to another process.
     """
     plain = {
         field.name: to_plain(getattr(config, field.name), field.name)
@@ -35,10 +35,13 @@ def read_config(plain: Mapping[str, Any]) -> BrokerConfig:
 
 
 def to_plain(value: Any, where: str) -> Any:
-    """Return a value of plain ones, or an error that names what it is part of.
+    """Return a value in a form that JSON can hold.
+
+    Args:
+        where: The option that contains the value, for the error.
 
     Raises:
-        ConfigurationError: It has another one in it.
+        ConfigurationError: The value, or a part of it, has another type.
     """
     if value is None or isinstance(value, (str, int, float)):
         return value
@@ -52,15 +55,15 @@ def to_plain(value: Any, where: str) -> Any:
         return {str(key): to_plain(each, f"{where}[{key!r}]") for key, each in value.items()}
     raise ConfigurationError(
         [
-            # Not the value: it may have a key in it.
-            f"broker_transport_options: {where} is of type {type(value).__name__}, which the "
-            "keeper's process can't be given: use texts, numbers, lists and dicts"
+            # Without the value: it may contain a secret key.
+            f"broker_transport_options: {where} has the type {type(value).__name__}, which cannot "
+            "be sent to the keeper's process: use strings, numbers, lists and dicts"
         ]
     )
 
 
 def from_plain(value: Any) -> Any:
-    """Return what `to_plain` was given."""
+    """Return the value from which `to_plain` made a plain one."""
     if isinstance(value, list):
         return [from_plain(each) for each in value]
     if isinstance(value, dict):

@@ -1,22 +1,22 @@
-"""Waits until one of a few descriptors can be read."""
+"""Waits until one of several descriptors is readable."""
 
 from __future__ import annotations
 
 import select
 from collections.abc import Iterable
 
-#: A descriptor's end counts, too: a socket's that the other side has closed, a process's.
+#: These include the end: a socket that the other side has closed, or a process that has ended.
 _EVENTS = select.POLLIN | select.POLLHUP | select.POLLERR
 
 
 def wait_readable(descriptors: Iterable[int], seconds: float | None) -> bool:
-    """Return whether one of them can be read, as soon as that is so.
+    """Wait until one of the descriptors is readable. Return whether one is.
 
-    Not by `select.select`, which takes no descriptor from 1,024 on: a worker with many connections
-    hands its keeper such ones.
+    `select.select` would fail with descriptors from 1,024 on, which a worker with many connections
+    passes to its keeper.
 
     Args:
-        seconds: The longest wait; None for any.
+        seconds: The longest wait; None to wait indefinitely.
     """
     poll = select.poll()
     for descriptor in descriptors:

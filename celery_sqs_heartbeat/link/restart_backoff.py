@@ -4,12 +4,12 @@ from __future__ import annotations
 
 #: Pauses in seconds: none after the first death.
 _PAUSES = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0)
-#: After a keeper that lived for so long, in seconds, the pauses start over.
+#: If a keeper has lived for so many seconds, the pauses start over.
 _LONG_LIFE = 60.0
 
 
 class RestartBackoff:
-    """The deaths of one worker's keepers.
+    """Counts the deaths of one worker's keepers, and decides the pause after each.
 
     Attributes:
         count: How many keepers have died.
@@ -17,11 +17,11 @@ class RestartBackoff:
 
     def __init__(self) -> None:
         self.count = 0
-        # Of those that died young, in a row.
+        # How many died early, in a row.
         self._young = 0
 
     def note(self, age: float) -> float:
-        """Note a death; return the pause after it.
+        """Note a death. Return the pause after it, in seconds.
 
         Args:
             age: How long the keeper lived, in seconds.
@@ -34,7 +34,7 @@ class RestartBackoff:
         return pause
 
     def note_refusal(self) -> float:
-        """Note that the system grants no keeper; return the pause after that."""
+        """Note that the system could not start a keeper. Return the pause after it, in seconds."""
         self._young += 1
         return self._pause
 

@@ -1,4 +1,4 @@
-"""The keeper's end of the link: has a `ThreadKeeper` do what the worker says."""
+"""The keeper's end of the link: passes the worker's messages to a `ThreadKeeper`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 #: Kinds of messages about leases.
 _KINDS = frozenset({"received", "started", "done", "release", "drop", "resume"})
-#: Messages that are taken before the keeper may do anything else: each takes some 50 us.
+#: How many messages are handled before the keeper may do anything else. Each takes about 50 us.
 _BATCH = 200
-#: Events that a worker always needs: they change what it holds, or are signals to its handlers.
+#: Events that a worker always needs: they change the messages it holds, or call its handlers.
 NEEDED = frozenset(
     {
         EventKind.LEASE_EXPIRED,
@@ -36,15 +36,17 @@ NEEDED = frozenset(
 
 
 def is_about_leases(message: list[Any]) -> bool:
-    """Return whether it is for `KeeperEnd` to take a message."""
+    """Return whether `KeeperEnd` handles a message."""
     return message[0] in _KINDS
 
 
 class KeeperEnd:
-    """Does what the worker says, message by message.
+    """Handles the worker's messages about leases.
 
     Args:
+        keeper: The keeper that owns the leases.
         leases: The board of `keeper`.
+        send: Sends the worker a message.
         wants_all: Whether the worker wants every event.
     """
 
@@ -62,34 +64,34 @@ class KeeperEnd:
         self._wants_all = wants_all
 
     def report(self, event: Event) -> None:
-        """Tell the worker of an event, if it needs it. An observer of the keeper."""
+        """Report an event to the worker, if it needs it. An observer of the keeper."""
         if self._wants_all or event.kind in NEEDED:
             number = self._leases.number(event.receipt_handle)
             self._send(event_message(number or 0, event))
 
     def take_all(self, messages: Iterable[list[Any]]) -> None:
-        """Do what messages about leases say, and look once for what is due because of them.
+        """Handle messages about leases. The keeper looks for due calls only once per batch.
 
         Raises:
-            BrokenLink: One is of no known kind, or has not the fields that it should have.
+            BrokenLink: A message has an unknown kind, or the wrong fields.
         """
         waiting = iter(messages)
         while batch := list(islice(waiting, _BATCH)):
             with self._keeper.gathering():
                 for message in batch:
                     if not self.take(message):
-                        raise BrokenLink(f"the worker said something unknown: {message[0]!r}")
+                        raise BrokenLink(f"the worker sent an unknown message: {message[0]!r}")
 
     def take(self, message: list[Any]) -> bool:
-        """Do what a message says; return False where it is none about leases.
+        """Handle a message. Return False if it is not about leases.
 
         Raises:
-            BrokenLink: It has not the fields that it should have.
+            BrokenLink: It has the wrong fields.
         """
         try:
             return self._take(message)
         except (KeyError, TypeError, ValueError) as error:
-            raise BrokenLink(f"the worker said something that can't be: {error}") from error
+            raise BrokenLink(f"the worker sent an invalid message: {error}") from error
 
     def _take(self, message: list[Any]) -> bool:
         match message:
@@ -140,10 +142,10 @@ class KeeperEnd:
         self._keeper.take(receive, receipt, terms=terms, is_certain=is_certain)
 
     def _end_before(self, number: int, message: tuple[str, str]) -> None:
-        """End a lease whose worker has begun another on its message meanwhile.
+        """End a lease if the worker has meanwhile begun another lease on the same message.
 
-        Where a release was followed by an ack, this keeper may have the message deleted, and its
-        worker, which did not know, have it deleted under the new number.
+        If an ack followed a release, this keeper may be deleting the message. The worker did not
+        know that, and has it deleted under the new number.
         """
         lease = self._leases.under_another(number, message)
         if lease is not None and lease.goal is Goal.DELETE:
@@ -167,6 +169,6 @@ class KeeperEnd:
         lease = self._leases.lease(number)
         if lease is not None and act(lease.receipt_handle):
             return True
-        # It is over: the worker must not wait for its end.
+        # The lease has ended already: the worker must not wait for its end.
         self._send(("over", number, receives, False))
         return False

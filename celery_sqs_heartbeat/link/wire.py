@@ -1,4 +1,4 @@
-"""One end of the link: writes without waiting, and reads what has come."""
+"""One end of the link: writes without waiting, and reads what has arrived."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from celery_sqs_heartbeat.link.frames import FrameReader, Message, frame, write
 
 #: Bytes that either end reads at once.
 CHUNK = 1 << 18
-#: How long either end waits for more once the other has said something, in seconds: waking for each
-#: message would take CPU that the worker's tasks want.
+#: How long either end waits for more messages after the first, in seconds. To wake up for each
+#: message would take CPU time from the worker's tasks.
 GATHER_SECONDS = 0.005
-#: Messages that are written as one frame at most: so a reader that is cut off loses few.
+#: The most messages in one frame: a reader loses few if the link breaks within a frame.
 _BATCH = 100
 
 
 class Sender(Protocol):
-    """What a worker needs of its end of the link; see `Wire`."""
+    """The part of `Wire` that a worker needs."""
 
     @property
     def waiting(self) -> int:
-        """How many messages the other end has not taken yet."""
+        """How many messages still wait to be sent."""
 
     @property
     def is_broken(self) -> bool:
-        """Whether the other end is gone."""
+        """Whether the other end is gone, or this end was closed."""
 
     def post(self, message: Message) -> None:
         """Have a message sent by the next `flush`."""
 
     def flush(self) -> bool:
-        """Send what the other end takes now; return whether that is all."""
+        """Send as much as the socket takes now. Return whether that was all."""
 
     def close(self) -> None:
         """Close this end."""
@@ -41,11 +41,11 @@ class Sender(Protocol):
 class Wire:
     """One end of the link. Not thread-safe: its owner holds a lock around it.
 
-    On `_socket`, which neither gevent nor eventlet replaces: `send` returns at once, and no
-    greenlet switches in it while the owner holds its lock.
+    It uses `_socket`, which neither gevent nor eventlet replaces. So `send` returns at once, and
+    no other greenlet runs during it while the owner holds its lock.
 
     Args:
-        descriptor: Of a connected stream socket, which belongs to this from now on.
+        descriptor: The descriptor of a connected stream socket. The wire closes it.
     """
 
     def __init__(self, descriptor: int) -> None:
@@ -57,25 +57,25 @@ class Wire:
         self.is_broken = False
 
     def fileno(self) -> int:
-        """Return the descriptor; -1 when it is closed."""
+        """Return the descriptor; -1 after it was closed."""
         return self._socket.fileno()
 
     @property
     def waiting(self) -> int:
-        """How many messages the other end has not taken yet, as far as is known here."""
+        """How many messages still wait to be sent. A partly sent frame counts as one."""
         return len(self._messages) + bool(self._unsent)
 
     def post(self, message: Message) -> None:
         """Have a message sent by the next `flush`.
 
         Raises:
-            TypeError: A field is no plain value. It is not sent.
+            TypeError: A field is not a plain value. The message is not sent.
         """
-        # Written here, so that one that can't be takes no others with it.
+        # Encoded here: if a message cannot be encoded, no other is lost with it.
         self._messages.append(write(message))
 
     def flush(self) -> bool:
-        """Send what the other end takes now; return whether that is all."""
+        """Send as much as the socket takes now. Return whether that was all."""
         while not self.is_broken and (self._unsent or self._messages):
             if not self._unsent:
                 count = min(_BATCH, len(self._messages))
@@ -86,17 +86,17 @@ class Wire:
             except (BlockingIOError, InterruptedError):
                 return False
             except OSError:
-                # The other end is gone. What it did not take is sent to its successor anew.
+                # The other end is gone. A new keeper gets everything it needs when it starts.
                 self.is_broken = True
                 return False
             self._unsent = self._unsent[sent:]
         return not self.is_broken
 
     def receive(self) -> list[list[Any]] | None:
-        """Return the messages that have come, maybe none; None where the other end is gone.
+        """Return the messages that have arrived; None if the other end is gone.
 
         Raises:
-            BrokenLink: What has come can't be read.
+            BrokenLink: The data that arrived cannot be read.
         """
         messages: list[list[Any]] = []
         while True:
@@ -108,11 +108,11 @@ class Wire:
                 data = b""
             if not data:
                 self.is_broken = True
-                # Those that came before the end count.
+                # Messages that came before the end still count.
                 return messages or None
             messages += self._reader.feed(data)
 
     def close(self) -> None:
-        """Close this end. What was not sent is lost."""
+        """Close this end. Messages that were not sent are lost."""
         self._socket.close()
         self.is_broken = True

@@ -1,4 +1,4 @@
-"""What a worker reads in the table of the leases that its keeper keeps."""
+"""Reads the keeper's records of the leases in the table, for the worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STATUSES = {
 
 
 class WrittenLeases:
-    """The records of a worker's holdings. Not thread-safe.
+    """The table's records of the messages that a worker holds. Not thread-safe.
 
     Args:
         table: Where the keeper writes what SQS has confirmed.
@@ -26,18 +26,18 @@ class WrittenLeases:
         self._table = table
 
     def refresh(self, held: HeldMessage) -> Lease:
-        """Bring a holding's lease up to date, and return it."""
+        """Update the lease of a held message from the table, and return it."""
         lease = held.lease
         if held.place is None:
             return lease
         written = self._table.written(held.place)
         if written == held.seen:
-            # Nothing has changed, and looking the record up takes six times as long.
+            # Nothing has changed. To look up the record would take six times as long.
             return lease
         record = self._known_record(held)
         if record is None:
             return lease
-        # It may have changed between the two reads.
+        # The record may have changed between the two reads.
         held.seen = written if Record.unpack(written) == record else b""
         lease.status = _STATUSES.get(record.mark, lease.status)
         lease.expires_at = record.expires_at
@@ -49,22 +49,22 @@ class WrittenLeases:
         return lease
 
     def is_over(self, held: HeldMessage) -> bool:
-        """Return whether the keeper is through with a holding."""
+        """Return whether the keeper is done with a held message."""
         return bool(self._flags(held) & Flag.OVER)
 
     def is_deleted(self, held: HeldMessage) -> bool:
-        """Return whether SQS has confirmed the delete of a holding's message."""
+        """Return whether SQS has confirmed the delete of a held message."""
         return bool(self._flags(held) & Flag.DELETED)
 
     def was_released(self, held: HeldMessage) -> bool:
-        """Return whether the keeper has sent a release of a holding, or is through with it."""
+        """Return whether the keeper has sent a release of a held message, or is done with it."""
         return bool(self._flags(held) & (Flag.RELEASING | Flag.OVER))
 
     def may_be_releasing(self, held: HeldMessage) -> bool:
-        """Return whether a release of a holding may have been sent."""
+        """Return whether a release of a held message may have been sent."""
         record = self._record(held)
         if record is None or record.mark is Mark.UNKNOWN:
-            # It has no place, or its keeper was killed while it wrote there.
+            # It has no place, or its keeper was killed while it wrote the record.
             return True
         return bool(self._flags(held) & Flag.RELEASING)
 
@@ -75,7 +75,7 @@ class WrittenLeases:
     def _known_record(self, held: HeldMessage) -> Record | None:
         record = self._record(held)
         if record is None or record.mark is Mark.UNKNOWN or record.receives < held.receives:
-            # Its keeper does not know of the latest receive yet.
+            # The keeper does not know of the latest receive yet.
             return None
         return record
 

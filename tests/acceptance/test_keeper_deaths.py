@@ -69,7 +69,7 @@ def test_a_keeper_that_dies_again_and_again_is_replaced_after_ever_longer_pauses
         scene.wait_until(lambda: keepers_of(worker.pid))
         (keeper,) = keepers_of(worker.pid)
         os.kill(keeper, signal.SIGKILL)
-        worker.wait_for_log(f"ended (signal SIGKILL); another starts {pause} and goes on with 1 ")
+        worker.wait_for_log(f"ended (signal SIGKILL); another starts {pause} and continues with 1 ")
     wait_for_extensions(scene, 1, since=time.monotonic())
     scene.let_end("a")
     scene.wait_until_empty()

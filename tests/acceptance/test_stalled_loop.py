@@ -33,8 +33,8 @@ def test_a_loop_that_stands_still_is_reported_and_its_message_is_kept(
     assert health(worker)["last_loop_age"] > STALL_SECONDS
     assert f"{STALLED} 1.0" in ask(worker, "/metrics")
     scene.wait_until(lambda: health(worker)["status"] == "ok")
-    worker.wait_for_log("event loop has stood still for")
-    worker.wait_for_log("event loop goes on, after")
+    worker.wait_for_log("event loop has been stalled for")
+    worker.wait_for_log("event loop continues after")
     assert any(call.answered_at for call in scene.calls(CHANGE))
     scene.let_end("a 1")
     scene.wait_until_empty()
@@ -53,7 +53,7 @@ def test_a_shutdown_that_waits_for_a_task_in_a_signals_handler_is_no_standstill(
     worker.kill("SIGQUIT")
     worker.process.wait(PATIENCE)
     assert scene.keys("end") == ["a"]
-    assert "stood still" not in worker.logs()
+    assert "has been stalled" not in worker.logs()
 
 
 def test_the_loop_of_a_worker_that_has_not_reached_its_broker_is_not_watched(

@@ -34,7 +34,7 @@ class Listening:
         pass
 
     def describe_end(self) -> str:
-        return "it runs"
+        return "still running"
 
 
 class Scene:

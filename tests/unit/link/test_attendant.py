@@ -73,7 +73,7 @@ class FakeChild:
             self.die("signal SIGKILL")
 
     def describe_end(self) -> str:
-        return self.end_as or "it runs"
+        return self.end_as or "still running"
 
     def die(self, how: str) -> None:
         self.far.close()
@@ -210,7 +210,7 @@ def test_a_handler_that_fails_does_not_affect_other_messages(
     attended.child.say(bad, ("log", {}), ("over", 1, 1, True))
     wait_until(lambda: not len(attended.keeper))
     assert len(attended.children) == 1
-    assert caplog.text.count("a handler of what the keeper says failed") == 2
+    assert caplog.text.count("handling a message from the keeper failed") == 2
 
 
 def test_a_dead_keeper_is_replaced_at_once_and_the_next_continues(
@@ -229,7 +229,7 @@ def test_a_dead_keeper_is_replaced_at_once_and_the_next_continues(
     assert [each for each in kinds if each != "gap"] == ["hello", "pool", "resume", "resume"]
     assert not attended.keeper.is_behind
     (line,) = caplog.messages
-    assert "ended (signal SIGSEGV); another starts at once and goes on with 2 leases" in line
+    assert "ended (signal SIGSEGV); another starts at once and continues with 2 leases" in line
 
 
 def test_messages_that_a_keeper_sent_before_its_death_count(attended: Attended) -> None:
@@ -306,7 +306,7 @@ def test_a_keeper_that_sends_garbage_is_replaced(
     attended.child.far.send(b"\xff" * 100)
     attended.wait_for_child(2)
     assert attended.children[0].was_killed
-    assert "the keeper is replaced" in caplog.text
+    assert "replacing the keeper" in caplog.text
 
 
 def test_a_keeper_that_sends_an_unknown_message_is_replaced(attended: Attended) -> None:
@@ -320,7 +320,7 @@ def test_a_process_that_cannot_be_started_is_tried_again(
 ) -> None:
     attended.refusals.append(OSError(11, "no more processes"))
     attended.child.die("exit status 1")
-    wait_until(lambda: "no more processes; it is tried again" in caplog.text)
+    wait_until(lambda: "no more processes; the worker tries again" in caplog.text)
     assert attended.keeper.is_behind
     attended.clock.more += 30.0
     attended.wait_for_child(2)
@@ -336,7 +336,7 @@ def test_a_worker_without_descriptors_tries_again(
     with monkeypatch.context() as without:
         without.setattr(socket, "socketpair", refuse)
         attended.child.die("exit status 1")
-        wait_until(lambda: "too many open files; it is tried again" in caplog.text)
+        wait_until(lambda: "too many open files; the worker tries again" in caplog.text)
     attended.clock.more += 30.0
     attended.wait_for_child(2)
 
@@ -404,7 +404,7 @@ def test_a_keeper_that_does_not_exit_is_killed(
     monkeypatch.setattr(attending, "_END_SECONDS", 0.1)
     attended.attendant.stop(0.1)
     assert attended.child.was_killed
-    assert "did not end in time: it is killed" in caplog.text
+    assert "did not exit in time; killing it" in caplog.text
 
 
 def test_a_second_stop_does_nothing(attended: Attended) -> None:

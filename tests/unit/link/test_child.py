@@ -69,7 +69,7 @@ def has_no_process(pid: int) -> bool:
 def test_a_keeper_starts_and_exits_when_it_should(started: Started) -> None:
     started.greet()
     assert not started.child.has_ended()
-    assert started.child.describe_end() == "it runs"
+    assert started.child.describe_end() == "still running"
     started.wire.post(("stop", 1.0))
     started.wire.flush()
     wait_until(started.child.has_ended)
@@ -150,7 +150,7 @@ def test_a_hello_of_another_version_ends_the_keeper_and_advises_a_restart() -> N
             )
         wire.close()
         assert ended.returncode != 0
-        assert "restart it" in ended.stderr
+        assert "restart the worker" in ended.stderr
         assert table.tick == 0.0
     finally:
         unshare_table()

@@ -226,7 +226,7 @@ def shape(value: object) -> object:
 
 
 def test_a_hello_of_another_version_advises_a_restart() -> None:
-    with pytest.raises(BrokenLink, match=rf"99.*{VERSION}.*restart it"):
+    with pytest.raises(BrokenLink, match=rf"99.*{VERSION}.*restart the worker"):
         read_hello(["hello", 99, {"what": "ever"}])
 
 

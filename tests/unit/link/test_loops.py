@@ -38,8 +38,8 @@ def test_a_stall_and_its_end_are_logged_once_each(caplog: pytest.LogCaptureFixtu
     assert not watched.is_stalled_after(0)
     assert not watched.is_stalled_after(1)
     assert [record.levelname for record in caplog.records] == ["ERROR", "WARNING"]
-    assert "has stood still for 31.0 s" in caplog.messages[0]
-    assert "goes on, after 36.0 s" in caplog.messages[1]
+    assert "has been stalled for 31.0 s" in caplog.messages[0]
+    assert "continues after 36.0 s" in caplog.messages[1]
 
 
 def test_a_loop_that_runs_tasks_may_be_late_only_during_a_task() -> None:

@@ -58,4 +58,4 @@ def test_an_option_that_is_not_plain_is_named_without_its_value(value: object) -
     assert "predefined['work']['session']" in text
     assert type(value).__name__ in text
     assert "topsecret" not in text
-    assert "use texts, numbers, lists and dicts" in text
+    assert "use strings, numbers, lists and dicts" in text

@@ -335,5 +335,5 @@ def test_messages_that_are_not_about_leases_are_not_handled(served: Served) -> N
 @pytest.mark.parametrize("message", [["received", 1], ["done", 1], ["release", 1, 1], ["started"]])
 def test_a_message_that_lacks_fields_is_not_ignored(served: Served, message: list[Any]) -> None:
     assert serving.is_about_leases(message)
-    with pytest.raises(BrokenLink, match=f"unknown: '{message[0]}'"):
+    with pytest.raises(BrokenLink, match=f"unknown message: '{message[0]}'"):
         served.elsewhere.end.take_all([message])
