@@ -115,7 +115,7 @@ def link() -> list[str]:
 
 
 def path() -> list[str]:
-    """Return the numbered path of a message, and what comes back."""
+    """Return the numbered path of a message, and the answers along it."""
     return [
         arrow("path", 300, 74, 300, 156),
         *step(1, 300, 98, "received"),

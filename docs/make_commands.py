@@ -23,7 +23,7 @@ BLOCK = re.compile(
 )
 STATUS_TABLE = "exit statuses"
 FINDING_TABLE = "findings"
-#: How a worker's command begins: its options are Celery's, but for ours.
+#: How a worker's command begins. Its options are Celery's, except for our own.
 WORKER = "celery -A proj worker"
 #: Code in a text.
 _CODE = re.compile(

@@ -59,7 +59,7 @@ class DemoClock:
 
 
 class DemoSqs:
-    """Confirms everything, but for the messages whose leases are to be lost."""
+    """Confirms every call, except extensions of messages whose leases must appear lost."""
 
     def __init__(self) -> None:
         self.stolen: set[str] = set()

@@ -19,7 +19,7 @@ from celery_sqs_heartbeat.leases.lease import Action
 #: 2026-03-14 15:09:26 UTC, in microseconds.
 WALL = 1_773_500_966_000_000
 DAY = "2026-03-14"
-#: Of the keeper's clock, in seconds.
+#: The worker's start by the keeper's clock, in seconds.
 STARTED = 1_000.0
 ORIGIN = Origin(wid="0123456789ab", started_at=STARTED, offset=WALL - 1_000_000_000)
 
@@ -45,7 +45,7 @@ def event_of(kind: EventKind = EventKind.MESSAGE_RECEIVED, **values: Any) -> Eve
 
 
 def answered(kind: EventKind, action: Action, outcome: Outcome, **values: Any) -> Event:
-    """Return an event that a call of four entries brought."""
+    """Return an event that results from a call with four entries."""
     call = {"action": action, "outcome": outcome, "call_number": 7, "batch": 4, "seconds": 0.012}
     return event_of(kind, **call, **values)
 
@@ -66,7 +66,7 @@ class Clocks:
 
 @dataclass
 class Disk:
-    """Opens files that take so many bytes more, all together."""
+    """Opens files that take only `room` more bytes, all together."""
 
     room: float = float("inf")
     error: int = errno.ENOSPC
@@ -86,12 +86,12 @@ class Disk:
 
 
 def own(folder: Path) -> Root:
-    """Return a folder as a worker has it that writes there."""
+    """Return the root of a journal for a worker that writes to this folder."""
     return Root(folder, is_private=False)
 
 
 def line_at(ts: int, text: str = "") -> tuple[int, bytes]:
-    """Return a line of that time, as the writer takes it."""
+    """Return a line with a time, in the form that the writer takes."""
     return ts, b'{"v":1,"ts":%d,"text":"%s"}\n' % (ts, text.encode())
 
 
@@ -101,7 +101,7 @@ def files_in(folder: Path) -> list[str]:
 
 
 def frames_of(path: Path) -> list[bytes]:
-    """Return the frames of a closed segment, each read by itself."""
+    """Return the frames of a closed segment, each read on its own."""
     data, frames = path.read_bytes(), []
     while data:
         reader = zstandard.ZstdDecompressor().decompressobj()

@@ -1,4 +1,4 @@
-"""The journal's data contract: what each line looks like, to the byte."""
+"""The journal's data contract: the exact bytes of each line."""
 
 from __future__ import annotations
 

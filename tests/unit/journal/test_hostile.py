@@ -1,4 +1,4 @@
-"""Folders of a journal in which another user of the machine has set traps."""
+"""A journal stays safe in folders in which another user of the machine has set traps."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files
 
 
 class Bucket:
-    """What an S3 client is to a shipper."""
+    """The part of an S3 client that a shipper uses."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -52,7 +52,7 @@ class Bucket:
 
 
 class Scene:
-    """A folder for temporary files with other users' files, and a journal that uses it."""
+    """A folder for temporary files that other users write to, and journals that use it."""
 
     def __init__(self, home: Path) -> None:
         self.temporary = home / "tmp"
@@ -68,7 +68,7 @@ class Scene:
         return root / socket.gethostname() / "b" / "prefix"
 
     def secrets(self, folder: Path) -> dict[Path, bytes]:
-        """Put segments into a folder that are not to be closed or shipped."""
+        """Put segments into a folder that must not be closed or shipped."""
         place = folder / WORKER
         place.mkdir(parents=True)
         (place / OPEN).write_bytes(SECRET)
@@ -104,7 +104,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
     scene = Scene(tmp_path)
     monkeypatch.setattr("tempfile.tempdir", str(scene.temporary))
-    # A step ends when all is shipped.
+    # Jobs run in the caller's thread: a step ends only when all is shipped.
     monkeypatch.setattr(CallerThreads, "submit", lambda threads, job: job())
     before = os.umask(0o022)
     yield scene
@@ -260,7 +260,7 @@ def test_nothing_is_written_through_a_link_in_place_of_a_draft(target: str, scen
     scene.round(journal)
     assert secret.read_bytes() == SECRET
     scene.end(journal)
-    # The link was no more than a leftover.
+    # The link was treated as a leftover draft, and the segment was closed.
     if "//" in target:
         assert b"left behind" in scene.bucket.text()
     else:
@@ -296,7 +296,7 @@ def test_a_tree_that_is_swapped_after_its_check_is_not_entered(
     assert b"secret" not in scene.bucket.text()
 
 
-# Up to the first that is shipped: its folder is gone after that.
+# Up to the first segment that is shipped: after that its folder is gone.
 @pytest.mark.parametrize("when", range(1, 7))
 @pytest.mark.parametrize("target", ["s3://b/prefix", "folder"])
 def test_a_folder_that_is_swapped_after_it_was_found_is_not_entered(
@@ -306,7 +306,7 @@ def test_a_folder_that_is_swapped_after_it_was_found_is_not_entered(
     before = scene.secrets(scene.mine)
     folder = scene.spool(scene.root) if is_shipped else scene.temporary / "journal"
     scene.root.mkdir(mode=0o700)
-    # The same names as those of the secrets.
+    # Files with the same names as the secrets.
     scene.secrets(folder)
     for path in contents(folder):
         path.write_bytes(b"")
@@ -346,9 +346,9 @@ def test_another_users_world_writable_folder_is_left_alone(
     assert "chmod o-w" in warning
 
 
-#: Owner, group and mode of folders that are in use: as one makes them by hand, a volume of
-#: Kubernetes with an fsGroup, one without (emptyDir), a folder for temporary files, one of another
-#: user's who shares it with a group.
+#: Owner, group and mode of folders that people use: one made by hand, a Kubernetes volume with an
+#: fsGroup, one without (emptyDir), a folder for temporary files, and a folder that another user
+#: shares with a group.
 SHARED = [
     (0, 0, 0o755),
     (0, OTHER, 0o2775),
@@ -382,9 +382,7 @@ def test_a_setting_may_name_a_link_to_the_folder(scene: Scene) -> None:
 
 
 @as_root
-def test_another_users_link_is_not_followed(
-    scene: Scene, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_users_link_is_not_followed(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     link = scene.temporary / "journal"
     link.symlink_to(scene.mine)
     os.chown(link, OTHER, OTHER, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""The observer: the events that it records, and what it does in trouble."""
+"""The journal's observer: the events that it records, and its behaviour when something fails."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ INFO = WorkerInfo(node="celery@h", pool="prefork", concurrency=2, settings={"ack
 
 @pytest.fixture
 def idle(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """No thread runs: rounds are made by hand."""
+    """No thread runs: the test calls each step."""
     threads: list[Callable[[], None]] = []
     monkeypatch.setattr(threading.Thread, "start", lambda thread: threads.append(thread.run))
     return threads
@@ -40,7 +40,7 @@ def opened(folder: Path, **options: Any) -> Journal:
 
 
 def end(journal: Journal, threads: list[Callable[[], None]]) -> None:
-    """Close the segment of a journal whose rounds are made by hand."""
+    """Close the segment of a journal whose steps the test calls."""
     journal.start(INFO)
     journal.close(0)
     threads[0]()
@@ -197,9 +197,7 @@ def test_a_worker_without_a_journal_thread_still_works(
     assert files_in(tmp_path) == []
 
 
-def test_a_disk_that_hangs_delays_no_one(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_disk_that_hangs_delays_no_one(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     hanging, entered = threading.Event(), threading.Event()
 
     def opener(descriptor: int, mode: str) -> Any:
@@ -247,7 +245,9 @@ def test_segments_of_dead_workers_are_closed_at_the_start(
     assert "closed 1 segment of dead workers in" in caplog.text
 
 
-def test_leftovers_of_other_workers_are_looked_for_repeatedly(tmp_path: Path, idle: list[Any]) -> None:
+def test_leftovers_of_other_workers_are_looked_for_repeatedly(
+    tmp_path: Path, idle: list[Any]
+) -> None:
     clocks = Clocks()
     journal = opened(tmp_path, clock=clocks.clock, wall=clocks.wall)
     journal.step()
@@ -260,7 +260,7 @@ def test_leftovers_of_other_workers_are_looked_for_repeatedly(tmp_path: Path, id
     assert all(name.endswith(".open") for name in files_in(tmp_path))
     clocks.now += 1
     journal.step()
-    # Older ones wait for the next worker.
+    # Leftovers of earlier days wait for the next worker.
     assert files_in(tmp_path) == [
         "dt=2020-01-01/worker=dead/seg-1.jsonl.open",
         f"dt={DAY}/worker=dead/seg-1.jsonl.zst",

@@ -1,4 +1,4 @@
-"""What people read at night."""
+"""The command that prints a journal for people."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def folder(tmp_path: Path) -> Path:
     started = WorkerStarted(
         **ORIGIN.stamp(WORKER_STARTED, STARTED, 1), host="h", pid=4, settings={"ack": "batched"}
     )
-    # The later one in a segment that is read first.
+    # The later event is in the segment that is read first.
     for wid, events in (("a", (DELETED,)), ("b", (RECEIVED, OTHER))):
         writer = SegmentWriter(Root(tmp_path, is_private=False), wid, Rotation(), Clocks().clock)
         records = [record_of(event, number, ORIGIN) for number, event in enumerate(events, 2)]

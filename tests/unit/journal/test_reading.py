@@ -1,4 +1,4 @@
-"""What of a journal can't be read is counted, and said by the command that prints one."""
+"""Unreadable parts of a journal are counted, and the command that prints it reports them."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def flipped(data: bytes) -> bytes:
 
 
 WHOLE, MANY = frame(ALL), frame(os.urandom(300_000))
-#: By what a closed segment is: its bytes, whether its frames are whole, and the lines, segments and
-#: lines that are not read.
+#: By kind of closed segment: its bytes, whether its frames are whole, the number of lines read, and
+#: the numbers of torn segments and of corrupt lines.
 CLOSED: dict[str, tuple[bytes, bool, int, int, int]] = {
     "whole": (WHOLE, True, len(LINES), 0, 0),
     "without a checksum": (frame(ALL, checksum=False), True, len(LINES), 0, 0),

@@ -90,7 +90,7 @@ def test_nothing_is_touched_on_a_file_system_without_locks(
     monkeypatch.setattr(fcntl, "flock", no_locks)
     assert recover(own(tmp_path)) == Recovered()
     assert path.exists()
-    # A worker does write there.
+    # A worker can still write there.
     segment = Segment(own(tmp_path), Path("dt=1/worker=w/seg-1.jsonl.open"), "1", 0.0)
     segment.append([lines("b")])
     segment.close()

@@ -1,4 +1,4 @@
-"""Uploads of segments to an S3 that fails when a test wants it."""
+"""Uploads of segments to a simulated S3, whose failures the test sets."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DEAD = EndpointConnectionError(endpoint_url="https://s3")
 
 
 class Bucket:
-    """What an S3 client is to a shipper."""
+    """The part of an S3 client that a shipper uses."""
 
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
@@ -94,7 +94,7 @@ def test_closed_segments_are_shipped_then_removed(
         for number, body in enumerate(bodies, 1)
     }
     assert shipper.shipped == 2
-    # Their folders are gone, too.
+    # The folders are removed, too.
     assert list(tmp_path.iterdir()) == []
     tick(shipper)
     assert bucket.calls == 2
@@ -243,7 +243,9 @@ def test_without_a_thread_it_is_tried_again(
     assert shipper.shipped == 1
 
 
-def test_the_spool_is_bounded_while_s3_is_down(tmp_path: Path, bucket: Bucket, clocks: Clocks) -> None:
+def test_the_spool_is_bounded_while_s3_is_down(
+    tmp_path: Path, bucket: Bucket, clocks: Clocks
+) -> None:
     size = closed(tmp_path, 1, age=10).stat().st_size
     shipper = shipper_of(tmp_path, bucket, clocks, limit=2 * size)
     bucket.faults = [DEAD] * 10
@@ -252,7 +254,7 @@ def test_the_spool_is_bounded_while_s3_is_down(tmp_path: Path, bucket: Bucket, c
     for number, age in ((2, 30), (3, 20), (4, 5)):
         closed(tmp_path, number, age=age)
     tick(shipper)
-    # The oldest go, by when they were closed.
+    # The segments that were closed first are dropped.
     assert [name[-15:] for name in files_in(tmp_path)] == ["seg-1.jsonl.zst", "seg-4.jsonl.zst"]
     assert (shipper.lost, shipper.spooled.size) == (6, 2 * size)
     shipper.close()

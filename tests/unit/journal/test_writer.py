@@ -1,4 +1,4 @@
-"""When segments are begun and closed, and what is in them."""
+"""Segments: when the writer begins and closes them, and their contents."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_each_frame_of_a_segment_can_be_read_alone(
     assert all(frame.endswith(b"}\n") for frame in frames)
     assert list(unpack(tmp_path / name)) == [line_at(WALL, str(n))[1] for n in range(20)]
 
-    # Cut short, it reads to its last whole frame.
+    # A segment that is cut short can be read up to its last whole frame.
     data = (tmp_path / name).read_bytes()
     for end in range(0, len(data), 7):
         (tmp_path / name).write_bytes(data[:end])
@@ -130,7 +130,7 @@ def test_a_full_disk_costs_lines_but_tears_none(tmp_path: Path) -> None:
     writer = writer_of(tmp_path, opener=disk)
     assert writer.write([line_at(WALL, "a")]) == 1
     for _ in range(3):
-        # A part of the line fits, and is taken back.
+        # Only a part of the line fits. The writer removes it again.
         assert writer.write([line_at(WALL, "b" * 100)]) == 0
         assert writer.fault is not None
         assert writer.fault.errno == errno.ENOSPC
@@ -193,7 +193,7 @@ def test_a_cleaner_of_old_files_does_no_harm(tmp_path: Path) -> None:
     assert texts(tmp_path) == ["a", "b"]
 
 
-#: Writes lines of 100 bytes, where no file may be larger than 10,000.
+#: Writes lines of 100 bytes under a limit of 10,000 bytes per file.
 LIMITED = """
 import resource, sys
 from pathlib import Path

@@ -11,7 +11,7 @@ import pytest
 from celery_sqs_heartbeat.link.frames import FrameReader, Message, frame, write
 from celery_sqs_heartbeat.link.wire import Wire
 
-#: So little that a few dozen messages fill it.
+#: In bytes: a few dozen messages fill it.
 SMALL_BUFFER = 4_096
 
 
@@ -21,7 +21,7 @@ def pack(messages: Sequence[Message]) -> bytes:
 
 
 class Far:
-    """The other end: reads when it is asked to."""
+    """The other end. It reads only when the test calls `read`."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.connection = connection
@@ -29,7 +29,7 @@ class Far:
         self._reader = FrameReader()
 
     def read(self, most: int = 1 << 20) -> list[list[Any]]:
-        """Return the messages that are complete by the next so many bytes."""
+        """Read at most `most` bytes. Return the messages that they complete."""
         try:
             return self._reader.feed(self.connection.recv(most))
         except BlockingIOError:
@@ -53,7 +53,7 @@ class Pair:
         self.far = Far(theirs)
 
     def fill(self) -> list[Message]:
-        """Write until the other end takes no more; return what was written."""
+        """Write until the socket takes no more. Return the messages written."""
         written: list[Message] = []
         while not self.wire.waiting:
             written.append(("fill", len(written), "x" * 100))
@@ -62,7 +62,7 @@ class Pair:
         return written
 
     def read_all(self) -> list[list[Any]]:
-        """Let the other end read, until nothing more comes."""
+        """Have the other end read until nothing more arrives."""
         read: list[list[Any]] = []
         while (more := self.far.read()) or self.wire.waiting:
             read += more

@@ -1,4 +1,4 @@
-"""What becomes of a worker's keeper: it is started, heard, replaced and ended."""
+"""The attendant starts a worker's keeper, reads its messages, replaces it and ends it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.model.linked import message_of
 from tests.support.waiting import wait_until
 from tests.unit.link.pairs import Far, pack
 
-#: A keeper that lives for longer has no pause before its successor starts.
+#: A keeper that has lived so long, in seconds, is replaced without a pause.
 LONG_LIFE = 61.0
 TERMS = LeaseTerms(visibility_timeout=3_600, threshold=1_200)
 LOST = Event(
@@ -44,7 +44,7 @@ LOST = Event(
 
 
 class ShiftedClock:
-    """The time, and some more."""
+    """The monotonic clock, plus an offset that the test sets."""
 
     def __init__(self) -> None:
         self.more = 0.0
@@ -55,7 +55,7 @@ class ShiftedClock:
 
 
 class FakeChild:
-    """A keeper's process that is none."""
+    """Stands for a keeper's process. The test plays the keeper."""
 
     def __init__(self, link: int, pid: int) -> None:
         self.pid = pid
@@ -83,7 +83,7 @@ class FakeChild:
         self.far.send(pack(said))
 
     def heard(self) -> list[list[Any]]:
-        """Return all that the keeper was sent so far."""
+        """Return all messages that the keeper has got so far."""
         if not self.end_as:
             self.said += self.far.read()
         return self.said
@@ -265,7 +265,7 @@ def test_keepers_that_lived_long_are_replaced_at_once_and_each_death_counts(
         wait_until(lambda child=child: child.has_heard("hello"))
         seconds, attended.table.tick = attended.seconds, attended.clock()
         attended.clock.more += 1
-        # It has been seen at work.
+        # The attendant has seen its tick.
         wait_until(lambda seconds=seconds: attended.seconds > seconds)
         attended.clock.more += LONG_LIFE
         child.die("signal SIGKILL")
@@ -296,7 +296,7 @@ def test_a_keeper_that_hangs_is_killed_and_replaced(
     assert attended.children[0].was_killed
     wait_until(lambda: child.has_heard("resume"))
     assert "did nothing for a second, and was killed" in caplog.text
-    # The journal has to know for how long there was none.
+    # The journal records how long no keeper ran.
     assert child.heard()[1][0] == "gap"
 
 
@@ -342,7 +342,7 @@ def test_a_worker_without_descriptors_tries_again(
 
 
 def test_a_new_keeper_gets_all_leases_as_fast_as_it_reads_them(attended: Attended) -> None:
-    """More than a socket holds, and not with each look only: the clock stands still here."""
+    """More than a socket holds is sent at once, not only at checks: the clock is stopped here."""
     wait_until(lambda: attended.child.has_heard("hello"))
     attended.clock.stopped_at = attended.clock()
     for number in range(1_000):
@@ -418,11 +418,11 @@ def test_a_forked_child_does_not_keep_the_link_open(attended: Attended) -> None:
     pid = os.fork()
     if pid == 0:
         signal.alarm(60)
-        # Does nothing, as it is not the child's keeper to stop.
+        # This does nothing: the keeper is not the child's.
         attended.attendant.stop(50.0)
         signal.pause()
     try:
-        # As the worker's end does.
+        # This closes the worker's end of the link, as its exit would.
         attended.attendant.leave_to_parent()
         wait_until(lambda: is_at_its_end(attended.child.far.connection))
     finally:

@@ -1,4 +1,4 @@
-"""A real keeper's process, as its worker starts it and ends it."""
+"""A real keeper's process: how its worker starts and ends it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Started(NamedTuple):
     table: Table
 
     def greet(self) -> None:
-        """Say hello, and wait until the keeper works."""
+        """Send the hello, and wait until the keeper writes a tick."""
         self.wire.post(Hello(pid=os.getpid(), level=30).message())
         self.wire.flush()
         wait_until(lambda: self.table.tick > 0)
@@ -50,7 +50,7 @@ def started() -> Iterator[Started]:
 
 
 def descriptors_of(pid: int) -> list[str]:
-    """Return what the process's descriptors refer to, but for those that it closes meanwhile."""
+    """Return the targets of the process's descriptors, without any that it closes meanwhile."""
     names = []
     for descriptor in Path(f"/proc/{pid}/fd").iterdir():
         with suppress(FileNotFoundError):
@@ -110,7 +110,7 @@ def test_a_signal_without_a_name_is_described_by_its_number(started: Started) ->
 
 @pytest.fixture
 def inheritable() -> Iterator[str]:
-    """What a descriptor refers to that every child would inherit which does not close it."""
+    """The target of a descriptor that a child inherits unless it closes it."""
     secret, other = os.pipe()
     os.set_inheritable(secret, True)
     yield os.readlink(f"/proc/self/fd/{secret}")

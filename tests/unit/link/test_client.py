@@ -1,4 +1,4 @@
-"""What a worker's side of its keeper does at once, in every thread, handler and process."""
+"""`LinkedKeeper`: what the worker's side does itself, in threads, signal handlers and forks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Worker(Linked):
         return list(self.elsewhere.inbox.messages)
 
     def step(self, *outcomes: Outcome) -> list[str]:
-        """Have all delivered and the calls made that are due, and answer them."""
+        """Deliver all messages, make the calls that are due, and answer them."""
         self.deliver()
         self.elsewhere.keeper.step()
         asked = [e.action.value for call, _ in self.elsewhere.calls.out for e in call.entries]
@@ -98,7 +98,9 @@ def test_a_done_message_is_deleted_once_and_finished_from_then_on(
     assert (len(keeper), keeper.ending) == (0, 0)
 
 
-def test_a_released_message_is_new_when_it_is_received_again(worker: Worker, keeper: LinkedKeeper) -> None:
+def test_a_released_message_is_new_when_it_is_received_again(
+    worker: Worker, keeper: LinkedKeeper
+) -> None:
     worker.get()
     assert keeper.release("m-1", 0, "failed")
     assert keeper.release("m-1", 0, "failed")
@@ -227,7 +229,7 @@ def test_an_ack_after_a_release_is_not_lost_with_the_keeper(
 def test_calls_that_a_dead_keeper_completed_are_not_repeated(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
-    """It had not said so yet: its worker stood still, and the table says it."""
+    """The keeper could not report it, because its worker did not read. The table shows it."""
     worker.get("released")
     keeper.release("released-1", 0, "failed")
     worker.deliver()
@@ -286,7 +288,7 @@ def test_doubts_about_a_message_survive_the_keeper(worker: Worker, keeper: Linke
 def test_a_release_in_flight_when_the_lease_lapses_may_still_take_effect(
     worker: Worker, keeper: LinkedKeeper
 ) -> None:
-    """The keeper waits for it no more: for the worker it is not one that was never sent."""
+    """The keeper no longer waits for the release. The worker must not take it for unsent."""
     worker.get()
     keeper.release("m-1", 0, "failed")
     worker.deliver()
@@ -326,7 +328,7 @@ def test_threads_may_use_it_at_the_same_time(worker: Worker, keeper: LinkedKeepe
 
 
 class Interrupting(Queue):
-    """A wire in the middle of whose writing a signal comes."""
+    """A wire on which a signal arrives in the middle of a write."""
 
     def post(self, message: Any) -> None:
         super().post(message)
@@ -401,20 +403,20 @@ def test_in_a_forked_child_every_method_does_nothing(worker: Worker) -> None:
 
 
 def test_a_child_that_is_forked_during_a_change_waits_for_no_lock(worker: Worker) -> None:
-    """Its lock is held by a thread that the child does not have."""
+    """The lock is held by a thread that does not exist in the child."""
     keeper = worker.worker
     pair = Pair()
-    amid, may_go_on = threading.Event(), threading.Event()
+    is_posting, may_continue = threading.Event(), threading.Event()
 
     class Held(Wire):
         def post(self, message: Any) -> None:
-            amid.set()
-            may_go_on.wait(PATIENCE)
+            is_posting.set()
+            may_continue.wait(PATIENCE)
 
     keeper.attach(Held(os.dup(pair.wire.fileno())), ())
     thread = threading.Thread(target=keeper.say, args=("hurry",))
     thread.start()
-    assert amid.wait(PATIENCE)
+    assert is_posting.wait(PATIENCE)
 
     def leave() -> bool:
         keeper.leave_to_parent()
@@ -425,7 +427,7 @@ def test_a_child_that_is_forked_during_a_change_waits_for_no_lock(worker: Worker
         assert in_child(leave)
         assert not keeper.is_behind
     finally:
-        may_go_on.set()
+        may_continue.set()
         thread.join(PATIENCE)
         keeper.detach()
         pair.close()

@@ -1,4 +1,4 @@
-"""Keepers that die young, one after the other, are started again ever later."""
+"""If keepers die early one after the other, the pauses before the next start grow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A keeper that has done its last work may take its time to end."""
+"""A keeper that has done its last work may take seconds to exit."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.hello import Hello
 from celery_sqs_heartbeat.link.liveness import LOOK_SECONDS
 
-#: More looks in a row without a tick than a keeper at work may have.
+#: In seconds: more checks in a row without a tick than a working keeper may have.
 WITHOUT_TICK = 10 * LOOK_SECONDS
 
 
 class SlowToEnd:
-    """A keeper's process that closes its link long before it ends."""
+    """A keeper's process that closes its link long before it exits."""
 
     pid = 0
 

@@ -1,4 +1,4 @@
-"""Frames: what is written at one end of the link is read at the other, whatever pieces arrive."""
+"""Frames: the messages written at one end of the link are read at the other, in any pieces."""
 
 from __future__ import annotations
 

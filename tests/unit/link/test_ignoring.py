@@ -1,4 +1,4 @@
-"""A keeper lives through what ends its worker, from the moment that it is started."""
+"""From its start, a keeper survives the signals that end its worker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_signals_that_arrive_before_a_keeper_can_ignore_them_do_not_end_it() -> 
         child = KeeperProcess(theirs.fileno(), shared_descriptor())
     for number in ENDING:
         os.kill(child.pid, number)
-    # It ends as this end of its link does, in order.
+    # It exits normally because this end of its link is closed.
     ours.close()
     wait_until(child.has_ended)
     unshare_table()
@@ -33,7 +33,8 @@ def test_this_process_gets_blocked_signals_afterwards() -> None:
     before = signal.signal(signal.SIGUSR1, lambda number, _: got.append(number))
     try:
         with signals_held_back():
-            # To this thread: another of the test runner may take what is for the process.
+            # Sent to this thread: another thread of the test runner could take a signal that is
+            # sent to the process.
             signal.raise_signal(signal.SIGUSR1)
             assert got == []
         assert got == [signal.SIGUSR1]

@@ -1,4 +1,4 @@
-"""What either end says of a lease is what the other end reads, and a hello of another version."""
+"""Messages survive the link unchanged, and a hello of another version is refused."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ leases = st.builds(
     has_place=st.booleans(),
 )
 
-#: What only a book knows of a lease, and finds out again.
+#: Fields of a lease that only the book uses, and that a new book works out again.
 BOOKS_OWN = {"limit", "extend_at", "end_at", "attempts", "is_isolated", "cap_is_near", "pending"}
 
 
@@ -149,7 +149,7 @@ def test_a_receive_survives_the_link(receive: Receive, lease: Lease, receipt: Re
     said = over_the_link(messages.received(holding, receipt, receive))
     kind, number, count, place, value, values, terms_values, *rest = said
     assert (kind, number, count, place, ReceivedAs(value)) == ("received", 7, 2, 5, receipt)
-    # The task is the lease's: of a redelivery it may not have been read again.
+    # The task is the lease's, because a redelivery's headers may not have been read again.
     named = replace(receive, task=lease.task, task_id=lease.task_id)
     assert messages.read_receive(values) == named
     assert messages.read_terms(terms_values) == lease.terms
@@ -214,12 +214,12 @@ def test_a_message_of_another_shape_has_another_version() -> None:
         messages.event(1, Event.of(EventKind.LEASE_EXTENDED, holding.lease, 0.0)),
         Hello(pid=1).message(),
     )
-    # Of those with many fields. Where it is not this one, raise the version and note the new one.
+    # The messages with many fields. If this fails, increase VERSION and put the new checksum here.
     assert (VERSION, crc32(repr([shape(each) for each in said]).encode())) == (5, 3_786_231_638)
 
 
 def shape(value: object) -> object:
-    """Return how many fields a message has, and of which names, down to all that it is made of."""
+    """Return the number and names of a message's fields, at every level."""
     if isinstance(value, dict):
         return sorted(value)
     return [shape(each) for each in value] if isinstance(value, (list, tuple)) else None

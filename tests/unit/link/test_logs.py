@@ -1,4 +1,4 @@
-"""A keeper's log lines appear in the worker's log, as that is configured."""
+"""A keeper's log lines appear in the worker's log and follow its configuration."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = f"{ROOT}.keeper.somewhere"
 
 
 class KeepersLog:
-    """A keeper's logging, and what it has sent."""
+    """A keeper's logging, and the messages it has sent."""
 
     def __init__(self) -> None:
         self.sent: list[Message] = []

@@ -1,4 +1,4 @@
-"""A worker's event loop that stands still is reported once, and so is that it goes on."""
+"""A stall of a worker's event loop is logged once, and so is its end."""
 
 from __future__ import annotations
 

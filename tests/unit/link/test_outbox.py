@@ -1,4 +1,4 @@
-"""What a keeper says to a worker that does not listen: ends and events wait, log lines do not."""
+"""If the worker does not read, the ends of leases and the events wait, but log lines do not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of a worker's processes live, of real ones."""
+"""Real processes are watched, with `pidfd_open` and without it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture(params=["by descriptor", "by number"])
 def _either_way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As on a system with `pidfd_open`, and on one without."""
+    """Runs a test as on a system with `pidfd_open` and as on one without it."""
     if request.param == "by number":
         monkeypatch.delattr(os, "pidfd_open", raising=False)
     elif not hasattr(os, "pidfd_open"):
@@ -117,7 +117,7 @@ def test_a_task_may_run_while_its_process_lives(start: Start) -> None:
     main.kill()
     main.wait()
     assert not processes.may_run(main.pid)
-    # Not known to have begun: the other process of the pool may have taken it.
+    # No start was reported: the other process of the pool may have taken the task.
     assert processes.may_run(None)
     second.kill()
     second.wait()
@@ -138,7 +138,7 @@ def test_a_process_that_the_pool_did_not_report_is_watched_too(start: Start) -> 
 def test_another_process_with_a_reused_id_is_not_the_same_process(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The system gives numbers again; here a descriptor of another process stands for that."""
+    """The system reuses process ids. Here a descriptor of another process simulates this."""
     main, first, later = start(), start(), start()
     processes = WorkerProcesses(main.pid)
     processes.note_pool([first.pid])
@@ -149,7 +149,7 @@ def test_another_process_with_a_reused_id_is_not_the_same_process(
         os, "pidfd_open", lambda pid: open_by_number(later.pid if pid == first.pid else pid)
     )
     assert not processes.may_run(first.pid)
-    # The pool says that it has a process of that number now: that is another one.
+    # The pool now reports a process with this id: it is another one.
     processes.note_pool([first.pid])
     assert processes.may_run(first.pid)
 
@@ -168,7 +168,7 @@ def test_ended_processes_leave_no_descriptor_open(start: Start) -> None:
 
 
 def test_a_descriptor_with_a_high_number_can_be_waited_for() -> None:
-    """As of a worker with a thousand connections that replaces its keeper."""
+    """A worker with a thousand connections that replaces its keeper has such a descriptor."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 1_030
     if soft <= wanted:

@@ -1,4 +1,4 @@
-"""A keeper that does nothing is taken to hang, unless it is its worker that stood still."""
+"""A keeper that writes no ticks is taken to hang, unless its worker itself was stopped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.testing import FakeClock
 
 
 class Watched:
-    """A pulse, and the clock and the table that it is taken by."""
+    """A liveness monitor with its clock and its table."""
 
     def __init__(self) -> None:
         self.clock = FakeClock(1000.0)
@@ -98,7 +98,7 @@ def test_a_check_is_due_five_times_a_second(watched: Watched) -> None:
 
 
 def test_the_last_tick_is_known_until_a_later_one(ticking: Watched) -> None:
-    """Also while keepers die before their first: the journal has to know of the whole gap."""
+    """This holds even if keepers die before their first tick: the journal records the whole gap."""
     last = ticking.pulse.last_tick
     assert last == 1000.0
     ticking.look()

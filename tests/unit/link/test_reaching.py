@@ -1,4 +1,4 @@
-"""How a queue is reached survives the link; what can't is named, and not shown."""
+"""A queue's configuration survives the link. The error for other values does not show them."""
 
 from __future__ import annotations
 

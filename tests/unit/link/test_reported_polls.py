@@ -1,4 +1,4 @@
-"""When a queue's last open poll ends, as the keeper learns it from its worker."""
+"""The worker reports when a queue's last open poll ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The keeper's end of the link: has a keeper do what the worker says, and says what is over."""
+"""The keeper's end of the link handles the worker's messages and reports the ends of leases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TERMS = LeaseTerms(visibility_timeout=30, threshold=10)
 
 
 class Served:
-    """A keeper elsewhere, to which the test says what a worker would."""
+    """A keeper to which the test sends the messages of a worker."""
 
     def __init__(self) -> None:
         self.clock = FakeClock(1000.0)
@@ -70,7 +70,7 @@ class Served:
         self.take(*messages.resume(holding, was_releasing=was_releasing))
 
     def step(self, outcomes: Sequence[Outcome] = (Outcome.DONE,)) -> list[tuple[str, str]]:
-        """Have the calls made that are due, and answer them; return what they asked for."""
+        """Make the calls that are due and answer them. Return their entries."""
         self.elsewhere.keeper.step()
         asked = [
             (each.action.value, each.receipt_handle) for call in self.sent for each in call.entries
@@ -78,7 +78,7 @@ class Served:
         self.sent.clear()
         while self.elsewhere.calls.out:
             self.elsewhere.calls.answer(0, outcomes)
-        # Reports what has happened.
+        # This step reports the outcomes.
         self.elsewhere.keeper.step()
         return asked
 
@@ -174,7 +174,7 @@ def test_a_redelivery_keeps_its_number(served: Served) -> None:
 
 
 def test_the_end_of_an_earlier_receive_does_not_end_the_redelivery(served: Served) -> None:
-    """Both cross on the link: the count of receives says of which of them it speaks."""
+    """The two messages cross on the link. The count of receives tells them apart."""
     served.receive()
     served.take("done", 1, 1)
     served.clock.advance(1.0)
@@ -204,7 +204,7 @@ def test_a_receive_after_a_release_ends_the_lease_before_it(served: Served) -> N
 
 
 def test_an_ack_after_a_release_leaves_no_number_behind(served: Served) -> None:
-    """The worker has begun anew: it did not know that its keeper could still delete."""
+    """The worker has begun a new lease: it did not know that its keeper could still delete."""
     served.receive(place=3)
     served.take("release", 1, 1, 0, "failed")
     served.take("done", 1, 1)

@@ -27,7 +27,7 @@ _CAUSES = {EventKind.MESSAGE_RECEIVED: "new", EventKind.MESSAGE_RELEASED: "faile
 
 
 def event(kind: EventKind, **values: Any) -> Event:
-    """Return an event of that kind, of message m at 1000 s unless told otherwise."""
+    """Return an event of that kind: by default of message m, at 1000 s."""
     action, outcome = _OF_CALLS.get(kind, (None, None))
     of_call = {"call_number": 1, "batch": 2, "seconds": 0.2} if action else {}
     defaults = {
@@ -50,7 +50,7 @@ def event(kind: EventKind, **values: Any) -> Event:
 
 
 def one_of_each() -> Iterator[Event]:
-    """Yield an event of every kind, each in a call of its own where it is of one.
+    """Yield an event of every kind. Each event that results from a call has its own call.
 
     The release stops a message group.
     """

@@ -1,4 +1,4 @@
-"""Who needs a token for the status page."""
+"""When the status page needs a token."""
 
 from __future__ import annotations
 

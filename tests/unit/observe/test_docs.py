@@ -1,4 +1,4 @@
-"""docs/metrics.md and docs/status-page.md tell what there is."""
+"""docs/metrics.md and docs/status-page.md match the code."""
 
 from __future__ import annotations
 

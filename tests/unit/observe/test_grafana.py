@@ -1,4 +1,4 @@
-"""The dashboard and the alerts ask for what the exporter shows."""
+"""The dashboard and the alerts query only series that the exporter has."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ CASES = Path(__file__).parent / "alerts_test.yml"
 _SELECTOR = re.compile(rf"\b({PREFIX}_\w+)(?:{{([^}}]*)}})?")
 _LABEL = re.compile(r'(\w+)(?:=~|!~|!=|=)"')
 _BY = re.compile(r"by \(([^)]*)\)")
-#: What Prometheus itself adds to every series.
+#: Labels that Prometheus itself adds to every series.
 _OF_PROMETHEUS = {"job", "instance"}
 
 
 def dashboard() -> dict[str, Any]:
-    told: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
-    return told
+    read: dict[str, Any] = json.loads((FOLDER / "dashboard.json").read_text(encoding="utf-8"))
+    return read
 
 
 def rules() -> list[dict[str, Any]]:
@@ -52,13 +52,13 @@ def expressions() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def shown() -> dict[str, set[str]]:
-    """The labels of every series that the exporter shows, by the series' name."""
+    """The labels of every series of the exporter, by the name of the series."""
     scene = Observed()
     scene.receive("a")
     scene.receive_in_order("A17", 1)
     for each in one_of_each():
         scene.metrics(each)
-    # One that runs tells when it last did.
+    # Only a running keeper has the time of its last tick.
     scene.keeper.start()
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(scene.metrics.exposition().decode()):
@@ -143,7 +143,7 @@ def test_prometheus_accepts_the_documented_scrape_configuration(tmp_path: Path) 
     config = yaml.safe_load(text)
     (scrape,) = config["scrape_configs"]
     assert config["rule_files"] == ["/etc/prometheus/sqs-heartbeat/alerts.yml"]
-    # promtool wants both files to exist.
+    # promtool requires both files to exist.
     (tmp_path / "token").write_text("0123456789abcdef\n")
     config["rule_files"] = [str(FOLDER / "alerts.yml")]
     scrape["authorization"]["credentials_file"] = str(tmp_path / "token")

@@ -26,7 +26,7 @@ def samples(metrics: Metrics) -> list[Sample]:
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
-    """Return the only sample of that name and those labels among others."""
+    """Return the value of the one sample that has this name and at least these labels."""
     found = [
         sample.value
         for sample in samples(metrics)
@@ -50,7 +50,7 @@ def test_every_metric_of_the_catalogue_is_shown_under_its_name() -> None:
     for each in one_of_each():
         scene.metrics(each)
     scene.keeper.step()
-    # One that runs tells when it last did.
+    # Only a running keeper has the time of its last tick.
     scene.keeper.start()
     shown = {sample.name for sample in samples(scene.metrics)}
     for metric in METRICS:
@@ -197,7 +197,7 @@ def test_gauges_are_read_when_they_are_scraped() -> None:
     assert (value(metrics, "oldest_lease_age_seconds", queue="orders") or 0) >= 100
     for handle in (first, second):
         scene.keeper.let_expire(handle)
-    # A queue that is empty again is zero, not gone: else alerts on it would never end.
+    # A queue that is empty again has the value 0. Without a value, alerts on it would never end.
     assert value(metrics, "in_flight_messages", queue="orders") == 0
 
 

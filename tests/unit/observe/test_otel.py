@@ -26,7 +26,7 @@ TRACEPARENT = f"00-{TRACE}-{SPAN}-01"
 
 @pytest.fixture
 def reader(monkeypatch: pytest.MonkeyPatch) -> InMemoryMetricReader:
-    """The global meter provider's."""
+    """The reader of the global meter provider."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader], shutdown_on_exit=False)
     monkeypatch.setattr(metrics, "get_meter", provider.get_meter)
@@ -59,7 +59,7 @@ def test_the_metrics_are_those_of_prometheus(reader: InMemoryMetricReader) -> No
     scene = Observed()
     scene.receive("a")
     scene.receive_in_order("A17", 1)
-    # One that runs tells when it last did.
+    # Only a running keeper has the time of its last tick.
     scene.keeper.start()
     observer = OtelObserver()
     observer.watch(scene.keeper, JournalStats, scene.polled)

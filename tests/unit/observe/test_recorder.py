@@ -1,4 +1,4 @@
-"""What is remembered for the status page."""
+"""The recorder remembers events for the status page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which message groups are said to have stopped, and for how long."""
+"""Which message groups are shown as stopped, and for how long."""
 
 from __future__ import annotations
 

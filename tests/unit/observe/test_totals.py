@@ -1,4 +1,4 @@
-"""What the totals of the status page count: all leases, also those that no list shows."""
+"""The totals of the status page count all leases, even those that no list shows."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OTHER = "https://sqs.eu-west-1.example/123456789012/media"
 
 
 class Worker:
-    """A keeper whose thread does not run, and what its page says of it."""
+    """A keeper whose thread does not run, and the data of its status page."""
 
     def __init__(self) -> None:
         self.clock = FakeClock()
@@ -103,11 +103,11 @@ def test_the_list_of_tasks_counts_those_left_out(worker: Worker) -> None:
 
 def test_groups_and_the_messages_behind_are_counted(worker: Worker) -> None:
     worker.receive("of a standard queue")
-    # Of two digits and three: they are numbers, not texts.
+    # Two digits and three: they are compared as numbers, not as text.
     for number in (100, 99, 101):
         worker.receive_in_order("A17", number)
     worker.receive_in_order("B4", 5)
-    # Another queue's group of the same name.
+    # A group of the same name on another queue.
     worker.receive_in_order("B4", 6, queue=f"{OTHER}.fifo")
     payload = worker.payload()
     assert counts(payload, "groups", "behind", "waiting") == (3, 2, 6)

@@ -1,4 +1,4 @@
-"""The view of leases."""
+"""The views of leases in a keeper's snapshot."""
 
 from __future__ import annotations
 
@@ -76,14 +76,18 @@ def test_only_a_message_that_is_kept_in_order_is_marked_so(clock: FakeClock) -> 
     assert views == {"ordered": True, "of a fair queue": False}
 
 
-def test_a_lease_that_must_end_has_the_time_since_the_decision(keeper: LeaseKeeper, clock: FakeClock) -> None:
+def test_a_lease_that_must_end_has_the_time_since_the_decision(
+    keeper: LeaseKeeper, clock: FakeClock
+) -> None:
     keeper.release("SECRET")
     clock.advance(3)
     (view,) = keeper.snapshot()
     assert (view.goal, view.ended_for) == (Goal.RELEASE, 3)
 
 
-def test_running_time_counts_from_the_start_of_the_task(keeper: LeaseKeeper, clock: FakeClock) -> None:
+def test_running_time_counts_from_the_start_of_the_task(
+    keeper: LeaseKeeper, clock: FakeClock
+) -> None:
     clock.advance(5)
     keeper.note_start("SECRET")
     clock.advance(7)
@@ -104,7 +108,7 @@ def test_a_forked_child_sees_none(keeper: LeaseKeeper, held: HeldClock) -> None:
     with held.amid_a_change(keeper):
         child = os.fork()
         if child == 0:
-            # Where it waits for the lock after all.
+            # This ends the child if it waits for the lock.
             signal.alarm(int(PATIENCE))
             os._exit(len(keeper.snapshot()))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
