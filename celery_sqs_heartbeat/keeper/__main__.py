@@ -1,4 +1,4 @@
-"""The process of a keeper. A worker starts it; it is of no use by hand."""
+"""The keeper's process. A worker starts it; do not start it by hand."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from celery_sqs_heartbeat.link.keeper_main import run
 
 
 def main(arguments: list[str]) -> int:
-    """Be a worker's keeper; return the exit status."""
+    """Run as a worker's keeper, and return the exit status."""
     if len(arguments) != 2 or not all(each.isdecimal() for each in arguments):
         sys.stderr.write(
-            "celery_sqs_heartbeat.keeper is started by a worker: "
+            "Do not run celery_sqs_heartbeat.keeper yourself. A worker starts it: "
             "celery -A proj worker --heartbeat-sqs\n"
         )
         return 2
@@ -28,6 +28,6 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     status = main(sys.argv[1:])
     sys.stderr.flush()
-    # Everything has been closed. Python's own end takes a busy machine a second, which the worker
-    # would take for a hang, and waits for nothing that is worth it.
+    # Everything is closed by now. A regular exit of Python takes a second on a busy machine. The
+    # worker would think that the keeper hangs, and nothing left is worth the wait.
     os._exit(status)

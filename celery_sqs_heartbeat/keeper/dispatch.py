@@ -73,7 +73,9 @@ class ThreadDispatcher:
             self._threads.submit(functools.partial(self._perform, call, settle, job))
         except RuntimeError as error:
             del self._jobs[id(call)]
-            logger.warning("sqs-heartbeat: no thread for a call (%s); it is repeated", error)
+            logger.warning(
+                "sqs-heartbeat: no thread for a call (%s). The keeper repeats the call", error
+            )
             settle([Outcome.FAILED] * len(call.entries))
 
     def give_up(self, call: Call) -> bool:
@@ -147,7 +149,10 @@ class ThreadDispatcher:
         try:
             outcomes = list(self._sqs.send(call))
         except Exception:
-            logger.exception("sqs-heartbeat: a call failed in an unforeseen way; it is repeated")
+            logger.exception(
+                "sqs-heartbeat: unexpected error in a call. The keeper repeats its extensions and "
+                "deletes, but not its releases"
+            )
         finally:
             # Also when the thread ends by it: leases must not wait for an answer for ever.
             missing = len(call.entries) - len(outcomes)

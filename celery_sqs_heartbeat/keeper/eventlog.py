@@ -1,4 +1,4 @@
-"""Writes what happened to leases to the log."""
+"""Writes the events of leases to the log."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _PERMISSION = {
     Action.DELETE: "sqs:DeleteMessage",
 }
 _WITHOUT = {
-    Action.EXTEND: "it is probed, and its leases may expire meanwhile",
-    Action.RELEASE: "it is probed, and its leases may expire meanwhile",
-    Action.DELETE: "messages whose task has ended stay in it, and their deletes are tried again",
+    Action.EXTEND: "the keeper probes the queue, and its leases may expire",
+    Action.RELEASE: "the keeper probes the queue, and its leases may expire",
+    Action.DELETE: "messages of finished tasks stay in the queue, and the keeper retries deletes",
 }
 _LEVELS = {
     EventKind.MESSAGE_RECEIVED: logging.DEBUG,
@@ -40,15 +40,15 @@ _LEVELS = {
 }
 
 
-#: Nothing went wrong with a message that is given back for these.
+#: Causes of a release that are not failures of the message.
 _NO_FAILURES = frozenset({"shutdown", "consumer closed"})
 
 
 def log_event(event: Event) -> None:
-    """Log one event, at the level that its kind deserves."""
+    """Log one event, at the level of its kind."""
     level = _LEVELS[event.kind]
     if event.kind is EventKind.DELETE_ABANDONED and event.outcome is Outcome.LOST:
-        # Its lease had run out: the message comes back, and is deleted then.
+        # The lease had expired. The message becomes visible, and is deleted at its next receive.
         level = logging.WARNING
     is_stop = event.stops_group and event.cause not in _NO_FAILURES
     if is_stop:
@@ -60,7 +60,7 @@ def log_event(event: Event) -> None:
     elif event.action and event.kind is EventKind.PERMISSION_DENIED:
         logger.log(
             level,
-            "sqs-heartbeat: permission %s is missing on queue %s%s: %s until it is granted",
+            "sqs-heartbeat: permission %s is missing on queue %s%s. Until it is granted, %s",
             _PERMISSION[event.action],
             event.queue_url,
             ", or the queue does not exist" if event.outcome is Outcome.NO_QUEUE else "",
@@ -95,12 +95,12 @@ def _log_stop(level: int, event: Event) -> None:
     if event.kind is EventKind.MESSAGE_RELEASED:
         when = f"in {event.visibility_timeout} s"
     else:
-        when = "when its visibility timeout is over"
+        when = "when its visibility timeout expires"
     most = event.max_receive_count
     if most is not None and event.receive_count >= most:
-        what = f"becomes a dead letter {when}, and the rest of its group goes on without it"
+        what = f"becomes a dead letter {when}, and the rest of its group continues without it"
     else:
-        what = f"comes again {when}, and the rest of its group waits for it"
+        what = f"becomes visible {when}, and the rest of its group waits for it"
     logger.log(
         level,
         "sqs-heartbeat: %s: group %s of %s stopped (%s): message %s, task %s[%s], receive %d, %s",

@@ -103,4 +103,4 @@ class RunningTicks:
         try:
             self._on_late(seconds)
         except Exception:
-            logger.exception("sqs-heartbeat: the handler of a late keeper failed")
+            logger.exception("sqs-heartbeat: the report of a late keeper failed")

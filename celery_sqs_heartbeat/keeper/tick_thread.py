@@ -117,7 +117,7 @@ class TickThread:
         try:
             due = self._step()
         except Exception:
-            logger.exception("sqs-heartbeat: the keeper met a fault of its own; it goes on")
+            logger.exception("sqs-heartbeat: unexpected error in the keeper. It continues")
             time.sleep(_FAULT_PAUSE)
             return
         fell_asleep = self._clock()
@@ -127,8 +127,8 @@ class TickThread:
         if overslept > self._slack:
             self.standstills += 1
             logger.warning(
-                "sqs-heartbeat: the process stood still for %.1f s (stopped, suspended or "
-                "starved): leases may have run out meanwhile",
+                "sqs-heartbeat: the process did not run for %.1f s (stopped, suspended or "
+                "starved). Leases may have expired in that time",
                 overslept,
             )
             self._on_late(overslept)

@@ -10,15 +10,15 @@ from celery_sqs_heartbeat.leases.lease import Goal, Lease
 
 logger = get_logger(__name__)
 
-#: So many messages get a line each; the others are counted.
+#: At most this many messages get a line each. The others are only counted.
 _LISTED = 100
 
 
 def log_unconfirmed(leases: Sequence[Lease], waited: float) -> None:
-    """Log what was waited for in vain, if anything.
+    """Log the messages whose delete or release is not confirmed, if any.
 
     Args:
-        waited: For how long, in seconds.
+        waited: How long the keeper has waited for SQS, in seconds.
     """
     if not leases:
         return
@@ -26,7 +26,7 @@ def log_unconfirmed(leases: Sequence[Lease], waited: float) -> None:
         "sqs-heartbeat: SQS did not confirm the delete or release of %s within %g s: %s",
         counted(len(leases), "message"),
         waited,
-        "it will come back" if len(leases) == 1 else "they will come back",
+        "it becomes visible again" if len(leases) == 1 else "they become visible again",
     )
     for lease in leases[:_LISTED]:
         logger.warning(
@@ -40,5 +40,5 @@ def log_unconfirmed(leases: Sequence[Lease], waited: float) -> None:
         )
     if len(leases) > _LISTED:
         logger.warning(
-            "sqs-heartbeat: and so for %s", counted(len(leases) - _LISTED, "more message")
+            "sqs-heartbeat: the same for %s", counted(len(leases) - _LISTED, "more message")
         )

@@ -84,15 +84,15 @@ class Watchdog:
         if self._late_since is None and overdue > limit:
             self._late_since = now - overdue
             logger.error(
-                "sqs-heartbeat: the keeper is late: its last round began %.1f s ago, and "
-                "more than %s s endanger leases; something holds it up",
+                "sqs-heartbeat: the keeper is late: its last tick began %.1f s ago. A delay of "
+                "more than %s s puts leases at risk. Something blocks the keeper",
                 self._rounds.tick_age(now),
                 seconds(limit),
             )
             self._on_late(overdue)
         elif self._late_since is not None and overdue <= limit:
             logger.warning(
-                "sqs-heartbeat: the keeper makes its rounds again, after %.1f s",
+                "sqs-heartbeat: the keeper is on time again, after %.1f s",
                 now - self._late_since,
             )
             self._late_since = None
@@ -101,8 +101,8 @@ class Watchdog:
         cause = self._rounds.cause_of_death
         if self._revive():
             logger.error(
-                "sqs-heartbeat: the keeper's thread had died of %r and was replaced; the "
-                "leases are kept on",
+                "sqs-heartbeat: the keeper's thread had died of %r and was replaced. The new "
+                "thread keeps its leases",
                 cause,
                 exc_info=cause,
             )
@@ -114,9 +114,11 @@ class Watchdog:
             if has_ended.wait(WATCH_SECONDS):
                 return
             if self._clock() - began > WATCH_SECONDS + STANDSTILL_SECONDS:
-                # When the watch stood still too, so did the process, and the keeper says so.
+                # The watchdog overslept, so the whole process did not run. The keeper reports that.
                 continue
             try:
                 self.check()
             except Exception:
-                logger.exception("sqs-heartbeat: the keeper's watch met a fault; it goes on")
+                logger.exception(
+                    "sqs-heartbeat: unexpected error in the keeper's watchdog. It continues"
+                )

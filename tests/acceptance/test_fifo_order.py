@@ -189,7 +189,7 @@ def test_a_group_that_a_failure_has_stopped_is_shown_with_what_waits(
     stops = 'sqs_heartbeat_group_stops_total{cause="failed",queue="orders.fifo"} 1.0'
     assert stops in ask(worker, "/metrics")
     worker.wait_for_log("group b of")
-    worker.wait_for_log("comes again in 120 s, and the rest of its group waits for it")
+    worker.wait_for_log("becomes visible in 120 s, and the rest of its group waits for it")
 
 
 @pytest.mark.parametrize("how", ["fail", "reject"])
@@ -203,7 +203,7 @@ def test_a_group_that_waits_for_a_visibility_timeout_is_shown_too(
     conf = {"sqs_heartbeat_status": "127.0.0.1:0", "sqs_heartbeat_release_delay": "keep"}
     worker = orders.worker("w1", "--concurrency", "2", **conf)
     worker.wait_for_log(
-        "comes again when its visibility timeout is over, and the rest of its group"
+        "becomes visible when its visibility timeout expires, and the rest of its group"
     )
     (stopped,) = json.loads(ask(worker, "/leases"))["stopped_groups"]
     assert (stopped["group"], stopped["cause"]) == ("a", "kept")

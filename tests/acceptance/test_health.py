@@ -54,7 +54,7 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
     scene.wait_until(lambda: time.monotonic() > stopped_at + 2 * TIMEOUT)
     woken_at = time.monotonic()
     signal_both(frozen, signal.SIGCONT)
-    frozen.wait_for_log("the process stood still for")
+    frozen.wait_for_log("the process did not run for")
     frozen.wait_for_log("lease-lost")
     # Its task is through first; its delete must not reach the message.
     scene.let_end("a 1")

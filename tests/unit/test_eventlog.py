@@ -33,8 +33,8 @@ def logged(caplog: pytest.LogCaptureFixture, kind: EventKind, **values: Any) -> 
 @pytest.mark.parametrize(
     ("kind", "when"),
     [
-        (RELEASED, "comes again in 30 s"),
-        (LAPSING, "comes again when its visibility timeout is over"),
+        (RELEASED, "becomes visible in 30 s"),
+        (LAPSING, "becomes visible when its visibility timeout expires"),
     ],
 )
 def test_a_group_that_a_failure_stops_is_named_with_all_that_is_known(
@@ -51,8 +51,8 @@ def test_a_group_that_a_failure_stops_is_named_with_all_that_is_known(
 @pytest.mark.parametrize(
     ("count", "says"),
     [
-        (4, "comes again in 0 s, and the rest of its group waits for it"),
-        (5, "becomes a dead letter in 0 s, and the rest of its group goes on without it"),
+        (4, "becomes visible in 0 s, and the rest of its group waits for it"),
+        (5, "becomes a dead letter in 0 s, and the rest of its group continues without it"),
     ],
 )
 def test_of_a_last_receive_it_says_that_the_group_goes_on(

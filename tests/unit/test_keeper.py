@@ -257,7 +257,7 @@ def test_a_flush_that_takes_too_long_says_so(
     with keeper.hold(QUEUE, message()):
         pass
     assert not keeper.flush(0.1)
-    assert "the delete or release of 1 message within 0.1 s: it will" in caplog.text
+    assert "the delete or release of 1 message within 0.1 s: it becomes visible" in caplog.text
     assert f"the delete of message a of {QUEUE}, task None[None], is not confirmed" in caplog.text
     keeper.stop(0.1)
 
@@ -272,9 +272,9 @@ def test_a_flush_that_takes_too_long_counts_what_it_does_not_list(
         keeper.receive(QUEUE, message(f"m{number}"))
         keeper.release(f"m{number}-1")
     assert not keeper.flush(0)
-    assert "the delete or release of 103 messages within 0 s: they will" in caplog.text
+    assert "the delete or release of 103 messages within 0 s: they become visible" in caplog.text
     assert caplog.text.count("the release of message") == 100
-    assert "and so for 3 more messages" in caplog.text
+    assert "the same for 3 more messages" in caplog.text
     keeper.stop(0)
 
 
