@@ -1,1 +1,1 @@
-"""Keeps the leases: one book, the calls that it plans, and the threads that make them."""
+"""Keeps the leases: one book, the calls it plans, and the threads that make the calls."""

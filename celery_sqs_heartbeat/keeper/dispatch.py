@@ -1,4 +1,4 @@
-"""Makes a keeper's calls on threads and hands their answers back."""
+"""Makes a keeper's calls on threads and returns their answers."""
 
 from __future__ import annotations
 
@@ -17,31 +17,30 @@ from celery_sqs_heartbeat.sqs.sending import sending_while
 
 logger = logging.getLogger(__name__)
 
-#: The most threads that take the place of stuck ones: what hangs for every call, as a name server
-#: that does not answer, must not fill the process with threads. So many are needed where calls hang
-#: for a day.
+#: The most threads that replace stuck ones. If every call hangs, for example because a name server
+#: does not answer, threads must not fill the process. Calls that hang for a day need this many.
 MAX_STAND_INS = 2 * MANY_STUCK
-#: Takes one outcome for each entry of a call, in their order.
+#: Takes one outcome for each entry of a call, in the same order.
 Settle = Callable[[Sequence[Outcome]], None]
 
 
 class SqsCalls(Protocol):
-    """What a keeper needs of SQS."""
+    """The calls that a keeper makes to SQS."""
 
     def send(self, call: Call) -> Sequence[Outcome]:
-        """Make the call and return one outcome for each entry, in their order."""
+        """Make the call and return one outcome for each entry, in the same order."""
 
 
 class Dispatcher(Protocol):
     """How a keeper has its calls made."""
 
     def dispatch(self, call: Call, settle: Settle) -> None:
-        """Have the call made, and `settle` called once with what became of it."""
+        """Have the call made, and `settle` called once with its outcomes."""
 
     def give_up(self, call: Call) -> bool:
-        """Wait for a call no more, and return whether it may have been sent.
+        """Stop waiting for a call, and return whether it may have been sent.
 
-        One that was not is sent no more. Its `settle` is called all the same, when it comes back.
+        A call that was not sent is never sent. Its `settle` is still called, when the call returns.
         """
 
     def close(self) -> None:
@@ -51,8 +50,8 @@ class Dispatcher(Protocol):
 class ThreadDispatcher:
     """Makes calls on as many threads as are needed at once, up to `size`.
 
-    A call that was given up has another thread take the place of its own until it ends. One with a
-    release is not sent when that is too late (`Call.send_by`), and counts as failed.
+    While a call that was given up still hangs, another thread replaces its thread. A call with a
+    release is not sent after `Call.send_by`. It then counts as failed.
 
     Args:
         now: Returns monotonic seconds.
@@ -67,7 +66,7 @@ class ThreadDispatcher:
         self._threads = self._new_threads()
 
     def dispatch(self, call: Call, settle: Settle) -> None:
-        """Make the call soon; without a thread for it, it counts as failed."""
+        """Make the call soon. If no thread can be started, the call counts as failed."""
         job = self._jobs[id(call)] = _Job()
         try:
             self._threads.submit(functools.partial(self._perform, call, settle, job))
@@ -79,11 +78,11 @@ class ThreadDispatcher:
             settle([Outcome.FAILED] * len(call.entries))
 
     def give_up(self, call: Call) -> bool:
-        """Let another thread make the next call, where this one's is still in it."""
+        """Start a stand-in thread if the thread of this call is still in it."""
         with self._lock:
             job = self._jobs.get(id(call))
             if job is None:
-                # It has just come back, and its answer is on its way.
+                # It has just returned, and its answer is about to be applied.
                 return True
             job.is_given_up = True
             if job.has_begun and self._threads.add_stand_in():
@@ -91,15 +90,15 @@ class ThreadDispatcher:
             return job.may_be_sent
 
     def prepare(self, job: Callable[[], object]) -> None:
-        """Run a job beside the calls: what the first of them would lose time with.
+        """Run a job on one of the threads, so that the first call does not lose time with it.
 
         Raises:
-            RuntimeError: There is no thread, and the system grants none.
+            RuntimeError: No thread is free, and the system refuses a new one.
         """
         self._threads.submit(job)
 
     def close(self) -> None:
-        """Let the threads end after the calls they are in; others make the next calls."""
+        """Let the threads end after their current calls. New threads make the next calls."""
         self._threads.close()
         self._threads, self._jobs = self._new_threads(), {}
 
@@ -108,12 +107,12 @@ class ThreadDispatcher:
 
     def _perform(self, call: Call, settle: Settle, job: _Job) -> None:
         with self._lock:
-            # Whoever makes it may send at once, unless it says that it does not yet.
+            # The sender may send at once, unless it has called `_prepare` first.
             job.has_begun = job.may_be_sent = not job.is_given_up
             if not job.has_begun:
                 self._jobs.pop(id(call), None)
         if not job.has_begun:
-            # It waited for a thread until then: its leases are in another call.
+            # It was given up while it waited for a thread. Its leases are in another call.
             settle([Outcome.UNKNOWN] * len(call.entries))
             return
         try:
@@ -154,7 +153,7 @@ class ThreadDispatcher:
                 "deletes, but not its releases"
             )
         finally:
-            # Also when the thread ends by it: leases must not wait for an answer for ever.
+            # Also if the error ends the thread: leases must not wait for an answer indefinitely.
             missing = len(call.entries) - len(outcomes)
             settle((outcomes + [Outcome.UNKNOWN] * missing)[: len(call.entries)])
 

@@ -1,4 +1,4 @@
-"""Makes the calls which a book of leases plans, one step after the other."""
+"""Makes the calls that a book of leases plans, step by step."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ Result = TypeVar("Result")
 
 
 class LeaseEngine:
-    """Plans and settles calls around a book.
+    """Plans the calls of a book and applies their results.
 
-    Every attribute is guarded by one lock, but for `_reporting`. The calls themselves are made,
-    events reported and the log written outside it.
+    One lock guards every attribute except `_reporting`. Calls are made, events reported and the
+    log written outside the lock.
 
     Args:
         interval: The longest time between two steps, in seconds.
         clock: Monotonic seconds.
         jitter: Returns a random number from 0 to 1.
-        observer: Is given every event, on the threads of steps and calls, and of `clear`.
-        dispatcher: Has the calls made.
-        board: Is shown every change of a lease, where one is given.
-        wake: Has the next step made now.
+        observer: Called with every event, on the threads of steps, of calls and of `clear`.
+        dispatcher: Makes the calls.
+        board: Shows every change of a lease, if given.
+        wake: Starts the next step now.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class LeaseEngine:
         self._lock = SignalSafeLock()
         self._asleep_until = -math.inf
         self._is_gathering = False
-        #: The threads that may have events to report, an entry for each time.
+        #: The threads that may have events to report: one entry for each `_reporting_after` block.
         self._reporting: list[int] = []
 
     def now(self) -> float:
@@ -70,12 +70,12 @@ class LeaseEngine:
 
     @contextmanager
     def reading(self) -> Iterator[tuple[LeaseBook, float]]:
-        """Let nothing change for a moment: yields the book, to be read only, and the time."""
+        """Lock the book and yield it with the time. The caller only reads it."""
         with self._lock:
             yield self._book, self._clock()
 
     def change(self, change: Callable[[LeaseBook, float], Result]) -> Result:
-        """Change the book, and have what is due by that done soon; return what `change` does."""
+        """Change the book and return the result of `change`. Wake the thread if a call is due."""
         with self._lock:
             now = self._clock()
             result = change(self._book, now)
@@ -84,7 +84,7 @@ class LeaseEngine:
 
     @contextmanager
     def gathering(self) -> Iterator[None]:
-        """Look once, at its end, for what is due because of changes made within the block."""
+        """Check once, at the end of the block, what is due because of the changes made in it."""
         with self._lock:
             self._is_gathering = True
             try:
@@ -94,7 +94,7 @@ class LeaseEngine:
                 self._wake_if_due(self._clock())
 
     def defer(self, job: Callable[[], object]) -> bool:
-        """Have a job done when this thread has left the lock; see `SignalSafeLock`."""
+        """Run a job when this thread has left the lock; see `SignalSafeLock`."""
         return self._lock.defer(job)
 
     @property
@@ -110,11 +110,11 @@ class LeaseEngine:
     def step(self) -> float:
         """Make the calls that are due and return when to call this again.
 
-        In seconds of the clock, and earlier where `wake` is called.
+        The time is in seconds of the clock. `wake` makes the next step earlier.
         """
         with self._reporting_after() as events:
             with self._lock:
-                # Awake: what is changed from here on is seen at the end of the step.
+                # Awake: the end of the step sees all changes from here on.
                 self._asleep_until = -math.inf
                 book, now = self._book, self._clock()
                 book.give_up(now, self._dispatcher.give_up)
@@ -126,22 +126,22 @@ class LeaseEngine:
             return self._asleep_until
 
     def clear(self, stop: Callable[[], None]) -> None:
-        """Begin a new book, and call `stop` before anything can come into it."""
+        """Begin a new book, and call `stop` before anything can be added to it."""
         with self._reporting_after() as events, self._lock:
             events += self._book.take_events()
             self._book = LeaseBook(self._jitter, self._board)
             stop()
 
     def close(self, timeout: float) -> None:
-        """Make no more calls, and wait until other threads have reported what has happened.
+        """Make no more calls, and wait until other threads have reported their events.
 
-        The process may end after it: an event that is not reported by then is in no journal.
+        The process may end after this. The journal lacks any event that is not reported by then.
 
         Args:
             timeout: The longest wait for the observer, in seconds.
         """
         self._dispatcher.close()
-        # An observer may have called this: no other one is to wait for it.
+        # An observer may have called this. Then its own thread must not be waited for.
         mine = self._reporting.count(me := threading.get_ident())
         for _ in range(mine):
             self._reporting.remove(me)
@@ -158,7 +158,7 @@ class LeaseEngine:
                 self._dispatcher.dispatch(call, functools.partial(self._settle, book, call))
                 waiting.pop()
         finally:
-            # After an error: else their leases would wait for an answer for ever.
+            # After an error: without this their leases would wait for an answer indefinitely.
             for call in waiting:
                 self._settle(book, call, [Outcome.UNKNOWN] * len(call.entries))
 
@@ -186,9 +186,9 @@ class LeaseEngine:
 
     @contextmanager
     def _reporting_after(self) -> Iterator[list[Event]]:
-        """Report after the block what it adds to the list that it is given; `close` waits for it.
+        """Yield a list, and after the block report the events added to it, even after an error.
 
-        Also after an error. The lock must be left by then.
+        `close` waits for that. The block must have left the lock at its end.
         """
         events: list[Event] = []
         me = threading.get_ident()

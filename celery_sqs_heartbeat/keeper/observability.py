@@ -1,4 +1,4 @@
-"""What a keeper's process shows of its worker: the journal, the metrics and the status page."""
+"""The journal, the metrics and the status page of a worker, in its keeper's process."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ if TYPE_CHECKING:
 
 
 class Observability:
-    """Starts and ends what was asked for, around one keeper. Nothing of it may harm a message.
+    """Starts and stops the configured ones of these for one keeper. None may harm a message.
 
     Args:
-        journal: Where it goes; None for none.
-        identity: Whose journal it is.
+        journal: Where to write the journal; None for no journal.
+        identity: The worker's identity, for the journal.
         began_at: When its worker began, in seconds of the keeper's clock; None for now.
-        lines: How many lines of it a keeper before this one has begun.
-        note_line: Is called with the number of each line that is begun.
-        status: `host:port` of the status page; None for none.
-        token: For the page's data.
-        name: Of the worker.
-        new_session: Makes the session of the client that ships the journal; boto3 does without it.
+        lines: How many lines of the journal an earlier keeper has begun.
+        note_line: Called with the number of each new line.
+        status: `host:port` of the status page; None for no page.
+        token: The token that the page's data requires.
+        name: The worker's name.
+        new_session: Makes the session of the client that ships the journal; boto3 makes its own
+            without it.
     """
 
     def __init__(
@@ -66,17 +67,17 @@ class Observability:
 
     @property
     def observers(self) -> Iterator[Observer]:
-        """Those that are to be given the keeper's events."""
+        """The observers of the keeper's events."""
         chosen = (self._journal, self._recorder, self._metrics)
         return (observer for observer in chosen if observer is not None)
 
     def note_late(self, seconds: float) -> None:
-        """Take in that the keeper was late, or was none for so long."""
+        """Note that the keeper was late, or that there was no keeper, for this many seconds."""
         if self._journal is not None:
             self._journal.note_late(seconds)
 
     def start(self, keeper: Watched, polled: Polled) -> None:
-        """Begin with the status page."""
+        """Start the status page."""
         journal = self.journal_stats if self._journal is not None else None
         if self._metrics is not None:
             self._metrics.watch(keeper, journal, polled)
@@ -95,25 +96,25 @@ class Observability:
             self._status.start()
 
     def describe(self, info: WorkerInfo) -> None:
-        """Begin the journal with who works here; a keeper before this one may have said it."""
+        """Begin the journal with a description of the worker, unless an earlier keeper did."""
         if self._journal is not None:
             self._journal.start(info, is_first=self._is_first)
 
     def journal_stats(self) -> JournalStats:
-        """Return what has become of the journal's lines."""
+        """Return the numbers of the journal's lines so far."""
         assert self._journal is not None
         return self._journal.stats
 
     @property
     def has_journal(self) -> bool:
-        """Whether there is one."""
+        """Whether there is a journal."""
         return self._journal is not None
 
     def close(self, *, has_stopped: bool) -> None:
-        """End, when the keeper has: its last events still count.
+        """Stop the page and close the journal. Call it after the keeper's last events.
 
         Args:
-            has_stopped: Whether the worker has come to its end, and was not killed.
+            has_stopped: Whether the worker has shut down, and was not killed.
         """
         if self._status is not None:
             self._status.stop()
@@ -122,7 +123,7 @@ class Observability:
 
 
 def _new_metrics() -> Metrics:
-    # Not at the top: without a page nothing needs prometheus_client, a sixth of the time to start.
+    # Not imported at the top: only the page needs prometheus_client, a sixth of the start-up time.
     from celery_sqs_heartbeat.observe.metrics import Metrics
 
     return Metrics()

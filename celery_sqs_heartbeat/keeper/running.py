@@ -1,4 +1,4 @@
-"""Runs the rounds of a keeper on a thread that is watched."""
+"""Runs a keeper's ticks on a thread, with a watchdog."""
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from celery_sqs_heartbeat.leases.health import KeeperHealth
 
 logger = logging.getLogger(__name__)
 
-#: How late a round is at least when it is called late, in seconds: less is everyday life
-#: on a busy machine.
+#: A tick counts as late only after this many seconds. Less is normal on a busy machine.
 _LEAST_LATENESS = 1.0
 
 
-class RunningTicks:
-    """The thread that makes a keeper's rounds, and the one that watches it.
+class RunningRounds:
+    """The thread that makes a keeper's ticks, and the watchdog that watches it.
 
     Args:
         step: Does what is due and returns when to call it again, in seconds of `clock`.
         guarded: Calls a function while nothing else changes the keeper.
         interval: The longest sleep of the thread, in seconds.
         clock: Monotonic seconds.
-        late_after: How late a round may be before that is reported, in seconds; the smallest
-            threshold so far, or a second, where it is None.
-        on_late: Is called with the seconds by which the thread is late, or the process stood still.
+        late_after: How late a tick may be before it is reported, in seconds. If None, the smallest
+            threshold so far, or three intervals before there is one, and at least a second.
+        on_late: Called with the seconds by which the thread is late, or the process did not run.
     """
 
     def __init__(
@@ -55,14 +54,14 @@ class RunningTicks:
 
     @property
     def health(self) -> KeeperHealth:
-        """How the thread does. Waits for nothing, also where the thread hangs."""
+        """The thread's health. Reading it never blocks, even if the thread hangs."""
         return self._watchdog.health
 
     def start(self) -> None:
-        """Start both threads. Does nothing when they run.
+        """Start both threads. Does nothing if they run already.
 
         Raises:
-            RuntimeError: The system grants no more threads.
+            RuntimeError: The system refuses another thread.
         """
         if not self._rounds.is_wanted:
             self._watchdog.start()
@@ -74,15 +73,15 @@ class RunningTicks:
         self._rounds.stop()
 
     def join(self, timeout: float) -> None:
-        """Wait for the thread's end, for so many seconds at the most."""
+        """Wait until the thread ends, for at most `timeout` seconds."""
         self._rounds.join(timeout)
 
     def wake(self) -> None:
-        """Have the next round made now."""
+        """Start the next tick now."""
         self._rounds.wake()
 
     def note_threshold(self, threshold: float) -> None:
-        """Note the threshold of a lease, in seconds: a round may not be later than that."""
+        """Note the threshold of a lease, in seconds. A tick must not be later than that."""
         self._least_threshold = min(self._least_threshold, threshold)
 
     def _revive(self) -> bool:

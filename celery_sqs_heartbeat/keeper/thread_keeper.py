@@ -1,4 +1,4 @@
-"""The keeper of leases, on threads of this process: what its owner asks of it."""
+"""The keeper of leases on threads of this process, with the methods that its owner calls."""
 
 from __future__ import annotations
 
@@ -28,32 +28,33 @@ from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.leases.received_as import Receive, ReceivedAs
 from celery_sqs_heartbeat.leases.view import LeaseView
 
-#: How long the thread may take to end, and observers to take what has happened last, in seconds:
-#: neither waits for anything, unless it hangs.
+#: How long the thread may take to end, and observers to process the last events, in seconds.
+#: Neither waits for anything, unless it hangs.
 _END_SECONDS = 5.0
 
 
 class ThreadKeeper:
     """Keeps leases on received messages until their deletes are confirmed.
 
-    One daemon thread plans; calls run on a few more, several at once when one
-    connection is too slow for what is due. Safe to use from any thread; nothing that
-    SQS or the network does raises into the caller. In a forked child every method does
-    nothing: the leases are the parent's.
+    One daemon thread plans. The calls run on a few more threads, several at once if one
+    connection is too slow. Any thread may use the keeper. No error of SQS or the network
+    reaches the caller. In a forked child every method does nothing, because the leases
+    are the parent's.
 
     Args:
         sqs: Makes the calls, see `BotoSqs`.
-        terms: For messages that come without terms of their own; a visibility timeout
-            of 30 s and a threshold of a third where none are given.
+        terms: For messages that are received without terms. By default a visibility timeout
+            of 30 s with a threshold of a third.
         interval: Longest sleep of the thread, in seconds.
         clock: Monotonic seconds.
-        late_after: How late the thread's rounds may be before that is reported, in
-            seconds; the smallest threshold so far, or a second, where it is not given.
+        late_after: How late a tick may be before it is reported, in seconds. By default the
+            smallest threshold so far, or three intervals before there is one, and at least a
+            second.
         jitter: Returns a random number from 0 to 1, for the pauses between tries.
-        observer: Is given every event, on the keeper's threads.
-        dispatcher: Has the calls made; on threads of its own where none is given.
-        board: Is shown every change of a lease, where one is given.
-        on_late: Is called with the seconds by which the thread is late, or the process stood still.
+        observer: Called with every event, on the keeper's threads.
+        dispatcher: Makes the calls. By default, threads of this process do.
+        board: Shows every change of a lease, if given.
+        on_late: Called with the seconds by which the thread is late, or the process did not run.
     """
 
     def __init__(
@@ -93,27 +94,27 @@ class ThreadKeeper:
     def step(self) -> float:
         """Make the calls that are due and return when to call this again.
 
-        The thread does nothing else in its rounds. Public for loops of another kind, as a
-        simulation's: in seconds of the keeper's clock, and earlier whenever something
-        was asked of the keeper or a call was answered.
+        Each tick of the thread does only this. It is public for other loops, such as a
+        simulation's. The time is in seconds of the keeper's clock. Call it earlier after any
+        request to the keeper and after any answer of SQS.
         """
         return self._engine.step()
 
     def start(self) -> None:
-        """Start the thread. Does nothing when it runs.
+        """Start the thread. Does nothing if it runs already.
 
         Raises:
-            RuntimeError: The system grants no more threads.
+            RuntimeError: The system refuses another thread.
         """
         if not self._is_forked():
             with self._engine.reading():
                 self._rounds.start()
 
     def stop(self, timeout: float = FLUSH_SECONDS) -> None:
-        """Flush, then end the thread. Does nothing when it is not running.
+        """Flush, then end the thread. Does nothing if it is not running.
 
-        Leases that are still held are dropped: their messages become visible by
-        themselves. `timeout` is that of the flush, in seconds.
+        Leases that are still held expire: SQS makes their messages visible when their
+        visibility timeouts have passed. `timeout` is the flush's, in seconds.
         """
         if self._is_forked() or not self._rounds.is_wanted:
             return
@@ -124,10 +125,10 @@ class ThreadKeeper:
         self._engine.close(max(0.0, ends_at - time.monotonic()))
 
     def flush(self, timeout: float = FLUSH_SECONDS) -> bool:
-        """Wait until every delete and release is confirmed; False if that took too long.
+        """Wait until SQS has confirmed every delete and release; False after `timeout` seconds.
 
-        Deletes that wait for another try are tried at once. It logs which are not confirmed.
-        `timeout` is in seconds.
+        Deletes that wait for another try are tried at once. On a timeout, the unconfirmed
+        deletes and releases are logged.
         """
         if self._is_forked() or not self._rounds.is_wanted:
             return True
@@ -137,14 +138,14 @@ class ThreadKeeper:
         return True
 
     def hurry(self) -> None:
-        """Try deletes at once that wait for another try."""
+        """Try at once all deletes that wait for another try."""
         self._engine.change(lambda book, now: book.hurry_deletes(now))
 
     def report_unconfirmed(self, waited: float) -> bool:
-        """Log which deletes and releases are not confirmed; return whether that is none.
+        """Log the unconfirmed deletes and releases; return whether there are none.
 
         Args:
-            waited: For how long its owner has waited, in seconds.
+            waited: How long the keeper's owner has waited, in seconds.
         """
         with self._engine.reading() as (book, _):
             ending = [lease for lease in book.leases() if lease.goal is not Goal.HOLD]
@@ -156,15 +157,15 @@ class ThreadKeeper:
         return self._engine.now()
 
     def defer(self, job: Callable[[], object]) -> bool:
-        """Have a job done right after the call of the keeper's that this thread is in.
+        """Run a job right after the keeper's method that this thread is currently in.
 
-        For handlers of signals, see `SignalSafeLock`. False, and the job is not done, where
-        the thread is in none.
+        For signal handlers, see `SignalSafeLock`. If the thread is in no such method, it
+        returns False and does not run the job.
         """
         return not self._is_forked() and self._engine.defer(job)
 
     def __len__(self) -> int:
-        """How many messages it keeps."""
+        """How many messages have a lease."""
         return self._engine.held
 
     @property
@@ -173,20 +174,20 @@ class ThreadKeeper:
         return self._engine.ending
 
     def gathering(self) -> AbstractContextManager[None]:
-        """Look once, at its end, for what is due because of what is said within the block.
+        """Check once, at the end of the block, what is due because of the calls made in it.
 
-        The keeper does nothing else meanwhile: so let it be short.
+        The keeper does nothing else in the meantime, so keep the block short.
         """
         return nullcontext() if self._is_forked() else self._engine.gathering()
 
     @property
     def is_behind(self) -> bool:
-        """Whether it can't take more messages for now: never, in its owner's process."""
+        """Whether it must reject messages for now. Always False in its owner's process."""
         return False
 
     @property
     def health(self) -> KeeperHealth:
-        """How its thread does. Waits for nothing, also where the thread hangs."""
+        """Its thread's health. Reading it never blocks, even if the thread hangs."""
         return KeeperHealth() if self._is_forked() else self._rounds.health
 
     def _is_forked(self) -> bool:
@@ -204,19 +205,19 @@ class ThreadKeeper:
         task: str | None = None,
         task_id: str | None = None,
     ) -> ReceivedAs:
-        """Begin a lease on a message as SQS returned it, or go on with the one it has.
+        """Begin a lease on a message as SQS returned it, or continue the lease that it has.
 
         Args:
-            message: Its `MessageId`, `ReceiptHandle` and, where asked for,
-                `Attributes["ApproximateReceiveCount"]`, `["SentTimestamp"]` and
-                `["ApproximateFirstReceiveTimestamp"]` are read.
-            hidden_for: The visibility timeout of the receive, in seconds, where it is
-                not that of the terms.
-            sent_at: When the receive was sent, in seconds of the keeper's clock; SQS
-                counts the visibility timeout from after it. Without it, from now.
-                A message whose visibility timeout has passed since then is not leased:
-                so let a receive wait for less than that.
-            max_receive_count: Of the queue's redrive policy, for the journal; None without one.
+            message: The message. The keeper reads its `MessageId`, its `ReceiptHandle` and, if
+                requested from SQS, `Attributes["ApproximateReceiveCount"]`, `["SentTimestamp"]`
+                and `["ApproximateFirstReceiveTimestamp"]`.
+            hidden_for: The visibility timeout of the receive, in seconds, if it differs
+                from that of the terms.
+            sent_at: When the receive was sent, in seconds of the keeper's clock; now by
+                default. SQS counts the visibility timeout from a later moment. A message
+                whose visibility timeout has passed since `sent_at` gets no lease, so a
+                receive must wait for less than that.
+            max_receive_count: From the queue's redrive policy, for the journal; None without one.
         """
         if self._is_forked():
             return ReceivedAs.NEW
@@ -246,10 +247,11 @@ class ThreadKeeper:
         terms: LeaseTerms,
         is_certain: bool,
     ) -> None:
-        """Take in a receive of which its receiver has decided what it is.
+        """Begin or continue the lease of a message that its receiver has classified.
 
         Args:
-            is_certain: Whether it knows of no release that may end the lease.
+            receipt: The receiver's decision.
+            is_certain: Whether the receiver knows of no release that may end the lease.
         """
         self._rounds.note_threshold(terms.threshold)
 
@@ -259,13 +261,13 @@ class ThreadKeeper:
         self._engine.change(go_on)
 
     def done(self, receipt_handle: str) -> bool:
-        """Delete the message, until SQS confirms. False when no lease has that handle."""
+        """Delete the message, and retry until SQS confirms. False if no lease has that handle."""
         return self._change(lambda book, now: book.done(receipt_handle, now))
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
-        """Make the message visible again after `delay` seconds. False when unknown.
+        """Make the message visible again after `delay` seconds. False if unknown.
 
-        `cause` says why, in a word or two, for the log, the metrics and the journal.
+        `cause` is the reason in a word or two, for the log, the metrics and the journal.
         """
         return self._change(lambda book, now: book.release(receipt_handle, delay, now, cause))
 
@@ -276,39 +278,39 @@ class ThreadKeeper:
         *,
         at: float | None = None,
     ) -> bool:
-        """Note that the message's task begins, in this process. False when unknown.
+        """Note that the message's task begins in this process. False if unknown.
 
         Args:
-            at: When it began, in seconds of the keeper's clock; now where it is None.
+            at: When it began, in seconds of the keeper's clock; None for now.
         """
         return self._change(
             lambda book, now: book.note_start(receipt_handle, now if at is None else at)
         )
 
     def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
-        """Stop extending: the message becomes visible by itself. False when unknown.
+        """Stop extending, so that the lease expires. False if unknown.
 
         Args:
-            cause: Why it is left to that; reported, unless empty.
+            cause: The reason. It is reported, unless it is empty.
         """
         return self._change(lambda book, now: book.let_expire(receipt_handle, now, cause))
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.
 
-        True at once for one that is not extended, as there is nothing to wait for. False
-        after `timeout` seconds without an answer.
+        True at once for a message that is not extended, as there is nothing to wait for.
+        False after `timeout` seconds without an answer.
         """
         if self._is_forked():
             return True
         return wait_for(lambda: self._is_confirmed(receipt_handle), timeout)
 
     def disown(self, receipt_handle: str) -> bool:
-        """Give the message up for good, also if its ack comes later. False when unknown."""
+        """Give the message up for good, even if its ack comes later. False if unknown."""
         return self._change(lambda book, now: book.disown(receipt_handle, now))
 
     def owns(self, receipt_handle: str) -> bool:
-        """Return whether the message is ours for now, as far as is known."""
+        """Return whether the message is ours now, as far as we know."""
         if self._is_forked():
             return True
         with self._engine.reading() as (book, now):
@@ -316,10 +318,10 @@ class ThreadKeeper:
             return lease is not None and is_ours(lease, now)
 
     def is_lost(self, receipt_handle: str) -> bool:
-        """Return whether SQS says that the message is not ours any more, or we gave it up.
+        """Return whether the message is no longer ours, according to SQS, or we gave it up.
 
-        False for one that has just expired: it may still be ours, and its lease may be saved.
-        Once an extension could only disturb its next owner, it counts as lost.
+        False if the lease has just expired: the message may still be ours, and an extension may
+        save the lease. Once an extension could only disturb the next owner, the lease is lost.
         """
         if self._is_forked():
             return False
@@ -334,31 +336,31 @@ class ThreadKeeper:
             return book.is_disowned(receipt_handle)
 
     def waits_behind(self, receipt_handle: str) -> bool:
-        """Return whether a message must wait for another of its group."""
+        """Return whether a message must wait for an earlier one of its group."""
         if self._is_forked():
             return False
         with self._engine.reading() as (book, _):
             return book.waits_behind(receipt_handle)
 
     def find(self, receipt_handle: str) -> Lease | None:
-        """Return the lease that has, or once had, that handle. Read it only."""
+        """Return the lease that has, or once had, that handle. Do not change it."""
         if self._is_forked():
             return None
         with self._engine.reading() as (book, _):
             return book.get(receipt_handle)
 
     def leases(self) -> list[Lease]:
-        """Return every lease. Read them only."""
+        """Return every lease. Do not change them."""
         if self._is_forked():
             return []
         with self._engine.reading() as (book, _):
             return list(book.leases())
 
     def resume(self, lease: Lease, *, was_releasing: bool) -> None:
-        """Go on with a lease of a keeper that is gone, as its owner knows it.
+        """Continue a lease of an earlier keeper, as the keeper's owner knows it.
 
         Args:
-            was_releasing: A release of it may have been sent, and is not to be repeated.
+            was_releasing: Whether a release may have been sent. It must not be repeated.
         """
         self._rounds.note_threshold(lease.terms.threshold)
 
@@ -368,7 +370,7 @@ class ThreadKeeper:
         self._engine.change(go_on)
 
     def snapshot(self) -> tuple[LeaseView, ...]:
-        """Return what is to be seen of every lease, all at one moment."""
+        """Return a view of every lease, all of the same moment."""
         if self._is_forked():
             return ()
         with self._engine.reading() as (book, now):
@@ -379,5 +381,5 @@ class ThreadKeeper:
             return is_confirmed(book.get(receipt_handle), now)
 
     def _change(self, change: Callable[[LeaseBook, float], bool]) -> bool:
-        # In a child nothing of the parent's may be touched, its lock least of all.
+        # A child must not touch anything of the parent's, least of all its lock.
         return True if self._is_forked() else self._engine.change(change)

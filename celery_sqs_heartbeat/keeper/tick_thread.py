@@ -1,4 +1,4 @@
-"""The thread that makes a keeper's rounds."""
+"""The thread that makes a keeper's ticks."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
 
 logger = logging.getLogger(__name__)
 
-#: Pause after an unforeseen fault of the keeper's own, in seconds.
+#: Pause after an unexpected error in the keeper, in seconds.
 _FAULT_PAUSE = 0.1
-#: A sleep that took so many seconds longer than it should is a standstill, however short
-#: it was to be: a busy machine is late by less.
+#: A sleep that takes this many seconds longer than planned is a standstill, however short it was
+#: planned. A busy machine delays a sleep by less.
 STANDSTILL_SECONDS = 1.0
 
 
 class TickThread:
-    """Calls a step again and again, each time when the last one said.
+    """Calls a step repeatedly, each time at the moment that the last step returned.
 
-    Nothing here takes a lock that a step may hold: a thread that hangs can be asked about.
+    Nothing here takes a lock that a step may hold. So the methods work even if the thread hangs.
 
     Args:
         step: Does what is due and returns when to call it again, in seconds of `clock`.
-        interval: The longest sleep in seconds, as far as `step` keeps to it.
+        interval: The longest sleep in seconds, if `step` respects it.
         clock: Monotonic seconds.
-        on_late: Told of a standstill, in seconds, by the thread.
+        on_late: Called by the thread with the length of a standstill, in seconds.
 
     Attributes:
-        standstills: How often it slept for much longer than it meant to.
+        standstills: How often it slept for much longer than planned.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class TickThread:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it was started and not stopped: then it runs, unless it has died."""
+        """Whether it was started and not stopped. It then runs, unless it has died."""
         return self._run is not None and self._run.is_wanted
 
     @property
@@ -62,16 +62,16 @@ class TickThread:
 
     @property
     def cause_of_death(self) -> BaseException | None:
-        """What ended it, when it died."""
+        """The exception that it died of, if any."""
         return self._run.cause if self._run is not None else None
 
     def start(self) -> None:
-        """Start the thread, or another in the place of one that has died.
+        """Start the thread, or a replacement for one that has died.
 
         Raises:
-            RuntimeError: The system grants no more threads.
+            RuntimeError: The system refuses another thread.
         """
-        # Its first round is due now, however long the thread may take to begin it.
+        # Its first tick is due now, however long the thread may take to begin it.
         self._ticked_at, self._sleeps = self._clock(), 0.0
         run = _ThreadRun()
         threading.Thread(target=self._loop, args=(run,), name="sqs-heartbeat", daemon=True).start()
@@ -84,22 +84,22 @@ class TickThread:
             self._run.wakeup.set()
 
     def join(self, timeout: float) -> None:
-        """Wait for its end, for so many seconds at the most; not when called by itself."""
+        """Wait until it ends, for at most `timeout` seconds; not if it calls this itself."""
         run = self._run
         if run is not None and run.ident != threading.get_ident():
             run.has_ended.wait(timeout)
 
     def wake(self) -> None:
-        """Have the next step made now."""
+        """Start the next tick now."""
         if self._run is not None:
             self._run.wakeup.set()
 
     def tick_age(self, now: float) -> float | None:
-        """Return how long ago its last round began, in seconds; None before the first."""
+        """Return how long ago its last tick began, in seconds; None before the first."""
         return None if self._ticked_at is None else now - self._ticked_at
 
     def overdue(self, now: float) -> float:
-        """Return for how many seconds its next round should have begun; negative before."""
+        """Return how long its next tick has been due, in seconds; negative before it is due."""
         return 0.0 if self._ticked_at is None else now - self._ticked_at - self._sleeps
 
     def _loop(self, run: _ThreadRun) -> None:
@@ -136,7 +136,7 @@ class TickThread:
 
 @dataclass
 class _ThreadRun:
-    """One thread from its start to its end, which may come after its successor's start."""
+    """One thread from its start to its end. Its successor may start before its end."""
 
     wakeup: AutoResetEvent = field(default_factory=AutoResetEvent)
     has_ended: threading.Event = field(default_factory=threading.Event)

@@ -1,4 +1,4 @@
-"""Names the messages whose delete or release SQS did not confirm in time."""
+"""Logs the messages whose delete or release SQS did not confirm in time."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.leases.health import KeeperHealth
 
 logger = logging.getLogger(__name__)
 
-#: How often it looks, in seconds.
+#: Interval between two checks, in seconds.
 WATCH_SECONDS = 1.0
 
 
@@ -20,12 +20,12 @@ class Watchdog:
     """Replaces a keeper's thread that has died, and reports one that is late.
 
     Args:
-        rounds: The thread. It is started again by `revive`.
-        revive: Starts the thread again, unless it was stopped meanwhile; returns whether
+        rounds: The thread. `revive` starts it again.
+        revive: Starts the thread again, unless it was stopped in the meantime; returns whether
             it did. May raise anything.
-        limit: Returns how late a round may be, in seconds.
+        limit: Returns how late a tick may be, in seconds.
         clock: Monotonic seconds.
-        on_late: Told once of each time that a round is late, by how many seconds.
+        on_late: Called once for each delay, with the seconds by which the tick is late.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Watchdog:
 
     @property
     def health(self) -> KeeperHealth:
-        """How the thread does now."""
+        """The thread's health now."""
         now = self._clock()
         return KeeperHealth(
             alive=self._rounds.is_alive,
@@ -58,10 +58,10 @@ class Watchdog:
         )
 
     def start(self) -> None:
-        """Look once every `WATCH_SECONDS`, on a thread of its own.
+        """Check once every `WATCH_SECONDS`, on a separate thread.
 
         Raises:
-            RuntimeError: The system grants no more threads.
+            RuntimeError: The system refuses another thread.
         """
         has_ended = self._has_ended = threading.Event()
         threading.Thread(
@@ -69,11 +69,11 @@ class Watchdog:
         ).start()
 
     def stop(self) -> None:
-        """Look no more. Not waited for."""
+        """Stop checking, without waiting for the watchdog's thread to end."""
         self._has_ended.set()
 
     def check(self) -> None:
-        """Look after the thread once."""
+        """Check the thread once: replace it if it has died, and report it if it is late."""
         if not self._rounds.is_wanted:
             return
         if not self._rounds.is_alive:
