@@ -1,1 +1,1 @@
-"""What to do and when: pure values and rules, with no I/O, threads or clocks."""
+"""Decides what to do with each lease, and when: values and rules, no I/O, threads or clocks."""

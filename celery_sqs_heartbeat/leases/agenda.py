@@ -1,4 +1,4 @@
-"""What is due when, and which call it goes into."""
+"""Decides which action is due when, and forms the calls."""
 
 from __future__ import annotations
 
@@ -18,31 +18,32 @@ from celery_sqs_heartbeat.leases.lane import STUCK_SECONDS, Lane, LaneView
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import call_patience
 
-#: From so many calls on that hang at once, of all queues, more are risked less and less often, an
-#: hour apart at last: there are threads for 160, also for queues whose calls do not hang.
+#: If more calls than this hang at once, over all queues, the keeper risks another one less and less
+#: often, in the end once an hour. There are threads for 160 calls, and they must also serve queues
+#: whose calls do not hang.
 MANY_STUCK = 72
-#: That hour, in seconds.
+#: The longest pause between such calls, in seconds.
 LONGEST_PAUSE = 3_600.0
-#: Returns the entry for a lease that is due; or deals with one that needs no call (it has lapsed,
-#: it is capped) and returns None. It may change where leases are placed.
+#: Returns the entry for a lease that is due. If the lease needs no call, because it has lapsed or is
+#: capped, it updates the lease and returns None. It may change where leases are placed.
 DueEntry = Callable[[Lease, float], Entry | None]
 
 
 class Agenda:
-    """Holds each lease where its next action waits, and forms calls of what is due.
+    """Holds each lease in the lane of its next action, and forms calls from what is due.
 
-    A lease is in at most one call at a time, so that no call of a lease can overtake
-    another. Each change costs O(log n).
+    A lease is in at most one call at a time, so its calls can't overtake each other. Each
+    change costs O(log n).
     """
 
     def __init__(self) -> None:
         self._lanes: dict[tuple[str, CallKind], Lane] = {}
         self._numbers = itertools.count(1)
-        #: By number, each call that waits for its answer, and until when.
+        #: By number, each call that waits for its answer, with the end of the wait.
         self._out: dict[int, tuple[Call, float]] = {}
         #: The call that each lease is in.
         self._calls: dict[Lease, Call] = {}
-        #: The numbers of those that were given up and have not come back.
+        #: The numbers of the calls that were given up and have not returned.
         self._hanging: set[int] = set()
 
     @property
@@ -51,15 +52,15 @@ class Agenda:
         return len(self._out)
 
     def view(self) -> list[LaneView]:
-        """Return what waits for calls, for each queue and kind of call."""
+        """Return the leases that wait for calls, for each queue and kind of call."""
         return [lane.view() for lane in self._lanes.values()]
 
     def call_of(self, lease: Lease) -> Call | None:
-        """Return the call that waits for its answer and that the lease is in, or None."""
+        """Return the unanswered call that contains the lease, or None."""
         return self._calls.get(lease)
 
     def put(self, lease: Lease) -> None:
-        """Place the lease by its next action; nowhere while it is in a call."""
+        """Place the lease by its next action. A lease in a call has no place."""
         self.discard(lease)
         if lease.pending is not None or (action := next_action(lease)) is None:
             return
@@ -86,9 +87,9 @@ class Agenda:
         return calls
 
     def end(self, call: Call) -> bool:
-        """Note that a planned call is over; its leases may be placed again.
+        """Note the end of a planned call. Its leases may be placed again.
 
-        False where it was over before: its answer comes late.
+        False if it was given up before: this answer is late.
         """
         if self._out.pop(call.number, None) is None:
             self._hanging.discard(call.number)
@@ -101,29 +102,33 @@ class Agenda:
         return True
 
     def overdue(self, now: float) -> list[Call]:
-        """Return the calls whose answers were waited for long enough."""
+        """Return the calls that have waited too long for their answers."""
         return [call for call, deadline in self._out.values() if now >= deadline]
 
     def note_answer(self, call: Call, now: float) -> None:
-        """Note that a call came back in time: those of its queue that hang are exceptions."""
+        """Note that a call was answered in time. The hanging calls of its queue are exceptions."""
         before = now if len(self._hanging) < MANY_STUCK else now - STUCK_SECONDS
         self._lanes[call.queue_url, call.kind].forget_stuck(before)
 
     def note_stuck(self, call: Call, now: float) -> None:
-        """Note that a call which is over for its leases still hangs."""
+        """Note that a call which was given up still hangs."""
         self._hanging.add(call.number)
         self._lanes[call.queue_url, call.kind].add_stuck(call.number, now)
 
     def refuse(self, queue_url: str, kind: CallKind, probe_at: float) -> None:
-        """Note that a queue refuses such calls: the next is one entry, not before `probe_at`."""
+        """Note that a queue refuses such calls. The next has one entry, not before `probe_at`."""
         self._lanes[queue_url, kind].probe_at = probe_at
 
     def grant(self, queue_url: str, kind: CallKind) -> None:
-        """Note that a queue takes such calls again."""
+        """Note that a queue accepts such calls again."""
         self._lanes[queue_url, kind].probe_at = None
 
     def next_due(self, now: float, room: int) -> float:
-        """Return when there is next something to do, with that much room; infinity for never."""
+        """Return when the next call is due, or infinity.
+
+        Args:
+            room: How many more calls may be made. Without room, only the ends of waits count.
+        """
         times = [deadline for _, deadline in self._out.values()]
         if room > 0:
             pause = self._pause
@@ -133,8 +138,8 @@ class Agenda:
 
     @property
     def _pause(self) -> float:
-        """After how many seconds a queue is tried again whose calls hang."""
-        # Doubled more often, it would be the longest all the same.
+        """After how many seconds a queue whose calls hang is tried again."""
+        # More doublings would exceed the longest pause anyway.
         beyond = min(max(0, len(self._hanging) - MANY_STUCK), 10)
         return min(STUCK_SECONDS * 2.0**beyond, LONGEST_PAUSE)
 

@@ -1,4 +1,4 @@
-"""Where a book shows its leases to whoever may only look."""
+"""The interface through which a book shows its leases to readers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from celery_sqs_heartbeat.leases.lease import Lease
 
 
 class Board(Protocol):
-    """Told of every change of a lease, under the keeper's lock: it must be quick.
+    """Called for every change of a lease, under the keeper's lock.
 
-    It must raise nothing, and change nothing of the lease.
+    It must be fast, raise nothing, and not change the lease.
     """
 
     def show(self, lease: Lease) -> None:
-        """Take in a lease that is new or has changed."""
+        """Show a lease that is new or has changed."""
 
     def remove(self, lease: Lease) -> None:
-        """Take in that the book has forgotten a lease."""
+        """Remove a lease that the book has forgotten."""

@@ -1,4 +1,4 @@
-"""The book of leases: what is held, what is wanted, what SQS has confirmed."""
+"""The book of leases: the held messages, their goals, and what SQS has confirmed."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 
 
 class LeaseBook:
-    """Brings every lease to its wanted end by the calls it plans and settles.
+    """Brings every lease to its goal: plans calls and applies their results.
 
     Not thread-safe: its keeper holds a lock around it. Time is always an argument, in
     monotonic seconds.
 
     Args:
         jitter: Returns a random number from 0 to 1 for the pauses between tries.
-        board: Shown every change of a lease, where one is given.
+        board: Shows every change of a lease, if given.
     """
 
     def __init__(self, jitter: Callable[[], float], board: Board | None = None) -> None:
@@ -95,13 +95,13 @@ class LeaseBook:
         receipt: ReceivedAs | None = None,
         is_certain: bool = True,
     ) -> ReceivedAs:
-        """Begin a lease on a message that was just received, or go on with one.
+        """Begin a lease on a message that was just received, or continue its lease.
 
-        It is reported, with what it is as the cause, unless it has lapsed.
+        Reports the receive with the returned value as its cause, if the message has a lease then.
 
         Args:
-            receipt: What its receiver has decided that it is; decided here without it.
-            is_certain: Whether its receiver knows of no release that may end it.
+            receipt: The receiver's decision; None to decide here.
+            is_certain: Whether the receiver knows of no release that may end the lease.
         """
         taken = self._receiving.receive(
             receive, terms=terms, receipt=receipt, is_certain=is_certain
@@ -110,16 +110,16 @@ class LeaseBook:
         return taken
 
     def done(self, receipt_handle: str, now: float) -> bool:
-        """Want the message deleted: its task has ended well. False when it is unknown."""
+        """Set the goal to delete the message: its task has succeeded. False if unknown."""
         lease = self._register.get(receipt_handle)
         if lease is None:
             return False
         if lease.goal is Goal.HOLD:
-            # The next of its group waits for the delete.
+            # The next message of its group waits for the delete.
             due = now if lease.is_in_order else now + policy.GATHER_SECONDS
             self._register.set_goal(lease, Goal.DELETE, now, due=due)
         elif lease.goal is Goal.RELEASE:
-            # Released under a task that went on and succeeded all the same.
+            # Its task continued after the release, and still succeeded.
             self._register.finished.add(lease.key)
             if lease.pending is not Action.RELEASE:
                 if lease.attempts or lease.is_isolated:
@@ -130,16 +130,16 @@ class LeaseBook:
         return True
 
     def release(self, receipt_handle: str, delay: float, now: float, cause: str = "") -> bool:
-        """Want the message visible again after `delay` seconds. False when it is unknown.
+        """Set the goal to make the message visible after `delay` seconds. False if unknown.
 
-        `cause` is for whoever reads the events.
+        `cause` is the reason, for the events.
 
-        A release that may come too late is not sent: on a standard queue the stale handle
-        would break the lease of whoever has received the message since.
+        A release that may come too late is not sent. On a standard queue its stale handle
+        would break the lease of a worker that has received the message since.
         """
         lease = self._register.get(receipt_handle)
         if lease is not None and lease.goal is Goal.HOLD:
-            # First: where it raises, nothing may have been stopped.
+            # This comes first, because it may raise. Then nothing may have been stopped yet.
             seconds = policy.cut_release_delay(lease, delay, now)
             self._order.stop_behind(lease)
             self._release_stopped(now)
@@ -147,10 +147,10 @@ class LeaseBook:
         return lease is not None
 
     def let_expire(self, receipt_handle: str, now: float, cause: str = "") -> bool:
-        """Stop extending and let the message become visible by itself. False when unknown.
+        """Stop extending, so that the lease expires. False if unknown.
 
         Args:
-            cause: Why it is left to that; reported, unless empty.
+            cause: The reason. It is reported, unless it is empty.
         """
         lease = self._register.get(receipt_handle)
         if lease is not None:
@@ -161,10 +161,10 @@ class LeaseBook:
         return lease is not None
 
     def disown(self, receipt_handle: str, now: float) -> bool:
-        """Give the message up: nothing is asked of SQS for it again. False when unknown.
+        """Give the message up: make no more calls for it. False if unknown.
 
-        Unlike `drop` it is remembered, so that an ack which comes late is not taken for
-        that of a message which never had a lease, and does not delete what is someone else's.
+        Unlike after `let_expire`, the book remembers its handles. So a late ack is not mistaken
+        for the ack of a message without a lease, and does not delete another worker's message.
         """
         lease = self._register.get(receipt_handle)
         if lease is not None:
@@ -175,7 +175,7 @@ class LeaseBook:
         return lease is not None
 
     def waits_behind(self, receipt_handle: str) -> bool:
-        """Return whether a message must wait for another of its group. False when unknown."""
+        """Return whether a message must wait for an earlier one of its group. False if unknown."""
         lease = self._register.get(receipt_handle)
         return lease is not None and self._order.waits_behind(lease)
 
@@ -184,12 +184,12 @@ class LeaseBook:
         return receipt_handle in self._register.disowned
 
     def is_lost(self, receipt_handle: str, now: float) -> bool:
-        """Return whether a message is not ours any more, or was given up. False when unknown."""
+        """Return whether a message is no longer ours, or was given up. False if unknown."""
         lease = self._register.get(receipt_handle)
         return lease is not None and is_lost(lease, now)
 
     def note_start(self, receipt_handle: str, now: float) -> bool:
-        """Note and report that the message's task begins. False when it is unknown."""
+        """Note and report that the message's task begins. False if unknown."""
         lease = self._register.get(receipt_handle)
         if lease is not None:
             lease.started_at = now
@@ -197,17 +197,17 @@ class LeaseBook:
         return lease is not None
 
     def resume(self, lease: Lease, now: float, *, was_releasing: bool) -> None:
-        """Go on with a lease of a book that is gone, as its owner knows it.
+        """Continue a lease of an earlier book, as the owner of the lease knows it.
 
         Args:
-            was_releasing: A release of it may have been sent. It is not sent again: if it took
+            was_releasing: Whether a release may have been sent. It is not sent again: if it took
                 effect, the message may be someone else's by now.
         """
         self._register.add(lease)
         lease.lasts_until(lease.expires_at, lease.last_timeout)
         if lease.goal is not Goal.HOLD:
             lease.end_at = now
-        # Shown before it may be forgotten: its owner waits to hear of its end.
+        # Shown before it may be forgotten, because its owner waits for the report of its end.
         self._register.schedule(lease)
         if was_releasing and lease.goal is Goal.RELEASE:
             self._event_buffer.report(EventKind.MESSAGE_LAPSING, lease, now)
@@ -229,18 +229,17 @@ class LeaseBook:
             self._stale_calls.note_sent(call)
             for entry in call.entries:
                 if entry.action is Action.RELEASE:
-                    # Before it is sent: the next keeper of these leases must not repeat it.
+                    # Shown before it is sent, so that the leases' next keeper does not repeat it.
                     self._register.show(entry.lease)
         return calls
 
     def give_up(self, now: float, may_be_sent: Callable[[Call], bool]) -> list[Call]:
-        """Give up the calls that take too long, and return them: their leases join others.
+        """Give up the calls that take too long, and return them. Their leases join other calls.
 
-        What became of one that may be sent is unknown. An answer that comes all the same is
-        settled late.
+        If a call may have been sent, its outcomes are unknown. A late answer is still applied.
 
         Args:
-            may_be_sent: Sends nothing for a call any more, and returns whether it may have been.
+            may_be_sent: Prevents that a call is sent, and returns whether it may have been sent.
         """
         calls = self._agenda.overdue(now)
         for call in calls:
@@ -250,24 +249,24 @@ class LeaseBook:
         return calls
 
     def apply_results(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
-        """Take in what SQS answered to each entry of a call, in their order."""
+        """Apply SQS's answers to the entries of a call, in the same order."""
         if self._settle(call, outcomes, now):
             self._agenda.note_answer(call, now)
 
     def view(self) -> list[LaneView]:
-        """Return what waits for calls, for each queue and kind of call."""
+        """Return the leases that wait for calls, for each queue and kind of call."""
         return self._agenda.view()
 
     @property
     def in_flight(self) -> int:
-        """How many calls wait for their answer, those given up left out."""
+        """How many calls wait for their answer, except those given up."""
         return self._agenda.in_flight
 
     def next_due(self, now: float, room: int = 1) -> float:
-        """Return when `plan` or `give_up` next has something to do; infinity for never.
+        """Return when `plan` or `give_up` next has something to do, or infinity.
 
         Args:
-            room: For how many more calls there is room. Without any, expiries still count.
+            room: How many more calls may be made. Without room, expiries still count.
         """
         expiry = self._register.next_expiry()
         due = self._agenda.next_due(now, room)
@@ -275,17 +274,17 @@ class LeaseBook:
 
     @property
     def has_news(self) -> bool:
-        """Whether `take_events` would return any that somebody waits for."""
+        """Whether `take_events` would return any event that is worth a wake-up."""
         return bool(self._event_buffer)
 
     def take_events(self) -> list[Event]:
-        """Return what has happened since the last call of this."""
+        """Return the events since the last call of this method."""
         return self._event_buffer.take()
 
     def hurry_deletes(self, now: float) -> None:
-        """Make deletes due that wait for another try: a worker ends.
+        """Make deletes that wait for another try due now, because the worker shuts down.
 
-        Refusals are forgotten, so that pauses begin anew.
+        Refusals are forgotten, so that their pauses start again from the shortest.
         """
         self._refusals.hurry_deletes(now)
 
@@ -296,7 +295,7 @@ class LeaseBook:
             self._refusals.note_answers(call, outcomes, now)
         for entry, outcome in zip(call.entries, outcomes, strict=True):
             lease = entry.lease
-            # After a redelivery the answer speaks of a handle that no longer counts.
+            # After a redelivery, the answer is about an old handle and no longer counts.
             if self._register.holds(lease) and entry.receipt_handle == lease.receipt_handle:
                 if is_late:
                     self._settling.settle_late(entry, outcome, call, now)
@@ -306,13 +305,13 @@ class LeaseBook:
             if self._register.holds(lease):
                 self._register.schedule(lease)
                 if lease.goal is Goal.RELEASE:
-                    # Not watched while its release was under way.
+                    # Its expiry was not watched while its release was in flight.
                     self._register.watch_expiry(lease)
         self._release_stopped(now)
         return not is_late
 
     def _release_stopped(self, now: float) -> None:
-        """Release what waits behind messages that stop their groups."""
+        """Release the messages that wait behind a message that stops its group."""
         while stopped := self._order.take_stopped():
             for lease, cause in stopped:
                 if self._register.holds(lease) and lease.goal is Goal.HOLD:

@@ -1,4 +1,4 @@
-"""The calls that a book plans and what SQS can answer to each of their entries."""
+"""The calls that a book plans, and SQS's possible answers to each of their entries."""
 
 from __future__ import annotations
 
@@ -22,31 +22,31 @@ class CallKind(enum.Enum):
 
 
 class Outcome(enum.Enum):
-    """What became of one entry."""
+    """The result of one entry."""
 
     #: SQS confirmed it.
     DONE = "done"
-    #: The receipt handle is not ours any more, or the message is gone.
+    #: The receipt handle is no longer ours, or the message is gone.
     LOST = "lost"
-    #: Refused: it would reach past 12 hours after the receive.
+    #: Refused, because it would hide the message past 12 hours after the receive.
     CAPPED = "capped"
     #: Too many calls; nothing was done.
     THROTTLED = "throttled"
-    #: A passing fault, answered or hit before sending; nothing was done.
+    #: A temporary error, in SQS's answer or before sending; nothing was done.
     FAILED = "failed"
     #: No permission; nothing was done.
     DENIED = "denied"
-    #: SQS knows no such queue, or does not show it to us; nothing was done.
+    #: The queue does not exist, or SQS does not show it to us; nothing was done.
     NO_QUEUE = "no-queue"
-    #: SQS can't make sense of it; sending it again will not help.
+    #: SQS can't parse it; sending it again does not help.
     MALFORMED = "malformed"
-    #: SQS answered that it failed within: it was done before that answer, or not at all.
+    #: SQS answered with an internal error: it was done before that answer, or not at all.
     UNSURE = "unsure"
-    #: No usable answer: it may or may not have been done, and may still be.
+    #: No usable answer: it may have been done, or may still be done, or not.
     UNKNOWN = "unknown"
 
 
-#: Answers that refuse a whole queue: they may end when a policy or the queue is back.
+#: Answers with which SQS refuses a whole queue, until a policy or the queue is restored.
 REFUSALS = frozenset({Outcome.DENIED, Outcome.NO_QUEUE})
 
 
@@ -55,7 +55,7 @@ class Entry:
     """One message in a call. `timeout` is in seconds and unused by a delete.
 
     Attributes:
-        limit: For how long an extension counts at most, in seconds, though it asks for more.
+        limit: For how many seconds an extension counts at most, even if `timeout` is longer.
     """
 
     lease: Lease
@@ -72,7 +72,7 @@ class Call:
     Attributes:
         planned_at: Monotonic seconds, never later than the sending. Confirmed
             timeouts count from here.
-        number: Tells the calls of a book apart, from 1.
+        number: The number of the call in its book, from 1.
     """
 
     kind: CallKind
@@ -85,8 +85,8 @@ class Call:
     def send_by(self) -> float:
         """Until when it may be sent, in monotonic seconds; infinity for a call without releases.
 
-        A release that is sent once its lease is over could make a message visible that someone
-        else has received since.
+        A release that is sent after its lease has expired could make a message visible that
+        someone else has received since.
         """
         releases = [entry for entry in self.entries if entry.action is Action.RELEASE]
         return min((entry.lease.expires_at for entry in releases), default=math.inf)
@@ -94,7 +94,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call brought to one of its entries."""
+    """The outcome of one entry of a call."""
 
     call: Call
     entry: Entry
