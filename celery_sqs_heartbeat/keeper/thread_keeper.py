@@ -182,7 +182,7 @@ class ThreadKeeper:
 
     @property
     def is_behind(self) -> bool:
-        """Whether it must reject messages for now. Always False in its owner's process."""
+        """Whether it can't take more messages now. Never, because it is in its owner's process."""
         return False
 
     @property

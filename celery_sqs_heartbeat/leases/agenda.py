@@ -18,14 +18,14 @@ from celery_sqs_heartbeat.leases.lane import STUCK_SECONDS, Lane, LaneView
 from celery_sqs_heartbeat.leases.lease import Lease
 from celery_sqs_heartbeat.leases.policy import call_patience
 
-#: If more calls than this hang at once, over all queues, the keeper risks another one less and less
-#: often, in the end once an hour. There are threads for 160 calls, and they must also serve queues
+#: From this many hanging calls on, over all queues, the keeper risks more of them less and less
+#: often, down to one an hour. There are threads for 160 calls, and they must also serve queues
 #: whose calls do not hang.
 MANY_STUCK = 72
 #: The longest pause between such calls, in seconds.
 LONGEST_PAUSE = 3_600.0
-#: Returns the entry for a lease that is due. If the lease needs no call, because it has lapsed or is
-#: capped, it updates the lease and returns None. It may change where leases are placed.
+#: Returns the entry for a lease that is due. If the lease needs no call, because it has lapsed or
+#: is capped, it updates the lease and returns None. It may change where leases are placed.
 DueEntry = Callable[[Lease, float], Entry | None]
 
 

@@ -97,7 +97,8 @@ class LeaseBook:
     ) -> ReceivedAs:
         """Begin a lease on a message that was just received, or continue its lease.
 
-        Reports the receive with the returned value as its cause, if the message has a lease then.
+        If the lease begins or continues with this receive, an event reports it. The event's cause
+        is the returned value.
 
         Args:
             receipt: The receiver's decision; None to decide here.

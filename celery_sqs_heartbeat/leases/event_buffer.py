@@ -1,4 +1,4 @@
-"""What has happened to the leases of a book, until its keeper reports it."""
+"""The events of a book's leases, until the keeper reports them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from celery_sqs_heartbeat.leases.group_order import GroupOrder
 from celery_sqs_heartbeat.leases.lease import Lease
 
 _GOING_BACK = frozenset({EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING})
-#: For the record only, and so frequent that they are not worth a wake-up.
+#: Too frequent to be worth a wake-up: they are only recorded.
 _NO_NEWS = frozenset({EventKind.MESSAGE_RECEIVED, EventKind.TASK_STARTED})
 
 
@@ -16,7 +16,7 @@ class EventBuffer:
     """Collects events, in their order.
 
     Args:
-        order: Takes in those that stop a message group, and tells which do.
+        order: Knows which leases stop a message group, and is notified of each event.
     """
 
     def __init__(self, order: GroupOrder) -> None:
@@ -25,7 +25,7 @@ class EventBuffer:
         self._has_any = False
 
     def __bool__(self) -> bool:
-        """Whether `take` would return any that is worth a wake-up."""
+        """Whether `take` would return any event that is worth a wake-up."""
         return self._has_any
 
     def report(
@@ -36,11 +36,11 @@ class EventBuffer:
         answer: Answer | None = None,
         cause: str = "",
     ) -> None:
-        """Note an event of a lease.
+        """Add an event of a lease.
 
         Args:
-            answer: The answer of SQS that brought it about, if one did.
-            cause: Why, in a word or two, for the log, the metrics and the journal.
+            answer: The answer of SQS that caused it, if any.
+            cause: The reason in a word or two, for the log, the metrics and the journal.
         """
         stops_group = kind in _GOING_BACK and self._order.is_stopped_by(lease)
         self._events.append(Event.of(kind, lease, now, answer, cause, stops_group=stops_group))
@@ -48,6 +48,6 @@ class EventBuffer:
         self._order.note(kind, lease)
 
     def take(self) -> list[Event]:
-        """Return what has happened since the last call of this."""
+        """Return the events since the last call of this method."""
         events, self._events, self._has_any = self._events, [], False
         return events

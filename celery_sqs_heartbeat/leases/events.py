@@ -1,4 +1,4 @@
-"""What happened to a lease, for whoever logs, counts or journals it."""
+"""The events of a lease, for the log, the metrics and the journal."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass, field, replace
 from celery_sqs_heartbeat.leases.calls import Answer, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, Goal, Lease
 
-#: The cause of a release that leaves a message to SQS until its task is due.
+#: The cause of a release that leaves a message with SQS until its task is due.
 DUE_LATER = "due later"
-#: Causes of leaving a message to its visibility timeout: its task failed or was rejected, and its
-#: policy says so; too little of its lease was left to start it; Celery could make no task of it;
-#: nothing settles it any more.
+#: Causes of letting a message's visibility timeout expire, in this order: its task failed or was
+#: rejected, and its release policy keeps it; too little of its lease was left to start the task;
+#: Celery could not make a task of it; nothing will ack or reject it any more.
 KEPT, ARRIVED_LATE, UNDELIVERABLE, UNSETTLED = (
     "kept",
     "arrived late",
@@ -22,7 +22,7 @@ KEPT, ARRIVED_LATE, UNDELIVERABLE, UNSETTLED = (
 
 
 class EventKind(enum.Enum):
-    """The kinds of event that a book reports."""
+    """The kinds of events that a book reports."""
 
     MESSAGE_RECEIVED = "message-received"
     #: The pool runs the message's task.
@@ -33,47 +33,45 @@ class EventKind(enum.Enum):
     LEASE_EXPIRED = "lease-expired"
     LEASE_LOST = "lease-lost"
     LEASE_CAPPED = "lease-capped"
-    #: Nine tenths of the time that the lease may last are over, or it was extended for
-    #: the last time.
+    #: Nine tenths of the lease's maximum time have passed, or it was extended for the last time.
     LEASE_CAP_NEAR = "lease-cap-near"
     MESSAGE_RELEASED = "message-released"
-    #: Not released: it becomes visible by itself when its timeout ends.
+    #: Not released: it becomes visible when its visibility timeout expires.
     MESSAGE_LAPSING = "message-lapsing"
     MESSAGE_DELETED = "message-deleted"
     #: A try failed and will be repeated.
     DELETE_FAILED = "delete-failed"
-    #: The delete can't ever succeed; the message will come back and be deleted then.
+    #: The delete can't succeed. The message becomes visible, and is deleted at its next receive.
     DELETE_ABANDONED = "delete-abandoned"
-    #: The first refusal of an SQS action on a queue for want of a permission.
+    #: SQS refused an action on a queue for the first time, because a permission is missing.
     PERMISSION_DENIED = "permission-denied"
-    #: An action that had been refused works again.
+    #: SQS accepts an action again that it had refused.
     PERMISSION_GRANTED = "permission-granted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """One thing that happened. `at` is in monotonic seconds.
+    """One event of a lease. `at` is in monotonic seconds.
 
     Attributes:
-        receipt_handle: Of the latest receive. It is a credential: show nobody.
-        visibility_timeout: That SQS was last asked for, in seconds.
-        slack: Seconds that were left of the lease when this happened; negative
-            after its expiry.
-        held_for: Seconds since the first of its receives was asked for.
-        ended_for: Seconds since its delete or release was asked for; None while it is held.
-        cause: Why the message is given back, or what it was received as.
+        receipt_handle: Of the latest receive. It is a credential: never show it.
+        visibility_timeout: The last one requested from SQS, in seconds.
+        slack: Seconds that were left of the lease at this event; negative after its expiry.
+        held_for: Seconds since the first of its receives was sent.
+        ended_for: Seconds since its goal became delete or release; None while it is held.
+        cause: Why the message is released or let expire, or what it was received as.
         max_receive_count: After how many receives SQS moves the message to the dead-letter queue;
-            None where it does not, or that is not known.
-        sent_time: When the message was sent, in Unix seconds of SQS's clock, if SQS said so.
+            None if it does not, or if that is unknown.
+        sent_time: When the message was sent, in Unix seconds of SQS's clock, if SQS returned it.
         first_received_time: When it was first received, likewise.
         group: Its message group; None without one.
         sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
-        stops_group: It was the first of a message group that is kept in order, and goes back: those
-            behind it wait until it comes again.
-        action: What the call was to do, where a call was made, as all that follows.
-        outcome: What SQS made of it.
-        call_number: Tells the calls of a keeper apart, from 1.
-        batch: Entries of the call.
+        stops_group: Whether it was the first of a message group that is kept in order, and was
+            released or let expire. The messages behind it wait until it is received again.
+        action: The action of the call. This and all that follow are set only if a call was made.
+        outcome: The outcome of the call's entry.
+        call_number: The number of the call in its keeper, from 1.
+        batch: How many entries the call had.
         seconds: From the planning of the call to its answer.
     """
 
@@ -113,7 +111,7 @@ class Event:
         *,
         stops_group: bool = False,
     ) -> Event:
-        """Return the event with everything that the lease tells."""
+        """Return the event, with all details of the lease."""
         event = cls(
             kind=kind,
             at=now,

@@ -1,4 +1,4 @@
-"""When the next lease that is held runs out, whatever its calls do."""
+"""Finds when the next lease expires, no matter what its calls do."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 
 
 class ExpiryWatch:
-    """Finds leases that have expired, also those whose call is never answered.
+    """Finds leases that have expired, even if their call is never answered.
 
-    Lazy: an extension does not touch the heap. An entry whose lease has grown since moves on
-    when it comes up, so a lease costs one move for each of its visibility timeouts.
+    It is lazy: an extension does not touch the heap. When the entry of an extended lease reaches
+    the top, it moves to the new expiry. So a lease costs one move per visibility timeout.
     """
 
     def __init__(self) -> None:
         self._heap = LeaseHeap()
 
     def watch(self, lease: Lease) -> None:
-        """Look after a lease from now on, or after its new expiry."""
+        """Watch a lease from now on, with its current expiry."""
         self._heap.put(lease, lease.expires_at)
 
     def discard(self, lease: Lease) -> None:
-        """Look after a lease no more."""
+        """Stop watching a lease."""
         self._heap.discard(lease)
 
     def next_time(self) -> float | None:
@@ -39,16 +39,16 @@ class ExpiryWatch:
         return None
 
     def pop_expired(self, now: float) -> Iterator[Lease]:
-        """Take out the leases that have expired by `now`."""
+        """Remove and yield the leases that have expired by `now`."""
         while (time := self.next_time()) is not None and time <= now:
             yield self._heap.pop()
 
 
 def _may_expire(lease: Lease) -> bool:
-    """Return whether something is to be done when it expires.
+    """Return whether the book must act when the lease expires.
 
-    Of one that is held, it is reported; a task that opted out expects it. One that is to be
-    released lapses, unless its release is under way.
+    It reports the expiry of a held lease, unless the task opted out of extensions. It lets a
+    lease lapse whose goal is release, unless the release is in flight.
     """
     if lease.goal is Goal.RELEASE:
         return lease.pending is None

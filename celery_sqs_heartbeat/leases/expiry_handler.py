@@ -1,4 +1,4 @@
-"""What becomes of a lease whose time has passed, or that may be someone else's."""
+"""Handles leases that have expired, or whose message may be someone else's."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.leases.register import Register
 
 
 class ExpiryHandler:
-    """Notes that leases expire, and forgets those that are left to lapse."""
+    """Notes that leases expire, and forgets those that lapse."""
 
     def __init__(self, *, register: Register, agenda: Agenda, news: EventBuffer) -> None:
         self._register = register
@@ -22,17 +22,20 @@ class ExpiryHandler:
     def note_expiry(self, lease: Lease, now: float) -> None:
         """Report, once, that our clock has passed the expiry of a lease.
 
-        Not of one whose task has ended: its lease serves no one any more.
+        Not if its task has ended: no one needs the lease any more.
         """
         if now >= lease.expires_at and lease.status in (LeaseStatus.OWNED, LeaseStatus.REFUSED):
             lease.status = LeaseStatus.EXPIRED
-            # Tries begin afresh: one soon may still save it, and haste is over after that.
+            # Restart the pauses: a prompt try may still save the lease. After it they only double.
             lease.attempts = min(lease.attempts, 1)
             if lease.goal is Goal.HOLD:
                 self._event_buffer.report(EventKind.LEASE_EXPIRED, lease, now)
 
     def let_lapse(self, lease: Lease, now: float) -> bool:
-        """Forget a lease that is to be released, but may be someone else's; return whether."""
+        """Forget a lease whose goal is release, if its message may be someone else's.
+
+        Returns whether it did.
+        """
         is_ours = lease.is_exclusive and now < lease.expires_at
         if lease.goal is not Goal.RELEASE or (
             is_ours and lease.status not in (LeaseStatus.LOST, LeaseStatus.REFUSED)
@@ -42,9 +45,9 @@ class ExpiryHandler:
         return True
 
     def lapse(self, lease: Lease, now: float) -> None:
-        """Report that a lease becomes visible by itself, and forget it.
+        """Report that a message becomes visible without a release, and forget its lease.
 
-        A release of it may be under way: then no one knows what becomes of that.
+        If a release is in flight, its outcome is reported as unknown.
         """
         release = self.release_under_way(lease)
         answer = None if release is None else Answer(*release, Outcome.UNKNOWN)
@@ -52,7 +55,7 @@ class ExpiryHandler:
         self._register.forget(lease)
 
     def due_entry(self, lease: Lease, now: float) -> Entry | None:
-        """Return what to ask of SQS for a lease that is due; None where there is nothing."""
+        """Return the entry for a lease that is due; None if there is no call to make."""
         if self.let_lapse(lease, now):
             return None
         if (
@@ -70,7 +73,7 @@ class ExpiryHandler:
         return entry
 
     def release_under_way(self, lease: Lease) -> tuple[Call, Entry] | None:
-        """Return the unanswered call that releases a lease, and its entry there; None without."""
+        """Return the unanswered call that releases a lease, with its entry, or None."""
         if (call := self._agenda.call_of(lease)) is not None:
             for entry in call.entries:
                 if entry.lease is lease and entry.action is Action.RELEASE:
@@ -81,8 +84,8 @@ class ExpiryHandler:
         self.note_expiry(lease, now)
         if may_be_saved(lease, now):
             return True
-        # No one can tell any more whose it is: a late extension would not save the
-        # message and might disturb its new owner.
+        # Its owner is unknown by now. A late extension would not save the lease, and might
+        # disturb a new owner.
         lease.status = LeaseStatus.LOST
         if lease.goal is Goal.HOLD:
             self._event_buffer.report(EventKind.LEASE_LOST, lease, now)

@@ -1,4 +1,4 @@
-"""How a keeper does, and the loop of its worker."""
+"""The health of a keeper and of its worker's event loop."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeeperHealth:
-    """What is known of a keeper, and of its worker's loop, at one moment.
+    """The health of a keeper, and of its worker's event loop, at one moment.
 
     Attributes:
-        alive: Whether the thread runs. False before its start, after its end, and in a
+        alive: Whether the keeper's thread runs. False before its start, after its end, and in a
             forked child.
-        last_tick_age: Seconds since its last round began; None when there was none.
-        late: Whether its next round is overdue by more than leases can survive.
-        replaced: How often it had died and another thread took its place.
-        loop_age: Seconds since the worker's event loop was last seen to turn; None where no loop
-            is watched: without a worker, before its start, and when it ends.
-        stalled: Whether that is longer than a loop may take that does not stand still.
-        standstills: How often the whole process stood still: it was stopped, or its
-            machine suspended, or something let no other thread run.
+        last_tick_age: Seconds since its last tick began; None before the first.
+        late: Whether its next tick is overdue by more than leases can survive.
+        replaced: How often it died and was replaced.
+        loop_age: Seconds since the worker's event loop last turned; None if no loop is watched:
+            without a worker, before its start, and during its shutdown.
+        stalled: Whether `loop_age` is too long for a loop that works.
+        standstills: How often nothing in the process ran: it was stopped, its machine was
+            suspended, or something let no other thread run.
     """
 
     alive: bool = False

@@ -1,4 +1,4 @@
-"""A heap of leases by time from which any lease can be taken out."""
+"""A heap of leases by time, from which any lease can be removed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ _SLACK = 32
 class LeaseHeap:
     """Leases ordered by a time; each change costs O(log n).
 
-    A lease that is moved or taken out leaves a dead entry behind. Dead entries are
-    skipped when they surface, and the heap is rebuilt when they outnumber the live
-    ones: with a long visibility timeout thousands of acked leases would otherwise
-    pile up until their extension had been due.
+    A lease that is moved or removed leaves a dead entry behind. The heap skips dead entries at
+    its top, and is rebuilt when they outnumber the live ones. Otherwise, with a long visibility
+    timeout, thousands of acked leases would pile up until their extensions would have been due.
     """
 
     def __init__(self) -> None:
@@ -52,14 +51,14 @@ class LeaseHeap:
 
     def _rebuild(self) -> None:
         newest = self._newest
-        # Of a copy: a signal's handler on this thread may put in more meanwhile.
+        # From a copy, because a signal handler on this thread may add entries in the meantime.
         alive = [e for e in list(self._entries) if self._live.get(e[2]) == e[1]]
         heapq.heapify(alive)
         if self._newest == newest:
             self._entries[:] = alive
 
     def discard(self, lease: Lease) -> None:
-        """Take the lease out, if it is in."""
+        """Remove the lease, if it is in."""
         self._live.pop(lease, None)
 
     def first(self) -> tuple[float, Lease] | None:
@@ -79,7 +78,7 @@ class LeaseHeap:
         return None if first is None else first[0]
 
     def pop(self) -> Lease:
-        """Take out and return the lease with the earliest time.
+        """Remove and return the lease with the earliest time.
 
         Raises:
             IndexError: It is empty.

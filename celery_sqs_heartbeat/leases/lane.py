@@ -1,4 +1,4 @@
-"""The leases of one queue that wait for one kind of call, in the order to serve them."""
+"""The leases of one queue that wait for one kind of call, most urgent first."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES, CallKind, Entry
 from celery_sqs_heartbeat.leases.heap import LeaseHeap
 from celery_sqs_heartbeat.leases.lease import Lease
 
-#: Calls of one kind in flight for one queue: a queue whose calls hang must not
+#: The most calls of one kind in flight for one queue. A queue whose calls hang must not
 #: take every connection from the others.
 MAX_CALLS_PER_LANE = 4
-#: The same with calls that were given up and have not come back: each of them occupies a thread,
-#: and the other queues need theirs.
+#: The same, with the calls that were given up and have not returned. Each of those occupies a
+#: thread, and the other queues need threads, too.
 MAX_STUCK_PER_LANE = 6
-#: A queue with that many is tried again, by one call, after so many seconds at least. Most of what
-#: hangs has ended by then: botocore renews credentials for up to 5 times 60 s.
+#: A queue with that many is tried again, with one call, after at least this many seconds. Most
+#: hanging calls have ended by then: botocore renews credentials for up to 5 times 60 s.
 STUCK_SECONDS = 300.0
-#: Leases that can't join a call which are looked past while filling it up.
+#: How many leases that can't join a call may be skipped while it is filled up.
 _MAX_PASSED_OVER = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneView:
-    """What is to be seen of a lane at one moment.
+    """The state of a lane at one moment.
 
     Attributes:
         in_flight: Calls that wait for their answer.
-        probe_at: When the queue may be probed, after it refused a call; None while it does not.
+        probe_at: When the queue may be probed, after it refused a call; None if it refuses none.
         waiting: Leases that wait, each with its due time.
         ready: Leases that are due, each with its urgency.
     """
@@ -42,17 +42,17 @@ class LaneView:
 
 
 class Lane:
-    """Two heaps: those that wait, by due time, and those that are due, by urgency.
+    """Two heaps of leases: those that wait, by due time, and those that are due, by urgency.
 
-    Two, because a retry is due later than a fresh lease of the same age but may
-    expire sooner: among what is due, the most urgent goes first.
+    There are two because a retry is due later than a new lease of the same age, but may
+    expire sooner. Among the leases that are due, the most urgent goes first.
     """
 
     def __init__(self, queue_url: str, kind: CallKind) -> None:
         self.queue_url = queue_url
         self.kind = kind
         self.in_flight = 0
-        #: When the queue may be probed, after it refused a call; None while it does not.
+        #: When the queue may be probed, after it refused a call; None if it refuses none.
         self.probe_at: float | None = None
         self._stuck: dict[int, float] = {}
         self._waiting = LeaseHeap()
@@ -62,7 +62,7 @@ class Lane:
         return len(self._waiting) + len(self._ready)
 
     def view(self) -> LaneView:
-        """Return what is to be seen of it now."""
+        """Return its state now."""
         return LaneView(
             queue_url=self.queue_url,
             kind=self.kind,
@@ -78,12 +78,12 @@ class Lane:
         self._waiting.put(lease, due)
 
     def discard(self, lease: Lease) -> None:
-        """Take the lease out, if it is in."""
+        """Remove the lease, if it is in."""
         self._waiting.discard(lease)
         self._ready.discard(lease)
 
     def advance(self, now: float, urgency: Callable[[Lease], float]) -> None:
-        """Move what has become due by `now` to the ready ones."""
+        """Move the leases that are due by `now` to the heap of ready ones."""
         while (due := self._waiting.first_time()) is not None and due <= now:
             lease = self._waiting.pop()
             self._ready.put(lease, urgency(lease))
@@ -93,30 +93,30 @@ class Lane:
         self._stuck[number] = now
 
     def remove_stuck(self, number: int) -> None:
-        """Note that a call which was given up has come back."""
+        """Note that a call which was given up has returned."""
         self._stuck.pop(number, None)
 
     def forget_stuck(self, before: float) -> None:
-        """Count the calls no more that were given up before then."""
+        """Stop counting the calls that were given up at or before that time."""
         self._stuck = {n: since for n, since in self._stuck.items() if since > before}
 
     def may_call(self, now: float, pause: float) -> bool:
-        """Return whether another call may be made: of a queue that refuses, one at a time.
+        """Return whether another call may be made. A queue that refuses gets one at a time.
 
         Args:
-            pause: After how many seconds a queue is tried again that has too many stuck calls.
+            pause: After how many seconds a queue with too many stuck calls is tried again.
         """
         free_at = self._free_at(now, pause)
         return free_at is not None and free_at <= now
 
     def next_due(self, now: float, pause: float) -> float | None:
-        """Return when the next call can be made, as far as it does not wait for another."""
+        """Return when the next call can be made; None if no lease waits or an answer is missing."""
         due = now if len(self._ready) else self._waiting.first_time()
         free_at = self._free_at(now, pause)
         return None if due is None or free_at is None else max(due, free_at)
 
     def _free_at(self, now: float, pause: float) -> float | None:
-        """Return from when on there is room for a call; None where an answer must come first."""
+        """Return when there is room for a call; None if an answer must come first."""
         if self.in_flight >= (MAX_CALLS_PER_LANE if self.probe_at is None else 1):
             return None
         if self.in_flight and self.in_flight + len(self._stuck) >= MAX_STUCK_PER_LANE:
@@ -131,18 +131,18 @@ class Lane:
         return self._ready.first_time()
 
     def pop_ready(self) -> Iterator[Lease]:
-        """Take out the leases that are due, most urgent first."""
+        """Remove and yield the leases that are due, most urgent first."""
         while len(self._ready):
             yield self._ready.pop()
 
     def put_back(self, lease: Lease, urgency: float) -> None:
-        """Return a lease that `pop_ready` gave but no call could take."""
+        """Put back a lease that `pop_ready` yielded and that fits in no call now."""
         self._ready.put(lease, urgency)
 
     def fill_up(self, entries: list[Entry], early_entry: Callable[[Lease], Entry | None]) -> None:
         """Add the next leases to a call that is made anyway, up to ten entries.
 
-        Leases received at different times thereby drift into common batches.
+        So leases that were received at different times gradually share batches.
         """
         passed_over: list[tuple[Lease, float]] = []
         while (

@@ -1,4 +1,4 @@
-"""What we know of one received message, and what we want to become of it."""
+"""Our claim on one received message: what we know of it, and our goal for it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 #: (SQS Developer Guide, "Visibility timeout").
 MAX_VISIBILITY_SECONDS = 43_200
 
-#: Where extending ends by default: five seconds below the hard limit, as the
+#: The longest lease by default: five seconds below the hard limit, as the
 #: SQS Developer Guide advises, so that a request delayed on its way is not refused.
 DEFAULT_MAX_LEASE_SECONDS = 43_195.0
 
-#: Extend when less than this part of the visibility timeout is left: two thirds of it
-#: pass with no call, and the last third takes many retries.
+#: Extend when less than this part of the visibility timeout is left. Two thirds of it
+#: pass without a call, and the last third has room for many retries.
 DEFAULT_THRESHOLD_PART = 1 / 3
 
 
@@ -28,7 +28,7 @@ class Action(enum.Enum):
 
 
 class Goal(enum.Enum):
-    """What the owner of a message wants of its lease. It only ever moves away from HOLD."""
+    """What the owner of a message wants for its lease. It never returns to HOLD."""
 
     HOLD = "hold"
     DELETE = "delete"
@@ -36,28 +36,28 @@ class Goal(enum.Enum):
 
 
 class LeaseStatus(enum.Enum):
-    """How good our claim is, as far as is known."""
+    """How good our claim is, as far as we know."""
 
     #: Confirmed, and not yet past its expiry.
     OWNED = "owned"
-    #: Our clock passed the expiry with no confirmation. It may still be ours.
+    #: Our clock passed the expiry without a confirmation. The message may still be ours.
     EXPIRED = "expired"
-    #: SQS says that the receipt handle is no longer ours, or we gave up.
+    #: SQS answered that the receipt handle is no longer ours, or we gave up.
     LOST = "lost"
-    #: It reached `max_lease` or SQS's 12 hours and is not extended any more.
+    #: It reached `max_lease` or SQS's 12 hours and is no longer extended.
     CAPPED = "capped"
-    #: The queue refuses to extend it. It is probed, and the lease is ours until it expires.
+    #: The queue refuses extensions. It is probed, and the lease is ours until it expires.
     REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaseTerms:
-    """The rules one lease is kept by. All values in seconds.
+    """The rules for one lease. All times in seconds.
 
     Attributes:
-        extend_late: Whether it is extended when it has expired, while its task runs or waits.
-            Not so where the task is stopped then: the message would be hidden for nobody.
-        in_order: Whether messages of one group of a FIFO queue go one after the other.
+        extend_late: Whether to extend it after it has expired, while its task runs or waits.
+            Not if the task is stopped then: no one would need the hidden message.
+        in_order: Whether messages of one group of a FIFO queue run one after the other.
     """
 
     visibility_timeout: int
@@ -75,9 +75,9 @@ class LeaseTerms:
         return cls(visibility_timeout=visibility_timeout, threshold=threshold)
 
     def with_room(self) -> LeaseTerms:
-        """Return the terms, with the default threshold where theirs leaves no room.
+        """Return the terms, with the default threshold if theirs is not below the timeout.
 
-        An extension would be due again as soon as it is confirmed, and so without end.
+        With such a threshold, an extension would be due again as soon as it is confirmed.
         """
         if self.threshold < self.visibility_timeout:
             return self
@@ -91,35 +91,35 @@ class Lease:
     Only the `LeaseBook` that holds it may change it.
 
     Attributes:
-        held_since: When the first of its receives was asked for; `max_lease`
-            counts from here, over redeliveries.
-        received_at: When its latest receive was asked for; SQS's 12 hours count
-            from the receive, so this is the safe side of it.
-        expires_at: Until when SQS is known to hide the message, at least.
-        hidden_until: Until when it does so at most, as far as is confirmed.
-        is_exclusive: Nobody else can have received the message since its latest receive here.
-            Not so after an extension that was confirmed when the lease had expired: on a
-            standard queue SQS takes a stale handle, too.
+        held_since: When the first of its receives was sent. `max_lease` counts from here, also
+            after redeliveries.
+        received_at: When its latest receive was sent. SQS's 12 hours count from the receive
+            itself, which is never earlier.
+        expires_at: SQS hides the message at least until then, as far as we know.
+        hidden_until: SQS hides the message at most until then, as far as is confirmed.
+        is_exclusive: No one else can have received the message since its latest receive here.
+            False after an extension that was confirmed when the lease had expired, because
+            standard queues accept a stale handle, too.
         last_timeout: The visibility timeout that was confirmed last, in seconds.
-        limit: For how long an extension counts at most, in seconds, see `strays`.
+        limit: For how many seconds an extension counts at most, see `StaleCalls`.
         extend_at: When the next extension is due.
-        asked_at: When the delete or the release was asked for.
+        asked_at: When its goal became delete or release.
         end_at: When the next try of that delete or release is due.
         attempts: Failed tries since the last confirmed success.
-        cause: Why the message is given back, in a word or two.
-        max_receive_count: Of its queue's redrive policy; None without one, or where not known.
-        sent_time: When it was sent, in Unix seconds of SQS's clock, where SQS said so.
+        cause: Why the message is released, in a word or two.
+        max_receive_count: From its queue's redrive policy; None without one, or if unknown.
+        sent_time: When it was sent, in Unix seconds of SQS's clock, if SQS returned it.
         first_received_time: When it was first received, likewise.
         group: Its message group; None without one.
         sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
         started_at: When its task began; None while the task waits.
-        handles: Every receipt handle by which its owner may name it.
-        extensions: Confirmed ones since its latest receive.
-        cap_is_near: It was reported that its end is near.
-        is_isolated: Its calls carry no other lease: a shared one was malformed.
-        pending: What the call asks for that it is in; None while it is in none.
-        is_deleted: SQS has confirmed the delete of its message.
-        has_place: It has, or may take, its place in its group; see `GroupOrder`.
+        handles: Every receipt handle under which its owner may know it.
+        extensions: How many were confirmed since its latest receive.
+        cap_is_near: Whether it was reported that the lease's end is near.
+        is_isolated: Whether its calls contain no other lease, because a shared call was malformed.
+        pending: The action of the call that it is in; None while it is in no call.
+        is_deleted: Whether SQS has confirmed the delete of its message.
+        has_place: Whether it has, or may take, its place in its group; see `GroupOrder`.
     """
 
     queue_url: str
@@ -160,18 +160,18 @@ class Lease:
 
     @property
     def is_last_receive(self) -> bool:
-        """Whether SQS moves the message to the dead-letter queue instead of its next receive."""
+        """Whether SQS moves the message to the dead-letter queue instead of delivering it again."""
         most = self.max_receive_count
         return most is not None and self.receive_count >= most
 
     @property
     def is_in_order(self) -> bool:
-        """Whether its message has a place in its group; only those of FIFO queues are numbered."""
+        """Whether its message has a place in its group. Only FIFO queues number messages."""
         return self.terms.in_order and self.group is not None and self.sequence_number is not None
 
     @property
     def key(self) -> tuple[str, str]:
-        """The identity that stays the same over redeliveries."""
+        """The message's identity, which is the same for all its deliveries."""
         return (self.queue_url, self.message_id)
 
     def take_receive(
@@ -185,7 +185,7 @@ class Lease:
         hidden_for: int,
         counts_for: float = math.inf,
     ) -> None:
-        """Go on, or begin, under the handle of the latest receive."""
+        """Begin, or continue, under the handle of the latest receive."""
         self.receipt_handle = receipt_handle
         self.add_handle(receipt_handle)
         self.receive_count = receive_count
@@ -198,33 +198,33 @@ class Lease:
         self.is_exclusive = True
 
     def add_handle(self, receipt_handle: str) -> None:
-        """Remember a handle that the message was received by."""
+        """Remember a handle under which the message was received."""
         if receipt_handle not in self.handles:
             self.handles.append(receipt_handle)
 
     def is_newer_than(self, receive_count: int, sent_at: float) -> bool:
-        """Return whether its latest receive came after another, which has arrived late.
+        """Return whether its latest receive is newer than another, which has arrived late.
 
-        By both: counts begin anew when a message comes back from a dead-letter queue, and of
-        two polls that wait at the same time the later one may bring it first.
+        It compares both values. Counts start again when a message returns from a dead-letter
+        queue, and of two polls that wait at the same time, the later may receive it first.
         """
         return receive_count < self.receive_count and sent_at < self.received_at
 
     def lasts_until(self, expires_at: float, counts_for: float) -> None:
-        """Count on it until then, and extend it in time.
+        """Set the expiry, and plan the next extension before it.
 
         Args:
-            counts_for: For how long it was hidden as far as that counts, in seconds.
+            counts_for: For how many seconds the last visibility timeout counts.
         """
         margin = self.terms.threshold
         if counts_for < self.last_timeout:
-            # Else the next extension would be due at once, over and over.
+            # With the whole threshold, each next extension could be due at once.
             margin = min(margin, counts_for * DEFAULT_THRESHOLD_PART)
         self.expires_at = expires_at
         self.extend_at = expires_at - margin
 
     def set_goal(self, goal: Goal, now: float, *, due: float) -> None:
-        """Ask for the lease's end, to be tried first at `due`."""
+        """Set the goal to delete or release, with the first try at `due`."""
         self.goal = goal
         self.asked_at = now
         self.end_at = due

@@ -1,4 +1,4 @@
-"""What can be said, and asked, of a keeper's leases."""
+"""The interface to a keeper's leases."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from celery_sqs_heartbeat.leases.view import LeaseView
 class Leases(Protocol):
     """Leases on received messages, kept until their deletes are confirmed.
 
-    May be called from any thread and raises nothing that SQS or the network does. Messages go
-    by the receipt handles that they were received by, the older ones of a message, too. What
-    returns a bool returns whether there was a lease for it, unless it says something else.
+    Any thread may call it. No error of SQS or the network reaches the caller. A message is
+    identified by any receipt handle under which it was received. Methods that return a bool
+    return whether the message had a lease, unless they say otherwise.
     """
 
     def __len__(self) -> int:
-        """How many messages are kept."""
+        """How many messages have a lease."""
 
     @property
     def ending(self) -> int:
@@ -27,41 +27,41 @@ class Leases(Protocol):
         """Return the time of the keeper's clock, in seconds."""
 
     def find(self, receipt_handle: str) -> Lease | None:
-        """Return the lease that has, or once had, that handle, as it is now. Read it only.
+        """Return the current lease that has, or once had, that handle. Do not change it.
 
-        It is the same object for as long as the lease lasts.
+        It is the same object until the lease ends.
         """
 
     def snapshot(self) -> tuple[LeaseView, ...]:
-        """Return what is to be seen of every lease, all at one moment."""
+        """Return a view of every lease, all of the same moment."""
 
     def note_start(self, receipt_handle: str, pid: int | None = None) -> bool:
         """Note that the message's task begins.
 
         Args:
-            pid: The process that runs it; this one where it is None.
+            pid: The process that runs it; None for this one.
         """
 
     def done(self, receipt_handle: str) -> bool:
-        """Delete the message, until SQS confirms."""
+        """Delete the message, and retry until SQS confirms."""
 
     def release(self, receipt_handle: str, delay: float = 0, cause: str = "") -> bool:
         """Make the message visible again after `delay` seconds.
 
         Args:
-            cause: Why, in a word or two, for the log, the metrics and the journal.
+            cause: The reason in a word or two, for the log, the metrics and the journal.
         """
 
     def let_expire(self, receipt_handle: str, cause: str = "") -> bool:
-        """Stop extending: the message becomes visible by itself.
+        """Stop extending, so that the lease expires.
 
         Args:
-            cause: Why it is left to that, for the log, the metrics and the journal; they say
-                nothing where it is empty, as something else settles the message.
+            cause: The reason, for the log, the metrics and the journal. If it is empty, nothing is
+                reported, because something else acks or rejects the message.
         """
 
     def disown(self, receipt_handle: str) -> bool:
-        """Give the message up for good, also if its ack comes later."""
+        """Give the message up for good, even if its ack comes later."""
 
     def confirm(self, receipt_handle: str, timeout: float) -> bool:
         """Wait until SQS has confirmed an extension; return whether the message is ours.
@@ -71,10 +71,10 @@ class Leases(Protocol):
         """
 
     def owns(self, receipt_handle: str) -> bool:
-        """Return whether the message is ours for now, as far as is known."""
+        """Return whether the message is ours now, as far as we know."""
 
     def is_lost(self, receipt_handle: str) -> bool:
-        """Return whether SQS says that the message is not ours any more, or we gave it up."""
+        """Return whether the message is no longer ours, according to SQS, or we gave it up."""
 
     def is_disowned(self, receipt_handle: str) -> bool:
         """Return whether the message was given up under that handle."""

@@ -1,4 +1,4 @@
-"""What a received message says of itself."""
+"""Reads the attributes of a received message."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def receive_of(
 
 
 def receive_count_of(message: Mapping[str, Any]) -> int:
-    """Return how often SQS had delivered the message by then; 1 where it does not say."""
+    """Return how often SQS had delivered the message by then; 1 if SQS did not return it."""
     try:
         return int(message["Attributes"]["ApproximateReceiveCount"])
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -50,7 +50,7 @@ def receive_count_of(message: Mapping[str, Any]) -> int:
 
 
 def time_of(message: Mapping[str, Any], attribute: str) -> float | None:
-    """Return a timestamp that SQS gave with the message, in Unix seconds; None without it."""
+    """Return a timestamp of the message from SQS, in Unix seconds; None without it."""
     try:
         return int(message["Attributes"][attribute]) / 1000
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -58,7 +58,7 @@ def time_of(message: Mapping[str, Any], attribute: str) -> float | None:
 
 
 def group_of(message: Mapping[str, Any]) -> str | None:
-    """Return the message's group; None without one. On standard queues, a fair queue's tenant."""
+    """Return the message's group; None without one. On a standard queue it is the tenant."""
     return _text_of(message, "MessageGroupId")
 
 
@@ -82,5 +82,5 @@ def is_fifo(queue: str) -> bool:
 
 
 def queue_name(queue_url: str) -> str:
-    """Return a queue's name, which its URL ends with."""
+    """Return a queue's name, which is the end of its URL."""
     return queue_url.rstrip("/").rpartition("/")[2]
