@@ -13,7 +13,7 @@ GROUP_STOPPED = "group stopped"
 WAITED_LONG = "waited long"
 #: Cause of releasing a message: there was no room for it to wait.
 NO_ROOM = "no room to wait"
-#: A message released for one of these did not stop its group. The message it waited for did, if any.
+#: A message that is released for one of these did not stop its group itself.
 _BEHIND = frozenset({GROUP_STOPPED, WAITED_LONG, NO_ROOM})
 
 #: After these events a message may become someone else's at any moment.

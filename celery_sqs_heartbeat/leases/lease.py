@@ -77,7 +77,7 @@ class LeaseTerms:
     def with_room(self) -> LeaseTerms:
         """Return the terms, with the default threshold if theirs is not below the timeout.
 
-        With such a threshold, an extension would be due again as soon as it is confirmed.
+        Otherwise the next extension would be due at the moment when the last is confirmed.
         """
         if self.threshold < self.visibility_timeout:
             return self

@@ -58,7 +58,7 @@ def time_of(message: Mapping[str, Any], attribute: str) -> float | None:
 
 
 def group_of(message: Mapping[str, Any]) -> str | None:
-    """Return the message's group; None without one. On a standard queue it is the tenant."""
+    """Return the message's group; None without one. For a fair queue, it is the tenant."""
     return _text_of(message, "MessageGroupId")
 
 

@@ -8,29 +8,30 @@ from typing import Protocol
 from celery_sqs_heartbeat.leases.calls import MAX_BATCH_ENTRIES
 from celery_sqs_heartbeat.leases.lease import MAX_VISIBILITY_SECONDS, Lease, LeaseTerms
 
-#: First pause after a passing fault, in seconds. A dropped packet is over by then.
+#: First pause after a temporary error, in seconds. A dropped packet no longer matters by then.
 RETRY_SECONDS = 0.05
-#: First pause after a throttle, in seconds: SQS asks for less load, not for haste.
+#: First pause after a throttled call, in seconds. It is longer because SQS wants less load.
 THROTTLED_RETRY_SECONDS = 0.2
 #: Longest pause between tries, in seconds.
 MAX_RETRY_SECONDS = 5.0
 #: Shortest pause between tries, in seconds, however close the expiry is.
 MIN_RETRY_SECONDS = 0.02
-#: A pause takes at most this part of the margin that is left, so that a lease in
-#: trouble gets many tries before it expires rather than one long wait.
+#: A pause takes at most one part of this many of the remaining margin. So a lease whose
+#: extensions fail gets many tries before it expires, rather than one long wait.
 MARGIN_PARTS = 8
-#: First and longest pause before a queue that refused a call is probed, in seconds. A policy that
-#: is being replaced refuses for moments; changes take up to minutes to reach SQS.
+#: First and longest pause before a queue that refused a call is probed, in seconds. While a policy
+#: is being replaced, refusals last moments. Changes take up to minutes to reach SQS.
 PROBE_SECONDS = 0.2
 MAX_PROBE_SECONDS = 10.0
-#: The longest pause before a delete that was refused is tried again, in seconds. Every message
-#: that is done is tried by itself, and there may be thousands.
+#: The longest pause before a refused delete is tried again, in seconds. Every such message is
+#: retried separately, and there may be thousands.
 MAX_REFUSED_DELETE_SECONDS = 30.0
-#: A call may take this part of the smallest threshold in it before its leases join another: so
-#: that two calls in a row may hang.
+#: A call may take this part of its smallest threshold before its leases join another call. So
+#: leases survive two hanging calls in a row.
 CALL_PART = 1 / 3
-#: But no less than this part, up to so many seconds: botocore itself gives up reading after half
-#: a threshold, 0.5 to 5 s, and what it leaves out, as name resolution and credentials, is meant.
+#: But it may take at least this part, within these bounds in seconds. botocore itself stops
+#: reading after half a threshold, 0.5 to 5 s. This limit is for the waits that botocore does not
+#: bound, such as name resolution and credentials.
 SLOW_CALL_PART = 0.6
 MIN_CALL_SECONDS = 0.6
 MAX_SLOW_CALL_SECONDS = 6.0
@@ -38,34 +39,34 @@ MAX_SLOW_CALL_SECONDS = 6.0
 MAX_CALL_SECONDS = 20.0
 #: Acks gather for at most this long, in seconds, to share one DeleteMessageBatch.
 GATHER_SECONDS = 0.05
-#: A keeper that ends waits this long for its deletes and releases to be confirmed, in seconds.
+#: How long a keeper waits at its end for its deletes and releases to be confirmed, in seconds.
 #: Half of Kubernetes' default grace period of 30 s (terminationGracePeriodSeconds): the other half
 #: is for the tasks that run and for the journal's last segment.
 FLUSH_SECONDS = 15.0
 
-#: What a message costs that waits for its task at SQS: a release and one more receive, as much as
-#: two extensions. Calls are shared alike: ten to a call at best, one at worst.
+#: The cost of parking a message at SQS until its task is due, in extensions: a release and another
+#: receive. Both share calls as extensions do: at best ten entries to a call, at worst one.
 PARKING_EXTENSIONS = 2
-#: A wait up to this long is no reason to spend a receive of the message, in seconds.
+#: For a wait up to this many seconds, a message is not parked: it would cost one of its receives.
 SHORTEST_HOLD_ETA = 60.0
-#: A wait below this is no longer one in the whole seconds of a release, in seconds.
+#: A wait below this many seconds is too short for a release, which takes whole seconds.
 SHORTEST_PARKING = 1.0
-#: A parked message has at least so many receives left: the one that its task runs in, and another
-#: for when that fails or its worker dies.
+#: A parked message must have at least this many receives left: one to run its task, and another in
+#: case the task fails or its worker dies.
 RECEIVES_TO_RUN = 2
 
-#: The part of the time a lease may last after which its end is said to be near.
+#: After this part of its maximum time, a lease is reported as near its end.
 NEAR_THE_END_PART = 0.9
 
 
 def first_expiry(
     *, sent_at: float, arrived_at: float, visibility_timeout: float, threshold: float
 ) -> float:
-    """Return until when a message that just arrived is known to be hidden.
+    """Return until when a message that has just arrived is certainly hidden.
 
-    SQS counts from the moment it answered, somewhere between the sending of the receive and
-    its arrival: so from the sending. With a visibility timeout that is not known, given
-    as 0, the threshold is granted: the lease is then due at once.
+    SQS counts from its answer, which lies between the sending of the receive and its arrival.
+    The safe choice is the sending. If the visibility timeout is unknown, given as 0, the result
+    is the arrival plus the threshold, so the first extension is due at once.
     """
     return sent_at + visibility_timeout if visibility_timeout else arrived_at + threshold
 
@@ -73,8 +74,8 @@ def first_expiry(
 def longest_wait(wait: int, *, visibility_timeout: float, threshold: float) -> int:
     """Return for how long a receive may wait for messages, in whole seconds.
 
-    So that a message which comes at the end of a long poll still has the threshold left,
-    though its visibility timeout is counted from the beginning.
+    A message that arrives at the end of a long poll must still have the threshold left, although
+    its visibility timeout is counted from the start of the poll.
     """
     if not visibility_timeout:
         return wait
@@ -82,14 +83,14 @@ def longest_wait(wait: int, *, visibility_timeout: float, threshold: float) -> i
 
 
 def next_timeout(lease: Lease, now: float) -> int:
-    """Return the visibility timeout to ask for, in whole seconds, or 0 for none.
+    """Return the visibility timeout of the next extension, in whole seconds, or 0 for none.
 
-    The last extension is cut to what `max_lease` and SQS's 12 hours leave: past
-    12 h after the receive SQS refuses the whole entry and the old timeout stands.
+    The last extension is shortened to what `max_lease` and SQS's 12 hours leave. SQS refuses an
+    entry that reaches past 12 h after the receive, and the old timeout remains.
 
-    None may shorten the lease. One as long as the last can't, for it counts from later.
-    A shorter one could: SQS counts from the arrival of a call, and so may hide the message
-    for longer than is certain.
+    No extension may shorten the lease. A timeout as long as the last can't, because it counts
+    from later. A shorter one could: SQS counts from the arrival of a call, so the message may be
+    hidden for longer than we know for certain.
     """
     timeout = lease.terms.visibility_timeout
     if timeout < lease.last_timeout:
@@ -101,31 +102,31 @@ def next_timeout(lease: Lease, now: float) -> int:
 
 
 class Held(Protocol):
-    """As much of a lease as says how long it may last. Times are monotonic seconds."""
+    """The attributes of a lease that decide how long it may last. Times are monotonic seconds."""
 
     @property
     def terms(self) -> LeaseTerms:
-        """What it is kept by."""
+        """The rules for the lease."""
 
     @property
     def held_since(self) -> float:
-        """When the first of its receives was asked for."""
+        """When the first of its receives was sent."""
 
     @property
     def received_at(self) -> float:
-        """When its latest receive was asked for."""
+        """When its latest receive was sent."""
 
 
 def lease_end(lease: Held) -> float:
-    """Return when the lease may last no longer, in monotonic seconds."""
+    """Return when the lease must end, in monotonic seconds."""
     limit = min(lease.terms.max_lease, MAX_VISIBILITY_SECONDS)
     return min(lease.held_since + limit, lease.received_at + MAX_VISIBILITY_SECONDS)
 
 
 def is_near_its_end(lease: Lease, now: float) -> bool:
-    """Return whether nine tenths of the time that the lease may last are over.
+    """Return whether nine tenths of the lease's maximum time have passed.
 
-    Or whether it can't be extended any more, where that comes first.
+    Also true if it can no longer be extended.
     """
     end = lease_end(lease)
     is_last = lease.expires_at + 1 > end
@@ -133,9 +134,10 @@ def is_near_its_end(lease: Lease, now: float) -> bool:
 
 
 def is_half_over(lease: Held, now: float) -> bool:
-    """Return whether half of the time that the lease may last is over.
+    """Return whether half of the lease's maximum time has passed.
 
-    For a message that has waited until now to be run: received again, it has all of it.
+    It is for a message that has waited until now to be run. After another receive it has all
+    its time again.
     """
     end = lease_end(lease)
     return now - lease.held_since > (end - lease.held_since) / 2
@@ -148,17 +150,17 @@ def cut_release_delay(lease: Lease, delay: float, now: float) -> int:
 
 
 def receives_until(wait: float, *, lasts: float) -> int:
-    """Return how many more receives a message takes whose task is due in `wait` seconds.
+    """Return how many more receives a message needs if its task is due in `wait` seconds.
 
-    A release hides it for 12 hours at the most, and its last lease may be held for `lasts`.
+    A release hides it for at most 12 hours, and its last lease may last `lasts` seconds.
     """
     return max(1, math.ceil((wait - lasts) / MAX_VISIBILITY_SECONDS))
 
 
 def default_hold_eta(*, visibility_timeout: float, threshold: float) -> float:
-    """Return how long a message is held for its task's ETA at most, in seconds.
+    """Return how long a message is held at most until its task's ETA, in seconds.
 
-    From there on it is cheaper to leave it to SQS: an extension is due once in
+    For longer waits it is cheaper to park the message at SQS: an extension is due once in
     `visibility_timeout - threshold`, and parking costs as much as two.
     """
     extended_every = visibility_timeout - threshold
@@ -167,11 +169,11 @@ def default_hold_eta(*, visibility_timeout: float, threshold: float) -> float:
 
 
 def has_receives_to_park(receive_count: int, max_receive_count: int | None) -> bool:
-    """Return whether a message may be received once more for nothing but its wait.
+    """Return whether a message may spend one more receive on waiting.
 
     Args:
         receive_count: Its receives so far.
-        max_receive_count: Of its queue's redrive policy; None without one.
+        max_receive_count: From its queue's redrive policy; None without one.
     """
     return max_receive_count is None or max_receive_count - receive_count >= RECEIVES_TO_RUN
 
@@ -181,9 +183,9 @@ def retry_delay(attempts: int, *, margin: float, throttled: bool, jitter: float)
 
     Args:
         attempts: Failed tries so far, at least 1; each doubles the pause.
-        margin: Seconds until the lease expires. Once it has, haste is useless and
+        margin: Seconds until the lease expires. After that, haste is useless and
             only the doubling counts.
-        throttled: Whether SQS asked for less load.
+        throttled: Whether SQS throttled the call.
         jitter: 0 to 1, random: spreads tries over the upper half of the pause.
     """
     first = THROTTLED_RETRY_SECONDS if throttled else RETRY_SECONDS
@@ -204,7 +206,7 @@ def probe_delay(refusals: int, *, jitter: float) -> float:
 
 
 def refused_delete_delay(refusals: int, *, jitter: float) -> float:
-    """Return the pause before a delete that was refused is tried again, in seconds.
+    """Return the pause before a refused delete is tried again, in seconds.
 
     Args:
         refusals: Refused tries in a row, at least 1; each doubles the pause.
@@ -222,7 +224,7 @@ def call_patience(threshold: float) -> float:
     """Return how long the leases of a call wait for its answer, in seconds.
 
     Args:
-        threshold: The smallest of the leases in it, in seconds.
+        threshold: The smallest threshold of the leases in the call, in seconds.
     """
     slow = min(max(threshold * SLOW_CALL_PART, MIN_CALL_SECONDS), MAX_SLOW_CALL_SECONDS)
     return min(max(threshold * CALL_PART, slow), MAX_CALL_SECONDS)
@@ -231,18 +233,18 @@ def call_patience(threshold: float) -> float:
 def poison_delay(receive_count: int, *, visibility_timeout: int) -> int:
     """Return the release delay on a queue with no dead-letter queue, in seconds.
 
-    It doubles with each receive from 1 s up to the visibility timeout, so that a
-    message that always fails can't spin.
+    It doubles with each receive, from 1 s up to the visibility timeout. So a message whose task
+    always fails does not run in a tight loop.
     """
     doublings = min(max(receive_count, 1) - 1, 16)
     return max(1, min(1 << doublings, visibility_timeout))
 
 
 def most_leases(calls_per_second: float, *, visibility_timeout: float, threshold: float) -> int:
-    """Return how many leases so many full batches a second keep extended."""
+    """Return how many leases can be kept with this many full batches a second."""
     return math.floor(calls_per_second * MAX_BATCH_ENTRIES * (visibility_timeout - threshold))
 
 
 def implied_calls_per_second(leases: int, *, visibility_timeout: float, threshold: float) -> float:
-    """Return how many full batches a second keep that many leases extended."""
+    """Return how many full batches a second it takes to keep this many leases."""
     return leases / MAX_BATCH_ENTRIES / (visibility_timeout - threshold)

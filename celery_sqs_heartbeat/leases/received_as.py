@@ -1,7 +1,7 @@
-"""What a received message is to its receiver: new, here already, finished, or not its own.
+"""Classifies a received message: new, already held, finished, or not to be run.
 
-Both processes of a worker decide by these rules: the one that receives, as it can't wait for the
-other, and the keeper for consumers that have it in their own process.
+In a worker, the process that receives applies these rules, because it can't wait for the keeper's
+process. For a consumer whose keeper runs in the consumer's process, the keeper applies them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ class ReceivedAs(enum.Enum):
 
     #: Run it.
     NEW = "new"
-    #: It still runs, or waits, here: its lease goes on under the new handle. Don't run it.
+    #: It still runs, or waits, here. Its lease continues under the new handle. Don't run it.
     REDELIVERED = "redelivered"
-    #: Its task has ended well already: it is being deleted. Don't run it.
+    #: Its task has already succeeded, and it is being deleted. Don't run it.
     FINISHED = "finished"
-    #: It was held up on its way, and may be someone else's by now. Don't run it.
+    #: It was delayed on its way, and may be someone else's by now. Don't run it.
     LAPSED = "lapsed"
-    #: An older release of it is under way, and may end this lease at any moment. Don't run it.
+    #: An earlier release of it is in flight, and may end this lease at any moment. Don't run it.
     RELEASED = "released"
 
 
@@ -34,11 +34,11 @@ class Receive:
 
     Attributes:
         hidden_for: The visibility timeout that the receive began with, in seconds.
-        sent_at: When the receive was asked for.
-        arrived_at: When its answer was in.
-        task: The name of the message's task, where it is known.
-        max_receive_count: Of the queue's redrive policy; None without one, or where not known.
-        sent_time: When the message was sent, in Unix seconds of SQS's clock, where SQS said so.
+        sent_at: When the receive was sent.
+        arrived_at: When its answer arrived.
+        task: The name of the message's task, if known.
+        max_receive_count: From the queue's redrive policy; None without one, or if unknown.
+        sent_time: When the message was sent, in Unix seconds of SQS's clock, if SQS returned it.
         first_received_time: When the message was first received, likewise.
         group: Its message group; None without one.
         sequence_number: Its digits in a FIFO queue, which grow within the group; None elsewhere.
@@ -61,12 +61,12 @@ class Receive:
 
     @property
     def key(self) -> tuple[str, str]:
-        """The identity of the message, the same over redeliveries."""
+        """The message's identity, which is the same for all its deliveries."""
         return (self.queue_url, self.message_id)
 
     @property
     def has_lapsed(self) -> bool:
-        """Whether it arrived when its visibility timeout was over."""
+        """Whether it arrived after its visibility timeout had expired."""
         return bool(self.hidden_for) and self.arrived_at >= self.sent_at + self.hidden_for
 
     def new_lease(self, terms: LeaseTerms) -> Lease:
@@ -81,26 +81,26 @@ class Receive:
         )
 
     def describe(self, lease: Lease) -> None:
-        """Write into a lease what is known of its message and queue as of this receive."""
+        """Copy the details of the message and its queue from this receive to a lease."""
         lease.max_receive_count = self.max_receive_count
         lease.sent_time, lease.first_received_time = self.sent_time, self.first_received_time
         lease.group, lease.sequence_number = self.group, self.sequence_number
 
     def is_older_than(self, lease: Lease) -> bool:
-        """Return whether SQS made it before the latest receive of the lease."""
+        """Return whether SQS answered it before the latest receive of the lease."""
         return lease.is_newer_than(self.receive_count, self.sent_at)
 
 
 def receipt_of(
     receive: Receive, lease: Lease | None, *, is_finished: bool, strays: StaleCalls
 ) -> ReceivedAs:
-    """Return what a message is.
+    """Classify a received message.
 
     Args:
-        lease: The lease on it that its receiver has, if any.
-        is_finished: Whether a task of the receiver's has ended well with it.
-        strays: What older handles were used for. A release there that keeps the message from
-            being run does so only this once.
+        lease: The receiver's lease on it, if any.
+        is_finished: Whether its task has succeeded at the receiver.
+        strays: The stale calls by older handles. A release among them prevents only one run of
+            the message.
     """
     if receive.has_lapsed:
         return ReceivedAs.LAPSED

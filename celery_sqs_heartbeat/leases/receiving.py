@@ -1,4 +1,4 @@
-"""Begins leases on what was received, and has those go on whose message came again."""
+"""Begins leases on received messages, and continues the leases of messages received again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 
 
 class Receiving:
-    """Takes received messages into a register."""
+    """Adds received messages to a register."""
 
     def __init__(
         self,
@@ -40,23 +40,23 @@ class Receiving:
         receipt: ReceivedAs | None,
         is_certain: bool,
     ) -> ReceivedAs:
-        """Take a message in, and return what it is; see `LeaseBook.receive`."""
+        """Add a received message, and return its classification; see `LeaseBook.receive`."""
         now = receive.arrived_at
         lease = self._register.of_message(receive.key)
         if receipt is None:
             is_finished = receive.key in self._register.finished
             receipt = receipt_of(receive, lease, is_finished=is_finished, strays=self._stale_calls)
         if receive.has_lapsed and lease is not None:
-            # It was received again since, if only by this late answer: our handle is
-            # stale, and a release by it would break the lease of the one that has it now.
+            # The message was received again since, if only by this late answer. So our handle is
+            # stale, and a release by it would break the lease of the current owner.
             lease.is_exclusive = False
             if not self._lapsing.let_lapse(lease, now):
                 self._register.schedule(lease)
         if receipt in (ReceivedAs.LAPSED, ReceivedAs.RELEASED):
             return receipt
         if lease is not None and receive.is_older_than(lease):
-            # The lease keeps its handle: on a standard queue a delete by the older one would be
-            # confirmed, and delete nothing.
+            # The lease keeps its newer handle. On a standard queue, SQS would confirm a delete by
+            # the older one, but delete nothing.
             self._register.add_handle(lease, receive.receipt_handle)
             return receipt
         is_released = self._stale_calls.releases(
@@ -76,7 +76,7 @@ class Receiving:
         return receipt
 
     def _go_on(self, lease: Lease, receive: Receive, *, is_certain: bool) -> None:
-        """Have a lease go on, or begin, by its latest receive."""
+        """Begin or continue a lease with its latest receive."""
         key, handle = receive.key, receive.receipt_handle
         is_refused = self._refusals.is_refused(receive.queue_url, CallKind.CHANGE_VISIBILITY)
         lease.status = LeaseStatus.REFUSED if is_refused else LeaseStatus.OWNED
@@ -105,10 +105,10 @@ class Receiving:
         self._register.schedule(lease)
 
     def _end_by_redelivery(self, lease: Lease, now: float) -> None:
-        """End a lease that was to be released, as its message has come back by now.
+        """End a lease whose goal was release, because its message was received again.
 
-        A release under way has taken effect, whatever becomes of its answer, if the lease had not
-        run out: nothing else can have brought the message back. Its answer is ignored.
+        If the lease had not expired, a release in flight has taken effect: nothing else can have
+        made the message visible. Its answer is ignored.
         """
         release = self._lapsing.release_under_way(lease)
         report = self._event_buffer.report

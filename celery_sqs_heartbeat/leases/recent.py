@@ -1,4 +1,4 @@
-"""A bounded memory of the newest keys."""
+"""Remembers a limited number of keys."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-#: Keys remembered: messages of several minutes of a fast worker, in about 15 MB.
+#: How many keys are remembered: several minutes of a fast worker's messages, in about 15 MB.
 CAPACITY = 65_536
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class RecentKeys(Generic[Key]):
-    """Remembers the newest keys, at the cost of the oldest.
+    """Remembers the newest keys, and forgets the oldest.
 
-    Of messages whose task has ended well, say: SQS may deliver one once more even after
-    it confirmed the delete (standard queues deliver "at least once").
+    For example, the messages whose task has succeeded: SQS may deliver a message again even
+    after it confirmed the delete (standard queues deliver "at least once").
     """
 
     def __init__(self, capacity: int = CAPACITY) -> None:

@@ -1,4 +1,4 @@
-"""Queues that refuse calls, as where a permission is missing."""
+"""Queues that refuse calls, for example because a permission is missing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.leases.register import Register
 
 
 class Refusals:
-    """Counts what each queue refuses, and has it probed until it takes such calls again."""
+    """Counts each queue's refusals, and has it probed until it accepts such calls again."""
 
     def __init__(
         self,
@@ -36,20 +36,20 @@ class Refusals:
         self._refused: dict[tuple[str, CallKind], _Refused] = {}
 
     def is_refused(self, queue_url: str, kind: CallKind) -> bool:
-        """Return whether such a call was refused on that queue, and again when it was probed.
+        """Return whether the queue refused such a call, and refused the probe after it.
 
-        One refusal may be that of a policy which is being replaced at the moment.
+        A single refusal may be due to a policy that is just being replaced.
         """
         refused = self._refused.get((queue_url, kind))
         return refused is not None and refused.count > 1
 
     def count(self, queue_url: str, kind: CallKind) -> int | None:
-        """Return how often such a call was refused there in a row; None where it never was."""
+        """Return how often the queue refused such calls in a row; None if it refuses none."""
         refused = self._refused.get((queue_url, kind))
         return None if refused is None else refused.count
 
     def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
-        """Take in what the answers to a call say of its queue as a whole."""
+        """Update what the queue refuses, after the answers to a call."""
         by_outcome = dict(zip(reversed(outcomes), reversed(call.entries), strict=True))
         if Outcome.DONE in by_outcome:
             self._granted(Answer(call, by_outcome[Outcome.DONE], Outcome.DONE), now)
@@ -57,13 +57,14 @@ class Refusals:
             outcome = min(refusals, key=lambda each: each.value)
             self._note_refusal(Answer(call, by_outcome[outcome], outcome), now)
         elif call.kind is CallKind.CHANGE_VISIBILITY:
-            # Not refused, though not done: a whole batch may go next.
+            # It failed, but was not refused: the next call may be a whole batch.
             self._agenda.grant(call.queue_url, call.kind)
 
     def hurry_deletes(self, now: float, queue_url: str | None = None) -> None:
-        """Make deletes that wait for another try due: of one queue, or of all.
+        """Make deletes that wait for another try due now, of one queue or of all.
 
-        When it is all, a worker ends: refusals are forgotten, so that pauses begin anew.
+        All are due if the worker shuts down. Then refusals are forgotten, too, so that their
+        pauses start again from the shortest.
         """
         if queue_url is None:
             for key in self._refused:
@@ -82,7 +83,7 @@ class Refusals:
         if refused is None:
             self._event_buffer.report(EventKind.PERMISSION_DENIED, answer.entry.lease, now, answer)
             refused = self._refused[key] = _Refused()
-        # One that was sent before the answer to the last was in is no other refusal.
+        # A call that was planned before the last refusal arrived does not count again.
         if answer.call.planned_at > refused.last_at:
             refused.count, refused.last_at = refused.count + 1, now
         if kind is CallKind.CHANGE_VISIBILITY:
@@ -110,7 +111,7 @@ class Refusals:
                 self._register.schedule(lease)
 
     def _stop_leasing(self, queue_url: str, now: float) -> None:
-        """Let what is to be released lapse, and show that the others are not extended."""
+        """Let leases lapse whose goal is release, and show that the others are not extended."""
         for lease in [each for each in self._register if each.queue_url == queue_url]:
             if lease.goal is Goal.RELEASE:
                 self._lapsing.lapse(lease, now)
@@ -123,7 +124,7 @@ class Refusals:
 
 @dataclass(slots=True)
 class _Refused:
-    """How often a queue refused an action in a row, each probe after the refusal before it."""
+    """How often a queue refused an action in a row, each time after the refusal before it."""
 
     count: int = 0
     last_at: float = -math.inf

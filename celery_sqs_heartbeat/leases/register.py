@@ -1,4 +1,4 @@
-"""The leases of a book, each found by its message or a handle, and placed where it waits."""
+"""The leases of a book, found by message or receipt handle, and placed where they wait."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from celery_sqs_heartbeat.leases.stale_calls import StaleCalls
 
 
 class Register:
-    """Holds leases, and remembers some of what it has held.
+    """Holds leases, and remembers which messages were finished or given up.
 
     Args:
-        agenda: Has each lease that waits for a call.
-        strays: Knows the calls of each message; those of one that is deleted are forgotten.
-        board: Shown every change of a lease, where one is given.
-        order: Has each lease that is kept in the order of its message group.
+        agenda: Holds each lease that waits for a call.
+        strays: Knows the calls of each message, until it is deleted.
+        board: Shows every change of a lease, if given.
+        order: Holds each lease that is kept in the order of its message group.
 
     Attributes:
-        finished: The messages whose task has ended well.
+        finished: The messages whose task has succeeded.
         disowned: The handles of messages that were given up.
     """
 
@@ -56,7 +56,7 @@ class Register:
         return self._by_key.get(key)
 
     def holds(self, lease: Lease) -> bool:
-        """Return whether this very lease is still there."""
+        """Return whether this lease object is still in the register."""
         return self._by_key.get(lease.key) is lease
 
     @property
@@ -65,29 +65,29 @@ class Register:
         return self._ending
 
     def add(self, lease: Lease) -> None:
-        """Take a lease in, with the handles that it has."""
+        """Add a lease with its handles."""
         self._by_key[lease.key] = lease
         self._by_handle.update(dict.fromkeys(lease.handles, lease))
         if lease.goal is not Goal.HOLD:
             self._ending += 1
         if lease.goal is Goal.DELETE:
             self.finished.add(lease.key)
-        # One that was lost under the last keeper stops nothing that came after it. One that goes
-        # back has a place here alone: it is released after those behind it.
+        # A lease that was lost under the last keeper does not stop the messages after it. A lease
+        # whose goal is release needs its place, because it is released after those behind it.
         if lease.has_place or lease.goal is Goal.RELEASE:
             self._order.add(lease)
 
     def place_in_group(self, lease: Lease) -> None:
-        """Give a lease its place in its group, which it loses when it expires."""
+        """Give a lease its place in its group. It loses the place when it expires."""
         self._order.add(lease)
 
     def add_handle(self, lease: Lease, receipt_handle: str) -> None:
-        """Find a lease by one more handle."""
+        """Add a handle by which the lease is found."""
         lease.add_handle(receipt_handle)
         self._by_handle[receipt_handle] = lease
 
     def set_goal(self, lease: Lease, goal: Goal, now: float, *, due: float) -> None:
-        """Ask for a lease's end, to be tried first at `due`. The caller schedules the lease."""
+        """Set a lease's goal, with the first try at `due`. The caller schedules the lease."""
         if lease.goal is Goal.HOLD:
             self._ending += 1
         if goal is Goal.DELETE:
@@ -95,18 +95,18 @@ class Register:
         lease.set_goal(goal, now, due=due)
 
     def schedule(self, lease: Lease) -> None:
-        """Place the lease by its next action, after whatever has changed of it."""
+        """Place the lease by its next action, after any change of it."""
         self._place(lease)
         self.show(lease)
         self._place_first(lease)
 
     def show(self, lease: Lease) -> None:
-        """Show the board a lease as it is."""
+        """Show the lease's current state on the board."""
         if self._board is not None:
             self._board.show(lease)
 
     def watch_expiry(self, lease: Lease) -> None:
-        """Have `pop_expired` return the lease when it expires, as that is known now."""
+        """Make `pop_expired` return the lease after its current expiry."""
         self._expiries.watch(lease)
 
     def pop_expired(self, now: float) -> Iterable[Lease]:
@@ -118,7 +118,7 @@ class Register:
         return self._expiries.next_time()
 
     def forget(self, lease: Lease) -> None:
-        """Remove every trace of a lease; an answer still under way is then ignored."""
+        """Remove every trace of a lease. An answer that is still to come is then ignored."""
         del self._by_key[lease.key]
         for handle in lease.handles:
             self._by_handle.pop(handle, None)
@@ -139,15 +139,15 @@ class Register:
             self._agenda.put(lease)
 
     def _place_first(self, lease: Lease) -> None:
-        """Place the first lease of a lease's group anew: it may wait for others no more."""
+        """Place the first lease of a lease's group again: it may no longer wait for others."""
         first = self._order.first(lease)
         if first is not None and first is not lease and first.goal is Goal.RELEASE:
             self._place(first)
 
     def _waits_for_others(self, lease: Lease) -> bool:
-        """Return whether a release must wait for those of the messages behind its own.
+        """Return whether a release must wait for the releases of the messages behind it.
 
-        The first message of a group is released last: while it is hidden, SQS hands out none of
+        The first message of a group is released last. While it is hidden, SQS delivers none of
         the others, in whatever order they are released.
         """
         if lease.goal is not Goal.RELEASE or self._order.first(lease) is not lease:

@@ -1,4 +1,4 @@
-"""What each answer of SQS means for a lease."""
+"""Applies the answers of SQS to leases."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ class ResultHandler:
         self._jitter = jitter
 
     def apply_results(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
-        """Take in one answer. The book schedules the lease afresh afterwards."""
+        """Apply one answer. The book schedules the lease again afterwards."""
         lease, answer = entry.lease, Answer(call, entry, outcome)
         if outcome is Outcome.MALFORMED and len(call.entries) > 1:
-            # One bad entry may have spoilt the whole call: each gets one of its own.
+            # One bad entry may have broken the whole call, so each entry gets its own call.
             lease.is_isolated = True
             return
         if entry.action is Action.EXTEND:
@@ -58,9 +58,9 @@ class ResultHandler:
             self._deleted(lease, answer, now)
 
     def settle_late(self, entry: Entry, outcome: Outcome, call: Call, now: float) -> None:
-        """Take in the answer to a call that was given up: only a success says anything.
+        """Apply the answer to a call that was given up. Only a success counts.
 
-        It counts from the planning of its call as any other does.
+        As for any other call, the timeout counts from the planning of the call.
         """
         lease, answer = entry.lease, Answer(call, entry, outcome)
         if outcome is not Outcome.DONE:
@@ -97,7 +97,7 @@ class ResultHandler:
             if lease.goal is Goal.HOLD:
                 report(EventKind.LEASE_LOST, lease, now, answer)
             elif lease.goal is Goal.RELEASE:
-                # A release by a handle that is not ours would disturb the new owner.
+                # A release by a handle that is no longer ours would disturb the new owner.
                 report(EventKind.MESSAGE_LAPSING, lease, now, answer)
                 self._register.forget(lease)
         elif outcome is Outcome.CAPPED:
@@ -110,9 +110,9 @@ class ResultHandler:
                 lease.extend_at = now + self._pause(lease, outcome, now)
 
     def _hurry_delete(self, lease: Lease, now: float) -> None:
-        """Try a delete again at once: its pause has grown since the lease expired.
+        """Try a delete again at once, because its pause has grown since the lease expired.
 
-        Not where deletes are refused: it is no better off than the others.
+        Not if the queue refuses deletes: another try would be refused, too.
         """
         if self._refusals.count(lease.queue_url, CallKind.DELETE) is None:
             lease.end_at = min(lease.end_at, now)
@@ -123,11 +123,11 @@ class ResultHandler:
             lease.end_at = now + self._pause(lease, outcome, now)
             return
         if outcome in REFUSALS:
-            # The queue is probed. It counts as a try: no extension may follow it.
+            # The queue is probed. This counts as a try: no extension may follow a release.
             lease.attempts += 1
             return
-        # Not repeated when its fate is unknown: if the first one took effect, the
-        # message may be someone else's by now and the second would take it away.
+        # A release with an unknown outcome is not repeated. If the first one took effect, the
+        # message may be someone else's by now, and the second would take it away.
         kind = EventKind.MESSAGE_RELEASED if outcome is Outcome.DONE else EventKind.MESSAGE_LAPSING
         self._event_buffer.report(kind, lease, now, answer)
         self._register.forget(lease)
@@ -143,7 +143,7 @@ class ResultHandler:
         pause = self._pause(lease, answer.outcome, now)
         if answer.outcome in REFUSALS:
             refused = self._refusals.count(lease.queue_url, CallKind.DELETE)
-            # Tries may have failed for other reasons, and refusals been of other leases.
+            # Tries may have failed for other reasons, and other leases may have been refused.
             count = lease.attempts if refused is None else min(lease.attempts, refused)
             pause = policy.refused_delete_delay(count, jitter=self._jitter())
         lease.end_at = now + pause
@@ -159,13 +159,13 @@ class ResultHandler:
 
 
 def _end_of_delete(lease: Lease, outcome: Outcome, now: float) -> EventKind:
-    """Return what became of a delete: confirmed, given up for good, or to be repeated."""
+    """Return the result of a delete: confirmed, given up for good, or to be repeated."""
     if outcome is Outcome.DONE:
         return EventKind.MESSAGE_DELETED
     if outcome in (Outcome.LOST, Outcome.MALFORMED, Outcome.CAPPED):
-        # A FIFO queue takes no handle that has expired: the message is still there. SQS confirms
-        # the delete of what is deleted, so LOST does not say that an earlier try succeeded.
+        # A FIFO queue refuses an expired handle: the message is still in the queue. SQS confirms
+        # the delete of a deleted message, so LOST does not mean that an earlier try succeeded.
         return EventKind.DELETE_ABANDONED
-    # After 12 hours SQS has shown the message again, unless its queue is gone.
+    # After 12 hours SQS has made the message visible again, unless its queue is gone.
     is_over = outcome in REFUSALS and now >= lease.received_at + MAX_VISIBILITY_SECONDS
     return EventKind.DELETE_ABANDONED if is_over else EventKind.DELETE_FAILED

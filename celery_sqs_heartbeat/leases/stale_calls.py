@@ -1,23 +1,23 @@
-"""Changes of visibility that SQS may still make by a handle which a redelivery has replaced.
+"""Tracks stale calls: changes of visibility that SQS may still make by a replaced handle.
 
-A standard queue takes a handle although its message was received again since, and then hides the
-message for as long as that old call asks. So a call that was not answered when the same worker
-received the message again may end the new lease early: an extension where the queue's visibility
-timeout was raised meanwhile, and a release at once. No one can call a request back. But the worker
-knows what it has sent, and so how early such a call can end the lease:
+A redelivery replaces the receipt handle of a message. A standard queue still accepts the old
+handle, and then hides the message for as long as the old call requests. So if a call was unanswered
+when the same worker received the message again, it may end the new lease early: an extension, if
+the queue's visibility timeout was raised in the meantime, or a release, at once. A request can't be
+withdrawn. But the worker knows the calls it has sent, so it knows how early they can end the lease:
 
-- While an extension by an old handle is open, whatever else hides the message counts for no longer
-  than that extension would hide it: SQS does it after what it follows. A lease is then extended
-  when a third of that is left.
-- While a release by an old handle is open, a redelivery is not run: its lease may end at any
-  moment. Not run once, that is: a call that hangs for hours must not keep the message. After
-  that, and where the answer came while the receive was under way, the lease is not certain.
-- A message that comes back before its lease had run out shows that the release was done.
+- While an extension by an old handle is open, no receive and no extension counts for longer than
+  the open one would hide the message, because SQS may perform that one later. The lease is then
+  extended when a third of that time is left.
+- While a release by an old handle is open, the worker does not run a redelivery, because its lease
+  may end at any moment. It skips only one: a call that hangs for hours must not block the message.
+  After that, and if the answer came while the receive was in flight, the lease is not certain.
+- If the message is received again before its lease had expired, the release has taken effect.
 
-A call whose answer was lost stays open: SQS may do it however late. It costs nothing as long as the
-timeouts are the same. A call that SQS answered with HTTP 500 is not open: it was done before that
-answer, or not at all. One that SQS refused was not done. FIFO queues refuse an old handle; they are
-treated alike, as it is rare.
+A call whose answer was lost stays open, because SQS may perform it however late. That costs nothing
+while the timeouts are the same. A call that SQS answered with HTTP 500 is not open: it was
+performed before that answer, or not at all. A call that SQS refused was not performed. FIFO queues
+refuse an old handle. They are treated the same way, because the case is rare.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from celery_sqs_heartbeat.leases.lease import Action
 from celery_sqs_heartbeat.leases.recent import CAPACITY
 
 _Key = tuple[str, str]
-#: After any other answer nothing was done, nor will be.
+#: After any other answer, SQS has changed nothing and will change nothing.
 _MAY_HAVE_BEEN_DONE = frozenset({Outcome.DONE, Outcome.UNSURE})
 
 
 @dataclass(slots=True)
-class _StaleCall:
-    """What was asked of one message by one handle, in calls of the same timeout.
+class _Stray:
+    """The calls for one message by one handle, with the same action and timeout.
 
     Attributes:
-        open: How many of the calls were not answered, as far as is known.
+        open: How many of the calls are unanswered, as far as we know.
         answered_at: When the last answer came after which it may have been done.
-        held_until: How long the lease lasted when its release was planned; -inf of an extension.
-        is_spared: A redelivery was not run for it.
+        held_until: When the lease was to expire when its release was planned; -inf for extensions.
+        is_spared: Whether a redelivery was already skipped because of it.
     """
 
     timeout: int
@@ -59,7 +59,7 @@ class _StaleCall:
 
 
 class StaleCalls:
-    """Remembers what was asked for each message, until SQS has confirmed its delete."""
+    """Remembers the calls for each message, until SQS has confirmed its delete."""
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self._capacity = capacity
@@ -81,7 +81,7 @@ class StaleCalls:
             self._by_key.popitem(last=False)
 
     def note_answers(self, call: Call, outcomes: Sequence[Outcome], now: float) -> None:
-        """Note what SQS has answered; a call with no answer may still be done."""
+        """Note SQS's answers. SQS may still perform a call without an answer."""
         for entry, outcome in zip(call.entries, outcomes, strict=True):
             strays = self._by_key.get(entry.lease.key, {})
             stray = strays.get((entry.receipt_handle, entry.timeout, entry.action))
@@ -91,15 +91,15 @@ class StaleCalls:
                     stray.answered_at = now
 
     def forget(self, key: _Key) -> None:
-        """Forget a message that comes no more."""
+        """Forget a message that can't be received again."""
         self._by_key.pop(key, None)
 
     def limit(self, key: _Key, handle: str, since: float = math.inf) -> float:
-        """Return for how long a lease by that handle counts at most, in seconds.
+        """Return for how many seconds a lease by that handle counts at most.
 
         Args:
-            since: When its receive was sent, where that is what is to count. An extension that
-                was answered after that may have been done after the message was received.
+            since: When its receive was sent, if the limit is for the receive. An extension that
+                was answered later may have been performed after the receive.
         """
         extensions = (each for each in self._others(key, handle, since) if not each.is_release)
         return min((each.timeout for each in extensions), default=math.inf)
@@ -108,12 +108,12 @@ class StaleCalls:
         """Return whether a release may end the lease of a receive that has just arrived."""
         strays = self._by_key.get(key, {})
         for each in [each for each, stray in strays.items() if arrived_at < stray.held_until]:
-            # Nothing else can have brought the message back so soon.
+            # Only the release can have made the message visible so early.
             del strays[each]
         return any(each.is_release for each in self._others(key, handle, since))
 
     def spare(self, key: _Key, handle: str) -> bool:
-        """Return whether a receive is not to be run for an open release; only once for each."""
+        """Return whether to skip a receive because of an open release, once for each release."""
         found = [
             each
             for each in self._others(key, handle, math.inf)

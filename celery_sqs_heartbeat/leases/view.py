@@ -1,4 +1,4 @@
-"""A lease as others may see it."""
+"""A read-only view of a lease."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from celery_sqs_heartbeat.leases.lease import Goal, Lease, LeaseStatus
 class LeaseView(NamedTuple):
     """A lease at one moment, without the receipt handle. Times in seconds.
 
-    A tuple, because thousands may be made while the keeper waits.
+    It is a tuple, because thousands may be made while the keeper waits.
 
     Attributes:
-        held_for: Since the first of its receives was asked for.
-        received_ago: Since the latest was.
+        held_for: Since the first of its receives was sent.
+        received_ago: Since its latest receive was sent.
         running_for: Since its task began; None while the task waits.
-        expires_in: What is left of it; negative after its expiry.
-        visibility_timeout: That SQS confirmed last.
+        expires_in: Until its expiry; negative after it.
+        visibility_timeout: The last one that SQS confirmed.
         threshold: An extension is due when less than this is left.
-        ended_for: Since its delete or release was asked for; None while it is held.
-        extensions: Confirmed ones since its latest receive.
+        ended_for: Since its goal became delete or release; None while it is held.
+        extensions: How many SQS has confirmed since its latest receive.
         attempts: Failed tries since the last confirmed success.
         group: The message's group; None without one.
         sequence_number: Its digits in a FIFO queue; None elsewhere.
-        is_in_order: Its message is kept in the order of its group.
+        is_in_order: Whether its message is kept in the order of its group.
     """
 
     queue_url: str
@@ -49,7 +49,7 @@ class LeaseView(NamedTuple):
 
     @classmethod
     def of(cls, lease: Lease, now: float) -> LeaseView:
-        """Return what is to be seen of a lease now, in monotonic seconds."""
+        """Return the view of a lease at `now`, in monotonic seconds."""
         return cls(
             lease.queue_url,
             lease.message_id,
