@@ -40,7 +40,7 @@ class Batch:
         # A job ends on a thread of its own, maybe while the flush does: each is taken once.
         self._requests = deque(each for each in requests if isinstance(each, LeasedRequest))
         self._open: set[object] = {self}
-        self._reason = "it was not run"
+        self._reason = "the batch did not run"
 
     def give(
         self, apply: Callable[..., Any], target: Callable[..., Any], *args: Any, **options: Any
@@ -113,8 +113,8 @@ class Batch:
                 return
             if request.is_unsettled():
                 logger.warning(
-                    "sqs-heartbeat: task %s[%s] has not ended with its batch (%s): its message "
-                    "is released",
+                    "sqs-heartbeat: task %s[%s] was neither acked nor rejected when its batch "
+                    "ended (%s): releasing its message",
                     request.name,
                     request.id,
                     self._reason,

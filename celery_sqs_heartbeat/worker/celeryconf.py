@@ -34,11 +34,11 @@ def queues_fault(app: Any) -> str | None:
     except Exception as error:
         return (
             f"task_queues={app.conf.task_queues!r}: can't be used ({type(error).__name__}: "
-            f"{error}); give a list of kombu.Queue, or a dict of dicts by name"
+            f"{error}); set a list of kombu.Queue, or a dict of dicts by queue name"
         )
     wrong = [name for name in names if not isinstance(name, str)]
     return (
-        f"task_queues or task_default_queue names a queue {wrong[0]!r}: must be a text"
+        f"task_queues or task_default_queue names a queue {wrong[0]!r}: must be a string"
         if wrong
         else None
     )

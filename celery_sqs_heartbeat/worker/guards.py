@@ -154,7 +154,7 @@ def _reporting(target: Callable[..., Any]) -> Callable[..., Any]:
             return target(task, task_id, *args, **kwargs)
         except Exception:
             logger.exception(
-                "sqs-heartbeat: Celery failed around task %s[%s]: it counts as failed",
+                "sqs-heartbeat: Celery raised an error around task %s[%s]: it counts as failed",
                 task,
                 task_id,
             )

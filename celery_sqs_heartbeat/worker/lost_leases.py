@@ -60,8 +60,8 @@ class LostLeaseHandler:
         self._heartbeat.terms.can_stop_tasks = _stops_tasks(pool)
         if self._heartbeat.settings.may_terminate() and not self._heartbeat.terms.can_stop_tasks:
             logger.warning(
-                "sqs-heartbeat: sqs_heartbeat_on_lost='terminate' can't stop running tasks in "
-                "pool %s: they go on; only tasks that have not started are dropped",
+                "sqs-heartbeat: pool %s can't stop running tasks, so "
+                "sqs_heartbeat_on_lost='terminate' only keeps tasks from starting",
                 type(pool).__module__.rpartition(".")[2],
             )
 

@@ -152,7 +152,7 @@ class LeasedRequest(Request):
         # The keeper may not have noted yet what the clock says.
         status = LeaseStatus.EXPIRED if lease.status is LeaseStatus.OWNED else lease.status
         if lease.is_in_order:
-            return f"its lease is {status.value}, and SQS hands out its group anew"
+            return f"its lease is {status.value}, and SQS delivers its group again"
         return f"its lease is {status.value}, and sqs_heartbeat_on_lost is {on_lost!r}"
 
     def is_held(self) -> bool:
@@ -398,7 +398,7 @@ class LeasedRequest(Request):
                 raise
             # Of the task, not of this process: in a pool of processes it would end the worker.
             logger.exception(
-                "sqs-heartbeat: task %s[%s] ran out of memory: its message is released",
+                "sqs-heartbeat: task %s[%s] ran out of memory: releasing its message",
                 self.name,
                 self.id,
             )

@@ -1,7 +1,7 @@
-"""Has a worker start only on versions of Celery and kombu that the heartbeat works with.
+"""Lets a worker start only with versions of Celery and kombu that work with the heartbeat.
 
-On others our methods might never be called: the worker would run without leases, on queues
-whose visibility timeout is short because of them.
+Other versions might never call our methods. The worker would then run without leases, on queues
+whose visibility timeout is short because leases were expected.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from celery_sqs_heartbeat.worker.compat.versions import TESTED, is_tested, versi
 
 logger = logging.getLogger(__name__)
 
-#: Those whose names we override and use.
+#: The packages whose names we override and use.
 _PACKAGES = ("celery", "kombu", "billiard")
 
 
 class WorkerVersionsError(IncompatibleVersions, ImproperlyConfigured, click.ClickException):
-    """Names are missing; the `celery` command shows it without a traceback and exits with 1."""
+    """Names are missing. The `celery` command shows this without a traceback and exits with 1."""
 
 
 def require_versions() -> None:
-    """Check that all we need of Celery and kombu is there; warn of versions not tested.
+    """Check that Celery and kombu have every name that we need; warn about untested versions.
 
     Raises:
-        WorkerVersionsError: Something is missing.
+        WorkerVersionsError: A name is missing.
     """
     if faults := missing():
         raise WorkerVersionsError(faults, running(), TESTED)
     if not all(is_tested(version_of(name)) for name in ("celery", "kombu")):
         logger.warning(
-            "sqs-heartbeat: celery-sqs-heartbeat is not tested with %s: it is with Celery and "
-            "kombu %s; all names that it needs are there",
+            "sqs-heartbeat: celery-sqs-heartbeat is not tested with %s, only with Celery and "
+            "kombu %s. All names that it needs exist in the installed versions",
             running(),
             TESTED,
         )
 
 
 def running() -> str:
-    """Return the versions of those packages, for people to read."""
+    """Return the versions of these packages in human-readable form."""
     return ", ".join(f"{name} {version_of(name)}" for name in _PACKAGES)

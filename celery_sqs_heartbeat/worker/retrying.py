@@ -90,7 +90,7 @@ def _releasing(retry: Callable[..., Any]) -> Callable[..., Any]:
         if group is None or request.called_directly or request.is_eager:
             return send(**options)
         if args is not None or kwargs is not None or options:
-            _warn_of_new_message(self, "it is retried with other arguments or options")
+            _warn_of_new_message(self, "the retry has other arguments or options")
             return send(**_in_group(group, options))
         if max_retries is None:
             max_retries = self.max_retries
@@ -101,7 +101,7 @@ def _releasing(retry: Callable[..., Any]) -> Callable[..., Any]:
                 raise_with_context(exc)
             raise self.MaxRetriesExceededError(
                 f"Can't retry {self.name}[{request.id}]: max_retries is {max_retries}, and each "
-                f"receive of its message after the first is a retry: {request.retries} so far",
+                f"receive of its message after the first counts: {request.retries} so far",
                 task_args=request.args,
                 task_kwargs=request.kwargs,
             )
@@ -112,7 +112,7 @@ def _releasing(retry: Callable[..., Any]) -> Callable[..., Any]:
         if throw:
             raise released
         if not is_noted:
-            _warn_of_new_message(self, "its worker has no room to note that it goes on")
+            _warn_of_new_message(self, "its worker can't record a retry of a task that continues")
             return send(**_in_group(group, options))
         return released
 
@@ -128,14 +128,16 @@ def _in_group(group: str, options: dict[str, Any]) -> dict[str, Any]:
 
 def _finite(seconds: float) -> float:
     if not math.isfinite(seconds):
-        raise ValueError(f"the countdown of a retry is {seconds!r}: give it as seconds")
+        raise ValueError(
+            f"the countdown of a retry is {seconds!r}: must be a finite number of seconds"
+        )
     return seconds
 
 
 def _warn_of_new_message(task: Any, why: str) -> None:
     logger.warning(
-        "sqs-heartbeat: the retry of task %s[%s] takes a new message, which goes to the end of "
-        "its message group: %s",
+        "sqs-heartbeat: the retry of task %s[%s] is sent as a new message, which goes to the end "
+        "of its message group: %s",
         task.name,
         task.request.id,
         why,

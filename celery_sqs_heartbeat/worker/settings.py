@@ -103,8 +103,8 @@ def warn_of_unknown_queues(
     for name in unknown_queues(app, configured):
         if not is_listed(name):
             logger.warning(
-                "sqs-heartbeat: %s has settings for %r, but neither %s, -Q nor SQS has such a "
-                "queue%s",
+                "sqs-heartbeat: %s has settings for queue %r, which is neither in %s, nor in -Q, "
+                "nor on SQS%s",
                 naming(app)(PREFIX + "queues"),
                 name,
                 naming(app)("task_queues"),

@@ -23,7 +23,9 @@ logger = get_logger(__name__)
 
 #: Errors of a connection that is lost: no fault of the pool's.
 _LOST = (*Transport.connection_errors, *Transport.channel_errors)
-_LEFT = ": its message is left in the queue and comes back when its visibility timeout ends"
+_LEFT = (
+    ": its message stays in the queue and becomes visible again when its visibility timeout ends"
+)
 
 
 def guarded(execute: Callable[..., Any]) -> Callable[..., Any]:

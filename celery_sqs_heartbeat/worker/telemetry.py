@@ -23,8 +23,8 @@ def require_otel() -> None:
     if find_spec("opentelemetry") is None:
         raise ConfigurationError(
             [
-                f"{PREFIX}otel=True: needs opentelemetry: install celery-sqs-heartbeat[otel], "
-                "or do not set it"
+                f"{PREFIX}otel=True: opentelemetry is not installed: install "
+                "celery-sqs-heartbeat[otel], or remove the setting"
             ]
         )
 

@@ -1,4 +1,4 @@
-"""Reports messages that Celery got although they never came by the keeper."""
+"""Reports messages that Celery received without the keeper."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ logger = get_logger(__name__)
 
 
 def report_unleased(heartbeat: Heartbeat, message: Any, request: Any) -> None:
-    """Log a message of a leased queue that was received past us, once for each queue.
+    """Log a message of a leased queue that has no lease, once for each queue.
 
-    Not one that the keeper knew: its lease may have ended before its request was made.
+    A message that the keeper once knew is not logged: its lease may have ended before its
+    request was made.
     """
     info = message.delivery_info or {}
     if str(message.delivery_tag) in heartbeat.received:
@@ -23,10 +24,10 @@ def report_unleased(heartbeat: Heartbeat, message: Any, request: Any) -> None:
     if queue is None or not heartbeat.once.first_time(f"no lease {queue}"):
         return
     logger.error(
-        "sqs-heartbeat: message %s of queue %s, task %s[%s], has no lease: kombu delivered it "
-        "past the heartbeat, and so it may all other messages of the queue; a task that runs for "
-        "longer than the visibility timeout runs again. This is %s: install versions that are "
-        "tested, or raise the queue's visibility timeout and start workers with "
+        "sqs-heartbeat: message %s of queue %s, task %s[%s], has no lease: kombu bypassed the "
+        "heartbeat when it delivered the message, and may do so with all messages of the queue. "
+        "A task that runs for longer than the visibility timeout then runs again. Installed: %s. "
+        "Install tested versions, or raise the queue's visibility timeout and start workers with "
         "--no-heartbeat-sqs",
         (info.get("sqs_message") or {}).get("MessageId"),
         queue,

@@ -142,7 +142,7 @@ def test_a_retry_with_other_arguments_goes_to_the_end_of_its_own_group(
     orders.wait_until_empty()
     assert [line.number for line in orders.lines() if line.what == "end"] == [0, 2, 1]
     assert "in-a" in [line.what for line in orders.lines()]
-    worker.wait_for_log("takes a new message, which goes to the end of its message group")
+    worker.wait_for_log("is sent as a new message, which goes to the end of its message group")
 
 
 def test_no_number_of_retries_that_a_sender_gives_ends_a_worker(

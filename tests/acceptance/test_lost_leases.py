@@ -87,4 +87,4 @@ def test_a_stuck_task_does_not_keep_its_message_for_ever(new_scene: NewScene) ->
 
 def test_a_pool_that_can_not_stop_tasks_is_said_so_at_start(new_scene: NewScene) -> None:
     worker = new_scene().worker("-c", "1", "-P", "threads", conf=conf(on_lost="terminate"))
-    assert "can't stop running tasks in pool thread" in worker.logs()
+    assert "pool thread can't stop running tasks" in worker.logs()

@@ -119,8 +119,8 @@ def test_every_task_has_leased_requests_even_with_its_own_request_class_or_added
     [
         ("celery", None),
         ("listed", None),
-        ("celrey", "nor SQS has such a queue; did you mean 'celery'?"),
-        ("unlike", "nor SQS has such a queue"),
+        ("celrey", "nor on SQS; did you mean 'celery'?"),
+        ("unlike", "nor on SQS"),
     ],
 )
 def test_settings_of_a_queue_that_neither_the_app_nor_sqs_has_cause_a_warning(
@@ -128,7 +128,7 @@ def test_settings_of_a_queue_that_neither_the_app_nor_sqs_has_cause_a_warning(
 ) -> None:
     app = Celery("proj", broker="sqs://", set_as_current=False)
     warn_of_unknown_queues(app, [name], {"listed"}.__contains__)
-    assert [record.message.partition("-Q ")[2] for record in caplog.records] == (
+    assert [record.message.partition("-Q, ")[2] for record in caplog.records] == (
         [] if warned is None else [warned]
     )
 

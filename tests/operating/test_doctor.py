@@ -509,7 +509,7 @@ def test_tasks_that_exit_the_process_during_import_are_a_finding(run: Run, tmp_p
         ({"worker_concurrency": -3}, "worker_concurrency=-3: must be a whole"),
         ({"worker_eta_task_limit": "x"}, "worker_eta_task_limit='x': must be a whole number"),
         ({"task_time_limit": "x"}, "task_time_limit='x': must be a number of seconds above 0"),
-        ({"task_default_queue": 5}, "names a queue 5: must be a text"),
+        ({"task_default_queue": 5}, "names a queue 5: must be a string"),
         ({"task_queues": {"a": 5}}, "task_queues={'a': 5}: can't be used"),
         ({"task_queues": ["a"]}, "task_queues=['a']: can't be used"),
         ({"sqs_heartbeat_queues": {5: {"ack": "inline"}}}, "queues[5]: must be the name of"),

@@ -149,7 +149,8 @@ def test_a_batch_that_is_lost_is_released_but_for_what_is_settled(
     pool.report(what, result)
     assert desk.rejected == [("c", True)]
     assert requests[2].rejects == [True]
-    assert "task work[c] has not ended with its batch (OSError('exited prematurely')" in caplog.text
+    assert "task work[c] was neither acked nor rejected when its batch ended" in caplog.text
+    assert "(OSError('exited prematurely')" in caplog.text
 
 
 def test_a_flush_that_fails_releases_what_it_gave_no_job(

@@ -47,9 +47,9 @@ def _fault(need: Need) -> str | None:
         inspect.getattr_static(owner, need.name), FunctionType
     )
     if need.call is not None and not _accepts(theirs, need.call, is_method=is_method):
-        return f"{need} does not take ({need.call}) any more: {need.why}"
+        return f"{need} no longer accepts ({need.call}): {need.why}"
     if need.by is not None and not _is_replaced(need, theirs):
-        return f"{need} takes ({', '.join(inspect.signature(theirs).parameters)}) now: {need.why}"
+        return f"{need} now takes ({', '.join(inspect.signature(theirs).parameters)}): {need.why}"
     return None
 
 
