@@ -1,1 +1,1 @@
-"""What the heartbeat needs of other packages beyond what they promise, and whether it is there."""
+"""Names that the heartbeat needs of other packages, and the check that they exist."""

@@ -1,4 +1,4 @@
-"""Finds what we need of other packages and what they do not have."""
+"""Finds the names that we need of other packages and that they do not have."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _BY_POSITION = (_Parameter.POSITIONAL_ONLY, _Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def missing(needs: Iterable[Need] = NEEDS) -> tuple[str, ...]:
-    """Return what is missing, one fault for each name; nothing where all is as we know it."""
+    """Return a fault for each name that is missing or has changed."""
     faults: dict[str, str] = {}
     for need in needs:
         if (fault := _fault(need)) is not None:
-            # All that we need of a class that is gone is one fault.
+            # A missing class is one fault, however many of its names we need.
             faults.setdefault(fault.split(": ")[0], fault)
     return tuple(faults.values())
 
@@ -66,7 +66,7 @@ def _has(owner: Any, name: str) -> bool:
 
 @cache
 def _stored(owner: type) -> frozenset[str]:
-    """Return the attributes that a class's methods set, on instances as a rule."""
+    """Return the attributes that a class's methods set, usually on instances."""
     return frozenset(
         name
         for base in owner.__mro__
@@ -86,7 +86,7 @@ def _stores(code: CodeType) -> Iterator[str]:
 
 
 def _accepts(function: Callable[..., Any], call: str, *, is_method: bool) -> bool:
-    """Return whether a function takes the arguments of a call, as `queue, callback=`."""
+    """Return whether a function accepts the arguments of a call, such as `queue, callback=`."""
     arguments = [each.strip() for each in call.split(",") if each.strip()]
     names = {each[:-1]: None for each in arguments if each.endswith("=")}
     positional = [None] * (is_method + len(arguments) - len(names))
@@ -97,13 +97,13 @@ def _is_replaced(need: Need, theirs: Any) -> bool:
     try:
         ours = getattr(_find(str(need.by)), need.name)
     except (ImportError, AttributeError):
-        # As another name is gone, which is a fault of its own.
+        # Another name is missing, and is reported as its own fault.
         return True
     return _replaces(ours, theirs)
 
 
 def _replaces(ours: Any, theirs: Any) -> bool:
-    """Return whether our method can be called in every way that theirs can be."""
+    """Return whether our method accepts every call that theirs accepts."""
     if not callable(ours):
         return False
     own = inspect.signature(ours)

@@ -1,4 +1,4 @@
-"""What we override and use of kombu's and vine's public names."""
+"""Public names of kombu and vine that we override or use."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ NEEDS: tuple[Need, ...] = (
     *overridden(
         _CHANNEL,
         f"{_OURS}.channel:Channel",
-        ("QoS", "counts what is prefetched"),
+        ("QoS", "counts prefetched messages"),
         ("basic_ack", "deletes"),
-        ("basic_cancel", "polls a queue no more"),
+        ("basic_cancel", "stops polling a queue"),
         ("basic_consume", "prepares a queue"),
         ("basic_qos", "changes the prefetch count"),
         ("basic_reject", "releases or deletes"),
         ("drain_events", "polls without an event loop"),
-        ("fetch_message_attributes", "asks for the receive count"),
+        ("fetch_message_attributes", "requests the receive count"),
     ),
     *overridden(f"{_SQS}:Transport", f"{_OURS}:Transport", ("Channel", "makes our channel")),
     *overridden(
         f"{_SQS}:QoS",
         f"{_OURS}.qos:QoS",
         ("ack", "frees a prefetch slot"),
-        ("can_consume", "says whether there is a slot"),
+        ("can_consume", "returns whether a prefetch slot is free"),
     ),
     *used(
         _CHANNEL,
@@ -37,9 +37,9 @@ NEEDS: tuple[Need, ...] = (
         ("conninfo", "credentials"),
         ("endpoint_url", "where SQS is"),
         ("hub", "the event loop"),
-        ("is_secure", "whether SQS is asked over TLS"),
+        ("is_secure", "whether SQS is called over TLS"),
         ("predefined_queues", "URLs and credentials of queues"),
-        ("qos", "what is prefetched"),
+        ("qos", "the prefetched messages"),
         ("region", "where SQS is"),
         ("sqs", "the client without an event loop", "queue="),
         ("transport_options", "how SQS is reached"),
@@ -47,7 +47,7 @@ NEEDS: tuple[Need, ...] = (
     ),
     *used(
         _CHANNEL,
-        ("get_message_attributes", "the attributes to ask for"),
+        ("get_message_attributes", "the attributes to request"),
         since=(5, 7),
     ),
     *used(
@@ -55,29 +55,33 @@ NEEDS: tuple[Need, ...] = (
         ("can_consume_max_estimate", "how many slots are free", ""),
         ("channel", "the channel that it belongs to"),
     ),
-    *used(f"{_SQS}:QoS", ("is_backoff_task", "whether it has one", "tag"), since=(5, 7)),
+    *used(
+        f"{_SQS}:QoS",
+        ("is_backoff_task", "whether a message has a backoff policy", "tag"),
+        since=(5, 7),
+    ),
     *used(
         f"{_SQS}:Transport",
-        ("channel_errors", "what a broken channel raises"),
-        ("connection_errors", "what a broken connection raises"),
+        ("channel_errors", "the errors of a broken channel"),
+        ("connection_errors", "the errors of a broken connection"),
         ("driver_type", "the broker's name"),
         ("polling_interval", "the pause after an empty poll"),
     ),
     *used(
         _SQS,
-        ("Channel", "what our channel derives from"),
-        ("QoS", "what our count of messages derives from"),
-        ("UndefinedQueueException", "names a queue that is not predefined"),
-        ("Transport", "what our transport derives from"),
+        ("Channel", "the base class of our channel"),
+        ("QoS", "the base class of our prefetch count"),
+        ("UndefinedQueueException", "reports a queue that is not predefined"),
+        ("Transport", "the base class of our transport"),
     ),
     *used(
         "kombu.transport",
-        ("TRANSPORT_ALIASES", "has our transport used for sqs://"),
+        ("TRANSPORT_ALIASES", "makes kombu use our transport for sqs://"),
     ),
     *used(
         "kombu.asynchronous",
         ("get_event_loop", "the current event loop", ""),
-        ("set_event_loop", "brings it back after a reconnect", "hub"),
+        ("set_event_loop", "restores it after a reconnect", "hub"),
     ),
     *used("kombu.asynchronous.hub:Hub", ("call_later", "polls later", "seconds, call, queue")),
     *used("kombu.asynchronous.hub:Hub", ("call_soon", "polls at once", "call, queue")),
@@ -89,8 +93,8 @@ NEEDS: tuple[Need, ...] = (
             "queue, url, number_messages=, visibility_timeout=, wait_time_seconds=, callback=",
         ),
     ),
-    *used("kombu.utils.encoding", ("safe_repr", "shows any error", "error")),
-    *used("kombu.utils.encoding", ("safe_str", "shows any traceback", "traceback")),
+    *used("kombu.utils.encoding", ("safe_repr", "formats any error", "error")),
+    *used("kombu.utils.encoding", ("safe_str", "formats any traceback", "traceback")),
     *used("kombu.utils.imports", ("symbol_by_name", "finds a task's request class", "name")),
-    *used("vine", ("transform", "takes a poll's answer", "call, callback, poll")),
+    *used("vine", ("transform", "receives a poll's answer", "call, callback, poll")),
 )

@@ -1,4 +1,4 @@
-"""How a name of another package that we depend on is written down."""
+"""Describes a name of another package that we depend on."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Need:
-    """One name of Celery's, kombu's or another package's that we override or use.
+    """One name of Celery, kombu or another package that we override or use.
 
     Attributes:
         owner: Its module, or `module:Class`.
         name: An attribute of the module, of the class, or of its instances.
         why: What we do with it.
         by: Our class that overrides it, as `module:Class`.
-        call: The arguments that we give it, as `queue, callback=`; None where it is not called.
-        since: The first version of its package that has it; older ones do without.
-        instead: What would replace it, or "none: why". Of private names, and of public ones
-            that we use in a way which their package does not document.
-        only: What needs it, where that is not every worker. Such a name is not checked at a
-            worker's start.
+        call: The arguments that we pass, such as `queue, callback=`; None if we do not call it.
+        since: The first version of its package that has it. On older ones we do not need it.
+        instead: What would replace it, or "none: why". Set for private names, and for public
+            names that we use in an undocumented way.
+        only: What needs it, if not every worker does. A starting worker does not check such a
+            name.
     """
 
     owner: str
@@ -34,7 +34,7 @@ class Need:
 
     @property
     def package(self) -> str:
-        """The package that it belongs to."""
+        """The package that the name belongs to."""
         return self.owner.partition(".")[0].partition(":")[0]
 
     def __str__(self) -> str:
@@ -46,13 +46,13 @@ def used(
     *names: tuple[str, str] | tuple[str, str, str],
     since: tuple[int, int] | None = None,
 ) -> Iterator[Need]:
-    """Yield the needs of names that we read, set or call: name, why, arguments if called."""
+    """Yield needs for names that we read, set or call: name, why, arguments if called."""
     for name, why, *call in names:
         yield Need(owner=owner, name=name, why=why, call=call[0] if call else None, since=since)
 
 
 def overridden(owner: str, by: str, *names: tuple[str, str]) -> Iterator[Need]:
-    """Yield the needs of names that a class of ours overrides: name, why."""
+    """Yield needs for names that our class overrides: name, why."""
     for name, why in names:
         yield Need(owner=owner, name=name, why=why, by=by)
 
@@ -64,9 +64,9 @@ def internals(
     since: tuple[int, int] | None = None,
     only: str | None = None,
 ) -> Iterator[Need]:
-    """Yield the needs of names that may change with any release: private, or undocumented.
+    """Yield needs for names that any release may change: private ones and undocumented uses.
 
-    Each is its name, why we need it, what would replace it, and its arguments if we call it.
+    Each entry has the name, why we need it, what would replace it, and the arguments of our call.
     """
     for name, why, instead, *call in names:
         yield Need(

@@ -1,4 +1,4 @@
-"""All names of other packages that are written down here."""
+"""All names of other packages that the heartbeat uses."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.worker.compat import (
 )
 from celery_sqs_heartbeat.worker.compat.needs import Need
 
-#: Those that may change with any release, of every package.
+#: The names that any release of their package may change.
 PRIVATE: tuple[Need, ...] = (
     *private_channel.PRIVATE,
     *private_polls.PRIVATE,

@@ -1,30 +1,30 @@
-"""Private names of Celery's worker, its pools, and what those are made of."""
+"""Private names of Celery's worker, its pools, and the libraries that the pools use."""
 
 from __future__ import annotations
 
 from celery_sqs_heartbeat.worker.compat.needs import Need, internals
 
-_FLUSH = "none: Celery drops the jobs of a lost connection itself, and asks no one"
-_RUN = "none: a request can't keep a pool from running its task, nor hear of an error around it"
+_FLUSH = "none: when a connection is lost, Celery drops its jobs without calling any hook"
+_RUN = "none: a request can't keep a pool from running its task, and gets no errors from around it"
 
 PRIVATE: tuple[Need, ...] = (
     *internals(
         "celery.worker.worker:WorkController",
         (
             "wait_for_soft_shutdown",
-            "replaced, to release what waits before it",
-            "none: the signal `worker_shutting_down` is sent when the wait is over",
+            "replaced, to release waiting messages first",
+            "none: Celery sends the signal `worker_shutting_down` only after the wait",
             "",
         ),
     ),
     *internals(
         "celery.concurrency.base:BasePool",
-        ("flush", "replaced, to keep running tasks' acks over a reconnect", _FLUSH),
-        ("on_apply", "replaced, to have a task's request hear how it ended", _RUN),
+        ("flush", "replaced, to keep the acks of running tasks through a reconnect", _FLUSH),
+        ("on_apply", "replaced, to report to a task's request how the task ended", _RUN),
     ),
     *internals(
         "celery.concurrency.asynpool:AsynPool",
-        ("flush", "drops jobs, of which those that run are then brought back", _FLUSH, ""),
+        ("flush", "drops jobs; we then restore those that run", _FLUSH, ""),
     ),
     *internals(
         "celery.concurrency.prefork:TaskPool",
@@ -32,12 +32,12 @@ PRIVATE: tuple[Need, ...] = (
     ),
     *internals(
         "billiard.pool:Pool",
-        ("_cache", "the jobs that processes have", _FLUSH),
+        ("_cache", "the jobs that the processes have", _FLUSH),
         (
             "_pool",
             "the processes, which the keeper watches",
-            "the signal `worker_process_init`, which is sent in the process itself: it would have "
-            "to tell the main one",
+            "the signal `worker_process_init`: it is sent in the child process, which would have "
+            "to notify the main process",
         ),
     ),
     *internals(
@@ -45,7 +45,7 @@ PRIVATE: tuple[Need, ...] = (
         (
             "_write_to",
             "which process a job is being written to",
-            "none: `accepted` is true only once the process has read the job and said so",
+            "none: `accepted` is true only after the process has read the job and confirmed it",
         ),
     ),
     *internals(
@@ -53,11 +53,11 @@ PRIVATE: tuple[Need, ...] = (
         (
             "_shutdown",
             "whether a threads pool was stopped",
-            "none: `submit` fails then, but by a `RuntimeError` as where no thread can be started",
+            "none: `submit` then raises `RuntimeError`, but also when no thread can be started",
         ),
         (
             "_shutdown_lock",
-            "replaced by one that the handler of a signal can take again",
+            "replaced by a lock that a signal handler can acquire again",
             "none: an executor makes its own lock",
         ),
     ),
@@ -65,8 +65,9 @@ PRIVATE: tuple[Need, ...] = (
         "celery_batches:Batches",
         (
             "_tref",
-            "has each consumer time its flushes anew",
-            "none: the timer is started once and stays when Celery has cleared it",
+            "reset, to have each consumer start the flush timer again",
+            "none: the timer is started only once, and the attribute stays set after Celery has "
+            "cleared the timer",
         ),
         only="tasks of celery-batches",
     ),

@@ -1,4 +1,4 @@
-"""Private names by which Celery and Python keep what belongs to a process or a thread."""
+"""Private names that hold the state of a process or a thread, and one of PySpark's."""
 
 from __future__ import annotations
 
@@ -9,18 +9,19 @@ PRIVATE: tuple[Need, ...] = (
         "celery._state",
         (
             "_task_stack",
-            "the task that `current_lease` is asked in",
-            "none: `current_worker_task` does not see past a task that is called eagerly. Signals "
-            "would come too late for a handler that was connected earlier, or a task that "
-            "imports `current_lease` itself",
+            "the task that reads `current_lease`",
+            "none: `current_worker_task` returns a task that is called eagerly, not the one around "
+            "it. Signals would be too late for a handler that was connected earlier, and for a "
+            "task that imports `current_lease` itself",
         ),
     ),
     *internals(
         "_thread:RLock",
         (
             "_is_owned",
-            "whether a signal came within a change of what the worker holds",
-            "none: a signal may come between the lock and a note of its owner",
+            "whether a signal interrupted a change of the held messages",
+            "none: a signal may arrive after the lock is acquired and before we could record its "
+            "owner",
         ),
     ),
     *internals(
@@ -28,16 +29,16 @@ PRIVATE: tuple[Need, ...] = (
         (
             "socket",
             "writes to the keeper's process without waiting",
-            "none: gevent and eventlet replace the one of `socket`, and no greenlet may switch "
-            "while what a worker holds is changed",
+            "none: gevent and eventlet replace `socket.socket`, and greenlets must not switch "
+            "while the held messages change",
         ),
     ),
     *internals(
         "pyspark.errors.exceptions.captured:CapturedException",
         (
             "_origin",
-            "finds the first cause of an error of Spark's",
-            "none: its text has the causes only with a stack trace",
+            "finds the first cause of a Spark error",
+            "none: the error's text has the causes only with a stack trace",
         ),
         only="the pipeline",
     ),

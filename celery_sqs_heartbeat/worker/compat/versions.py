@@ -1,4 +1,4 @@
-"""Which versions run together, and which are tested together."""
+"""Which versions are installed, and which are tested together."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _PACKAGES = ("celery-sqs-heartbeat", "celery", "kombu", "boto3")
 #: The Celery and kombu versions that the tests run on.
 OLDEST_TESTED = (5, 5)
 NEWEST_TESTED = (5, 7)
-#: As users read it.
+#: The same for users to read.
 TESTED = f"{'.'.join(map(str, OLDEST_TESTED))} to {'.'.join(map(str, NEWEST_TESTED))}"
-#: The first and the last version of each package that its private names were verified on.
+#: The first and the last version of each package on which its private names were verified.
 VERIFIED: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
     "celery": (OLDEST_TESTED, NEWEST_TESTED),
     "kombu": (OLDEST_TESTED, NEWEST_TESTED),
@@ -25,32 +25,32 @@ VERIFIED: Mapping[str, tuple[tuple[int, int], tuple[int, int]]] = {
 
 
 def running_versions() -> Mapping[str, str]:
-    """Return Python's version and those of the packages that count, by name."""
+    """Return the versions of Python and of the packages in `_PACKAGES`, by name."""
     return {"python": python_version(), **{name: version_of(name) for name in _PACKAGES}}
 
 
 def version_of(package: str) -> str:
-    """Return the version of a package that is installed."""
+    """Return the version of an installed package."""
     try:
         return version(package)
     except PackageNotFoundError:
-        # Run from a checkout, say.
+        # For example, run from a checkout.
         return "unknown"
 
 
 def at_least(package: str, wanted: tuple[int, int]) -> bool:
-    """Return whether a package is as new as that; so is one whose version is not known."""
+    """Return whether a package has at least the wanted version. An unknown version passes."""
     numbers = _numbers(version_of(package))
     return not numbers or numbers >= wanted
 
 
 def distribution_of(package: str) -> str:
-    """Return what a package comes with: "python", or a name in `VERIFIED`."""
+    """Return the distribution of a package: "python", or a name in `VERIFIED`."""
     return "python" if package in sys.stdlib_module_names else package
 
 
 def is_verified(distribution: str) -> bool:
-    """Return whether its private names were verified on the version that is installed."""
+    """Return whether its private names were verified on the installed version."""
     running = python_version() if distribution == "python" else version_of(distribution)
     oldest, newest = VERIFIED[distribution]
     return oldest <= _numbers(running) <= newest
