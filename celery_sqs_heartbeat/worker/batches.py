@@ -1,8 +1,8 @@
-"""Tasks that run with many messages at once, as those of celery-batches.
+"""Tasks that run with many messages at once, like those of celery-batches.
 
-Their strategy gathers requests, and its `flush` gives them to the pool as one job. Of that
-job Celery's requests learn nothing: neither that they run, nor that the job is lost with its
-process, whose error nothing waits for. So a flush and its jobs are watched here.
+Their strategy gathers requests, and its `flush` gives them to the pool as one job. Celery reports
+nothing about that job to the requests: neither that it runs, nor that its process died and the
+job is lost, because no one waits for that error. So this module watches a flush and its jobs.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ logger = get_logger(__name__)
 
 
 class Batch:
-    """The requests of one flush, and the pool's jobs that it made of them.
+    """The requests of one flush, and the pool's jobs that the flush made of them.
 
-    When all its jobs have ended, however they did, no message of it may stay unsettled.
+    When all its jobs have ended, in any way, every message of the batch must be settled.
 
     Args:
-        pool: Where one without processes takes a job, it may wait for a free thread or greenlet,
-            until a shutdown has released its messages. It comes to nothing then.
+        pool: In a pool without processes, a job may wait for a free thread or greenlet until a
+            shutdown has released its messages. Such a job then does nothing.
     """
 
     def __init__(self, requests: Sequence[Any], pool: Any) -> None:
         self._may_refuse = not pool.uses_semaphore
-        # A job ends on a thread of its own, maybe while the flush does: each is taken once.
+        # A job may end on another thread while the flush ends. Each request is taken only once.
         self._requests = deque(each for each in requests if isinstance(each, LeasedRequest))
         self._open: set[object] = {self}
         self._reason = "the batch did not run"
@@ -94,13 +94,13 @@ class Batch:
         return given
 
     def end(self, job: object = None) -> None:
-        """Note that a job has ended, or without one that the flush has."""
+        """Note that a job has ended, or without a job, that the flush has ended."""
         self._open.discard(self if job is None else job)
         if not self._open:
             self._settle()
 
     def _has_lost_any(self) -> bool:
-        # Another job of the batch may have settled its own.
+        # Another job of the batch may have settled its own requests.
         waiting = [request for request in self._requests if not request.acknowledged]
         return bool([request for request in waiting if not request.claim_start()])
 
@@ -109,7 +109,7 @@ class Batch:
             try:
                 request = self._requests.popleft()
             except IndexError:
-                # The flush and a job on another thread may both find that nothing is open.
+                # The flush and a job on another thread may both see that nothing is open.
                 return
             if request.is_unsettled():
                 logger.warning(
@@ -126,9 +126,9 @@ _flushed: ContextVar[Batch | None] = ContextVar("sqs_heartbeat_flushed", default
 
 
 def guard_batches(app: Celery, pool: Any) -> None:
-    """Have requests that are run many at once know of their job in the pool.
+    """Connect requests that run many at once to their job in the pool.
 
-    And have those left out whose message is not ours any more: it was released, or lost.
+    This also leaves out requests whose message is no longer ours: it was released, or lost.
     """
     for task in app.tasks.values():
         if gathers_requests(task):
@@ -162,10 +162,10 @@ def _following(flush: Callable[[Any], Any], pool: Any) -> Callable[[Any], Any]:
 
 
 def _timed_anew(task: Any, strategy: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a strategy whose flushes each consumer times anew.
+    """Return a strategy that starts the flush timer again for each consumer.
 
-    A lost connection clears Celery's timers. celery-batches (0.11) times its flushes once, and
-    would never again flush a batch that is not full: its leases would be kept for all their time.
+    A lost connection clears Celery's timers. celery-batches (0.11) starts its timer only once. It
+    would never again flush a batch that is not full, and its leases would be kept up to their cap.
     """
 
     @functools.wraps(strategy)

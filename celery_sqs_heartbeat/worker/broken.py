@@ -9,19 +9,20 @@ from celery.worker import state
 
 
 def end_worker(hub: Any, error: Exception) -> None:
-    """End a broken worker as the error would end a stock one, with its exit code.
+    """End a broken worker in the way the error would end a stock worker, with its exit code.
 
     Args:
-        hub: Its event loop, where it has one.
+        hub: Its event loop, or None.
     """
     if hub is not None:
-        # Raised here, it might end no more than a timer.
+        # Raised here, the error might end only a timer.
         hub.call_soon(_end, error)
     else:
         state.should_stop = EX_FAILURE
 
 
 def _end(error: Exception) -> None:
-    # After an error of a connection Celery would reconnect, to receive nothing any more.
+    # After a connection error, Celery would otherwise reconnect, although the worker no longer
+    # receives messages.
     state.should_stop = EX_FAILURE
     raise error

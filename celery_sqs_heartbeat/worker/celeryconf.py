@@ -1,6 +1,6 @@
 """Checks those of Celery's own settings that the heartbeat computes with.
 
-Celery takes any value, and fails with it later: amid a worker's start, or at its first task.
+Celery accepts any value, and fails later: during a worker's start, or at its first task.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def celery_faults(app: Any) -> Iterator[str]:
 
 
 def queues_fault(app: Any) -> str | None:
-    """Return why the app's queues can't be made of its settings, or None."""
+    """Return why the app's queues can't be made from its settings, or None."""
     try:
         names = list(app.amqp.queues)
     except Exception as error:
@@ -45,8 +45,8 @@ def queues_fault(app: Any) -> str | None:
 
 
 def is_count(value: Any) -> bool:
-    """Return whether a value is a whole number, 0 or more, as far as Celery is concerned."""
-    # Celery makes a number of a text.
+    """Return whether Celery reads a value as a whole number, 0 or more."""
+    # Celery converts a string to a number.
     try:
         return int(value) >= 0
     except (TypeError, ValueError):
@@ -54,7 +54,7 @@ def is_count(value: Any) -> bool:
 
 
 def _is_concurrency(value: Any) -> bool:
-    # Celery takes its default for a text that it does not know.
+    # Celery uses its default for a string that it does not know.
     return isinstance(value, str) or is_count(value)
 
 
@@ -63,7 +63,7 @@ def _is_limit(value: Any) -> bool:
 
 
 _LIMIT = "a number of seconds above 0"
-#: What is right for a setting, and that rule in words.
+#: The check of each setting, and its rule in words.
 _RULES: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "worker_prefetch_multiplier": (is_count, "a whole number, 0 or more"),
     "worker_concurrency": (_is_concurrency, "a whole number of processes, or 'auto'"),

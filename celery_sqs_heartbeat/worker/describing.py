@@ -1,4 +1,4 @@
-"""Says who works here, for the first line of a journal."""
+"""Describes the worker, for the first line of a journal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.worker.compat.versions import running_versions
 
 
 def describe_worker(worker: Any, settings: Settings) -> WorkerInfo:
-    """Return what a journal says of a Celery worker; secrets are left out."""
+    """Return a journal's description of a Celery worker, without secrets."""
     said = {
         field.name: repr(value)
         for field in fields(settings)

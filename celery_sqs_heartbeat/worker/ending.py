@@ -1,9 +1,9 @@
-"""Gives messages back when the worker goes.
+"""Releases messages when the worker shuts down.
 
-A shutdown first closes every step and then stops them. When ours is closed the event loop
-is over, so nothing is given to the pool any more, but the consumer has not yet forgotten what
-waits in it, and the pool does not wait yet for the tasks that run: what it will never
-start is released then, not after the longest of them.
+A shutdown first closes every step and then stops them. When it closes our step, the event loop has
+ended, so the pool receives no more tasks. But the consumer still has its waiting messages, and the
+pool does not wait yet for the running tasks. So the messages of tasks that will never start are
+released at this point, not after the longest running task.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from celery_sqs_heartbeat.transport.request import LeasedRequestProtocol
 
 logger = logging.getLogger(__name__)
 
-#: Whether a threads pool that is stopped cancels what it has not started (since 5.7).
+#: Whether a threads pool that stops cancels the tasks that it has not started (since 5.7).
 _CANCELS_WAITING = celery.VERSION >= (5, 7)
 
 
-#: How long a worker that ends may read its last polls before that is taken off the time of its
-#: flush, in seconds: kombu's default wait. With the flush of 15 s both take 25 s of Kubernetes' 30.
+#: How long an exiting worker may read its last polls before that time is subtracted from its flush,
+#: in seconds: kombu's default wait. With the flush of 15 s, both take 25 s of Kubernetes' 30.
 _FREE_WAIT_SECONDS = 10.0
-#: What the flush is left with at least, in seconds, unless less is set: some tries of a delete.
+#: The least time for the flush, in seconds, unless the setting is lower: a few tries of a delete.
 _LEAST_FLUSH_SECONDS = 5.0
 
 
@@ -36,15 +36,15 @@ def flush_time_left(flush_timeout: float, waited: float) -> float:
 
     Args:
         flush_timeout: The setting, in seconds.
-        waited: How long the last polls were read, in seconds. The keeper deletes and releases
-            meanwhile, too.
+        waited: How long the last polls were read, in seconds. Meanwhile, the keeper already
+            deletes and releases messages.
     """
     left = flush_timeout - max(0.0, waited - _FREE_WAIT_SECONDS)
     return max(left, min(flush_timeout, _LEAST_FLUSH_SECONDS))
 
 
 def end_polls(heartbeat: Heartbeat) -> LastPolls:
-    """Receive no more, and have what the open polls still bring released."""
+    """Stop receiving, and release the messages that open polls still return."""
     heartbeat.is_ending = True
     heartbeat.polled.rest_all()
     return LastPolls(heartbeat.http_client, list(heartbeat.open_polls))
@@ -54,12 +54,12 @@ def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
     """Release every message whose task the pool has not started and will not start."""
     heartbeat.groups.leave("shutdown")
     _release_arriving(heartbeat)
-    # Kept until they are released: of a cancelled batch nothing else may refer to them.
+    # Referenced until they are released: nothing else may refer to requests of a cancelled batch.
     requests = list(heartbeat.requests.values())
     is_cancelled = False
     executor = getattr(pool, "executor", None)
     if executor is not None and _CANCELS_WAITING:
-        # Done first, and by Celery again: what is cancelled can't start any more.
+        # Done first, so that cancelled tasks can no longer start. Celery does it again later.
         executor.shutdown(wait=False, cancel_futures=True)
         is_cancelled = True
     waiting = [
@@ -72,10 +72,10 @@ def release_unstarted(heartbeat: Heartbeat, pool: Any) -> None:
 
 
 def _release_arriving(heartbeat: Heartbeat) -> None:
-    """Release what was to be delivered in the very frame that a signal's handler has interrupted.
+    """Release the messages whose delivery was interrupted by this signal handler.
 
-    Of a batch, those have a request that were delivered; a release does nothing to those that are
-    settled.
+    Of the messages received together, those already delivered have a request. A release does
+    nothing to settled messages.
     """
     for tag in tuple(heartbeat.arriving):
         lease = heartbeat.keeper.find(tag)
@@ -84,7 +84,7 @@ def _release_arriving(heartbeat: Heartbeat) -> None:
 
 
 def release_all(heartbeat: Heartbeat) -> None:
-    """Release every message that is held still: their tasks were stopped with the pool."""
+    """Release every message that is still held: its task was stopped with the pool."""
     heartbeat.groups.leave("shutdown")
     _release(list(heartbeat.requests.values()), "not finished")
 

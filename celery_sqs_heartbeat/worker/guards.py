@@ -1,7 +1,8 @@
-"""Errors of Celery's own around a task: its message is settled or left, never kept for ever.
+"""Handles Celery's own errors around a task: no message stays leased indefinitely.
 
-A stock worker leaves such a message to the queue, which shows it again when its visibility
-timeout ends. Under a lease that would not end while the worker lives.
+A stock worker does nothing about such a message. It becomes visible again when its visibility
+timeout ends. Under a lease, the timeout would not end while the worker lives. So the message is
+settled, or its lease ends.
 """
 
 from __future__ import annotations
@@ -24,12 +25,13 @@ logger = get_logger(__name__)
 def guard_run(pool: Any) -> None:
     """Guard how a pool without processes runs a task.
 
-    An error around it (of a result backend that is down, say), or one that is no `Exception`
-    (`sys.exit()`), is to reach its request, as a process reports it. A thread or a greenlet
-    just ends: the request does not hear of it, and neither acks nor rejects its message.
+    Two kinds of errors must reach the task's request, as they do from a process: errors around
+    the task (for example, of a result backend that is down), and errors that are not an
+    `Exception` (`sys.exit()`). A thread or a greenlet only ends, without a report to the request,
+    which then neither acks nor rejects the message.
 
-    And a task that waits for a free greenlet, given to the pool by its timer, may find one
-    when its message has been released: at a shutdown, or with a lost connection.
+    A task may also wait for a free greenlet, after a timer gave it to the pool. Its message may be
+    released before one is free: at a shutdown, or with a lost connection.
     """
     if pool.uses_semaphore:
         # It has processes.
@@ -39,7 +41,7 @@ def guard_run(pool: Any) -> None:
     def on_apply(target: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         request = _leased_request(kwargs)
         if request is not None and takes_no_more(pool):
-            # As with processes: it makes no job, and the worker's end releases the message.
+            # As with processes, there is no job, and the worker's shutdown releases the message.
             return None
         target = _reporting(target)
         if request is not None:
@@ -56,7 +58,7 @@ def guard_run(pool: Any) -> None:
 
 
 def follow_jobs(pool: Any) -> None:
-    """Have requests know their jobs in a pool of processes, once it is started."""
+    """Connect requests to their jobs in a pool of processes. Call this after the pool started."""
     if not pool.uses_semaphore:
         return
     apply = pool.on_apply
@@ -64,7 +66,7 @@ def follow_jobs(pool: Any) -> None:
     def on_apply(*args: Any, **kwargs: Any) -> Any:
         job = apply(*args, **kwargs)
         request = _leased_request(kwargs)
-        # A pool that was stopped makes no job: the worker's end releases the message.
+        # A stopped pool makes no job, and the worker's shutdown releases the message.
         if request is not None and job is not None:
             request.follow(job)
         return job
@@ -78,7 +80,7 @@ def _leased_request(callbacks: Mapping[str, Any]) -> LeasedRequest | None:
 
 
 class _Start:
-    """One start of a task, which comes to nothing where its message is not ours any more."""
+    """One start of a task, which is refused if its message is no longer ours."""
 
     def __init__(
         self, request: LeasedRequest, callbacks: Mapping[str, Any], time_limit: float | None
@@ -91,7 +93,7 @@ class _Start:
         self._is_refused = False
 
     def accept(self, pid: Any, time_accepted: Any) -> None:
-        """Tell the request that its task begins, unless it must not."""
+        """Tell the request that its task begins, unless the task must not start."""
         self._is_refused = not self._request.claim_start()
         if self._is_refused:
             state.task_ready(self._request)
@@ -103,7 +105,7 @@ class _Start:
             raise
 
     def running(self, target: Callable[..., Any]) -> Callable[..., Any]:
-        """Return what runs the task, unless it must not."""
+        """Return a function that runs the task, unless the task must not start."""
 
         def run(*args: Any, **kwargs: Any) -> Any:
             if self._is_refused:
@@ -133,9 +135,9 @@ class _Start:
             self._request.end()
 
     def time_out(self, soft: bool, timeout: float) -> None:
-        """Tell the request that its time is over, and have its message settled.
+        """Tell the request that its time limit has passed, and have its message settled.
 
-        Before 5.7 Celery leaves that to the end of the process.
+        Before 5.7, Celery leaves the message unsettled until the process ends.
         """
         try:
             self._time_out(soft, timeout)

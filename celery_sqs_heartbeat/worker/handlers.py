@@ -1,7 +1,7 @@
-"""Keeps the handlers of signals out of work that they would find half done.
+"""Keeps signal handlers from interrupting work that must not be seen half done.
 
-Celery's cold and soft shutdown run in them. They release messages, which changes what the
-keeper has, call the event loop, and read open polls on another thread.
+Celery's cold and soft shutdown run in signal handlers. They release messages, which changes the
+keeper's records, call the event loop, and read open polls on another thread.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-#: Those that Celery shuts down on (celery/apps/worker.py).
+#: The signals on which Celery shuts down (celery/apps/worker.py).
 SIGNALS = (signal.SIGTERM, signal.SIGQUIT, signal.SIGINT)
 
 
 class Interruptible(Protocol):
-    """What a signal's handler must not meet in the middle of its work."""
+    """Work that a signal handler must not interrupt."""
 
     def defer(self, job: Callable[[], object]) -> bool:
-        """Have a job done right after the work that this thread is in; False if it is in none."""
+        """Do a job right after the work of this thread; return False if it does no such work."""
 
 
 def put_off_signals(*guarded: Interruptible) -> None:
-    """Have a signal that comes in the middle of the work of one of these handled right after it.
+    """If a signal arrives during the work of one of these, handle it right after that work.
 
-    To be called again where Celery may have put other handlers in their place.
+    Call this again whenever Celery may have replaced the handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         # Signals are handled on the main thread only.
@@ -37,7 +37,7 @@ def put_off_signals(*guarded: Interruptible) -> None:
 
 
 class _Outside:
-    """Handles a signal outside of all guarded work."""
+    """Handles a signal outside all guarded work."""
 
     def __init__(self, guarded: Sequence[Interruptible], handler: Callable[..., Any]) -> None:
         self._guarded = guarded
@@ -49,21 +49,21 @@ class _Outside:
         try:
             self._handler(number, frame)
         finally:
-            # Celery's handlers replace each other: at Ctrl+C, and as a shutdown goes on.
+            # Celery's handlers replace each other: at Ctrl+C, and as a shutdown continues.
             put_off_signals(*self._guarded)
 
 
 def release_before_soft_shutdown(
     parent: Any, guarded: Sequence[Interruptible], release: Callable[[], None]
 ) -> None:
-    """Release what waits before a worker's soft shutdown gives running tasks their time.
+    """Release waiting messages before a soft shutdown waits for the running tasks.
 
-    Celery waits in the signal's handler: the event loop stands still meanwhile.
+    Celery waits in the signal handler, and the event loop stalls meanwhile.
     """
     wait = parent.wait_for_soft_shutdown
 
     def release_and_wait() -> None:
-        # Celery has just installed other handlers for while it waits.
+        # Celery has just installed other handlers for the time of its wait.
         put_off_signals(*guarded)
         release()
         wait()
@@ -72,10 +72,10 @@ def release_before_soft_shutdown(
 
 
 def let_handlers_call_soon(hub: Any) -> None:
-    """Have the event loop called in a handler, whatever the signal interrupted.
+    """Let a signal handler schedule calls on the event loop, whatever the signal interrupted.
 
-    Since kombu 5.7 that takes a lock: after a signal which came while the interrupted frame
-    had it, Celery itself would wait for ever for the ack of a task that ends in the shutdown.
+    Since kombu 5.7, `call_soon` acquires a lock. If the signal interrupted a frame that holds the
+    lock, Celery would wait indefinitely for the ack of a task that ends during the shutdown.
     """
     if hasattr(hub, "_ready_lock"):
         hub._ready_lock = threading.RLock()

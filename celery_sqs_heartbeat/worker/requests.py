@@ -1,8 +1,8 @@
 """Requests that know their message's lease.
 
-Celery's request is where the life of a task shows: whether the pool has it, that its
-message is acked, that it failed or was cancelled. The channel sees less: a failed task and
-a message rejected on purpose both reach it as `reject(requeue=False)`.
+Celery's request sees each step of a task: that the pool has it, that its message is acked, that
+it failed or was cancelled. The channel sees less. It gets `reject(requeue=False)` both for a
+failed task and for a message that was rejected on purpose.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def error_of(exc_info: Any) -> Any:
 
 
 def task_failure_of(exc_info: Any) -> TaskFailure:
-    """Return what the delay of the message's release may go by."""
+    """Return the details of a failure that the message's release delay may depend on."""
     error = error_of(exc_info)
-    # The error itself may be a stand-in for one that could not be pickled.
+    # The error may be a stand-in for another one that could not be pickled.
     kind = getattr(exc_info, "type", None)
     exception = kind if isinstance(kind, type) else type(error)
     if not isinstance(error, ReleaseMessage):
@@ -58,31 +58,32 @@ def task_failure_of(exc_info: Any) -> TaskFailure:
 
 
 _STARTED = "given to the pool"
-#: What may become of a request that waits for the pool.
+#: What may happen to a request that waits for the pool.
 _START, _WITHDRAWAL = "start", "withdrawal"
 
 
 class LeasedRequest(Request):
-    """Mixin for a Celery request: tells the keeper what becomes of its task."""
+    """Mixin for a Celery request: reports to the keeper what happens to its task."""
 
     _lease: Lease | None = None
     _heartbeat: Heartbeat | None = None
     _watch: Watch | None = None
     _is_killed = False
-    #: Celery itself has stopped its task, or is about to.
+    #: Celery itself has stopped the task, or is about to.
     is_stopped = False
-    #: Celery could not say that its task is revoked: its result backend is down, maybe.
+    #: Celery failed to check whether the task is revoked, for example because its result backend
+    #: is down.
     failed_before_pool = False
     _has_failed = False
     _failure = UNKNOWN
     _has_begun = False
     _is_cancelled = False
-    #: Its retries are releases of its message.
+    #: A retry of the task releases its message.
     _retries_are_releases = False
     _job: ref[Any] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Guard the start of tasks in the class that Celery derives from this for each task."""
+        """Guard task starts in subclasses, too: Celery derives one for each task."""
         super().__init_subclass__(**kwargs)
         if execute := vars(cls).get("execute_using_pool"):
             cls.execute_using_pool = guarded(execute)  # type: ignore[method-assign]
@@ -102,13 +103,13 @@ class LeasedRequest(Request):
             report_unleased(self._heartbeat, message, self)
 
     def _releases_retries(self, lease: Lease, heartbeat: Heartbeat) -> bool:
-        # With an early ack there is no message any more.
+        # With an early ack there is no message left to release.
         is_kept = lease.is_in_order and self.task.acks_late
         return is_kept and heartbeat.rules.releases_retries(lease)
 
     @guarded
     def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:
-        """Give the task to the pool, as a strategy of its own may have it; return the job."""
+        """Give the task to the pool, as a task's own strategy may do, too; return the job."""
         return super().execute_using_pool(pool, **kwargs)
 
     @property
@@ -116,7 +117,7 @@ class LeasedRequest(Request):
         return str(self.message.delivery_tag)
 
     def revoked(self) -> bool:
-        """Return whether the task must not start: revoked, or its message is not ours."""
+        """Return whether the task must not start: it is revoked, or its message is not ours."""
         if self.is_not_ours():
             return True
         try:
@@ -126,7 +127,7 @@ class LeasedRequest(Request):
             raise
 
     def is_not_ours(self) -> bool:
-        """Return whether the task must not start, as its message is not ours any more; log it."""
+        """Return whether the task must not start because its message is no longer ours; log it."""
         if reason := self._why_not_ours():
             logger.warning(
                 "sqs-heartbeat: task %s[%s] is not started: %s", self.name, self.id, reason
@@ -140,16 +141,16 @@ class LeasedRequest(Request):
         if not self.is_held():
             return "its message was released"
         keeper, on_lost = heartbeat.keeper, self.on_lost()
-        # One that has only expired starts with "warn": the lease may still be saved. Not where
-        # others of its group may go before it by now.
+        # With "warn", a task whose lease has only expired still starts: the lease may be saved.
+        # In order, it must not: SQS may have delivered the earlier messages of its group again.
         may_be_saved = on_lost == "warn" and not lease.is_in_order
         may_start = not keeper.is_lost(self._tag) if may_be_saved else keeper.owns(self._tag)
         if may_start:
             return ""
         keeper.disown(self._tag)
-        # Else it would hold its prefetch slot for ever.
+        # Otherwise the message would keep its prefetch slot indefinitely.
         self.message.channel.qos.ack(self._tag)
-        # The keeper may not have noted yet what the clock says.
+        # By the clock the lease may have expired before the keeper has noticed.
         status = LeaseStatus.EXPIRED if lease.status is LeaseStatus.OWNED else lease.status
         if lease.is_in_order:
             return f"its lease is {status.value}, and SQS delivers its group again"
@@ -163,7 +164,7 @@ class LeasedRequest(Request):
         return lease is not None and lease is self._lease and lease.goal is Goal.HOLD
 
     def on_lost(self) -> str:
-        """Return what becomes of its task when the lease is lost."""
+        """Return what happens to its task when the lease is lost."""
         if self._heartbeat is None or self._lease is None:
             return "warn"
         return self._heartbeat.rules.on_lost(self._lease)
@@ -171,13 +172,13 @@ class LeasedRequest(Request):
     def stop_lost_task(self, pool: Any) -> None:
         """Stop its task, if it runs and the message is still not ours.
 
-        The message is given up first, so that the ack of the task that was stopped does
-        not delete what is someone else's.
+        This gives up the message first. Otherwise the ack of the stopped task would delete a
+        message that another worker has.
         """
         if self._heartbeat is None or not self.is_held():
             return
         keeper = self._heartbeat.keeper
-        # Of a batch, Celery knows no process: to end it would stop other messages' tasks, too.
+        # Celery knows no process of a batch. Stopping it would also stop other messages' tasks.
         is_own = self.time_start is not None
         if not is_own or keeper.owns(self._tag):
             return
@@ -186,31 +187,31 @@ class LeasedRequest(Request):
         self.terminate(pool)
 
     def has_started(self) -> bool:
-        """Return whether the pool has said that it runs the task.
+        """Return whether the pool has reported that it runs the task.
 
-        One of a strategy of its own, of which nothing more is known, is taken to run.
+        If a task's own strategy reports nothing about it, the task counts as running.
         """
         is_unknown = self._job is None and has_own_strategy(self.task)
         return self._has_begun or (is_unknown and not gathers_requests(self.task))
 
     def claim_start(self) -> bool:
-        """Return whether the task may start: its message is ours, and was not withdrawn.
+        """Return whether the task may start: its message is ours, and it was not withdrawn.
 
-        A pool's thread may start the task while another one releases the message. Only the first
-        of the two gets its way: a message that was released may run elsewhere at once.
+        A pool's thread may start the task while another thread releases the message. Only the
+        first of the two succeeds, because a released message may run elsewhere at once.
         """
         return not self.is_not_ours() and self._claim(_START)
 
     def withdraw(self) -> bool:
-        """Keep the task from starting; return whether that was in time."""
+        """Keep the task from starting; return False if it had already started."""
         return self._claim(_WITHDRAWAL)
 
     def _claim(self, what: str) -> bool:
-        # One step, which no other thread can come between.
+        # Atomic: no other thread can run in between.
         return bool(self.__dict__.setdefault("_claimed", what) == what)
 
     def outlives_consumer(self) -> bool:
-        """Return whether the pool runs the task, or will, though its consumer is closed."""
+        """Return whether the pool runs the task, or will run it after its consumer is closed."""
         if self.has_started() or self._job is None:
             return self.has_started()
         return will_run(self._job())
@@ -220,40 +221,40 @@ class LeasedRequest(Request):
         self.message.channel.release(self._tag, cause=cause)
 
     def is_unsettled(self) -> bool:
-        """Return whether its message is leased still, and neither acked nor rejected."""
+        """Return whether its message is still leased, and neither acked nor rejected."""
         return self._lease is not None and not self.acknowledged and self.is_held()
 
     def note_job(self, job: Any) -> None:
-        """Note the pool's job that runs its task; a pool may have none."""
+        """Note the pool's job that runs its task; some pools have no jobs."""
         self._job = None if job is None else ref(job)
 
     def begin(self, pid: int | None = None) -> None:
-        """Note that the task begins, in a process."""
+        """Note that the task begins, and in which process."""
         self._has_begun = True
         if self._heartbeat is not None and self._lease is not None:
             self._heartbeat.keeper.note_start(self._tag, pid)
 
     def on_accepted(self, pid: Any, time_accepted: Any) -> None:
         """Note that the task begins."""
-        # Of a pool without processes it may be a greenlet's number.
+        # In a pool without processes, the pid may be the number of a greenlet.
         has_process = self._heartbeat is not None and self._heartbeat.has_processes
         self.begin(pid if has_process else None)
         super().on_accepted(pid, time_accepted)
 
     def acknowledge(self) -> None:
-        """Have the message deleted: at once, not when the event loop gets to it.
+        """Have the message deleted at once, without waiting for the event loop.
 
-        The loop may be late (before kombu 5.7 another thread does not wake it), over (a
-        shutdown), or another one with another channel (a reconnect).
+        The loop may be late (before kombu 5.7, another thread does not wake it). It may have ended
+        (a shutdown), or been replaced along with the channel (a reconnect).
         """
         if self._is_killed:
-            # Celery takes a killed greenlet for a task that succeeded.
+            # Celery treats a killed greenlet as a task that succeeded.
             self.release("cancelled")
             return
         if self.acknowledged:
             return
         if (wait := self._asked_retry()) is not None:
-            # Its task went on after `retry`, which was promised to it.
+            # The task continued after `retry`, and the retry was promised to it.
             self._release_for_retry(wait)
             return
         if self._heartbeat is not None and self._lease is not None:
@@ -263,31 +264,31 @@ class LeasedRequest(Request):
         super().acknowledge()
 
     def reject(self, requeue: bool = False) -> None:
-        """Have the message released, or settled as kombu does: at once, as an ack.
+        """Have the message released, or settled as kombu does: at once, like an ack.
 
-        One of a task that failed is released; it reaches the channel like one that was
-        rejected on purpose.
+        The message of a failed task is released. The channel can't tell it from a message that
+        was rejected on purpose.
         """
         if self._heartbeat is not None and self._lease is not None and not self.acknowledged:
             requeued = requeue or self._has_failed
             self.message.channel.reject(self._tag, requeue=requeued, failure=self._failure)
-            # Also where the lease is gone: kombu would delete a message that is to come back.
+            # Even without a lease: kombu would delete a message that must become visible again.
             self._heartbeat.settled.note(self._tag)
         super().reject(requeue=requeue)
 
     def cancel(self, pool: Any, *args: Any, **kwargs: Any) -> Any:
-        """Cancel the task as Celery does: its message is released when it has ended."""
+        """Cancel the task as Celery does. Its message is released when the task has ended."""
         self.is_stopped = True
-        # Eventlet ends the task before the call returns.
+        # Set before the call: with eventlet, the task ends before the call returns.
         self._is_killed = self._lease is not None and bool(getattr(pool, "is_green", False))
-        # Of one that has not begun Celery announces nothing: it may still fail.
+        # Celery announces nothing for a task that has not begun: it may still fail.
         is_announced = bool(self.time_start)
         try:
             cancelled = super().cancel(pool, *args, **kwargs)
         except NotImplementedError:
-            # Threads can't be stopped, nor can a task without a pool. Raised in the handler of
-            # a signal, this would end the worker then and there; without a pool it would be
-            # raised in the very task, which then has failed: its message would be deleted.
+            # Neither a thread nor a task in a solo pool can be stopped. In a signal handler, this
+            # error would end the worker at once. In a solo pool it would be raised in the task
+            # itself, which would then have failed, and its message would be deleted.
             self.is_stopped = self._is_killed = False
             return None
         self._is_cancelled |= is_announced
@@ -299,29 +300,29 @@ class LeasedRequest(Request):
         return super().terminate(pool, *args, **kwargs)
 
     def follow(self, job: object) -> None:
-        """Note the pool's job: when it is gone, the message must have been settled."""
+        """Note the pool's job. By the time the job is gone, the message must be settled."""
         if self._watch is not None:
             self._watch.follow(job)
 
     def end(self) -> None:
-        """Note that the task has ended: its message must have been settled."""
+        """Note that the task has ended. Its message must be settled by now."""
         if self._watch is not None:
             self._watch.end()
 
     def abandon(self) -> bool:
-        """Leave the message to itself, so that it comes back when its visibility timeout ends.
+        """Stop extending the message: it becomes visible again when its visibility timeout ends.
 
-        False where it is not held, or settled already.
+        Return False if the message is not held, or already settled.
         """
         if self._heartbeat is None or self.acknowledged or not self.is_held():
             return False
         self._heartbeat.keeper.let_expire(self._tag, UNSETTLED)
-        # Else it would hold its prefetch slot for ever.
+        # Otherwise the message would keep its prefetch slot indefinitely.
         self.message.channel.qos.ack(self._tag)
         return True
 
     def note_failed_start(self, error: Exception) -> None:
-        """Note that the pool could not take the task: after several the worker is broken."""
+        """Note that the pool could not take the task. After several, the worker is broken."""
         if self.failed_before_pool:
             return
         if self._heartbeat is not None and not self._heartbeat.is_ending:
@@ -368,21 +369,21 @@ class LeasedRequest(Request):
         self.acknowledged = True
 
     def reject_if_unsettled(self, *, requeue: bool) -> None:
-        """Reject the message, unless Celery had settled it before its error.
+        """Reject the message, unless Celery settled it before Celery itself raised an error.
 
-        Of a result backend that is down, say. The task has ended: nothing would settle
-        the message any more, and its lease would go on.
+        Such an error comes from a result backend that is down, for example. The task has ended, so
+        nothing else would settle the message, and its lease would continue.
         """
         if self._lease is not None:
             self.reject(requeue=requeue)
 
     def on_failure(self, exc_info: Any, *args: Any, **kwargs: Any) -> Any:
-        """Handle the failure as Celery does, and remember it for the message's end."""
+        """Handle the failure as Celery does, and remember it for when the message is released."""
         if self._lease is None:
             return super().on_failure(exc_info, *args, **kwargs)
         if self._is_cancelled:
-            # Celery leaves the message of a task that it cancelled itself to the broker, or
-            # (5.5 with billiard 4.3) takes it for a failed one and deletes the message.
+            # If Celery cancelled the task itself, it leaves the message to the broker. With 5.5 and
+            # billiard 4.3, it treats the task as failed and deletes the message.
             self.release("cancelled")
             return None
         error = error_of(exc_info)
@@ -396,7 +397,8 @@ class LeasedRequest(Request):
             self.reject_if_unsettled(requeue=getattr(error, "requeue", True))
             if not isinstance(error, MemoryError):
                 raise
-            # Of the task, not of this process: in a pool of processes it would end the worker.
+            # The task ran out of memory, not this process. Raised here, the error would end the
+            # worker if its pool has processes.
             logger.exception(
                 "sqs-heartbeat: task %s[%s] ran out of memory: releasing its message",
                 self.name,
@@ -406,7 +408,7 @@ class LeasedRequest(Request):
 
 
 def use_leased_requests(app: Celery) -> None:
-    """Have every task of the app, and those added later, use requests that know their lease."""
+    """Make every task of the app, also if added later, use requests that know their lease."""
     leased: dict[type, type] = {}
     for task in (app.Task, *app.tasks.values()):
         request = symbol_by_name(task.Request)
