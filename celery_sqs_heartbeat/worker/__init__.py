@@ -1,1 +1,1 @@
-"""Plugs the heartbeat into a Celery worker."""
+"""Connects the heartbeat to a Celery worker."""

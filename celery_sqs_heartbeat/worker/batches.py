@@ -133,7 +133,7 @@ def guard_batches(app: Celery, pool: Any) -> None:
     for task in app.tasks.values():
         if gathers_requests(task):
             task.flush = _following(task.flush, pool)
-            task.Strategy = _timed_anew(task, symbol_by_name(task.Strategy))
+            task.Strategy = _restarting_timer(task, symbol_by_name(task.Strategy))
     apply = pool.apply_async
 
     @functools.wraps(apply)
@@ -161,7 +161,7 @@ def _following(flush: Callable[[Any], Any], pool: Any) -> Callable[[Any], Any]:
     return flush_ours
 
 
-def _timed_anew(task: Any, strategy: Callable[..., Any]) -> Callable[..., Any]:
+def _restarting_timer(task: Any, strategy: Callable[..., Any]) -> Callable[..., Any]:
     """Return a strategy that starts the flush timer again for each consumer.
 
     A lost connection clears Celery's timers. celery-batches (0.11) starts its timer only once. It

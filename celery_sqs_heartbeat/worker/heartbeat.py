@@ -54,9 +54,9 @@ from celery_sqs_heartbeat.worker.worker_keeper import WorkerKeeper
 
 
 class WorkerHeartbeat:
-    """Binds a keeper to the transport, and ends it when the worker is through.
+    """Binds a keeper to the transport, and ends it when the worker ends.
 
-    That is at `worker_shutdown`, or at the end of the process.
+    The worker ends at `worker_shutdown`, or with its process.
     """
 
     def __init__(self, parent: Any) -> None:
@@ -86,7 +86,7 @@ class WorkerHeartbeat:
         make_shutdown_reentrant(parent.pool)
 
     def start(self, parent: Any) -> None:
-        """Start the keeper and have it ended with the worker."""
+        """Connect the worker to its keeper, and have the keeper end with the worker."""
         self._heartbeat.hub = parent.hub
         self._heartbeat.has_processes = parent.pool.uses_semaphore
         self._heartbeat.start_queues = partial(names_to_lease, parent.app)
@@ -115,7 +115,7 @@ class WorkerHeartbeat:
         atexit.register(self._end)
 
     def close(self, parent: Any) -> None:
-        """Release what the pool has not begun and will not run any more."""
+        """Release the messages of tasks that the pool has not started and will not run."""
         self._linked.unwatch_loop()
         self._end_polls()
         release_unstarted(self._heartbeat, parent.pool)
@@ -126,7 +126,7 @@ class WorkerHeartbeat:
             self._otel(event)
 
     def _end_broken(self, parent: Any, error: Exception) -> None:
-        """Receive no more, and end a broken worker."""
+        """Stop receiving, and end a broken worker."""
         self._end_polls()
         end_worker(parent.hub, error)
 
@@ -150,9 +150,10 @@ class WorkerHeartbeat:
 
 
 def _caller(parent: Any) -> Callable[[Callable[[], object]], object]:
-    """Return what calls a function where a worker's messages are delivered.
+    """Return a function that calls functions where the worker delivers its messages.
 
-    Without an event loop a call would wait for the end of a long poll: so on a greenlet of its own.
+    Without an event loop, a call would have to wait for the end of a long poll. So it runs on its
+    own thread or greenlet.
     """
     if parent.hub is None:
         return JobThread("sqs-heartbeat-groups").submit
@@ -161,7 +162,7 @@ def _caller(parent: Any) -> Callable[[Callable[[], object]], object]:
 
 @contextmanager
 def _as_faults_of_the_worker() -> Iterator[None]:
-    """Have a fault of the settings end the worker with one clear line."""
+    """Turn a wrong setting into an error that ends the worker with one clear line."""
     try:
         yield
     except ConfigurationError as error:

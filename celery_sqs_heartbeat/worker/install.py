@@ -10,7 +10,7 @@ from celery_sqs_heartbeat.worker.release_log import log_releases
 from celery_sqs_heartbeat.worker.retrying import release_retries
 from celery_sqs_heartbeat.worker.step import SqsHeartbeatStep
 
-#: A module constant because Celery keeps options in a set, by identity.
+#: A module constant, because Celery keeps options in a set by identity.
 HEARTBEAT_SQS = CeleryOption(
     ["--heartbeat-sqs/--no-heartbeat-sqs"],
     default=None,
@@ -21,11 +21,11 @@ HEARTBEAT_SQS = CeleryOption(
 
 
 def install(app: Celery) -> Celery:
-    """Give `app`'s worker the option --heartbeat-sqs and return the app.
+    """Add the option --heartbeat-sqs to `app`'s worker, and return the app.
 
-    Call it where the app is made: the command line is read before Django is ready.
-    Calling it twice is harmless, and without the flag or the setting
-    `sqs_heartbeat_enabled` it changes nothing.
+    Call it where the app is made, because Celery reads the command line before Django is ready.
+    Calling it twice is harmless. Without the flag or the setting `sqs_heartbeat_enabled`, it
+    changes nothing.
     """
     app.user_options["worker"].add(HEARTBEAT_SQS)
     app.steps["worker"].add(SqsHeartbeatStep)

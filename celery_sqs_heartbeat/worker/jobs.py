@@ -1,4 +1,4 @@
-"""Does jobs beside the worker's loop, so that none of them holds it up."""
+"""Runs jobs outside the worker's event loop, which they would delay."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 
 
 class JobThread:
-    """Does jobs in order, on a daemon thread; a greenlet where gevent or eventlet has it so.
+    """Runs jobs in order on a daemon thread, or on a greenlet with gevent or eventlet.
 
-    Not an executor: its threads are joined when the interpreter exits, and a handler of the
-    user's that hangs would hold up the worker's end.
+    This is not an executor. The interpreter joins an executor's threads when it exits, so a user's
+    handler that hangs would delay the worker's exit.
     """
 
     def __init__(self, name: str) -> None:
@@ -23,14 +23,14 @@ class JobThread:
         self._is_started = False
 
     def submit(self, job: Callable[[], object]) -> None:
-        """Do a job after those before it. Its error is logged."""
+        """Run a job after the earlier ones. Its error is logged."""
         if not self._is_started:
             self._is_started = True
             threading.Thread(target=self._run, name=self._name, daemon=True).start()
         self._jobs.put(job)
 
     def close(self) -> None:
-        """Do no more after what was submitted. Not waited for."""
+        """Stop after the submitted jobs. This does not wait for them."""
         self._jobs.put(None)
 
     def _run(self) -> None:
@@ -42,9 +42,9 @@ class JobThread:
 
 
 def run_beside(job: Callable[[], object], *, name: str) -> None:
-    """Do a job on a daemon thread of its own.
+    """Run a job on its own daemon thread.
 
     Raises:
-        RuntimeError: The system grants no more threads.
+        RuntimeError: The system allows no more threads.
     """
     threading.Thread(target=job, name=name, daemon=True).start()

@@ -1,4 +1,4 @@
-"""What happens when a lease ends badly: signals, and `sqs_heartbeat_on_lost`."""
+"""Handles expired, lost and capped leases: sends signals, applies `sqs_heartbeat_on_lost`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def cause_of(event: Event) -> str | None:
-    """Return the cause of a bad end, or None where the event is none, or reported already."""
+    """Return the cause of a bad end. None: the event is no bad end, or is already reported."""
     if event.kind is EventKind.LEASE_EXPIRED:
         return "expired"
     if event.kind is EventKind.LEASE_LOST and event.outcome is not None:
@@ -28,13 +28,13 @@ def cause_of(event: Event) -> str | None:
 
 
 class LostLeaseHandler:
-    """Takes in the keeper's events: sends signals of bad ends, and acts on them.
+    """Receives the keeper's events: sends signals about bad ends, and acts on them.
 
-    On a thread of its own, as handlers may be slow; what concerns the pool on the worker's event
-    loop. The keeper has logged them.
+    Signals are sent on a separate thread, because handlers may be slow. Tasks are stopped on the
+    worker's event loop. The keeper has already logged the events.
 
     Args:
-        app: Whose tasks are the senders of signals.
+        app: The app whose tasks are the senders of the signals.
     """
 
     def __init__(self, app: Celery) -> None:
@@ -45,11 +45,11 @@ class LostLeaseHandler:
         self._call_soon: Callable[..., Any] | None = None
 
     def attach(self, heartbeat: Heartbeat) -> None:
-        """Tell whose requests these are."""
+        """Set the heartbeat, which has the requests."""
         self._heartbeat = heartbeat
 
     def start(self, pool: Any, call_soon: Callable[..., Any]) -> None:
-        """Tell what stops a task.
+        """Set the means to stop a task.
 
         Args:
             pool: The worker's pool.
@@ -66,13 +66,13 @@ class LostLeaseHandler:
             )
 
     def __call__(self, event: Event) -> None:
-        """Take in an event of the keeper."""
+        """Receive an event from the keeper."""
         cause = cause_of(event)
         if cause is not None:
             self._thread.submit(lambda: self._tell(event, cause))
 
     def close(self) -> None:
-        """End the thread after what it does now."""
+        """End the thread after its submitted jobs."""
         self._thread.close()
 
     def _tell(self, event: Event, cause: str) -> None:

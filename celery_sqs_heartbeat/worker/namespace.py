@@ -1,4 +1,4 @@
-"""Names settings as an app's users write them: Django projects have a namespace in front."""
+"""Names settings as an app's users write them: with a namespace prefix in Django projects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 def naming(app: Any) -> Callable[[str], str]:
     """Return a function that puts the app's namespace before each setting named in a text.
 
-    `task_acks_late` becomes `CELERY_TASK_ACKS_LATE`: under a namespace Celery reads no other.
+    `task_acks_late` becomes `CELERY_TASK_ACKS_LATE`. With a namespace, Celery reads no other name.
     """
     namespace = getattr(app, "namespace", None)
     if not namespace:

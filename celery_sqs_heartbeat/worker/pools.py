@@ -1,4 +1,4 @@
-"""Makes pools survive a worker's end and lost connections."""
+"""Makes pools survive a worker's shutdown and lost connections."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 def make_shutdown_reentrant(pool: Any) -> None:
-    """Have a threads pool stop in a signal's handler, whatever the signal interrupted.
+    """Let a signal handler stop a threads pool, whatever the signal interrupted.
 
-    Celery's cold and soft shutdown stop the pool there. A signal that came while the event
-    loop gave the executor a task, which takes the executor's lock, would wait for ever for
-    the very frame that it interrupted (and does in a stock worker).
+    Celery's cold and soft shutdown stop the pool in a signal handler. If the signal arrives while
+    the event loop submits a task, that frame holds the executor's lock. The handler would wait
+    indefinitely for the frame that it interrupted, as it does in a stock worker.
     """
     executor = getattr(pool, "executor", None)
     if executor is not None:
@@ -19,18 +19,18 @@ def make_shutdown_reentrant(pool: Any) -> None:
 
 
 def takes_no_more(pool: Any) -> bool:
-    """Return whether a threads pool was stopped: its executor refuses all tasks from then on."""
+    """Return whether a threads pool was stopped. Its executor then refuses all tasks."""
     executor = getattr(pool, "executor", None)
     return executor is not None and executor._shutdown
 
 
 def keep_running_jobs_on_flush(pool: Any) -> None:
-    """Keep the results of a prefork pool's jobs from being lost with a connection.
+    """Keep a prefork pool from losing the results of its jobs when a connection is lost.
 
-    When a connection is lost or the worker stops, Celery has its pool forget every job
-    that no process has accepted yet, since the broker delivers its message again (before
-    5.6 those that run, too: `AsynPool.flush`). Ours are leased still, and are run by the
-    process that they were written to: their ack must not get lost.
+    When a connection is lost or the worker stops, Celery makes its pool forget every job that no
+    process has accepted yet, because the broker delivers the message again. Before 5.6 it also
+    forgets running jobs (`AsynPool.flush`). Our messages are still leased, and the processes run
+    the jobs that were written to them. Their acks must not be lost.
     """
     flush = getattr(pool, "flush", None)
     jobs = getattr(getattr(pool, "_pool", None), "_cache", None)
@@ -48,8 +48,8 @@ def keep_running_jobs_on_flush(pool: Any) -> None:
 
 
 def will_run(job: Any) -> bool:
-    """Return whether a pool runs a job, or will, though the consumer that gave it is closed."""
-    # A pool of threads or greenlets runs whatever it was given.
+    """Return whether a pool runs a job, or will run it after the job's consumer is closed."""
+    # A pool of threads or greenlets runs every job that it was given.
     return is_with_process(job) if hasattr(job, "accepted") else True
 
 

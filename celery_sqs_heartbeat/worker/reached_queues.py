@@ -1,4 +1,4 @@
-"""Has the keeper reach queues as the worker does."""
+"""Makes the keeper reach queues in the same way as the worker."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from celery_sqs_heartbeat.sqs.clients import BrokerConfig, ClientPool
 
 
 class ReachedQueues:
-    """Notes how each queue is reached: for the worker's own clients, and for its keeper's.
+    """Notes how to reach each queue, for the clients of the worker and of its keeper.
 
     Args:
-        clients: By which the worker reads the queues' attributes.
+        clients: The clients with which the worker reads the queues' attributes.
     """
 
     def __init__(self, clients: ClientPool, keeper: LinkedKeeper) -> None:
@@ -22,16 +22,16 @@ class ReachedQueues:
     def use(
         self, config: BrokerConfig, queue_url: str, threshold: float, address: str | None = None
     ) -> None:
-        """Reach a queue by `config`, with timeouts that fit `threshold` (seconds).
+        """Reach a queue with `config`, and with timeouts that fit `threshold` (seconds).
 
         Raises:
-            ConfigurationError: A transport option can't be handed to the keeper's process.
+            ConfigurationError: A transport option can't be sent to the keeper's process.
         """
         self._clients.use(config, queue_url, threshold, address=address)
         self._hand_on(config, queue_url, threshold, address or queue_url)
 
     def hurry(self, queue_url: str, threshold: float) -> None:
-        """Shorten the timeouts of calls for a queue where `threshold` (seconds) asks for it."""
+        """Shorten the timeouts of calls for a queue if `threshold` (seconds) requires it."""
         self._clients.hurry(queue_url, threshold)
         config, known, address = self._known[queue_url]
         self._hand_on(config, queue_url, min(known, threshold), address)

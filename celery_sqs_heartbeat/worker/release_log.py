@@ -1,7 +1,7 @@
-"""Keeps `ReleaseMessage` from being logged as an error, with a traceback, as every `Reject` is.
+"""Keeps Celery from logging `ReleaseMessage` as an error with a traceback, as it does any `Reject`.
 
-Where the worker has a lease on the message, it logs for how long it was released (`transport`). In
-other processes, and other workers, one line says why the delay has no effect.
+If the worker has a lease on the message, it logs the delay of the release (`transport`). In other
+processes and in other workers, one line says why the delay has no effect.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from celery_sqs_heartbeat.current.release_message import ReleaseMessage
 from celery_sqs_heartbeat.current.sharing import shared_table
 from celery_sqs_heartbeat.errors import NoLease
 
-#: What logs how tasks end.
+#: The logger that reports how tasks end.
 _TRACE = "celery.app.trace"
 
 
 def log_releases() -> None:
-    """Log tasks that release their messages in one line, in this process and those it forks."""
+    """Log a task that releases its message in one line, in this process and those it forks."""
     logger = logging.getLogger(_TRACE)
 
     if _without_traceback not in logger.filters:
@@ -28,7 +28,7 @@ def log_releases() -> None:
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """Return whether a record is to be logged, after taking the traceback of a release from it."""
+    """Remove the traceback of a release from a record; return whether to log the record."""
     error = record.exc_info[1] if record.exc_info else None
     if not isinstance(error, ReleaseMessage):
         return True
@@ -43,7 +43,7 @@ def _without_traceback(record: logging.LogRecord) -> bool:
 
 
 def _why_without_effect() -> str | None:
-    """Return why the message of the running task is not released by us; None where it is."""
+    """Return why we do not release the message of the running task, or None if we do."""
     if current_task and current_task.request.is_eager:
         return "the task was called eagerly"
     try:

@@ -1,15 +1,15 @@
-"""`self.retry()` on a FIFO queue in strict order: the message itself comes again.
+"""`self.retry()` on a FIFO queue in strict order: SQS delivers the same message again.
 
-Celery sends a new message, which goes to the end of another group: the order is lost. So the task's
-message is released with the countdown instead. Its group waits for it meanwhile, and `retries`
-counts its receives.
+Celery sends a new message, which goes to the end of another group, and the order is lost. So the
+task's message is released with the countdown instead. Its group waits for it meanwhile, and
+`retries` counts its receives.
 
-A task may go on after `retry`: with `throw=False`, or when it catches the `Retry` itself. Celery
-has sent the new message by then. So the wish is written down as well, and its message is released
-however the task ends.
+A task may continue after `retry`: with `throw=False`, or when it catches the `Retry` itself. With
+Celery, the new message would be sent by then. So the request is recorded too, and the message is
+released however the task ends.
 
-A message can't be changed: a retry with other arguments or options is sent as Celery does, to the
-end of the message's own group.
+A message can't be changed. A retry with other arguments or options is sent as a new message, as
+Celery does, but to the end of the message's own group.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from celery_sqs_heartbeat.leases.lease import Lease
 
 logger = get_logger(__name__)
 
-#: What a request has, in whatever process runs its task, whose retries are releases: the group of
-#: its message.
+#: The attribute of a request whose retries are releases, in any process that runs its task. Its
+#: value is the group of the message.
 _MARK = "sqs_heartbeat_retries_in_group"
 #: Options that may send a retry to another queue.
 _ELSEWHERE = ("queue", "exchange", "routing_key")
 
 
 class ReleasedRetry(Retry):
-    """What a task ends by whose message is released for its retry."""
+    """Raised by a task whose message is released for its retry."""
 
     def delay(self) -> float:
-        """Return how far away the retry is, in seconds."""
+        """Return the time until the retry, in seconds."""
         when = self.when or 0
         if isinstance(when, datetime):
             return float((maybe_make_aware(when) - datetime.now(timezone.utc)).total_seconds())
@@ -51,22 +51,22 @@ class ReleasedRetry(Retry):
 
 
 def mark_request(request: Any, lease: Lease) -> None:
-    """Have the retries of a request's task be releases.
+    """Make the retries of a request's task releases.
 
     Args:
-        request: Celery's, in the worker.
-        lease: On its message.
+        request: Celery's request, in the worker.
+        lease: The lease on its message.
     """
     known = request.request_dict
     known[_MARK] = lease.group
     retries = known.get("retries")
-    # Anything may come in a header.
+    # A header may have any value.
     sent_with = retries if isinstance(retries, int) else 0
     known["retries"] = sent_with + lease.receive_count - 1
 
 
 def release_retries() -> None:
-    """Have `Task.retry` do so in this process, for the tasks of marked requests."""
+    """Make `Task.retry` release the message in this process, for tasks of marked requests."""
     if not hasattr(Task.retry, "__wrapped__"):
         Task.retry = _releasing(Task.retry)
 
@@ -120,7 +120,7 @@ def _releasing(retry: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _in_group(group: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a retry that is sent, with the group of the message before it."""
+    """Return the options of a retry that is sent, with the group of the original message."""
     if any(options.get(name) for name in _ELSEWHERE):
         return options
     return {"MessageGroupId": group, **options}

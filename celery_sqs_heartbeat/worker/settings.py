@@ -19,16 +19,16 @@ from celery_sqs_heartbeat.worker.namespace import naming
 
 logger = get_logger(__name__)
 
-#: What a task has its own settings in.
+#: The option of a task that has its own settings.
 _TASK_OPTION = "sqs_heartbeat"
 
 
 class WorkerConfigurationError(ConfigurationError, ImproperlyConfigured, click.ClickException):
-    """Settings are wrong; the `celery` command shows it without a traceback and exits with 1."""
+    """Settings are wrong. The `celery` command shows this without a traceback and exits with 1."""
 
 
 def read_app_settings(app: Any, leases: int) -> Settings:
-    """Return the settings of an app, whose worker holds up to so many messages.
+    """Return the settings of an app whose worker holds at most `leases` messages.
 
     Raises:
         WorkerConfigurationError: Some are wrong; it lists them all.
@@ -56,7 +56,7 @@ def read_app_settings(app: Any, leases: int) -> Settings:
 
 
 def _misspelt(app: Any) -> Iterator[str]:
-    """Yield a fault for each option of a task that is meant to be `sqs_heartbeat`."""
+    """Yield a fault for each task option that looks like a misspelt `sqs_heartbeat`."""
     for name, task in sorted(app.tasks.items()):
         for option in vars(type(task)):
             if resembles(option, _TASK_OPTION):
@@ -66,8 +66,8 @@ def _misspelt(app: Any) -> Iterator[str]:
 def read_worker_settings(app: Any, leases: int) -> Settings:
     """Return the settings of an app whose worker is about to start, with SQS as its broker.
 
-    Celery's own settings and its transport options count, too: with wrong ones, it would fail
-    amid the start.
+    This also checks Celery's own settings and its transport options. With wrong ones, Celery would
+    fail during the start.
 
     Raises:
         WorkerConfigurationError: Some are wrong; it lists them all.
@@ -84,12 +84,12 @@ def read_worker_settings(app: Any, leases: int) -> Settings:
 
 
 def refuse_start(app: Any, error: SqsHeartbeatError) -> NoReturn:
-    """End a worker that turns out to be set up wrongly once its queues are asked for.
+    """End a worker whose settings turn out to be wrong when it reads its queues.
 
-    As a shutdown: any other exception ends the worker with a traceback.
+    This is a shutdown, because any other exception would end the worker with a traceback.
 
     Raises:
-        WorkerShutdown: With the exit status of a `WorkerConfigurationError`.
+        WorkerShutdown: Has the exit status of a `WorkerConfigurationError`.
     """
     for line in naming(app)(str(error)).splitlines():
         logger.critical("%s", line)
@@ -99,7 +99,7 @@ def refuse_start(app: Any, error: SqsHeartbeatError) -> NoReturn:
 def warn_of_unknown_queues(
     app: Any, configured: Iterable[str], is_listed: Callable[[str], bool]
 ) -> None:
-    """Log a warning for each queue that has settings, and that neither the app nor SQS has."""
+    """Log a warning for each queue that has settings but exists neither in the app nor on SQS."""
     for name in unknown_queues(app, configured):
         if not is_listed(name):
             logger.warning(
@@ -113,10 +113,10 @@ def warn_of_unknown_queues(
 
 
 def unknown_queues(app: Any, configured: Iterable[str]) -> list[str]:
-    """Return the names of those queues that have settings and are none of the app's."""
+    """Return the names of the queues that have settings but are not in the app."""
     return [name for name in configured if name not in app.amqp.queues]
 
 
 def names_to_lease(app: Any) -> list[str]:
-    """Return the names of the queues that a worker starts with and whose messages are leased."""
+    """Return the names of the queues with leased messages that a worker starts with."""
     return [queue.name for queue in app.amqp.queues.consume_from.values() if not queue.no_ack]

@@ -1,10 +1,10 @@
-"""Starts of tasks that fail: they cost neither a slot nor a lease.
+"""Handles tasks that fail to start: they keep neither a slot nor a lease.
 
-Celery gives a task to the pool when its message is delivered, by a timer, or when another task
-ends. An error then (of a `timelimit` that is none, say) loses the slot that was taken for it, and
-where another task ended, ends the worker.
+Celery gives a task to the pool when its message is delivered, from a timer, or when another task
+ends. If this raises an error (for example, because of an invalid `timelimit`), the slot that was
+taken for the task is lost. If it happens when another task ends, the worker ends.
 
-Where different tasks fail one after the other, the pool is broken, and the worker is to end.
+If different tasks fail to start one after the other, the pool is broken, and the worker must end.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from celery_sqs_heartbeat.transport import Transport
 
 logger = get_logger(__name__)
 
-#: Errors of a connection that is lost: no fault of the pool's.
+#: Errors of a lost connection. They are not the pool's fault.
 _LOST = (*Transport.connection_errors, *Transport.channel_errors)
 _LEFT = (
     ": its message stays in the queue and becomes visible again when its visibility timeout ends"
@@ -29,10 +29,10 @@ _LEFT = (
 
 
 def guarded(execute: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a request's `execute_using_pool` whose errors the request and the worker survive.
+    """Return an `execute_using_pool` whose errors the request and the worker survive.
 
     Raises:
-        TaskRevokedError: The task is not started: Celery frees the slot that it took for it.
+        TaskRevokedError: The task does not start. Celery frees the slot that it took for the task.
     """
 
     @functools.wraps(execute)
@@ -40,7 +40,7 @@ def guarded(execute: Callable[..., Any]) -> Callable[..., Any]:
         try:
             job = execute(request, pool, **kwargs)
         except TaskRevokedError:
-            # Nothing is wrong with a worker that gets as far as to refuse a task.
+            # A worker that can refuse a task is not broken.
             request.note_start()
             raise
         except Exception as error:

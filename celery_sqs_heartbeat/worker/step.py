@@ -1,4 +1,4 @@
-"""The step that starts a worker's heartbeat, on versions of Celery and kombu that it knows."""
+"""The step that starts a worker's heartbeat, if it can use the installed Celery and kombu."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _SQS = "kombu.transport.SQS"
 class SqsHeartbeatStep(bootsteps.StartStopStep):
     """Starts the heartbeat before the consumer connects.
 
-    It comes after the pool, so that no thread runs yet when the first children fork. It
-    does not end the keeper in `stop`: in a warm shutdown that is called while tasks still
-    run for as long as they like, and they are the ones to be kept.
+    It comes after the pool, so no thread runs yet when the first children fork. It does not end
+    the keeper in `stop`. In a warm shutdown, Celery calls `stop` while tasks still run, with no
+    time limit, and their messages must stay leased.
 
-    What uses Celery and kombu closely is imported once their versions are checked: a name
-    that is gone would be an `ImportError` here, or in the app that calls `install`.
+    Modules that use Celery and kombu closely are imported only after their versions are checked.
+    Otherwise a missing name would be an `ImportError` here, or in the app that calls `install`.
     """
 
     label = "SqsHeartbeat"
@@ -39,19 +39,19 @@ class SqsHeartbeatStep(bootsteps.StartStopStep):
             self._heartbeat = WorkerHeartbeat(parent)
 
     def create(self, parent: Any) -> None:
-        """Guard how the worker gives tasks to its pool, which is made by now."""
+        """Guard how the worker gives tasks to its pool, which exists by now."""
         self._heartbeat.create(parent)
 
     def start(self, parent: Any) -> None:
-        """Start the keeper and have it ended with the worker."""
+        """Connect the worker to its keeper, and have the keeper end with the worker."""
         self._heartbeat.start(parent)
 
     def close(self, parent: Any) -> None:
-        """Release what the pool has not begun and will not run any more."""
+        """Release the messages of tasks that the pool has not started and will not run."""
         self._heartbeat.close(parent)
 
     def stop(self, parent: Any) -> None:
-        """Do nothing: tasks still run, see the class."""
+        """Do nothing, because tasks still run: see the class."""
 
 
 def _is_wanted(app: Any, flag: bool | None) -> bool:
@@ -60,7 +60,7 @@ def _is_wanted(app: Any, flag: bool | None) -> bool:
     if not flag:
         return False
     transport = app.connection_for_read().transport
-    # By its name: nothing of kombu's is imported before its version is checked.
+    # Compared by name: nothing of kombu is imported before its version is checked.
     if not any(each.__module__ == _SQS for each in type(transport).__mro__):
         logger.warning(
             "sqs-heartbeat: the broker is %s, not SQS: --heartbeat-sqs does nothing",

@@ -1,4 +1,4 @@
-"""OpenTelemetry, which stays in the user's process: its exporters are set up there."""
+"""OpenTelemetry. It runs in the worker's process, where the user sets up its exporters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def require_otel() -> None:
-    """Check that OpenTelemetry is there.
+    """Check that OpenTelemetry is installed.
 
     Raises:
-        ConfigurationError: It is not installed.
+        ConfigurationError: OpenTelemetry is not installed.
     """
     if find_spec("opentelemetry") is None:
         raise ConfigurationError(
@@ -30,7 +30,7 @@ def require_otel() -> None:
 
 
 def new_otel(heartbeat: Heartbeat) -> OtelObserver:
-    """Return an observer that has the spans of a worker's messages follow their senders'."""
+    """Return an observer that links the spans of a worker's messages to their senders' spans."""
     from celery_sqs_heartbeat.observe.otel import OtelObserver
 
     def traceparent_of(event: Event) -> str | None:

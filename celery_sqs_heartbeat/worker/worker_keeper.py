@@ -1,4 +1,4 @@
-"""Makes a worker's keeper: what it holds, its process, and what passes between them."""
+"""Makes a worker's keeper: its leases, its process, and the link between the two."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from celery_sqs_heartbeat.observe.polled import PolledQueues
 from celery_sqs_heartbeat.settings import Settings
 from celery_sqs_heartbeat.worker.describing import describe_worker
 
-#: After how long a loop that was asked to show that it turns is asked again, in seconds.
+#: After how many seconds without an answer the event loop is asked again to show that it turns.
 _ASK_AGAIN = 5.0
-#: How long a worker without an event loop may wait in one poll, in seconds: the longest that SQS
-#: knows, and what its answer may take besides.
+#: How long a worker without an event loop may wait in one poll, in seconds: SQS's longest wait, and
+#: time for the answer.
 _LONGEST_WAIT = 32.0
 
 
@@ -35,11 +35,11 @@ class WorkerKeeper:
     """A worker's side of its keeper.
 
     Args:
-        leases: The most messages the worker holds at once; 0 for no bound.
-        on_event: Is given the keeper's events.
+        leases: The most messages that the worker holds at once, or 0 for no limit.
+        on_event: Is called with the keeper's events.
 
     Attributes:
-        keeper: Takes what the transport and the requests have to say.
+        keeper: The object that the transport and the requests call.
 
     Raises:
         SqsHeartbeatError: The system has no memory to share.
@@ -79,11 +79,11 @@ class WorkerKeeper:
         self._is_loop_known = False
 
     def begin(self) -> None:
-        """Start the keeper's process, which gets ready while the pool does."""
+        """Start the keeper's process. It gets ready while the pool starts."""
         self._attendant.begin()
 
     def start(self, worker: Any, polled: PolledQueues, look: Callable[[], object]) -> None:
-        """Listen to the keeper, and let it know the worker, whose pool runs by now.
+        """Listen to the keeper, and describe the worker to it. The pool runs by now.
 
         Args:
             look: Is called about once a second.
@@ -94,22 +94,22 @@ class WorkerKeeper:
         self._attendant.start()
 
     def unwatch_loop(self) -> None:
-        """Let the keeper know that the worker's loop is over: the worker ends."""
+        """Tell the keeper that the worker's event loop has ended, because the worker ends."""
         self._is_loop_known = True
         self.keeper.order("loop", None, False)
 
     def stop(self, timeout: float) -> None:
-        """Flush for so many seconds at the most, and end the keeper."""
+        """Flush for at most `timeout` seconds, and end the keeper."""
         self._attendant.stop(timeout)
 
     @property
     def health(self) -> KeeperHealth:
-        """How the keeper does, as it has said last."""
+        """The keeper's health, as last reported."""
         known = self._attendant.stats.get("health")
         return KeeperHealth(**known) if known else KeeperHealth()
 
     def snapshot(self) -> Sequence[LeaseView]:
-        """Return what is to be seen of every lease, all at one moment."""
+        """Return a view of every lease, all at one moment."""
         return self.keeper.snapshot()
 
     def now(self) -> float:
@@ -117,12 +117,12 @@ class WorkerKeeper:
         return self.keeper.now()
 
     def journal_stats(self) -> JournalStats:
-        """Return what has become of the journal's lines, as the keeper has said last."""
+        """Return what happened to the journal's lines, as last reported."""
         known = self._attendant.stats.get("journal")
         return JournalStats(**known) if known else JournalStats()
 
     def _report(self) -> None:
-        """Let the keeper know, once a second, what it can't see itself."""
+        """Report to the keeper, once a second, what it can't see itself."""
         if self._polled is not None:
             self.keeper.say(*polled_message(self._polled, self.keeper.now()))
         self._ask_loop()
@@ -133,9 +133,9 @@ class WorkerKeeper:
             self.keeper.order("pool", pool)
 
     def _ask_loop(self) -> None:
-        """Have the worker's loop say that it turns, unless it has still to answer."""
+        """Ask the event loop to show that it turns, unless it has not yet answered."""
         now, consumer = self.keeper.now(), self._worker.consumer
-        # One that was asked for long may have lost the question, with a connection.
+        # A question without an answer for long may have been lost with a connection.
         if consumer is not None and now - self._asked_at >= (_ASK_AGAIN if self._is_asked else 0):
             self._is_asked, self._asked_at = True, now
             consumer.call_soon(self._tick)
@@ -143,7 +143,7 @@ class WorkerKeeper:
     def _tick(self) -> None:
         self._is_asked = False
         if not self._is_loop_known:
-            # Not before: a worker that has not reached its broker yet has no loop.
+            # Not earlier: a worker has no running loop before it reaches its broker.
             self._is_loop_known = True
             self.keeper.order("loop", *_loop(self._worker))
         self.keeper.say("tick")
@@ -156,7 +156,7 @@ def _loop(worker: Any) -> tuple[float, bool]:
 
 
 def _processes(pool: Any) -> list[int]:
-    """Return the processes of a pool that has any."""
+    """Return the process ids of a pool, or [] if it has no processes."""
     if not getattr(pool, "uses_semaphore", False):
         return []
     processes = getattr(getattr(pool, "_pool", None), "_pool", None)
