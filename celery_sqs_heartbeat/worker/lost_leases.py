@@ -60,8 +60,8 @@ class LostLeaseHandler:
         self._heartbeat.terms.can_stop_tasks = _stops_tasks(pool)
         if self._heartbeat.settings.may_terminate() and not self._heartbeat.terms.can_stop_tasks:
             logger.warning(
-                "sqs-heartbeat: pool %s can't stop running tasks, so "
-                "sqs_heartbeat_on_lost='terminate' only keeps tasks from starting",
+                "sqs-heartbeat: pool %s can't stop running tasks: "
+                "sqs_heartbeat_on_lost='terminate' affects only tasks that have not started",
                 type(pool).__module__.rpartition(".")[2],
             )
 

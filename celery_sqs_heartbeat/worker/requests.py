@@ -142,7 +142,7 @@ class LeasedRequest(Request):
             return "its message was released"
         keeper, on_lost = heartbeat.keeper, self.on_lost()
         # With "warn", a task whose lease has only expired still starts: the lease may be saved.
-        # In order, it must not: SQS may have delivered the earlier messages of its group again.
+        # In strict order it must not, because other messages of its group may run before it by now.
         may_be_saved = on_lost == "warn" and not lease.is_in_order
         may_start = not keeper.is_lost(self._tag) if may_be_saved else keeper.owns(self._tag)
         if may_start:

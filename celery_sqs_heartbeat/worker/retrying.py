@@ -51,7 +51,7 @@ class ReleasedRetry(Retry):
 
 
 def mark_request(request: Any, lease: Lease) -> None:
-    """Make the retries of a request's task releases.
+    """Turn the retries of a request's task into releases.
 
     Args:
         request: Celery's request, in the worker.
