@@ -61,7 +61,7 @@ def since_when(end: float, seconds: float, blocks: Iterable[Block]) -> float:
     return -lasting(-end, seconds, mirrored)
 
 
-def foremost(start: float, end: float, blocks: Iterable[Block]) -> Block | None:
+def longest_overlap(start: float, end: float, blocks: Iterable[Block]) -> Block | None:
     """Return the block that covers most of the time between two, if any does."""
 
     def covered(block: Block) -> float:

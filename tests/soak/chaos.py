@@ -131,7 +131,7 @@ class Chaos:
 
     def _do(self, what: str, member: Member) -> None:
         if what == "warm":
-            self._fleet.tell_to_end(member)
+            self._fleet.ask_to_exit(member)
         elif what == "kill":
             self._fleet.kill(member)
         elif not member.is_ready:
@@ -143,7 +143,7 @@ class Chaos:
             return
         elif what == "quit" and not member.has_quit:
             member.has_quit = True
-            member.told_to_end = min(member.told_to_end, time.monotonic())
+            member.asked_to_exit_at = min(member.asked_to_exit_at, time.monotonic())
             self._fleet.record("soft" if member.is_soft else "cold", member)
             member.process.kill(signal.SIGQUIT)
         elif what == "pool-kill":
@@ -176,7 +176,7 @@ class Chaos:
         send: Callable[[int, int], None] = os.kill if only_main else os.killpg
         harm = member.paused = self._fleet.record("pause", member)
 
-        def go_on() -> None:
+        def resume() -> None:
             with contextlib.suppress(ProcessLookupError):
                 send(pid, signal.SIGCONT)
             harm.until, member.paused = time.monotonic(), None
@@ -186,7 +186,7 @@ class Chaos:
             send(pid, signal.SIGSTOP)
         if with_keeper:
             self._keepers.stop_until(member, lambda: member.paused is not harm)
-        self._later(self._chance.random() * LONGEST, go_on)
+        self._later(self._chance.random() * LONGEST, resume)
 
     def _break(self, member: Member) -> None:
         harm = self._fleet.record("break", member)

@@ -32,31 +32,33 @@ def note_unread_answers(records: Records) -> None:
                 entry.told = False
 
 
-def why_cut(tenure: Delivery, life: WorkerHistory) -> Cause | None:
+def why_cut(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     """Return whether a release of it may have been under way when its keeper died.
 
     Its worker's log must say so.
     """
-    says_so = tenure.message_id in life.unrepeated
-    if says_so and any(_was_cut(tenure, life, down.harm.at) for down in life.downs if down.dies):
+    says_so = delivery.message_id in history.unrepeated
+    if says_so and any(
+        _was_cut(delivery, history, down.harm.at) for down in history.downs if down.dies
+    ):
         return Cause(RELEASE_CUT, "its keeper died as it released it")
     return None
 
 
-def _was_cut(tenure: Delivery, life: WorkerHistory, at: float) -> bool:
+def _was_cut(delivery: Delivery, history: WorkerHistory, at: float) -> bool:
     releases = [
         call
-        for call, entry in tenure.changes
-        if call.worker == tenure.worker
-        and entry.timeout < tenure.queue.shortest
+        for call, entry in delivery.changes
+        if call.worker == delivery.worker
+        and entry.timeout < delivery.queue.shortest
         and call.started <= at
     ]
     if releases:
         return _was_under_way(releases[-1], at)
     # It may have been planned, and not sent yet.
-    is_due = why_released(tenure, life, at + HASTE) is not None
-    fresh_since = since_when(at, _FRESH_SECONDS, life.blocks)
-    return is_due and why_released(tenure, life, fresh_since) is None
+    is_due = why_released(delivery, history, at + HASTE) is not None
+    fresh_since = since_when(at, _FRESH_SECONDS, history.blocks)
+    return is_due and why_released(delivery, history, fresh_since) is None
 
 
 def _was_under_way(call: Call, at: float) -> bool:

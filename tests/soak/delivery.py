@@ -153,7 +153,7 @@ class Message:
     sent: Call
     task: str
     task_id: str
-    tenures: list[Delivery] = field(default_factory=list)
+    deliveries: list[Delivery] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     expired: list[Note] = field(default_factory=list)
     deleted: tuple[Call, Entry] | None = None

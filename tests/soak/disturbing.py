@@ -6,24 +6,28 @@ from tests.soak.delivery import Delivery
 from tests.soak.table import DISTURBED, Cause
 
 
-def why_cut_short(tenure: Delivery) -> Cause | None:
+def why_cut_short(delivery: Delivery) -> Cause | None:
     """Return whether the last that moved its lease was an extension by an older handle."""
-    for earlier in tenure.before():
-        if earlier.worker != tenure.worker and _has_moved(earlier, tenure) and _may_go_on(earlier):
+    for earlier in delivery.before():
+        if (
+            earlier.worker != delivery.worker
+            and _has_moved(earlier, delivery)
+            and _may_extend_late(earlier)
+        ):
             return Cause(DISTURBED, "the owner of an older lease on it asked for less")
     return None
 
 
-def _has_moved(earlier: Delivery, tenure: Delivery) -> bool:
+def _has_moved(earlier: Delivery, delivery: Delivery) -> bool:
     return any(
         entry.done
-        and call.forwarded > tenure.receive.done
-        and call.done + entry.timeout == tenure.visible_at
+        and call.forwarded > delivery.receive.done
+        and call.done + entry.timeout == delivery.visible_at
         for call, entry in earlier.changes
     )
 
 
-def _may_go_on(earlier: Delivery) -> bool:
+def _may_extend_late(earlier: Delivery) -> bool:
     """Return whether it took up its expired lease within one timeout."""
     late = [call.started for call, _ in earlier.changes if call.started > earlier.visible_at]
     timeouts = [entry.timeout for _, entry in earlier.changes]

@@ -101,7 +101,7 @@ class Soak:
 
     def _drain(self, fleet: Fleet, queues: Counts) -> None:
         for member in fleet:
-            fleet.tell_to_end(member)
+            fleet.ask_to_exit(member)
         for pool in ("prefork", "threads"):
             fleet.start(pool, [*QUEUES])
         deadline = time.monotonic() + PATIENCE
@@ -111,7 +111,7 @@ class Soak:
 
     def _end(self, fleet: Fleet) -> None:
         for member in fleet:
-            fleet.tell_to_end(member)
+            fleet.ask_to_exit(member)
         while not fleet.is_gone:
             fleet.reap()
             time.sleep(TICK)

@@ -35,7 +35,7 @@ STACKS_SECONDS = 20.0
 #: Celery's own deadlock: the handler of a cold shutdown that came while a job was written to a
 #: process waits for the result of that job, which nobody goes on writing
 #: (celery/concurrency/asynpool.py). The worker has given its messages back by then.
-_WRITES_FOR_EVER = re.compile(r"in _write_job\n(?:  .*\n)+?.*in on_stop_not_started\n")
+_WRITES_INDEFINITELY = re.compile(r"in _write_job\n(?:  .*\n)+?.*in on_stop_not_started\n")
 #: After these a worker is to end with exit code 0.
 GENTLE = {"warm", "pause", "break", "cut off", "pool-kill", "keeper-kill", "keeper-pause"}
 
@@ -92,10 +92,10 @@ class Fleet:
         self._watch.watch(name, member.process.pid)
         return member
 
-    def tell_to_end(self, member: Member) -> None:
+    def ask_to_exit(self, member: Member) -> None:
         """Ask a worker for a warm shutdown, once."""
         if not member.is_leaving:
-            member.told_to_end = time.monotonic()
+            member.asked_to_exit_at = time.monotonic()
             self.record("warm", member)
             member.process.kill(signal.SIGTERM)
 
@@ -107,7 +107,7 @@ class Fleet:
             os.kill(member.process.pid, signal.SIGKILL)
         member.process.wait_for_exit()
         self._note_breakage(member)
-        self._part(member)
+        self._note_gone(member)
 
     def record(self, what: str, member: Member, pid: int = 0) -> Harm:
         """Write down what is about to be done to a worker."""
@@ -149,9 +149,9 @@ class Fleet:
             and {harm.what for harm in member.harms} <= GENTLE
         ):
             self.surprises.append(f"{name} ended with exit code {code} after a warm shutdown")
-        self._part(member)
+        self._note_gone(member)
 
-    def _part(self, member: Member) -> None:
+    def _note_gone(self, member: Member) -> None:
         """Take in that a worker is no more; its keeper may go on for a while."""
         member.info.ended = time.monotonic()
         self._lingering.add(member)
@@ -182,8 +182,8 @@ class Fleet:
         # Celery writes its stacks into its log, unless it hangs where it can't.
         member.process.kill(signal.SIGUSR1)
         with contextlib.suppress(TimeoutError):
-            wait_until(lambda: writes_for_ever(member.process.logs()), STACKS_SECONDS)
-        if not writes_for_ever(member.process.logs()):
+            wait_until(lambda: writes_indefinitely(member.process.logs()), STACKS_SECONDS)
+        if not writes_indefinitely(member.process.logs()):
             self.surprises.append(
                 f"{member.info.name} still ran long after its shutdown began; its stacks are in "
                 "its log"
@@ -195,9 +195,9 @@ def patience_ends(member: Member) -> float:
     """Return until when a worker may run whose shutdown has begun."""
     pauses = sum(harm.until - harm.at for harm in member.harms if harm.what in ("pause", "cut off"))
     poll = POLL_SECONDS if member.info.pool == "gevent" else 0.0
-    return member.told_to_end + ENDING_SECONDS + poll + pauses
+    return member.asked_to_exit_at + ENDING_SECONDS + poll + pauses
 
 
-def writes_for_ever(log: str) -> bool:
+def writes_indefinitely(log: str) -> bool:
     """Return whether the stacks in a worker's log show that Celery waits for itself."""
-    return _WRITES_FOR_EVER.search(log) is not None
+    return _WRITES_INDEFINITELY.search(log) is not None

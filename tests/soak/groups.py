@@ -13,12 +13,12 @@ def note_groups(messages: Iterable[Message]) -> None:
     """Note of each receive which others of its group its worker had at that time."""
     for group in _groups(messages):
         for index, message in enumerate(group):
-            for tenure in message.tenures:
+            for delivery in message.deliveries:
                 for other in group[:index]:
-                    shared = [each for each in other.tenures if _overlap(each, tenure)]
-                    tenure.ahead += shared
+                    shared = [each for each in other.deliveries if _overlap(each, delivery)]
+                    delivery.ahead += shared
                     for each in shared:
-                        each.behind.append(tenure)
+                        each.behind.append(delivery)
 
 
 def note_order_faults(messages: Iterable[Message]) -> None:
@@ -51,13 +51,13 @@ def _is_done(message: Message, at: float) -> bool:
     return ended and message.deleted is not None and message.deleted[0].forwarded <= at
 
 
-def _overlap(ahead: Delivery, tenure: Delivery) -> bool:
+def _overlap(ahead: Delivery, delivery: Delivery) -> bool:
     """Return whether one worker had both receives at a time."""
-    starts = max(ahead.receive.done, tenure.receive.done)
-    return ahead.worker == tenure.worker and starts < min(_end(ahead), _end(tenure))
+    starts = max(ahead.receive.done, delivery.receive.done)
+    return ahead.worker == delivery.worker and starts < min(_end(ahead), _end(delivery))
 
 
-def _end(tenure: Delivery) -> float:
-    if tenure.next is not None:
-        return tenure.next.receive.done
-    return min((call.done for call, entry in tenure.deletes if entry.done), default=math.inf)
+def _end(delivery: Delivery) -> float:
+    if delivery.next is not None:
+        return delivery.next.receive.done
+    return min((call.done for call, entry in delivery.deletes if entry.done), default=math.inf)

@@ -19,27 +19,29 @@ from tests.soak.worker_history import WorkerHistory
 LEAST_WAIT = 1.0
 
 
-def came_late(tenure: Delivery, life: WorkerHistory) -> bool:
+def came_late(delivery: Delivery, history: WorkerHistory) -> bool:
     """Return whether so little was left of its lease that it waits for an extension."""
-    ends = asked_at(tenure, life) + tenure.timeout
-    return _read_at(tenure, life) + tenure.queue.threshold > ends
+    ends = asked_at(delivery, history) + delivery.timeout
+    return _read_at(delivery, history) + delivery.queue.threshold > ends
 
 
-def note_waits(messages: Iterable[Message], lives: dict[str, WorkerHistory]) -> None:
-    """Note in each worker's life when it waited for the extension of a message that came late."""
-    tenures = [tenure for message in messages for tenure in message.tenures if tenure.entry.told]
+def note_waits(messages: Iterable[Message], histories: dict[str, WorkerHistory]) -> None:
+    """Note in each worker's history when it waited for the extension of a message that came late."""
+    deliveries = [
+        delivery for message in messages for delivery in message.deliveries if delivery.entry.told
+    ]
     # One wait may make the next message late, too.
-    for tenure in sorted(tenures, key=lambda tenure: tenure.receive.ended):
-        life = lives[tenure.worker]
-        if came_late(tenure, life):
+    for delivery in sorted(deliveries, key=lambda delivery: delivery.receive.ended):
+        history = histories[delivery.worker]
+        if came_late(delivery, history):
             why = Cause(UNREAD, "its worker waited for the extension of a message that came late")
-            start = _read_at(tenure, life)
-            end = start + max(LEAST_WAIT, tenure.queue.threshold)
-            life.confirming.append(
-                Block(why=why, start=start, end=end, message_id=tenure.message_id)
+            start = _read_at(delivery, history)
+            end = start + max(LEAST_WAIT, delivery.queue.threshold)
+            history.confirming.append(
+                Block(why=why, start=start, end=end, message_id=delivery.message_id)
             )
 
 
-def _read_at(tenure: Delivery, life: WorkerHistory) -> float:
-    waits = before_its_answer_was_read(tenure, life)
-    return max([tenure.receive.ended, *(block.end for block in waits)])
+def _read_at(delivery: Delivery, history: WorkerHistory) -> float:
+    waits = before_its_answer_was_read(delivery, history)
+    return max([delivery.receive.ended, *(block.end for block in waits)])

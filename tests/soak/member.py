@@ -39,7 +39,7 @@ class Member:
         keepers: The processes that keep its leases.
         break_file: What it looks for to lose its connection.
         is_soft: Whether it makes a soft shutdown of SIGQUIT.
-        told_to_end: When it was, or infinity.
+        asked_to_exit_at: When it was, or infinity.
         paused: The standstill that it is in.
     """
 
@@ -49,7 +49,7 @@ class Member:
     keepers: Keepers
     break_file: Path
     is_soft: bool
-    told_to_end: float = math.inf
+    asked_to_exit_at: float = math.inf
     has_quit: bool = False
     paused: Harm | None = None
     harms: list[Harm] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Member:
     @property
     def is_leaving(self) -> bool:
         """Whether it was told to end."""
-        return self.told_to_end < math.inf
+        return self.asked_to_exit_at < math.inf
 
     def pool_pids(self) -> list[int]:
         """Return its pool processes that live."""

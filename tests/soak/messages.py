@@ -1,4 +1,4 @@
-"""The life of each message, put together from the records."""
+"""The history of each message, put together from the records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_messages(records: Records) -> list[Message]:
                 group=call.entries[0].group if records.queues[call.queue].is_fifo else "",
                 sequence=call.entries[0].sequence,
             )
-    by_handle = _add_tenures(messages, records.calls)
+    by_handle = _add_deliveries(messages, records.calls)
     _add_ends(by_handle, records.calls)
     for note in sorted(records.notes, key=lambda note: note.at):
         if note.message_id:
@@ -33,14 +33,14 @@ def read_messages(records: Records) -> list[Message]:
     for message in messages.values():
         # By receive, not by time: a worker may start late what another has run since.
         message.runs.sort(key=lambda run: run.count)
-        for tenure in message.tenures:
-            _settle(message, tenure)
+        for delivery in message.deliveries:
+            _join(message, delivery)
     note_groups(messages.values())
     note_order_faults(messages.values())
     return list(messages.values())
 
 
-def _add_tenures(messages: dict[str, Message], calls: Iterable[Call]) -> dict[str, Delivery]:
+def _add_deliveries(messages: dict[str, Message], calls: Iterable[Call]) -> dict[str, Delivery]:
     received = [
         Delivery(
             queue=messages[entry.message_id].queue,
@@ -53,21 +53,21 @@ def _add_tenures(messages: dict[str, Message], calls: Iterable[Call]) -> dict[st
         if call.operation == RECEIVE
         for entry in call.entries
     ]
-    for tenure in sorted(received, key=lambda tenure: tenure.count):
-        tenures = messages[tenure.message_id].tenures
-        if tenures:
-            tenures[-1].next = tenure
-            tenure.previous = tenures[-1]
-        tenures.append(tenure)
-    return {tenure.entry.handle: tenure for tenure in received}
+    for delivery in sorted(received, key=lambda delivery: delivery.count):
+        deliveries = messages[delivery.message_id].deliveries
+        if deliveries:
+            deliveries[-1].next = delivery
+            delivery.previous = deliveries[-1]
+        deliveries.append(delivery)
+    return {delivery.entry.handle: delivery for delivery in received}
 
 
 def _add_ends(by_handle: dict[str, Delivery], calls: Iterable[Call]) -> None:
     for call in calls:
         if call.operation in (CHANGE, DELETE):
             for entry in call.entries:
-                tenure = by_handle[entry.handle]
-                (tenure.changes if call.operation == CHANGE else tenure.deletes).append(
+                delivery = by_handle[entry.handle]
+                (delivery.changes if call.operation == CHANGE else delivery.deletes).append(
                     (call, entry)
                 )
 
@@ -88,26 +88,26 @@ def _add_note(message: Message, note: Note) -> None:
                 run.end(note)
 
 
-def _settle(message: Message, tenure: Delivery) -> None:
+def _join(message: Message, delivery: Delivery) -> None:
     """Work out who ran it, and when and by what it became visible."""
-    tenure.run = next(
-        (run for run in reversed(message.runs) if tenure.concerns(run)),
+    delivery.run = next(
+        (run for run in reversed(message.runs) if delivery.concerns(run)),
         None,
     )
-    if tenure.next is None:
+    if delivery.next is None:
         # One that was held up is done after another that was sent later.
-        done = [(call, entry) for call, entry in tenure.deletes if entry.done]
+        done = [(call, entry) for call, entry in delivery.deletes if entry.done]
         message.deleted = min(done, key=lambda each: each[0].forwarded, default=None)
-    tenure.visible_at = tenure.receive.done + tenure.timeout
+    delivery.visible_at = delivery.receive.done + delivery.timeout
     changes = [
         (call, entry)
-        for each in message.tenures[: message.tenures.index(tenure) + 1]
+        for each in message.deliveries[: message.deliveries.index(delivery) + 1]
         for call, entry in each.changes
         # A release that crossed the receive is what brought it.
-        if entry.done and (each is tenure or call.forwarded > tenure.receive.done)
+        if entry.done and (each is delivery or call.forwarded > delivery.receive.done)
     ]
-    until = tenure.next.receive.done if tenure.next else math.inf
+    until = delivery.next.receive.done if delivery.next else math.inf
     for call, entry in sorted(changes, key=lambda change: change[0].forwarded):
-        if call.forwarded < min(tenure.visible_at, until):
-            tenure.visible_at = call.done + entry.timeout
-            tenure.ended_by = None if entry.timeout >= tenure.queue.shortest else (call, entry)
+        if call.forwarded < min(delivery.visible_at, until):
+            delivery.visible_at = call.done + entry.timeout
+            delivery.ended_by = None if entry.timeout >= delivery.queue.shortest else (call, entry)

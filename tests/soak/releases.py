@@ -11,9 +11,9 @@ from tests.soak.table import (
     BROKEN,
     CUT_OFF_BY_SHUTDOWN,
     DISCONNECTED,
-    GIVEN_BACK,
     GROUP_STOPPED,
     POOL_KILLED,
+    RELEASED_BY_TASK,
     WAITED_IN_SHUTDOWN,
     Cause,
 )
@@ -30,64 +30,64 @@ LOST_SECONDS = 20.0
 BROKEN_SECONDS = 20.0
 #: Tasks end with these when they leave their message in the queue by design.
 BY_DESIGN = {
-    "fail": Cause(GIVEN_BACK, "it failed by design"),
-    "reject": Cause(GIVEN_BACK, "it was rejected by design"),
+    "fail": Cause(RELEASED_BY_TASK, "it failed by design"),
+    "reject": Cause(RELEASED_BY_TASK, "it was rejected by design"),
 }
 POOL_PROCESS_KILLED = Cause(POOL_KILLED, "its pool process was killed")
 
 
-def why_released(tenure: Delivery, life: WorkerHistory, at: float) -> Cause | None:
+def why_released(delivery: Delivery, history: WorkerHistory, at: float) -> Cause | None:
     """Return why its own worker, or its keeper, released it at that time, or None for no reason."""
     return (
-        _why_its_worker_did(tenure, life, at)
-        or _why_its_keeper_did(tenure, life, at)
-        or _why_its_group_was_stopped(tenure, at)
+        _why_its_worker_did(delivery, history, at)
+        or _why_its_keeper_did(delivery, history, at)
+        or _why_its_group_was_stopped(delivery, at)
     )
 
 
-def _why_its_group_was_stopped(tenure: Delivery, at: float) -> Cause | None:
+def _why_its_group_was_stopped(delivery: Delivery, at: float) -> Cause | None:
     """Return whether a message ahead of it, which had not begun, came back from this worker.
 
     Why that one did is judged with it. It is released after this one.
     """
-    run = tenure.run
-    if run is not None and run.count == tenure.count:
+    run = delivery.run
+    if run is not None and run.count == delivery.count:
         return None
-    for each in tenure.ahead:
+    for each in delivery.ahead:
         if each.next is not None and each.receive.done <= at <= each.next.receive.done:
             return Cause(GROUP_STOPPED, f"{each.message_id[:8]} of its group went back")
     return None
 
 
-def _why_its_keeper_did(tenure: Delivery, life: WorkerHistory, at: float) -> Cause | None:
+def _why_its_keeper_did(delivery: Delivery, history: WorkerHistory, at: float) -> Cause | None:
     """Return whether its worker was gone, and no process of it ran the task any more.
 
     What the worker had begun to delete, its keeper goes on to delete.
     """
-    run = tenure.run
-    if not life.was_killed or at < life.info.ended - HASTE:
+    run = delivery.run
+    if not history.was_killed or at < history.info.ended - HASTE:
         return None
-    if any(call.worker == tenure.worker for call, _ in tenure.deletes):
+    if any(call.worker == delivery.worker for call, _ in delivery.deletes):
         return None
     if run is not None and (run.start > at or at < run.ended < math.inf):
         return None
-    if run is not None and run.outcome and not _was_unsettled(run, life.info.ended, life):
+    if run is not None and run.outcome and not _was_unsettled(run, history.info.ended, history):
         return None
-    return life.gone.why
+    return history.gone.why
 
 
-def _why_its_worker_did(tenure: Delivery, life: WorkerHistory, at: float) -> Cause | None:
-    run = tenure.run
+def _why_its_worker_did(delivery: Delivery, history: WorkerHistory, at: float) -> Cause | None:
+    run = delivery.run
     if run is None:
-        return _why_released_before_its_start(tenure, life, at)
-    earlier = next((each for each in tenure.before() if each.count == run.count), None)
+        return _why_released_before_its_start(delivery, history, at)
+    earlier = next((each for each in delivery.before() if each.count == run.count), None)
     # One that began after this receive goes on with its lease.
-    if earlier and run.start < tenure.receive.done and was_stopped(earlier, run, life):
-        why = _why_released_before_its_start(tenure, life, at)
+    if earlier and run.start < delivery.receive.done and was_stopped(earlier, run, history):
+        why = _why_released_before_its_start(delivery, history, at)
         # One that began when its lease was over may have missed the order to stop.
         if why or run.start < earlier.visible_at:
             return why
-    stops = life.stops(at, ["cold", "soft"])
+    stops = history.stops(at, ["cold", "soft"])
     if run.start > at:
         # It was started all the same, which only a process that is being ended may do.
         if not stops:
@@ -95,68 +95,70 @@ def _why_its_worker_did(tenure: Delivery, life: WorkerHistory, at: float) -> Cau
         return Cause(CUT_OFF_BY_SHUTDOWN, f"it began in a {stops[0].what} shutdown")
     if run.is_over and run.outcome in BY_DESIGN and run.ended <= at + GRACE:
         return BY_DESIGN[run.outcome]
-    kill = life.killed(run.pid, run.start, at)
+    kill = history.killed(run.pid, run.start, at)
     if kill and kill.at < run.ended + GRACE:
         return POOL_PROCESS_KILLED
-    if stops and _was_unsettled(run, stops[0].at, life):
+    if stops and _was_unsettled(run, stops[0].at, history):
         return Cause(CUT_OFF_BY_SHUTDOWN, f"it ran in a {stops[0].what} shutdown")
     # One that ends while it is cancelled is cancelled all the same.
-    if life.info.cancels and life.lost_connection(run.start, min(at, run.ended)):
+    if history.info.cancels and history.lost_connection(run.start, min(at, run.ended)):
         return Cause(DISCONNECTED, "it was cancelled with its lost connection, as was set")
     return None
 
 
-def was_stopped(tenure: Delivery, run: Run, life: WorkerHistory) -> bool:
+def was_stopped(delivery: Delivery, run: Run, history: WorkerHistory) -> bool:
     """Return whether a run was stopped for its lost lease, though it may have been through by then.
 
     A worker that stands still does not know how its task ended until it goes on.
 
     Args:
-        tenure: The receive that it was begun for.
+        delivery: The receive that it was begun for.
     """
-    return life.info.terminates and tenure.visible_at <= after(run.ended, life.still)
+    return history.info.terminates and delivery.visible_at <= after(run.ended, history.still)
 
 
-def _was_unsettled(run: Run, at: float, life: WorkerHistory) -> bool:
+def _was_unsettled(run: Run, at: float, history: WorkerHistory) -> bool:
     """Return whether a worker may not have known at that time that a task had ended."""
-    return run.ended > at or free(run.ended, at, life.still) < GRACE
+    return run.ended > at or free(run.ended, at, history.still) < GRACE
 
 
 def _why_released_before_its_start(
-    tenure: Delivery, life: WorkerHistory, at: float
+    delivery: Delivery, history: WorkerHistory, at: float
 ) -> Cause | None:
-    if stops := life.stops(at):
+    if stops := history.stops(at):
         return Cause(WAITED_IN_SHUTDOWN, f"it waited in a {stops[-1].what} shutdown")
-    received = tenure.receive.started
-    if life.lost_connection(received, at):
+    received = delivery.receive.started
+    if history.lost_connection(received, at):
         return Cause(DISCONNECTED, "it waited when its worker lost the connection")
-    if life.did(["pool-kill"], received - LOST_SECONDS, at):
+    if history.did(["pool-kill"], received - LOST_SECONDS, at):
         return Cause(POOL_KILLED, "it was given to a pool process that was killed")
-    for broken in life.did(["broken"], at, math.inf):
-        if free(at, broken.at, life.still) < BROKEN_SECONDS:
+    for broken in history.did(["broken"], at, math.inf):
+        if free(at, broken.at, history.still) < BROKEN_SECONDS:
             return Cause(BROKEN, "it waited in a worker whose pool was broken")
-    return _why_its_batch_was_refused(tenure, life, at)
+    return _why_its_batch_was_refused(delivery, history, at)
 
 
-def _why_its_batch_was_refused(tenure: Delivery, life: WorkerHistory, at: float) -> Cause | None:
+def _why_its_batch_was_refused(
+    delivery: Delivery, history: WorkerHistory, at: float
+) -> Cause | None:
     """Return whether it came in a batch with a message that was lost before that began.
 
     Only some pools let a batch wait.
     """
-    if tenure.task != "together" or life.info.pool not in ("threads", "gevent"):
+    if delivery.task != "together" or history.info.pool not in ("threads", "gevent"):
         return None
     return next(
         (
             lost.why
-            for message_id, lost in life.lost_of_batches
-            if message_id != tenure.message_id
+            for message_id, lost in history.lost_of_batches
+            if message_id != delivery.message_id
             and lost.end <= at
-            and _came_together(tenure.receive.done, lost.start, life)
+            and _came_together(delivery.receive.done, lost.start, history)
         ),
         None,
     )
 
 
-def _came_together(one: float, other: float, life: WorkerHistory) -> bool:
+def _came_together(one: float, other: float, history: WorkerHistory) -> bool:
     """Return whether messages that came at these times may be of one batch."""
-    return free(min(one, other), max(one, other), life.still) < WAIT + GRACE
+    return free(min(one, other), max(one, other), history.still) < WAIT + GRACE

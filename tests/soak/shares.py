@@ -38,4 +38,4 @@ def _uses(verdicts: Sequence[Verdict]) -> Counter[str]:
 
 
 def _extra_receives(verdicts: Sequence[Verdict]) -> int:
-    return sum(len(verdict.comebacks) for verdict in verdicts)
+    return sum(len(verdict.redeliveries) for verdict in verdicts)

@@ -124,7 +124,7 @@ class Story:
             self.note(worker, what, 1, at, pid=1, message_id="other")
         return self
 
-    def companion(self, worker: str, at: float, *, tried: float = math.inf) -> Story:
+    def receive_other(self, worker: str, at: float, *, tried: float = math.inf) -> Story:
         """A worker receives another message for the same task.
 
         Args:
@@ -173,7 +173,7 @@ class Story:
         self, what: str, worker: str, at: float, until: float = math.inf, pid: int = 0
     ) -> Story:
         """Something is done to a worker. One that stands still does so with its keeper."""
-        self._know(worker)
+        self._add_worker(worker)
         if what == "pause":
             self.harm("keeper-pause", worker, at, until)
         if what == "break":
@@ -184,9 +184,9 @@ class Story:
             self.records.workers[worker].ended = at
         return self
 
-    def alone(self, worker: str, at: float, until: float) -> Story:
+    def stop_without_keeper(self, worker: str, at: float, until: float) -> Story:
         """A worker stands still, and its keeper goes on."""
-        self._know(worker)
+        self._add_worker(worker)
         self.records.harms.append(Harm(what="pause", worker=worker, at=at, until=until))
         return self
 
@@ -194,7 +194,7 @@ class Story:
         self, worker: str, at: float, until: float, *, died: bool = True, young: bool = False
     ) -> Story:
         """A worker's keeper stands still, until it is ended or goes on."""
-        self._know(worker)
+        self._add_worker(worker)
         harm = Harm(
             what="keeper-pause",
             worker=worker,
@@ -206,38 +206,38 @@ class Story:
         self.records.harms.append(harm)
         return self
 
-    def says_unrepeated(self, worker: str) -> Story:
+    def logs_unrepeated(self, worker: str) -> Story:
         """A worker's log says that a release is not tried again."""
         self.records.unrepeated.add((worker, "m"))
         return self
 
     def end(self, worker: str, at: float) -> Story:
         """A worker's process ends."""
-        self._know(worker)
+        self._add_worker(worker)
         self.records.workers[worker].ended = at
         return self
 
     def cancels(self, worker: str) -> Story:
         """A worker is set to cancel what runs when it loses its connection."""
-        self._know(worker)
+        self._add_worker(worker)
         self.records.workers[worker].cancels = True
         return self
 
     def terminates(self, worker: str) -> Story:
         """A worker is set to stop a task whose lease is lost."""
-        self._know(worker)
+        self._add_worker(worker)
         self.records.workers[worker].on_lost = "terminate"
         return self
 
     def drops(self, worker: str) -> Story:
         """A worker is set to start no task whose lease has expired."""
-        self._know(worker)
+        self._add_worker(worker)
         self.records.workers[worker].on_lost = "revoke"
         return self
 
     def breaks(self, worker: str) -> Story:
         """A worker's pool is told to grow, and can't."""
-        self._know(worker)
+        self._add_worker(worker)
         self.records.workers[worker].breaks = True
         return self
 
@@ -261,7 +261,7 @@ class Story:
     def _call(
         self, operation: str, worker: str, at: float, entry: Entry, fault: str = "500"
     ) -> Story:
-        self._know(worker)
+        self._add_worker(worker)
         self.records.calls.append(
             Call(
                 worker=worker,
@@ -281,7 +281,7 @@ class Story:
         self, worker: str, what: str, count: int, at: float, pid: int, *, message_id: str = "m"
     ) -> Story:
         """A process of a worker writes a line of the ledger."""
-        self._know(worker)
+        self._add_worker(worker)
         self.records.notes.append(
             Note(
                 what=what,
@@ -295,7 +295,7 @@ class Story:
         )
         return self
 
-    def _know(self, worker: str) -> None:
+    def _add_worker(self, worker: str) -> None:
         if worker and worker != "soak":
             info = WorkerInfo(name=worker, pool=self.pool, began=-10.0)
             self.records.workers.setdefault(worker, info)

@@ -40,7 +40,7 @@ def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
             cause for verdict in verdicts for cause in verdict.causes
         ),
         "why messages were received again": Counter(
-            cause for verdict in verdicts for cause in verdict.comebacks
+            cause for verdict in verdicts for cause in verdict.redeliveries
         ),
         "causes of the table, of all extra receives": shares(verdicts),
         "calls, without empty receives": calls,

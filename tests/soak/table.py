@@ -35,12 +35,12 @@ class Cause:
 
     def but(self, obstacle: str) -> Cause:
         """Return why a message that was to be given back for this waited for its timeout."""
-        return Cause(LEFT, f"{self.text}, {obstacle}")
+        return Cause(LEFT_TO_TIMEOUT, f"{self.text}, {obstacle}")
 
 
 # A task that fails on purpose says so in the ledger itself, so the product can't overuse it. Half
 # of a soak's extra receives are asked for so, and more where little harm is done.
-GIVEN_BACK = Row(
+RELEASED_BY_TASK = Row(
     name="its task gave it back",
     source="What fails, is rejected or can't send its retry stays in the queue, as is set.",
     where="docs/howto/dead-letters.md#what-fails-and-what-is-deleted",
@@ -99,7 +99,7 @@ BROKEN = Row(
     where="docs/internals/transport.md#messages-that-cannot-be-delivered",
     share=0.1,
 )
-STOOD_STILL = Row(
+STOPPED = Row(
     name="its worker stood still",
     source="A worker that SIGSTOP has stopped makes no call until it goes on.",
     where="docs/motivation.md#why-it-is-not-a-timer",
@@ -130,13 +130,13 @@ UNREAD = Row(
     where="docs/internals/leases.md#what-is-known-of-a-lease",
     share=0.6,
 )
-LEFT = Row(
+LEFT_TO_TIMEOUT = Row(
     name="it was given back too late, or in vain",
     source="A release is tried until the lease ends. After that its message may be anyone's.",
     where="docs/internals/leases.md#when-sqs-does-not-do-what-was-asked",
     share=0.6,
 )
-HELD_UP = Row(
+DELAYED = Row(
     name="a release was held up",
     source="SQS takes a stale handle on a standard queue, and nothing calls a request back.",
     where="docs/internals/leases.md#when-an-older-handle-is-still-in-use",
@@ -157,7 +157,7 @@ BATCH_LOST = Row(
 )
 
 TABLE = (
-    GIVEN_BACK,
+    RELEASED_BY_TASK,
     WAITED_IN_SHUTDOWN,
     CUT_OFF_BY_SHUTDOWN,
     GROUP_STOPPED,
@@ -166,13 +166,13 @@ TABLE = (
     RELEASE_CUT,
     POOL_KILLED,
     BROKEN,
-    STOOD_STILL,
+    STOPPED,
     STARVED,
     DISCONNECTED,
     REFUSED,
     UNREAD,
-    LEFT,
-    HELD_UP,
+    LEFT_TO_TIMEOUT,
+    DELAYED,
     DISTURBED,
     BATCH_LOST,
 )

@@ -89,7 +89,7 @@ def test_a_worker_may_not_run_again_what_it_knows() -> None:
 
 
 def test_a_trace_tells_the_whole_history_in_order() -> None:
-    story = lapsed().alone("b", 4.0, 5.0).hide("a", 1, 5.0, fails=True)
+    story = lapsed().stop_without_keeper("b", 4.0, 5.0).hide("a", 1, 5.0, fails=True)
     (verdict,) = [story.verdict()]
     told = trace(verdict.message, story.records).splitlines()
     parts = [line.split(maxsplit=1)[1] for line in told[1:12]]

@@ -223,7 +223,7 @@ def extended_and_failed(extended: float, failed: float, *, told: bool = True) ->
 def test_what_may_be_anybodys_is_not_given_back(story: Story, why: str) -> None:
     verdict = story.verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == [f"it failed by design, {why}"]
+    assert verdict.redeliveries == [f"it failed by design, {why}"]
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_a_message_that_its_worker_never_saw_may_come_back() -> None:
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     verdict = story.verdict()
     assert verdict.faults == verdict.causes == []
-    assert verdict.comebacks == ["the answer to its receive was lost"]
+    assert verdict.redeliveries == ["the answer to its receive was lost"]
 
 
 def test_a_message_that_its_worker_ignored_may_not() -> None:
@@ -263,7 +263,7 @@ def cut(lost: float) -> Story:
 def test_a_receive_that_is_under_way_when_the_connection_is_lost_is_not_read() -> None:
     verdict = cut(lost=1.2).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["it was not read in time: its worker lost the connection"]
+    assert verdict.redeliveries == ["it was not read in time: its worker lost the connection"]
 
 
 @pytest.mark.parametrize("lost", [0.5, 1.9])
@@ -282,7 +282,7 @@ def read_late(begun: float, ended: float, *, pool: str = "solo", tries: bool = T
 def test_a_worker_without_a_pool_may_read_a_message_too_late_to_save_it() -> None:
     verdict = read_late(0.5, 6.0).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["it was read late: its worker was in a task"]
+    assert verdict.redeliveries == ["it was read late: its worker was in a task"]
 
 
 def read_after_a_row(begun: float, *, together: bool = False) -> Story:
@@ -298,7 +298,7 @@ def read_after_a_row(begun: float, *, together: bool = False) -> Story:
 def test_or_after_a_row_of_tasks_that_came_with_another_answer() -> None:
     verdict = read_after_a_row(3.05).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["it was read late: its worker was in a task"]
+    assert verdict.redeliveries == ["it was read late: its worker was in a task"]
 
 
 @pytest.mark.parametrize(
@@ -336,7 +336,7 @@ def test_a_worker_that_ends_much_later_has_not_taken_it_along() -> None:
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     verdict = story.harm("warm", "a", 20.0).end("a", 21.0).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its worker stood still"]
+    assert verdict.redeliveries == ["its worker stood still"]
 
 
 def asked_before_a_pause(paused_until: float) -> Story:
@@ -388,7 +388,7 @@ def test_a_release_that_a_standstill_has_held_up_is_not() -> None:
     assert verdict.causes == ["a release was held up until its lease was over"]
 
 
-def released_by_one_that_had_lost_it(failed_at: float = 12.0) -> Story:
+def released_after_its_lease_was_ended(failed_at: float = 12.0) -> Story:
     """b's lease ends by a late release of a's. b cannot know, fails, and ends the lease of c."""
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, 9.6)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, failed_at, "fail").hide("a", 1, 9.7, 0)
@@ -398,13 +398,13 @@ def released_by_one_that_had_lost_it(failed_at: float = 12.0) -> Story:
 
 
 def test_who_cannot_know_that_its_lease_was_ended_may_end_the_next_one_by_a_release() -> None:
-    verdict = released_by_one_that_had_lost_it().verdict()
+    verdict = released_after_its_lease_was_ended().verdict()
     assert verdict.faults == []
-    assert verdict.comebacks[1:] == ["a release was held up until its lease was over"] * 2
+    assert verdict.redeliveries[1:] == ["a release was held up until its lease was over"] * 2
 
 
 def test_it_needs_a_reason_for_that_release() -> None:
-    verdict = released_by_one_that_had_lost_it(failed_at=14.0).verdict()
+    verdict = released_after_its_lease_was_ended(failed_at=14.0).verdict()
     assert verdict.faults[0] == "came back after receive 3 without a cause"
 
 
@@ -426,19 +426,21 @@ def set_aside(
 def test_a_release_that_may_still_be_done_has_its_worker_set_a_message_aside_once() -> None:
     verdict = set_aside().verdict()
     assert verdict.faults == []
-    assert verdict.comebacks[1] == "an older release of it was held up"
+    assert verdict.redeliveries[1] == "an older release of it was held up"
 
 
 def test_a_worker_that_stood_still_does_not_know_that_it_came_back_by_that_release() -> None:
-    verdict = set_aside(back=5.0).alone("a", 4.5, 7.5).verdict()
+    verdict = set_aside(back=5.0).stop_without_keeper("a", 4.5, 7.5).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks[1] == "an older release of it was held up"
+    assert verdict.redeliveries[1] == "an older release of it was held up"
 
 
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(set_aside(back=5.0).alone("a", 4.5, 6.5), id="it read of it in time"),
+        pytest.param(
+            set_aside(back=5.0).stop_without_keeper("a", 4.5, 6.5), id="it read of it in time"
+        ),
         pytest.param(set_aside(back=2.3), id="it came back by that release"),
         pytest.param(set_aside(answered=True), id="the release was answered"),
         pytest.param(set_aside(fault="500"), id="the release failed within SQS"),
@@ -470,9 +472,9 @@ def set_aside_after_a_busy_time(*, sent: bool) -> Story:
 
 @pytest.mark.parametrize("sent", [True, False])
 def test_a_keeper_may_have_given_up_a_release_on_a_busy_machine(*, sent: bool) -> None:
-    verdict = set_aside_after_a_busy_time(sent=sent).says_unrepeated("a").verdict()
+    verdict = set_aside_after_a_busy_time(sent=sent).logs_unrepeated("a").verdict()
     assert verdict.faults == []
-    assert verdict.comebacks[1] == "an older release of it was held up"
+    assert verdict.redeliveries[1] == "an older release of it was held up"
 
 
 @pytest.mark.parametrize("sent", [True, False])
@@ -482,10 +484,10 @@ def test_its_log_must_say_so(*, sent: bool) -> None:
 
 
 def test_an_extension_by_the_old_handle_that_was_sent_later_changes_nothing_of_that() -> None:
-    story = set_aside_after_a_busy_time(sent=False).says_unrepeated("a").hide("a", 1, 8.1)
+    story = set_aside_after_a_busy_time(sent=False).logs_unrepeated("a").hide("a", 1, 8.1)
     verdict = story.verdict()
     assert verdict.faults == []
-    assert verdict.comebacks[1] == "an older release of it was held up"
+    assert verdict.redeliveries[1] == "an older release of it was held up"
 
 
 def answered_too_late_for_its_keeper(*, busy_from: float) -> Story:
@@ -496,8 +498,8 @@ def answered_too_late_for_its_keeper(*, busy_from: float) -> Story:
 
 
 def test_a_keeper_may_not_have_waited_for_the_answer_to_what_it_had_planned_long_before() -> None:
-    verdict = answered_too_late_for_its_keeper(busy_from=4.5).says_unrepeated("a").verdict()
-    assert verdict.comebacks[1] == "an older release of it was held up"
+    verdict = answered_too_late_for_its_keeper(busy_from=4.5).logs_unrepeated("a").verdict()
+    assert verdict.redeliveries[1] == "an older release of it was held up"
 
 
 @pytest.mark.parametrize(
@@ -505,18 +507,18 @@ def test_a_keeper_may_not_have_waited_for_the_answer_to_what_it_had_planned_long
     [
         pytest.param(answered_too_late_for_its_keeper(busy_from=4.5), id="its log does not say so"),
         pytest.param(
-            answered_too_late_for_its_keeper(busy_from=5.9).says_unrepeated("a"), id="hardly busy"
+            answered_too_late_for_its_keeper(busy_from=5.9).logs_unrepeated("a"), id="hardly busy"
         ),
     ],
 )
 def test_else_it_has(story: Story) -> None:
-    assert story.verdict().comebacks[1] == "nothing"
+    assert story.verdict().redeliveries[1] == "nothing"
 
 
 def test_a_receive_that_its_worker_never_saw_is_not_the_once() -> None:
     verdict = set_aside_later(unread=True).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks[2] == "an older release of it was held up"
+    assert verdict.redeliveries[2] == "an older release of it was held up"
 
 
 def test_a_receive_that_it_saw_is() -> None:
@@ -535,7 +537,7 @@ def cut_off(*, busy_until: float) -> Story:
 def test_an_answer_that_waits_behind_a_task_is_lost_with_the_connection() -> None:
     verdict = cut_off(busy_until=3.0).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks[0] == "it was not read in time: its worker lost the connection"
+    assert verdict.redeliveries[0] == "it was not read in time: its worker lost the connection"
 
 
 def test_an_answer_that_could_be_read_before_that_is_not() -> None:
@@ -560,7 +562,7 @@ def test_a_worker_may_not_release_what_an_older_release_may_have_given_to_anothe
     verdict = left_to_its_timeout().verdict()
     assert verdict.faults == []
     why = "it failed by design, as an older release of it may still be done"
-    assert verdict.comebacks[1] == why
+    assert verdict.redeliveries[1] == why
 
 
 @pytest.mark.parametrize(
@@ -634,7 +636,7 @@ def stopped_in_its_last_moment() -> Story:
 def test_a_task_that_was_through_as_it_was_stopped_may_come_again() -> None:
     verdict = stopped_in_its_last_moment().terminates("a").verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its worker stood still", "it waited in a warm shutdown"]
+    assert verdict.redeliveries == ["its worker stood still", "it waited in a warm shutdown"]
 
 
 def test_its_own_worker_may_run_it_again_then() -> None:
@@ -670,7 +672,7 @@ def extended_too_late() -> Story:
 def test_what_was_dropped_for_its_expired_lease_may_lapse_though_that_was_extended() -> None:
     story = extended_too_late()
     assert story.verdict().faults == ["came back after receive 1 without a cause"]
-    assert story.drops("a").verdict().comebacks == ["its worker stood still"]
+    assert story.drops("a").verdict().redeliveries == ["its worker stood still"]
 
 
 def test_nothing_is_dropped_whose_lease_has_not_expired() -> None:
@@ -689,7 +691,7 @@ def answered_late(answered: float, extended: float) -> Story:
 def test_what_arrived_late_is_dropped_unless_an_extension_is_confirmed_in_time() -> None:
     verdict = answered_late(6.9, 6.995).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its receive was answered late"]
+    assert verdict.redeliveries == ["its receive was answered late"]
 
 
 @pytest.mark.parametrize(
@@ -753,8 +755,8 @@ def killed_in_a_task(until: float) -> Story:
 
 
 def test_a_killed_worker_reads_nothing_more() -> None:
-    (comeback,) = killed_in_a_task(until=6.0).verdict().comebacks
-    assert comeback == "it was not read in time: its worker was in a task"
+    (redelivery,) = killed_in_a_task(until=6.0).verdict().redeliveries
+    assert redelivery == "it was not read in time: its worker was in a task"
 
 
 def test_it_could_have_before() -> None:
@@ -768,8 +770,8 @@ def test_an_answer_that_is_read_later_than_its_timeout_allows_is_no_ones_message
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     verdict = story.verdict()
     assert verdict.faults == []
-    (comeback,) = verdict.comebacks
-    assert comeback.startswith("it was read so late")
+    (redelivery,) = verdict.redeliveries
+    assert redelivery.startswith("it was read so late")
 
 
 def test_a_receive_that_its_worker_never_saw_may_come_back_though_the_task_went_on() -> None:
@@ -861,7 +863,7 @@ def failed_as_it_came_again(received: float, *, seen: bool = False) -> Story:
 def test_a_failure_is_heard_of_a_moment_later_and_may_concern_what_came_meanwhile() -> None:
     verdict = failed_as_it_came_again(9.1).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its worker stood still", "it failed by design"]
+    assert verdict.redeliveries == ["its worker stood still", "it failed by design"]
 
 
 @pytest.mark.parametrize(
@@ -879,7 +881,7 @@ def refused_batch(
     other: float, received: float = 1.5, *, pool: str = "threads", task: str = "together"
 ) -> Story:
     """Worker a holds the message and one that it loses, and releases it; b does it."""
-    story = Story(pool=pool, task=task).companion("a", other)
+    story = Story(pool=pool, task=task).receive_other("a", other)
     story.receive("a", 1, received).hide("a", 1, 7.0, 2)
     return story.receive("b", 2, 9.2).run("b", 2, 9.3, 10.0).delete("b", 2, 10.1)
 
@@ -896,7 +898,7 @@ def refused_batch(
 def test_a_batch_that_lost_a_message_before_it_began_gives_back_the_others(story: Story) -> None:
     verdict = story.verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["a message of its batch was lost"]
+    assert verdict.redeliveries == ["a message of its batch was lost"]
 
 
 @pytest.mark.parametrize(
@@ -924,7 +926,7 @@ def waiting(released: float) -> Story:
 
 def test_a_worker_whose_pool_is_broken_gives_back_what_waits() -> None:
     story = waiting(2.0).breaks("a").harm("broken", "a", 5.0).end("a", 5.0)
-    assert story.verdict().comebacks == ["it waited in a worker whose pool was broken"]
+    assert story.verdict().redeliveries == ["it waited in a worker whose pool was broken"]
     paused = waiting(2.0).breaks("a").harm("broken", "a", 50.0).harm("pause", "a", 3.0, 45.0)
     assert paused.verdict().faults == []
 
@@ -959,7 +961,7 @@ def begun_after_it_came_again(started: float) -> Story:
 def test_a_task_that_began_when_its_message_had_come_again_was_not_stopped() -> None:
     verdict = begun_after_it_came_again(9.2).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its worker stood still", "it failed by design"]
+    assert verdict.redeliveries == ["its worker stood still", "it failed by design"]
 
 
 def test_nor_was_one_that_began_when_its_lease_was_over() -> None:
@@ -973,7 +975,7 @@ def test_one_that_began_before_that_may_have_been() -> None:
 
 def busy_after_a_standstill(until: float) -> Story:
     """a stands still as an answer comes, and goes on with a task of an earlier one."""
-    story = Story(pool="solo").receive("a", 1, 1.0).alone("a", 0.8, 5.0)
+    story = Story(pool="solo").receive("a", 1, 1.0).stop_without_keeper("a", 0.8, 5.0)
     story.records.calls[-1].done = 2.5
     story.busy("a", 5.02, until)
     return story.receive("b", 2, 8.6).run("b", 2, 8.7, 9.0).delete("b", 2, 9.1)
@@ -1003,8 +1005,8 @@ def test_a_worker_without_a_pool_counts_from_its_question_which_it_sends_after_a
 
 def waited_for(*, tried: bool, stood_until: float = 5.1) -> Story:
     """a goes on when little is left of another message, and waits for its extension first."""
-    story = Story().companion("a", 1.0, tried=stood_until + 0.05)
-    story.receive("a", 1, 1.25).alone("a", 1.28, stood_until)
+    story = Story().receive_other("a", 1.0, tried=stood_until + 0.05)
+    story.receive("a", 1, 1.25).stop_without_keeper("a", 1.28, stood_until)
     if tried:
         story.hide("a", 1, 7.15, fails=True)
     return story.receive("b", 2, 7.4).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)

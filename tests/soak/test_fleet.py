@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.soak.fleet import patience_ends, writes_for_ever
+from tests.soak.fleet import patience_ends, writes_indefinitely
 from tests.soak.model import Harm
 
 HANDLER = """\
@@ -28,7 +28,7 @@ OTHER_THREAD = "=====\n"
 
 
 @pytest.mark.parametrize(
-    ("log", "is_celerys"),
+    ("log", "is_deadlock"),
     [
         (WRITING + HANDLER + WAITING, True),
         (HANDLER + WAITING, False),
@@ -38,9 +38,9 @@ OTHER_THREAD = "=====\n"
     ],
 )
 def test_a_worker_that_hangs_is_celerys_own_only_where_it_waits_for_what_it_was_writing(
-    log: str, is_celerys: bool
+    log: str, is_deadlock: bool
 ) -> None:
-    assert writes_for_ever(log) is is_celerys
+    assert writes_indefinitely(log) is is_deadlock
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_worker_is_waited_for_beside_the_times_in_which_it_could_not_end(
 ) -> None:
     member: Any = SimpleNamespace(
         info=SimpleNamespace(pool=pool),
-        told_to_end=100.0,
+        asked_to_exit_at=100.0,
         harms=[Harm(what=what, worker="w", at=90.0, until=90.0 + lasts) for what, lasts in harms],
     )
     assert patience_ends(member) == ends

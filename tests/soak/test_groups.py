@@ -18,7 +18,7 @@ def stopped() -> Story:
 def test_a_message_behind_one_that_went_back_went_with_it() -> None:
     verdict = stopped().ahead("a", 1.0, back=2.1, done=2.9).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["ahead of its group went back"]
+    assert verdict.redeliveries == ["ahead of its group went back"]
 
 
 def test_one_behind_another_that_was_done_had_no_reason_to_go_back() -> None:

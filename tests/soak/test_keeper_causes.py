@@ -9,7 +9,7 @@ import pytest
 from tests.soak.cut import note_unread_answers
 from tests.soak.model import CHANGE
 from tests.soak.story import Story
-from tests.soak.table import KEEPER_DOWN, KILLED, LEFT, RELEASE_CUT
+from tests.soak.table import KEEPER_DOWN, KILLED, LEFT_TO_TIMEOUT, RELEASE_CUT
 from tests.soak.test_causes import lapsed, released
 
 UNEXPLAINED = ["came back after receive 1 without a cause"]
@@ -38,7 +38,7 @@ def cut(release: float | None = 2.65) -> Story:
 def test_the_keeper_of_a_killed_worker_releases_what_it_held() -> None:
     verdict = released(4.5, math.inf).harm("kill", "a", 3.0).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its worker was killed"]
+    assert verdict.redeliveries == ["its worker was killed"]
     assert verdict.rows == [KILLED]
 
 
@@ -69,7 +69,7 @@ def test_a_lease_that_outlives_its_worker_by_far_may_not_lapse() -> None:
 def test_it_may_where_its_keeper_had_hardly_time() -> None:
     verdict = unfinished().harm("kill", "a", 5.5).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its worker was killed"]
+    assert verdict.redeliveries == ["its worker was killed"]
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_it_may_where_its_keeper_had_hardly_time() -> None:
 def test_it_may_where_its_keeper_died_too(story: Story) -> None:
     verdict = story.verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its worker was killed, and its keeper"]
+    assert verdict.redeliveries == ["its worker was killed, and its keeper"]
 
 
 @pytest.mark.parametrize(
@@ -109,15 +109,15 @@ def test_no_other_death_of_a_keeper_counts(story: Story) -> None:
 def test_a_keeper_that_stands_still_past_the_lease_may_not_release_it() -> None:
     verdict = unfinished().hang("a", 3.9, 9.0, died=False).harm("kill", "a", 4.0).verdict()
     assert verdict.faults == []
-    assert verdict.rows == [LEFT]
+    assert verdict.rows == [LEFT_TO_TIMEOUT]
 
 
 def test_a_worker_that_stands_still_alone_loses_no_lease() -> None:
-    assert lapsed().alone("a", 4.0, 9.0).verdict().faults == UNEXPLAINED
+    assert lapsed().stop_without_keeper("a", 4.0, 9.0).verdict().faults == UNEXPLAINED
 
 
 def test_it_may_read_what_it_received_too_late() -> None:
-    story = Story().alone("a", 0.9, 8.0).receive("a", 1, 1.0).run("a", 1, 8.1, 9.0)
+    story = Story().stop_without_keeper("a", 0.9, 8.0).receive("a", 1, 1.0).run("a", 1, 8.1, 9.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     assert story.verdict().faults == []
 
@@ -125,7 +125,7 @@ def test_it_may_read_what_it_received_too_late() -> None:
 def test_the_death_of_a_keeper_costs_a_short_lease() -> None:
     verdict = short_lived().harm("keeper-kill", "a", 3.5).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its keeper was killed"]
+    assert verdict.redeliveries == ["its keeper was killed"]
     assert verdict.rows == [KEEPER_DOWN]
 
 
@@ -149,7 +149,7 @@ def test_many_deaths_in_a_row_may_cost_a_longer_one() -> None:
 def test_a_keeper_that_hangs_may_cost_a_lease() -> None:
     verdict = lapsed().hang("a", 5.0, 6.2).verdict()
     assert verdict.faults == []
-    assert verdict.comebacks == ["its keeper stood still"]
+    assert verdict.redeliveries == ["its keeper stood still"]
 
 
 @pytest.mark.parametrize(
@@ -173,14 +173,14 @@ def test_one_that_hangs_as_it_starts_has_longer() -> None:
 def test_a_release_that_was_under_way_when_its_keeper_died_is_not_repeated(
     release: float | None,
 ) -> None:
-    story = cut(release).harm("keeper-kill", "a", 2.655).says_unrepeated("a")
+    story = cut(release).harm("keeper-kill", "a", 2.655).logs_unrepeated("a")
     verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.rows == [RELEASE_CUT]
 
 
 def test_what_a_hanging_keeper_left_undone_may_be_under_way_when_the_next_one_dies() -> None:
-    story = cut(None).hang("a", 1.05, 2.25).harm("keeper-kill", "a", 3.3).says_unrepeated("a")
+    story = cut(None).hang("a", 1.05, 2.25).harm("keeper-kill", "a", 3.3).logs_unrepeated("a")
     verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.rows == [RELEASE_CUT]
@@ -190,15 +190,15 @@ def test_what_a_hanging_keeper_left_undone_may_be_under_way_when_the_next_one_di
     "story",
     [
         pytest.param(cut(None).harm("keeper-kill", "a", 2.655), id="no line of the log says so"),
-        pytest.param(cut(None).says_unrepeated("a"), id="no keeper died"),
+        pytest.param(cut(None).logs_unrepeated("a"), id="no keeper died"),
         pytest.param(
-            cut(None).harm("keeper-kill", "b", 2.655).says_unrepeated("a"), id="another's keeper"
+            cut(None).harm("keeper-kill", "b", 2.655).logs_unrepeated("a"), id="another's keeper"
         ),
         pytest.param(
-            cut(None).harm("keeper-kill", "a", 1.2).says_unrepeated("a"), id="it had not failed yet"
+            cut(None).harm("keeper-kill", "a", 1.2).logs_unrepeated("a"), id="it had not failed yet"
         ),
         pytest.param(
-            cut(None).harm("keeper-kill", "a", 4.0).says_unrepeated("a"), id="long after it failed"
+            cut(None).harm("keeper-kill", "a", 4.0).logs_unrepeated("a"), id="long after it failed"
         ),
     ],
 )
@@ -207,8 +207,8 @@ def test_no_other_release_is_left_undone(story: Story) -> None:
 
 
 def test_one_that_had_failed_before_its_keeper_died_is_no_such() -> None:
-    story = cut(2.65).harm("keeper-kill", "a", 4.0).says_unrepeated("a")
-    assert story.verdict().rows == [LEFT]
+    story = cut(2.65).harm("keeper-kill", "a", 4.0).logs_unrepeated("a")
+    assert story.verdict().rows == [LEFT_TO_TIMEOUT]
 
 
 @pytest.mark.parametrize(("died_at", "was_read"), [(4.9, True), (5.05, False), (5.2, True)])

@@ -60,4 +60,4 @@ def test_every_message_is_accounted_for_after_random_harm(
     # A soak in which nothing happens proves nothing; on a slow machine less does.
     assert len(verdicts) > SECONDS / 3
     assert sum(bool(harm.worker) and harm.what != "starved" for harm in records.harms) > SECONDS / 6
-    assert sum(len(verdict.comebacks) for verdict in verdicts) > SECONDS / 6
+    assert sum(len(verdict.redeliveries) for verdict in verdicts) > SECONDS / 6

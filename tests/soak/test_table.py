@@ -35,22 +35,22 @@ ROOT = Path(__file__).parents[2]
 
 #: A case of `test_causes.py` for each row.
 CASES: Mapping[Row, Callable[[], Story]] = {
-    table.GIVEN_BACK: lambda: released(3.0, 2.9, "fail"),
+    table.RELEASED_BY_TASK: lambda: released(3.0, 2.9, "fail"),
     table.WAITED_IN_SHUTDOWN: lambda: waiting(2.0).harm("warm", "a", 1.5),
     table.CUT_OFF_BY_SHUTDOWN: lambda: released(3.0, 9.0).harm("cold", "a", 2.0),
     table.GROUP_STOPPED: lambda: stopped().ahead("a", 1.0, back=2.1, done=2.9),
     table.KILLED: lambda: released(3.0, math.inf).harm("kill", "a", 2.5),
     table.KEEPER_DOWN: lambda: short_lived().harm("keeper-kill", "a", 3.5),
-    table.RELEASE_CUT: lambda: cut().harm("keeper-kill", "a", 2.655).says_unrepeated("a"),
+    table.RELEASE_CUT: lambda: cut().harm("keeper-kill", "a", 2.655).logs_unrepeated("a"),
     table.POOL_KILLED: lambda: released(3.0, 9.0).harm("pool-kill", "a", 2.0, pid=1),
     table.BROKEN: lambda: waiting(2.0).breaks("a").harm("broken", "a", 5.0).end("a", 5.0),
-    table.STOOD_STILL: lambda: lapsed().harm("pause", "a", 4.0, 9.0),
+    table.STOPPED: lambda: lapsed().harm("pause", "a", 4.0, 9.0),
     table.STARVED: lambda: lapsed().harm("starved", "a", 5.1, 7.0),
     table.DISCONNECTED: lambda: released(3.0, 9.0).cancels("a").harm("break", "a", 2.0),
     table.REFUSED: refused,
     table.UNREAD: lambda: read_late(0.5, 6.0),
-    table.LEFT: lambda: extended_and_failed(6.95, 8.0),
-    table.HELD_UP: lambda: released_late(paused_until=9.6),
+    table.LEFT_TO_TIMEOUT: lambda: extended_and_failed(6.95, 8.0),
+    table.DELAYED: lambda: released_late(paused_until=9.6),
     table.DISTURBED: lambda: cut_short(8.0).harm("pause", "x", 4.0, 7.9),
     table.BATCH_LOST: lambda: refused_batch(0.5),
 }
@@ -61,7 +61,7 @@ def soak(row: Row, used: int, extra: int) -> list[Verdict]:
     queue = Story().records.queues["q"]
     sent = Call(worker="soak", operation="SendMessage", queue="q", started=0.0)
     message = Message(message_id="m", queue=queue, sent=sent, task="work", task_id="t")
-    return [Verdict(message=message, comebacks=["why"] * extra, rows=[row] * used)]
+    return [Verdict(message=message, redeliveries=["why"] * extra, rows=[row] * used)]
 
 
 def test_the_table_has_every_row_once() -> None:
@@ -102,13 +102,13 @@ def test_a_cause_may_explain_its_share_and_no_more(row: Row) -> None:
 
 
 def test_a_small_soak_may_have_one_cause_for_everything() -> None:
-    assert overused(soak(table.HELD_UP, ALWAYS, ALWAYS)) == []
-    assert overused(soak(table.HELD_UP, ALWAYS + 1, ALWAYS + 1)) != []
+    assert overused(soak(table.DELAYED, ALWAYS, ALWAYS)) == []
+    assert overused(soak(table.DELAYED, ALWAYS + 1, ALWAYS + 1)) != []
 
 
 def test_only_what_is_asked_for_may_explain_most_of_a_soak() -> None:
     most = [row for row in TABLE if row.share > 0.6]
-    assert most == [table.GIVEN_BACK, table.WAITED_IN_SHUTDOWN]
+    assert most == [table.RELEASED_BY_TASK, table.WAITED_IN_SHUTDOWN]
 
 
 def test_a_soak_without_extra_receives_has_shares_of_nothing() -> None:

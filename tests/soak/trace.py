@@ -22,26 +22,26 @@ def trace(message: Message, records: Records) -> str:
     """Return what is known of a message, in the order it happened."""
     began = message.sent.started
     lines = [(began, message.sent.worker, f"sends {message.task} to {message.queue.name}")]
-    for tenure in message.tenures:
-        call = tenure.receive
-        how = "" if tenure.entry.told else ", but is never told"
+    for delivery in message.deliveries:
+        call = delivery.receive
+        how = "" if delivery.entry.told else ", but is never told"
         lines.append(
             (
                 call.done,
                 call.worker,
-                f"receives it for {tenure.timeout} s, #{tenure.count}{how}{_call(call)}",
+                f"receives it for {delivery.timeout} s, #{delivery.count}{how}{_call(call)}",
             )
         )
         if call.ended - call.done > SLOW:
-            lines.append((call.ended, call.worker, f"is told of #{tenure.count}"))
-        for change, entry in tenure.changes + tenure.deletes:
-            lines.append((change.started, change.worker, _change(change, entry, tenure.count)))
+            lines.append((call.ended, call.worker, f"is told of #{delivery.count}"))
+        for change, entry in delivery.changes + delivery.deletes:
+            lines.append((change.started, change.worker, _change(change, entry, delivery.count)))
     for run in message.runs:
         lines.append((run.start, run.worker, f"starts it, #{run.count}, in process {run.pid}"))
         if run.outcome:
             lines.append((run.ended, run.worker, f"{run.outcome}s it, #{run.count}"))
     lines += [(note.at, note.worker, "discards it: expired") for note in message.expired]
-    workers = {tenure.worker for tenure in message.tenures}
+    workers = {delivery.worker for delivery in message.deliveries}
     end = max(at for at, _, _ in lines) + 10
     for harm in records.harms:
         if harm.what == "starved":

@@ -17,7 +17,7 @@ from tests.soak.table import (
     CUT_OFF_BY_SHUTDOWN,
     KILLED,
     STARVED,
-    STOOD_STILL,
+    STOPPED,
     UNREAD,
     WAITED_IN_SHUTDOWN,
     Cause,
@@ -120,72 +120,72 @@ class WorkerHistory:
         return Block(why=why, start=self.info.ended, end=math.inf)
 
 
-def read_lives(records: Records) -> dict[str, WorkerHistory]:
-    """Return the life of every worker, by name."""
-    lives = {name: WorkerHistory(info=info) for name, info in records.workers.items()}
+def read_histories(records: Records) -> dict[str, WorkerHistory]:
+    """Return the history of every worker, by name."""
+    histories = {name: WorkerHistory(info=info) for name, info in records.workers.items()}
     for harm in records.harms:
-        concerned = [lives[harm.worker]] if harm.worker in lives else lives.values()
-        for life in concerned:
-            life.harms.append(harm)
+        concerned = [histories[harm.worker]] if harm.worker in histories else histories.values()
+        for history in concerned:
+            history.harms.append(harm)
             if harm.what == "pause":
-                why = Cause(STOOD_STILL, "its worker stood still")
-                life.still.append(Block(why=why, start=harm.at, end=harm.until))
+                why = Cause(STOPPED, "its worker stood still")
+                history.still.append(Block(why=why, start=harm.at, end=harm.until))
             elif harm.what == "starved":
                 starved = Block(why=STARVATION, start=harm.at, end=harm.until)
-                life.still.append(starved)
-                life.blocks.append(starved)
+                history.still.append(starved)
+                history.blocks.append(starved)
     for worker, message_id in records.unrepeated:
-        lives[worker].unrepeated.add(message_id)
+        histories[worker].unrepeated.add(message_id)
     for note in records.notes:
         if note.what == "disconnect":
-            lives[note.worker].disconnects.append(note.at)
-    for life in lives.values():
-        unable = [*life.still, life.gone] if life.was_killed else life.still
-        life.downs = read_downs(life.harms, unable, life.info.ended)
-        pauses = [block for block in life.still if block.why.row is STOOD_STILL]
-        life.blocks += [_named(down.block, pauses) for down in life.downs]
-        life.tasks = [*_tasks(life, records)]
-        life.deaf = [*_shut(life), *life.tasks]
-        life.asleep = [*_asleep(life)]
-    return lives
+            histories[note.worker].disconnects.append(note.at)
+    for history in histories.values():
+        unable = [*history.still, history.gone] if history.was_killed else history.still
+        history.downs = read_downs(history.harms, unable, history.info.ended)
+        pauses = [block for block in history.still if block.why.row is STOPPED]
+        history.blocks += [_named(down.block, pauses) for down in history.downs]
+        history.tasks = [*_tasks(history, records)]
+        history.deaf = [*_shut(history), *history.tasks]
+        history.asleep = [*_asleep(history)]
+    return histories
 
 
 def _named(down: Block, pauses: list[Block]) -> Block:
     """Return a standstill of a keeper as one of the whole worker, if it was that."""
     if free(down.start, down.end, pauses) < HASTE:
-        return replace(down, why=Cause(STOOD_STILL, "its worker stood still"))
+        return replace(down, why=Cause(STOPPED, "its worker stood still"))
     return down
 
 
-def _shut(life: WorkerHistory) -> Iterator[Block]:
+def _shut(history: WorkerHistory) -> Iterator[Block]:
     """Yield the times after a shutdown had begun."""
-    for harm in life.harms:
+    for harm in history.harms:
         # Where there is an event loop, a thread reads its last polls.
-        if harm.what in STOPS and life.info.pool == "gevent":
+        if harm.what in STOPS and history.info.pool == "gevent":
             why = Cause(WAITED_IN_SHUTDOWN, f"its {harm.what} shutdown")
             yield Block(why=why, start=harm.at, end=math.inf)
 
 
-def _asleep(life: WorkerHistory) -> Iterator[Block]:
+def _asleep(history: WorkerHistory) -> Iterator[Block]:
     """Yield the soft shutdowns in which it slept in the signal's handler, and its loop with it.
 
     Only of prefork does the loop read the results (celery/worker/worker.py,
     `wait_for_soft_shutdown`).
     """
-    if life.info.pool == "prefork":
-        for harm in life.did(["soft"], -math.inf, math.inf):
+    if history.info.pool == "prefork":
+        for harm in history.did(["soft"], -math.inf, math.inf):
             end = harm.at + max(SOFT_SECONDS)
             why = Cause(CUT_OFF_BY_SHUTDOWN, "its soft shutdown")
             yield Block(why=why, start=harm.at, end=end)
 
 
-def _tasks(life: WorkerHistory, records: Records) -> Iterator[Block]:
+def _tasks(history: WorkerHistory, records: Records) -> Iterator[Block]:
     """Yield the times in which a worker without a pool was in a task: it reads nothing then."""
-    if life.info.pool == "solo":
-        name = life.info.name
+    if history.info.pool == "solo":
+        name = history.info.name
         notes = [note for note in records.notes if note.worker == name and note.message_id]
         notes.sort(key=lambda note: note.at)
-        ends = [*(note.at for note in notes), life.info.ended][1:]
+        ends = [*(note.at for note in notes), history.info.ended][1:]
         for note, end in zip(notes, ends, strict=True):
             if note.what == "start":
                 yield Block(

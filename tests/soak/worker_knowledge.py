@@ -14,7 +14,7 @@ from tests.soak.blocks import Block, after, free
 from tests.soak.delivery import HASTE, Delivery
 from tests.soak.model import CHANGE
 from tests.soak.releases import GRACE, why_released
-from tests.soak.strays import longest_hold
+from tests.soak.stale_calls import longest_hold
 from tests.soak.table import Cause
 from tests.soak.worker_history import WorkerHistory
 
@@ -32,52 +32,56 @@ class WorkerKnowledge:
     lapsed: float
 
 
-def belief_of(tenure: Delivery, life: WorkerHistory, by: float = math.inf) -> WorkerKnowledge:
+def knowledge_of(
+    delivery: Delivery, history: WorkerHistory, by: float = math.inf
+) -> WorkerKnowledge:
     """Return what the worker of a receive had been told by the end of the lease.
 
     Args:
         by: An answer that came later does not count.
     """
-    most = longest_hold(tenure)
-    ends = tenure.receive.started + min(tenure.timeout, most)
+    most = longest_hold(delivery)
+    ends = delivery.receive.started + min(delivery.timeout, most)
     is_certain, lapsed = True, math.inf
     told = [
         (call, entry.timeout)
-        for call, entry in tenure.changes
+        for call, entry in delivery.changes
         if call.operation == CHANGE
-        and call.worker == tenure.worker
-        and tenure.is_known(call, entry)
+        and call.worker == delivery.worker
+        and delivery.is_known(call, entry)
         and call.ended <= by
-        and entry.timeout >= tenure.queue.shortest
+        and entry.timeout >= delivery.queue.shortest
     ]
     for call, timeout in sorted(told, key=lambda each: each[0].ended):
-        if call.ended >= ends and _was_stopped_by(tenure, call.ended + HASTE):
+        if call.ended >= ends and _was_stopped_by(delivery, call.ended + HASTE):
             # It saved nothing: the task was stopped for what was known before it.
             break
         lapsed = min(lapsed, ends if call.ended >= ends else math.inf)
         # A worker that stands still right after an answer was sent reads it only then.
-        is_certain = is_certain and after(call.ended + HASTE, life.blocks) < ends
+        is_certain = is_certain and after(call.ended + HASTE, history.blocks) < ends
         ends = max(ends, call.started + min(timeout, most))
     return WorkerKnowledge(ends=ends, is_certain=is_certain, lapsed=min(lapsed, ends))
 
 
-def why_not_released(tenure: Delivery, life: WorkerHistory, blocks: list[Block]) -> Cause | None:
+def why_not_released(
+    delivery: Delivery, history: WorkerHistory, blocks: list[Block]
+) -> Cause | None:
     """Return why a message that was to be given back was left to its timeout, if it was."""
-    why = why_released(tenure, life, min(tenure.visible_at, life.info.ended))
-    belief = belief_of(tenure, life)
+    why = why_released(delivery, history, min(delivery.visible_at, history.info.ended))
+    knowledge = knowledge_of(delivery, history)
     if why is None:
         return None
-    if not belief.is_certain:
+    if not knowledge.is_certain:
         return why.but("after an extension that was confirmed too late")
-    if life.end.start <= belief.ends <= life.end.end:
+    if history.end.start <= knowledge.ends <= history.end.end:
         return None
-    had_reason = why_released(tenure, life, belief.ends - GRACE) is not None
-    if had_reason and free(belief.ends - GRACE, belief.ends, blocks) > HASTE:
+    had_reason = why_released(delivery, history, knowledge.ends - GRACE) is not None
+    if had_reason and free(knowledge.ends - GRACE, knowledge.ends, blocks) > HASTE:
         return None
     return why.but("and by what it knew its lease was over")
 
 
-def _was_stopped_by(tenure: Delivery, at: float) -> bool:
+def _was_stopped_by(delivery: Delivery, at: float) -> bool:
     """Return whether its worker had stopped the task for its lost lease by then."""
-    run = tenure.run
+    run = delivery.run
     return run is not None and run.outcome == "stop" and run.ended <= at

@@ -23,7 +23,7 @@ def may_still_be_done(earlier: Delivery, call: Call, entry: Entry, *, answered_b
     return call.fault not in _NOT_DONE and not (is_answered and call.ended < answered_by)
 
 
-def longest_hold(tenure: Delivery) -> float:
+def longest_hold(delivery: Delivery) -> float:
     """Return for how long a lease counts at most, in seconds: no longer than any open extension.
 
     SQS may do that one after whatever else hides the message (docs/internals/leases.md,
@@ -32,12 +32,12 @@ def longest_hold(tenure: Delivery) -> float:
     return min(
         (
             float(entry.timeout)
-            for earlier in tenure.before()
+            for earlier in delivery.before()
             for call, entry in earlier.changes
-            if earlier.worker == call.worker == tenure.worker
-            and entry.timeout >= tenure.queue.shortest
-            and call.started < tenure.receive.ended
-            and may_still_be_done(earlier, call, entry, answered_by=tenure.receive.started)
+            if earlier.worker == call.worker == delivery.worker
+            and entry.timeout >= delivery.queue.shortest
+            and call.started < delivery.receive.ended
+            and may_still_be_done(earlier, call, entry, answered_by=delivery.receive.started)
         ),
         default=math.inf,
     )
