@@ -1,1 +1,1 @@
-"""Random work under random harm on real workers, and an audit of every message."""
+"""Kills and disturbs real workers at random, and accounts for every message afterwards."""

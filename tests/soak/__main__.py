@@ -1,4 +1,4 @@
-"""Audits a soak again, from the records it wrote down: `python -m tests.soak RECORDS`."""
+"""Audits a soak again, from its saved records: `python -m tests.soak RECORDS`."""
 
 from __future__ import annotations
 

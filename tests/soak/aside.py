@@ -1,4 +1,4 @@
-"""What a worker did not do with a message, for a release of it that might still be done."""
+"""Why a worker did not run or release a message: an older release might still take effect."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from tests.soak.worker_knowledge import knowledge_of
 
 
 def why_set_aside(delivery: Delivery, history: WorkerHistory) -> Cause | None:
-    """Return whether it was not run as an older release by its worker was not answered yet.
+    """Return whether it was not run because its worker's older release was still unanswered.
 
-    Only the first time that it reads of it: one that hangs must not keep a message for good.
+    This explains only the first redelivery that the worker reads: a call that hangs must not block
+    a message indefinitely.
     """
     was_read = delivery.run is not None and delivery.run.count == delivery.count
     calls = [*delivery.changes, *delivery.deletes]
@@ -28,15 +29,15 @@ def why_set_aside(delivery: Delivery, history: WorkerHistory) -> Cause | None:
         earlier, delivery.receive.ended, _received_again_at(delivery, history), history
     ):
         return None
-    return Cause(DELAYED, "an older release of it was held up")
+    return Cause(DELAYED, "an older release of it was delayed")
 
 
 def why_left_to_its_timeout(delivery: Delivery, history: WorkerHistory) -> Cause | None:
-    """Return why it was to be given back, where its worker could not be certain of its lease.
+    """Return why it should have been released, if its worker could not be certain of its lease.
 
-    If the older release is done meanwhile, another worker may have received the message, and a
-    release by the stale handle would end that lease. An older release that was answered while the
-    receive was under way may have been done after it.
+    If SQS carries out the older release meanwhile, another worker may receive the message. A
+    release by the stale handle would then end that worker's lease. SQS may have carried out an
+    older release after the receive, even if it answered while the receive was under way.
     """
     why = why_released(delivery, history, min(delivery.visible_at, history.info.ended))
     received_again_at = _received_again_at(delivery, history)
@@ -44,13 +45,13 @@ def why_left_to_its_timeout(delivery: Delivery, history: WorkerHistory) -> Cause
         if earlier.worker != delivery.worker:
             continue
         if why and _is_open(earlier, delivery.receive.started, received_again_at, history):
-            return why.but("as an older release of it may still be done")
+            return why.but("but an older release may still take effect")
         received_again_at = _received_again_at(earlier, history)
     return None
 
 
 def _received_again_at(delivery: Delivery, history: WorkerHistory) -> float:
-    """Return when its worker read of it: one that stands still does not know since when it has."""
+    """Return when its worker read it: a stopped worker does not know when it arrived."""
     return after(delivery.receive.ended, history.still)
 
 
@@ -63,12 +64,12 @@ def _was_read(earlier: Delivery, delivery: Delivery, history: WorkerHistory) -> 
 def _is_open(
     earlier: Delivery, answered_by: float, received_again_at: float, history: WorkerHistory
 ) -> bool:
-    """Return whether a release of an earlier receive may still be done.
+    """Return whether a release of an earlier receive may still take effect.
 
-    Not where the message came back before its lease was over: then that release was done.
+    If the message was received again before its lease expired, the release has taken effect.
 
     Args:
-        answered_by: An answer later than this does not count.
+        answered_by: A later answer does not count.
         received_again_at: When its worker received the message again.
     """
     ends = knowledge_of(earlier, history, received_again_at).ends
@@ -93,19 +94,20 @@ def _is_open(
 
 
 def _was_never_sent(earlier: Delivery, history: WorkerHistory, ends: float) -> bool:
-    """Return whether a keeper had no time for a release until the lease was over, at `ends`.
+    """Return whether a keeper had no time for a release before the lease expired, at `ends`.
 
-    It says so in its log, but its worker may have read the message again before it hears of it.
+    The keeper logs that, but its worker may read the message again before it learns of it.
     """
     is_wanted = why_released(earlier, history, ends) is not None
     return is_wanted and earlier.message_id in history.unrepeated
 
 
 def _was_given_up(earlier: Delivery, call: Call, history: WorkerHistory, ends: float) -> bool:
-    """Return whether a keeper did not wait for the answer to a release any more, as its log says.
+    """Return whether a keeper gave up waiting for the answer to a release, as its log says.
 
-    It plans none when a lease is over: one that is sent then has waited for a CPU since. It counts
-    its wait for the answer from the plan, too, which a busy machine may have used up.
+    A keeper plans no release after the expiry. So a release that is sent later was planned before
+    and then waited for a CPU. The keeper's wait for the answer also starts with the plan, so a
+    busy machine may have used it up.
     """
     starved = [block for block in history.still if block.why == STARVATION]
     planned = call.started - earlier.longest_patience

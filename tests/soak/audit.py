@@ -1,4 +1,4 @@
-"""Accounts for every message: done once, or again with a cause, or lost: then it says so."""
+"""Accounts for every message: it was done once, done again with a cause, or lost."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ ONCE = "done once"
 
 @dataclass(kw_only=True)
 class Verdict:
-    """What became of a message.
+    """What happened to a message.
 
     Attributes:
-        account: In one word or a few.
-        causes: Of each time that its task was begun again, in order.
-        redeliveries: Causes of each time that it was received again.
-        rows: Those of the table that explain these, where something does.
-        faults: What nothing explains.
+        account: The outcome, in a few words.
+        causes: Why its task was started again, for each time, in order.
+        redeliveries: Why it was received again, for each time.
+        rows: The rows of the table that explain the redeliveries.
+        faults: Events that nothing explains.
     """
 
     message: Message
@@ -40,7 +40,7 @@ class Verdict:
 
     @property
     def duplicates(self) -> int:
-        """How often it was done beyond the first."""
+        """How often it was done after the first time."""
         return max(0, sum(run.outcome == "end" for run in self.message.runs) - 1)
 
 
@@ -61,7 +61,9 @@ def _judge(message: Message, records: Records, histories: dict[str, WorkerHistor
             cause = causes[delivery.count] = cause_of(delivery, histories)
             verdict.redeliveries.append(str(cause or "nothing"))
             if cause is None:
-                verdict.faults.append(f"came back after receive {delivery.count} without a cause")
+                verdict.faults.append(
+                    f"became visible after receive {delivery.count} without a cause"
+                )
             else:
                 verdict.rows.append(cause.row)
     verdict.faults += message.order_faults
@@ -85,9 +87,9 @@ def _judge_runs(
         is_left = earlier.is_left_to_dead_letters(message.queue)
         was_over = is_left or _was_over(earlier, later, deliveries[earlier.count], histories)
         if earlier.worker == later.worker and not was_over:
-            verdict.faults.append(f"{earlier.worker} ran it again, which knew of it")
-        # The first of these took the message away from the earlier run; a receive that
-        # went on with the earlier one's lease did not.
+            verdict.faults.append(f"{earlier.worker} ran it again although it knew of it")
+        # The first receive by another worker took the message away from the earlier run. A
+        # receive by the same worker continued its lease.
         between = [count for count in causes if earlier.count <= count < later.count]
         taken = next(
             (count for count in between if deliveries[count + 1].worker != earlier.worker),
@@ -99,7 +101,7 @@ def _judge_runs(
 def _was_over(
     earlier: Run, later: Run, delivery: Delivery, histories: dict[str, WorkerHistory]
 ) -> bool:
-    """Return whether a worker may run a message again after it had begun to."""
+    """Return whether a worker may run a message again that it has already started."""
     history = histories[earlier.worker]
     return (
         earlier.is_over
@@ -123,7 +125,7 @@ def _may_delete(
     if message.expired:
         return True
     if message.task == "early":
-        # Acked when the pool takes it: shortly before it starts.
+        # Acked when the pool accepts it, shortly before the task starts.
         return True
     return any(
         run.worker == delivery.worker
@@ -141,17 +143,17 @@ def _account(
         return _account_kept(message, verdict, records)
     outcomes = [run.outcome for run in message.runs]
     if message.deleted is None:
-        verdict.faults.append("is gone, and nobody deleted it")
+        verdict.faults.append("is gone, and no one deleted it")
     if "end" in outcomes:
         if verdict.duplicates:
             return "done again"
-        return ONCE if len(message.runs) == 1 else "done once, but begun more often"
+        return ONCE if len(message.runs) == 1 else "done once, started more than once"
     if message.expired:
         return "expired"
     if any(run.is_closed for run in message.runs):
-        return "ended as it should, without success"
+        return "failed as intended, and deleted"
     if message.task == "early" and _was_cut_short(message, histories):
-        return "lost by design: acked before it ran, and its process was ended"
+        return "lost by design: acked before it ran, and its process was killed"
     verdict.faults.append("was lost: deleted and never done")
     return "lost"
 
@@ -163,7 +165,7 @@ def _account_kept(message: Message, verdict: Verdict, records: Records) -> str:
     most = message.queue.max_receive_count
     if most is None or len(message.deliveries) < most:
         verdict.faults.append("became a dead letter too early")
-    # Every receive of it has a cause of its own by now.
+    # Every receive of it was judged on its own.
     return "dead letter"
 
 

@@ -1,8 +1,8 @@
-"""Why a message was received again: a named cause that could not be helped, or none.
+"""Finds why a message was received again: a cause that could not be avoided, or none.
 
-Whatever brings a message back ended the lease of its last receive. That is either a
-release, and then the worker must have had a reason to release it; or the timeout ran out, and
-then the worker must have been unable to prevent it when it had to.
+The lease of the receive before it has ended in one of two ways. Either a release ended it: then
+the worker must have had a reason to release it. Or the timeout ran out: then the worker must have
+been unable to extend it in time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from tests.soak.table import BROKEN, REFUSED, RELEASED_BY_TASK, Cause
 from tests.soak.worker_history import WorkerHistory
 from tests.soak.worker_knowledge import knowledge_of, why_not_released
 
-#: How seldom a prefork worker that ends looks for results (celery/concurrency/asynpool.py,
-#: `ResultHandler.on_stop_not_started`).
+#: How often a prefork worker in shutdown looks for results, in seconds
+#: (celery/concurrency/asynpool.py, `ResultHandler.on_stop_not_started`).
 RESULT_SECONDS = 1.0
 
 
 def cause_of(delivery: Delivery, histories: dict[str, WorkerHistory]) -> Cause | None:
-    """Return why the message came back after this receive, or None where nothing explains it."""
+    """Return why the message was received again after this receive, or None if nothing does."""
     history = histories[delivery.worker]
     if delivery.ended_by is not None:
         call, entry = delivery.ended_by
@@ -53,7 +53,7 @@ def cause_of(delivery: Delivery, histories: dict[str, WorkerHistory]) -> Cause |
         return why
     if tried and (why := why_released(delivery, history, tried[0].started)):
         # After the first try of a release no extension may follow.
-        return why.but("and its release failed")
+        return why.but("but its release failed")
     return _why_lapsed(delivery, history)
 
 
@@ -65,8 +65,8 @@ def _why_lapsed(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     if why := why_set_aside(delivery, history) or why_left_to_its_timeout(delivery, history):
         return why
     if history.info.breaks and (delivery.run is None or delivery.run.count != delivery.count):
-        # Left in the queue, as it may have been started for all that is known.
-        return Cause(BROKEN, "the pool of its worker could not take it")
+        # The worker leaves it in the queue, because the pool may have started it.
+        return Cause(BROKEN, "its worker's pool could not take it")
     if delivery.run and delivery.run.is_left_to_dead_letters(delivery.queue):
         return Cause(RELEASED_BY_TASK, "its retry could not be sent")
     blocks = [
@@ -83,17 +83,17 @@ def _why_lapsed(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     knowledge = knowledge_of(delivery, history)
     drops = history.info.drops or delivery.queue.is_fifo or came_late(delivery, history)
     is_dropped = drops and (delivery.run is None or delivery.run.start > knowledge.lapsed)
-    # Tries come seldom once it is over, which the worker may take it for before it is. An
-    # extension that comes too late saves no task that was dropped before it began.
+    # After the expiry, tries are rare, and the worker may see the expiry too early. A late
+    # extension saves no task that the worker let expire before it began.
     end = min(delivery.visible_at, knowledge.lapsed if is_dropped else knowledge.ends)
     due = max(delivery.receive.done, end - delivery.queue.threshold)
     if free(due, end, blocks) > GRACE:
         return None
     run = delivery.run
     if run is not None and run.is_closed:
-        # Time enough to delete it, and it was not?
+        # Was there time enough to delete it?
         until = min(delivery.visible_at, history.info.ended)
-        # A worker that ends looks once a second for what its pool has done.
+        # A worker in shutdown looks for its pool's results once a second.
         grace = GRACE + RESULT_SECONDS * bool(history.stops(run.ended))
         unread = [*both, *history.asleep]
         if free(max(run.ended, delivery.receive.done), until, unread) > grace:
@@ -109,10 +109,10 @@ def _why_lapsed(delivery: Delivery, history: WorkerHistory) -> Cause | None:
 
 
 def _why_hidden_for_as_long(delivery: Delivery, history: WorkerHistory) -> Cause | None:
-    """Return why its last call was to release it after a delay as long as the timeout, if one was.
+    """Return why its last call released it with a delay as long as the timeout, if it did.
 
-    As after several failures, where there are no dead letters. After the first try of a release
-    no extension may follow: one that failed is as good as done.
+    This happens after several failures, without dead letters. No extension may follow the first
+    try of a release. So it does not matter whether the release failed.
     """
     run, timeout = delivery.run, delivery.timeout
     calls = [(call, entry) for call, entry in delivery.changes if call.worker == delivery.worker]
@@ -126,11 +126,11 @@ def _why_hidden_for_as_long(delivery: Delivery, history: WorkerHistory) -> Cause
         why = POOL_PROCESS_KILLED
     else:
         return None
-    return why if entry.done or why is None else why.but("and its release failed")
+    return why if entry.done or why is None else why.but("but its release failed")
 
 
 def _why_it_ended_too_soon(run: Run, history: WorkerHistory) -> Cause | None:
-    """A worker that was killed may leave a task undone; a warm shutdown may not."""
+    """Return why its worker left its task unfinished. A warm shutdown is no reason."""
     if history.did(["kill"], run.start, history.info.ended):
         return history.end.why
     if history.stops(history.info.ended, ["cold", "soft"]):
@@ -143,28 +143,28 @@ def _why_it_ended_too_soon(run: Run, history: WorkerHistory) -> Cause | None:
 
 
 def _why_given_up(delivery: Delivery, history: WorkerHistory, blocks: list[Block]) -> Cause | None:
-    """Return whether its deletes failed for as long as a worker tries them at its end."""
+    """Return whether its deletes failed for as long as a worker in shutdown tries them."""
     run, stops = delivery.run, history.stops(delivery.visible_at)
     mine = [call for call, _ in delivery.deletes if call.worker == delivery.worker]
     if run is None or not run.outcome or not stops or not mine:
         return None
     last = max(call.ended for call in mine)
     tried_for = last - max(run.ended, stops[0].at)
-    # Pauses double: after half of the time the next try may be due when it is over.
+    # Pauses double: after half of the time, the next try may be due only after its end.
     if free(run.ended, last, blocks) < GRACE + RESULT_SECONDS and tried_for > FLUSH_SECONDS / 2:
-        return Cause(REFUSED, "SQS took no delete of it for as long as a worker tries at its end")
+        return Cause(REFUSED, "SQS accepted no delete of it while its worker shut down")
     return None
 
 
 def _refused(delivery: Delivery, history: WorkerHistory) -> list[Block]:
-    """Return when calls for it were under way that did not succeed, or too late."""
+    """Return when calls for it were under way that failed or succeeded too late."""
     haste, over = delivery.timeout * PAUSE_PART, knowledge_of(delivery, history).ends
     return [
         Block(
             why=Cause(REFUSED, "SQS refused or lost its calls"),
             start=call.started,
-            # The client gives up after its timeout, and pauses before the next try: once the
-            # lease is over, for twice as long each time.
+            # The client gives up after its timeout, and pauses before the next try. After the
+            # lease has expired, each pause is twice as long as the one before.
             end=min(call.ended, call.started + delivery.longest_patience)
             + max(haste, 2 * (call.started - over)),
         )
@@ -175,7 +175,7 @@ def _refused(delivery: Delivery, history: WorkerHistory) -> list[Block]:
 
 
 def _calls_it_waits_for(delivery: Delivery) -> list[tuple[Call, Entry]]:
-    """Return its own calls, and the releases of what is behind it in its group: they go first."""
+    """Return its own calls, and the releases of messages behind it in its group: these go first."""
     behind = [
         (call, entry)
         for each in delivery.behind

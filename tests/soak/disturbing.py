@@ -14,7 +14,7 @@ def why_cut_short(delivery: Delivery) -> Cause | None:
             and _has_moved(earlier, delivery)
             and _may_extend_late(earlier)
         ):
-            return Cause(DISTURBED, "the owner of an older lease on it asked for less")
+            return Cause(DISTURBED, "the owner of an older lease set a shorter timeout")
     return None
 
 

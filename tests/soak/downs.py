@@ -68,7 +68,7 @@ def read_downs(harms: Iterable[Harm], unable: Iterable[Block], ended: float) -> 
             pause = replacement_pause(deaths) if has_died else 0.0
             until = lasting(noticed, pause + REPLACEMENT_SECONDS, unable) if has_died else noticed
             until = min(until, math.inf if has_died else harm.until)
-            why = Cause(KEEPER_DOWN, "its keeper stood still")
+            why = Cause(KEEPER_DOWN, "its keeper was stopped")
             died_at, is_brief = harm.until if has_died else math.inf, False
             deaths += has_died
         else:

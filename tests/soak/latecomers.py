@@ -34,7 +34,7 @@ def note_waits(messages: Iterable[Message], histories: dict[str, WorkerHistory])
     for delivery in sorted(deliveries, key=lambda delivery: delivery.receive.ended):
         history = histories[delivery.worker]
         if came_late(delivery, history):
-            why = Cause(UNREAD, "its worker waited for the extension of a message that came late")
+            why = Cause(UNREAD, "its worker waited for the extension of a late message")
             start = _read_at(delivery, history)
             end = start + max(LEAST_WAIT, delivery.queue.threshold)
             history.confirming.append(

@@ -1,4 +1,4 @@
-"""What a soak leaves behind: calls, ledger lines, harm. The audit knows nothing else.
+"""The records of a soak: calls, ledger lines, harm. The audit reads nothing else.
 
 All times are `time.monotonic()` seconds, which the processes of a machine share.
 """
@@ -21,8 +21,8 @@ class Queue:
     """A queue of the soak. Times in seconds.
 
     Attributes:
-        visibility_timeout: Its own at first.
-        timeouts: What that is changed to, if it is: each above its threshold.
+        visibility_timeout: Its visibility timeout at the start.
+        timeouts: The values that it changes to during the soak: each above its threshold.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Queue:
     def threshold(self) -> float:
         """Extend when less than this is left: the default, a third of its first timeout.
 
-        Workers are set to it where the timeout changes.
+        If the timeout changes, the workers have this threshold in their settings.
         """
         return self.visibility_timeout / 3
 
@@ -45,21 +45,23 @@ class Queue:
 
     @property
     def shortest(self) -> int:
-        """What hides a message for less is a release, with a delay or without."""
+        """A call that hides a message for less is a release, with or without a delay."""
         return min((self.visibility_timeout, *self.timeouts))
 
 
 @dataclass(slots=True, kw_only=True)
 class Entry:
-    """What one call was to do to one message.
+    """One message in one call.
 
     Attributes:
-        message_id: Of a receive or a send; the others go by their handle.
-        timeout: For how long it was to be hidden, in seconds; 0 of a receive that did not say.
-        done: The server said so, whether or not its answer arrived.
-        told: The client was told so.
-        headers: Celery's, of a send.
-        group: Of a send to a FIFO queue, with the number that grows within it.
+        message_id: Set for a receive or a send. Other calls have only the handle.
+        timeout: How long the call hides the message, in seconds; 0 for a receive that requests no
+            timeout.
+        done: Whether the server confirmed it, even if its answer did not arrive.
+        told: Whether the client received that confirmation.
+        headers: Celery's headers, for a send.
+        group: The message group, for a send to a FIFO queue.
+        sequence: The number that grows within the group.
     """
 
     message_id: str = ""
@@ -80,8 +82,8 @@ class Call:
     Attributes:
         forwarded: When it went to the server, or infinity.
         done: When the server had answered, or infinity.
-        ended: When the client was told, or its connection dropped.
-        fault: What the proxy did to it, empty for nothing.
+        ended: When the client had the answer, or its connection was dropped.
+        fault: What the proxy did to it; empty for nothing.
     """
 
     worker: str
@@ -97,7 +99,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Note:
-    """One line of the ledger: what a task, or a worker's main process, did."""
+    """One line of the ledger: what a task or a worker's main process did."""
 
     what: str
     at: float
@@ -110,11 +112,12 @@ class Note:
 
 @dataclass(slots=True, kw_only=True)
 class Harm:
-    """Something done to a worker, or to all where it names none. `until` where it takes time.
+    """Something done to a worker, or to all workers if it names none.
 
     Attributes:
-        died: Whether the process that stood still was ended, not let go on.
-        as_it_starts: Whether that process may not have been through with its start.
+        until: When it ended, if it took time.
+        died: Whether the stopped process was killed instead of continued.
+        as_it_starts: Whether that process may still have been starting.
     """
 
     what: str
@@ -131,11 +134,11 @@ class WorkerInfo:
     """A worker process from its start to its end, which is infinite while it runs.
 
     Attributes:
-        keeper_ended: When its last keeper had ended, too.
-        cancels: Whether it cancels what runs when it loses its connection.
+        keeper_ended: When its last keeper had ended.
+        cancels: Whether it cancels running tasks when it loses its connection.
         on_lost: Its `sqs_heartbeat_on_lost`.
-        breaks: Whether its pool is told to grow, and can't: then it ends by itself.
-        settings: Those that were drawn for it, for its trace.
+        breaks: Whether its pool is ordered to grow and cannot. The worker then exits.
+        settings: The settings that were drawn for it, for its trace.
     """
 
     name: str
@@ -162,11 +165,12 @@ class WorkerInfo:
 
 @dataclass(kw_only=True)
 class Records:
-    """Everything that was written down.
+    """Everything that a soak records.
 
     Attributes:
-        unrepeated: Message ids by worker whose log says that a release of it is not tried again.
-        left: Ids of messages that were still in a queue at the end, by queue name.
+        unrepeated: Pairs of worker and message id, where the worker's log says that a release of
+            the message is not tried again.
+        left: Ids of messages that were still in a queue at the end.
         dead: Ids of messages in dead-letter queues.
     """
 

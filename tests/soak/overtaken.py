@@ -9,7 +9,7 @@ from tests.soak.table import DELAYED, Cause
 from tests.soak.worker_history import WorkerHistory
 from tests.soak.worker_knowledge import knowledge_of
 
-_WHY = Cause(DELAYED, "a release was held up until its lease was over")
+_WHY = Cause(DELAYED, "a release was delayed until its lease had expired")
 
 
 def why_released_late(delivery: Delivery, histories: dict[str, WorkerHistory]) -> Cause | None:

@@ -31,7 +31,7 @@ def why_unread(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     read_at = row[-1].end if row else after(call.ended, history.still)
     if read_at + HASTE > asked_at(delivery, history) + delivery.timeout:
         return Cause(
-            UNREAD, "it was read so late after the question that it may have been anybody's"
+            UNREAD, "it was read so long after the receive that others may have received it"
         )
     if free(call.ended, delivery.visible_at, blocks) > GRACE:
         return None

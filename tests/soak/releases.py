@@ -55,7 +55,7 @@ def _why_its_group_was_stopped(delivery: Delivery, at: float) -> Cause | None:
         return None
     for each in delivery.ahead:
         if each.next is not None and each.receive.done <= at <= each.next.receive.done:
-            return Cause(GROUP_STOPPED, f"{each.message_id[:8]} of its group went back")
+            return Cause(GROUP_STOPPED, f"{each.message_id[:8]} of its group was released")
     return None
 
 
@@ -102,7 +102,7 @@ def _why_its_worker_did(delivery: Delivery, history: WorkerHistory, at: float) -
         return Cause(CUT_OFF_BY_SHUTDOWN, f"it ran in a {stops[0].what} shutdown")
     # One that ends while it is cancelled is cancelled all the same.
     if history.info.cancels and history.lost_connection(run.start, min(at, run.ended)):
-        return Cause(DISCONNECTED, "it was cancelled with its lost connection, as was set")
+        return Cause(DISCONNECTED, "it was cancelled when the connection was lost, as configured")
     return None
 
 
@@ -129,9 +129,9 @@ def _why_released_before_its_start(
         return Cause(WAITED_IN_SHUTDOWN, f"it waited in a {stops[-1].what} shutdown")
     received = delivery.receive.started
     if history.lost_connection(received, at):
-        return Cause(DISCONNECTED, "it waited when its worker lost the connection")
+        return Cause(DISCONNECTED, "it was waiting when its worker lost the connection")
     if history.did(["pool-kill"], received - LOST_SECONDS, at):
-        return Cause(POOL_KILLED, "it was given to a pool process that was killed")
+        return Cause(POOL_KILLED, "it was assigned to a pool process that was killed")
     for broken in history.did(["broken"], at, math.inf):
         if free(at, broken.at, history.still) < BROKEN_SECONDS:
             return Cause(BROKEN, "it waited in a worker whose pool was broken")

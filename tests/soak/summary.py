@@ -9,16 +9,14 @@ from tests.soak.audit import Verdict
 from tests.soak.model import Records
 from tests.soak.shares import shares
 
-#: Columns that names take.
+#: The width of the name column, in characters.
 WIDTH = 60
 
 
 def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
-    """Return what happened to messages, and what was done to workers, as tables."""
+    """Return tables of what happened to the messages and what was done to the workers."""
     verdicts = list(verdicts)
-    calls = Counter(
-        f"{call.operation}, {call.fault or 'nothing done to it'}" for call in records.calls
-    )
+    calls = Counter(f"{call.operation}, {call.fault or 'no fault'}" for call in records.calls)
     harms = Counter(
         harm.what if harm.worker else f"weather: {harm.what}"
         for harm in records.harms
@@ -30,19 +28,19 @@ def summarize(verdicts: Iterable[Verdict], records: Records) -> str:
     )
     tables: dict[str, Mapping[str, object]] = {
         "messages by task": Counter(verdict.message.task for verdict in verdicts),
-        "messages by what became of them": Counter(verdict.account for verdict in verdicts),
+        "messages by outcome": Counter(verdict.account for verdict in verdicts),
         "task starts": {
             "all": sum(len(verdict.message.runs) for verdict in verdicts),
             "successes beyond the first": sum(verdict.duplicates for verdict in verdicts),
         },
-        "why messages that were done again were begun again": duplicates,
-        "why tasks were begun again, in all": Counter(
+        "why messages that were done again were started again": duplicates,
+        "why tasks were started again, in all": Counter(
             cause for verdict in verdicts for cause in verdict.causes
         ),
         "why messages were received again": Counter(
             cause for verdict in verdicts for cause in verdict.redeliveries
         ),
-        "causes of the table, of all extra receives": shares(verdicts),
+        "extra receives by cause of the table": shares(verdicts),
         "calls, without empty receives": calls,
         "workers": Counter(info.pool for info in records.workers.values()),
         "harm": {**dict(harms.most_common()), "seconds waited for a CPU": round(starved)},

@@ -19,7 +19,7 @@ def test_a_duplicate_that_nothing_explains_is_a_fault() -> None:
     verdict = lapsed().verdict()
     assert verdict.duplicates == 1
     assert verdict.account == "done again"
-    assert verdict.faults == ["came back after receive 1 without a cause"]
+    assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
 def test_a_message_deleted_and_never_done_is_lost() -> None:
@@ -40,7 +40,7 @@ def test_a_message_that_another_worker_did_may_not_be_deleted_for_it() -> None:
 
 def test_a_message_that_vanishes_is_a_fault() -> None:
     verdict = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).verdict()
-    assert verdict.faults == ["is gone, and nobody deleted it"]
+    assert verdict.faults == ["is gone, and no one deleted it"]
 
 
 def test_a_message_left_in_its_queue_is_a_fault() -> None:
@@ -84,8 +84,8 @@ def test_one_receive_may_not_be_run_twice() -> None:
 def test_a_worker_may_not_run_again_what_it_knows() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0).harm("pause", "a", 4.0, 8.0)
     verdict = story.receive("a", 2, 8.1).run("a", 2, 8.2, 8.4).delete("a", 2, 9.1).verdict()
-    assert verdict.faults == ["a ran it again, which knew of it"]
-    assert verdict.causes == ["its worker stood still"]
+    assert verdict.faults == ["a ran it again although it knew of it"]
+    assert verdict.causes == ["its worker was stopped"]
 
 
 def test_a_trace_tells_the_whole_history_in_order() -> None:

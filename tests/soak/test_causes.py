@@ -33,22 +33,22 @@ def ended_undeleted() -> Story:
 @pytest.mark.parametrize(
     ("story", "cause"),
     [
-        (lapsed().harm("pause", "a", 4.0, 9.0), "its worker stood still"),
+        (lapsed().harm("pause", "a", 4.0, 9.0), "its worker was stopped"),
         (lapsed().harm("starved", "a", 5.1, 7.0), "the machine was too busy"),
         (lapsed().harm("starved", "", 5.1, 7.0), "the machine was too busy"),
         (lapsed().harm("kill", "a", 5.5), "its worker was killed"),
         (
             lapsed().harm("kill", "a", 4.0).harm("keeper-kill", "a", 4.5),
-            "its worker was killed, and its keeper",
+            "its worker and its keeper were killed",
         ),
         (
             lapsed().harm("keeper-kill", "a", 3.9).harm("kill", "a", 4.0),
-            "its worker was killed, and its keeper",
+            "its worker and its keeper were killed",
         ),
-        (lapsed().harm("cold", "a", 3.0).end("a", 4.0), "its worker ended, in a cold shutdown"),
+        (lapsed().harm("cold", "a", 3.0).end("a", 4.0), "its worker exited in a cold shutdown"),
         (
             ended_undeleted().harm("kill", "a", 2.04).harm("keeper-kill", "a", 2.5),
-            "its worker was killed, and its keeper",
+            "its worker and its keeper were killed",
         ),
         (released(3.0, 9.0).harm("cold", "a", 2.0), "it ran in a cold shutdown"),
         (released(3.0, 9.0).harm("soft", "a", 2.0), "it ran in a soft shutdown"),
@@ -60,11 +60,11 @@ def ended_undeleted() -> Story:
         (released(3.0, 2.9, "reject"), "it was rejected by design"),
         (
             released(3.0, math.inf).cancels("a").harm("break", "a", 2.0),
-            "it was cancelled with its lost connection, as was set",
+            "it was cancelled when the connection was lost, as configured",
         ),
         (
             released(3.0, 2.1).cancels("a").harm("break", "a", 2.0),
-            "it was cancelled with its lost connection, as was set",
+            "it was cancelled when the connection was lost, as configured",
         ),
     ],
 )
@@ -111,7 +111,7 @@ def test_a_cause_in_time_that_concerns_its_worker_explains_it(story: Story, caus
     ],
 )
 def test_no_other_cause_does(story: Story) -> None:
-    assert "came back after receive 1 without a cause" in story.verdict().faults
+    assert "became visible after receive 1 without a cause" in story.verdict().faults
 
 
 def refused() -> Story:
@@ -142,7 +142,7 @@ def deletes_failed(first: float) -> Verdict:
 def test_deletes_that_fail_until_the_worker_gives_up_explain_a_duplicate(first: float) -> None:
     verdict = deletes_failed(first)
     assert verdict.faults == []
-    assert verdict.causes == ["SQS took no delete of it for as long as a worker tries at its end"]
+    assert verdict.causes == ["SQS accepted no delete of it while its worker shut down"]
 
 
 def deletes_failed_as_it_was_killed() -> Story:
@@ -160,18 +160,18 @@ def deletes_failed_as_it_was_killed() -> Story:
 def test_deletes_that_fail_until_the_keeper_of_a_killed_worker_gives_up_explain_one() -> None:
     verdict = deletes_failed_as_it_was_killed().verdict()
     assert verdict.faults == []
-    assert verdict.causes == ["SQS took no delete of it for as long as a worker tries at its end"]
+    assert verdict.causes == ["SQS accepted no delete of it while its worker shut down"]
 
 
 def test_no_keeper_releases_what_its_worker_has_begun_to_delete() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).delete("a", 1, 2.05, fails=True)
     story.harm("kill", "a", 2.5).hide("a", 1, 3.0, 0).receive("b", 2, 3.2)
     verdict = story.run("b", 2, 3.3, 4.0).delete("b", 2, 4.1).verdict()
-    assert verdict.faults == ["came back after receive 1 without a cause"]
+    assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
 def test_deletes_that_begin_late_do_not() -> None:
-    assert deletes_failed(4.5).faults == ["came back after receive 1 without a cause"]
+    assert deletes_failed(4.5).faults == ["became visible after receive 1 without a cause"]
 
 
 def deletes_reset(*, extended: bool) -> Story:
@@ -195,7 +195,7 @@ def deletes_reset(*, extended: bool) -> Story:
 def test_a_lease_counts_for_no_longer_than_what_an_older_handle_may_still_do() -> None:
     assert deletes_reset(extended=True).verdict().faults == []
     faults = deletes_reset(extended=False).verdict().faults
-    assert faults == ["came back after receive 2 without a cause"]
+    assert faults == ["became visible after receive 2 without a cause"]
 
 
 def extended_and_failed(extended: float, failed: float, *, told: bool = True) -> Story:
@@ -209,14 +209,14 @@ def extended_and_failed(extended: float, failed: float, *, told: bool = True) ->
 @pytest.mark.parametrize(
     ("story", "why"),
     [
-        (extended_and_failed(6.95, 8.0), "after an extension that was confirmed too late"),
+        (extended_and_failed(6.95, 8.0), "but an extension was confirmed too late"),
         (
             extended_and_failed(5.0, 7.5, told=False),
-            "and by what it knew its lease was over",
+            "but its worker counted the lease as expired",
         ),
         (
             extended_and_failed(5.0, 8.0).harm("pause", "a", 5.011, 7.5),
-            "after an extension that was confirmed too late",
+            "but an extension was confirmed too late",
         ),
     ],
 )
@@ -237,7 +237,7 @@ def test_what_may_be_anybodys_is_not_given_back(story: Story, why: str) -> None:
     ],
 )
 def test_what_is_nobody_elses_is(story: Story) -> None:
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def test_a_message_that_its_worker_never_saw_may_come_back() -> None:
@@ -251,7 +251,7 @@ def test_a_message_that_its_worker_never_saw_may_come_back() -> None:
 def test_a_message_that_its_worker_ignored_may_not() -> None:
     story = Story().receive("a", 1, 1.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def cut(lost: float) -> Story:
@@ -268,7 +268,7 @@ def test_a_receive_that_is_under_way_when_the_connection_is_lost_is_not_read() -
 
 @pytest.mark.parametrize("lost", [0.5, 1.9])
 def test_one_that_was_asked_later_or_answered_before_is(lost: float) -> None:
-    assert cut(lost).verdict().faults == ["came back after receive 1 without a cause"]
+    assert cut(lost).verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def read_late(begun: float, ended: float, *, pool: str = "solo", tries: bool = True) -> Story:
@@ -313,7 +313,7 @@ def test_or_after_a_row_of_tasks_that_came_with_another_answer() -> None:
     ],
 )
 def test_what_it_could_have_saved_it_may_not(story: Story) -> None:
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def taken_along(pool: str = "prefork") -> Story:
@@ -323,7 +323,7 @@ def taken_along(pool: str = "prefork") -> Story:
 
 
 def test_a_worker_that_ends_in_order_may_take_no_message_along() -> None:
-    assert taken_along().verdict().faults == ["came back after receive 1 without a cause"]
+    assert taken_along().verdict().faults == ["became visible after receive 1 without a cause"]
     assert taken_along().harm("kill", "a", 1.4).verdict().faults == []
 
 
@@ -336,7 +336,7 @@ def test_a_worker_that_ends_much_later_has_not_taken_it_along() -> None:
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     verdict = story.harm("warm", "a", 20.0).end("a", 21.0).verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries == ["its worker stood still"]
+    assert verdict.redeliveries == ["its worker was stopped"]
 
 
 def asked_before_a_pause(paused_until: float) -> Story:
@@ -348,7 +348,7 @@ def asked_before_a_pause(paused_until: float) -> Story:
 def test_a_worker_that_stood_still_between_asking_and_sending_may_drop_a_message() -> None:
     assert asked_before_a_pause(7.0).verdict().faults == []
     faults = asked_before_a_pause(6.0).verdict().faults
-    assert faults == ["came back after receive 1 without a cause"]
+    assert faults == ["became visible after receive 1 without a cause"]
 
 
 def released_late(paused_until: float) -> Story:
@@ -368,24 +368,24 @@ def cut_short(first_late: float) -> Story:
 
 def test_the_owner_of_an_expired_lease_may_cut_the_next_one_short() -> None:
     verdict = cut_short(8.0).verdict()
-    assert verdict.faults == ["came back after receive 1 without a cause"]
+    assert verdict.faults == ["became visible after receive 1 without a cause"]
     assert verdict.rows == [DISTURBED]
 
 
 def test_it_has_to_give_up_after_one_timeout() -> None:
     faults = cut_short(14.0).verdict().faults
-    assert "came back after receive 2 without a cause" in faults
+    assert "became visible after receive 2 without a cause" in faults
 
 
 def test_a_late_release_that_breaks_the_next_lease_is_a_fault() -> None:
     faults = released_late(paused_until=8.0).verdict().faults
-    assert faults == ["came back after receive 2 without a cause"]
+    assert faults == ["became visible after receive 2 without a cause"]
 
 
 def test_a_release_that_a_standstill_has_held_up_is_not() -> None:
     verdict = released_late(paused_until=9.6).verdict()
     assert verdict.faults == []
-    assert verdict.causes == ["a release was held up until its lease was over"]
+    assert verdict.causes == ["a release was delayed until its lease had expired"]
 
 
 def released_after_its_lease_was_ended(failed_at: float = 12.0) -> Story:
@@ -400,12 +400,12 @@ def released_after_its_lease_was_ended(failed_at: float = 12.0) -> Story:
 def test_who_cannot_know_that_its_lease_was_ended_may_end_the_next_one_by_a_release() -> None:
     verdict = released_after_its_lease_was_ended().verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries[1:] == ["a release was held up until its lease was over"] * 2
+    assert verdict.redeliveries[1:] == ["a release was delayed until its lease had expired"] * 2
 
 
 def test_it_needs_a_reason_for_that_release() -> None:
     verdict = released_after_its_lease_was_ended(failed_at=14.0).verdict()
-    assert verdict.faults[0] == "came back after receive 3 without a cause"
+    assert verdict.faults[0] == "became visible after receive 3 without a cause"
 
 
 def set_aside(
@@ -426,13 +426,13 @@ def set_aside(
 def test_a_release_that_may_still_be_done_has_its_worker_set_a_message_aside_once() -> None:
     verdict = set_aside().verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries[1] == "an older release of it was held up"
+    assert verdict.redeliveries[1] == "an older release of it was delayed"
 
 
 def test_a_worker_that_stood_still_does_not_know_that_it_came_back_by_that_release() -> None:
     verdict = set_aside(back=5.0).stop_without_keeper("a", 4.5, 7.5).verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries[1] == "an older release of it was held up"
+    assert verdict.redeliveries[1] == "an older release of it was delayed"
 
 
 @pytest.mark.parametrize(
@@ -474,20 +474,20 @@ def set_aside_after_a_busy_time(*, sent: bool) -> Story:
 def test_a_keeper_may_have_given_up_a_release_on_a_busy_machine(*, sent: bool) -> None:
     verdict = set_aside_after_a_busy_time(sent=sent).logs_unrepeated("a").verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries[1] == "an older release of it was held up"
+    assert verdict.redeliveries[1] == "an older release of it was delayed"
 
 
 @pytest.mark.parametrize("sent", [True, False])
 def test_its_log_must_say_so(*, sent: bool) -> None:
     verdict = set_aside_after_a_busy_time(sent=sent).verdict()
-    assert verdict.faults == ["came back after receive 2 without a cause"]
+    assert verdict.faults == ["became visible after receive 2 without a cause"]
 
 
 def test_an_extension_by_the_old_handle_that_was_sent_later_changes_nothing_of_that() -> None:
     story = set_aside_after_a_busy_time(sent=False).logs_unrepeated("a").hide("a", 1, 8.1)
     verdict = story.verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries[1] == "an older release of it was held up"
+    assert verdict.redeliveries[1] == "an older release of it was delayed"
 
 
 def answered_too_late_for_its_keeper(*, busy_from: float) -> Story:
@@ -499,7 +499,7 @@ def answered_too_late_for_its_keeper(*, busy_from: float) -> Story:
 
 def test_a_keeper_may_not_have_waited_for_the_answer_to_what_it_had_planned_long_before() -> None:
     verdict = answered_too_late_for_its_keeper(busy_from=4.5).logs_unrepeated("a").verdict()
-    assert verdict.redeliveries[1] == "an older release of it was held up"
+    assert verdict.redeliveries[1] == "an older release of it was delayed"
 
 
 @pytest.mark.parametrize(
@@ -518,12 +518,12 @@ def test_else_it_has(story: Story) -> None:
 def test_a_receive_that_its_worker_never_saw_is_not_the_once() -> None:
     verdict = set_aside_later(unread=True).verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries[2] == "an older release of it was held up"
+    assert verdict.redeliveries[2] == "an older release of it was delayed"
 
 
 def test_a_receive_that_it_saw_is() -> None:
     faults = set_aside_later(unread=False).verdict().faults
-    assert "came back after receive 3 without a cause" in faults
+    assert "became visible after receive 3 without a cause" in faults
 
 
 def cut_off(*, busy_until: float) -> Story:
@@ -542,7 +542,7 @@ def test_an_answer_that_waits_behind_a_task_is_lost_with_the_connection() -> Non
 
 def test_an_answer_that_could_be_read_before_that_is_not() -> None:
     faults = cut_off(busy_until=1.5).verdict().faults
-    assert faults == ["came back after receive 1 without a cause"]
+    assert faults == ["became visible after receive 1 without a cause"]
 
 
 def left_to_its_timeout(
@@ -561,7 +561,7 @@ def left_to_its_timeout(
 def test_a_worker_may_not_release_what_an_older_release_may_have_given_to_another() -> None:
     verdict = left_to_its_timeout().verdict()
     assert verdict.faults == []
-    why = "it failed by design, as an older release of it may still be done"
+    why = "it failed by design, but an older release may still take effect"
     assert verdict.redeliveries[1] == why
 
 
@@ -574,14 +574,14 @@ def test_a_worker_may_not_release_what_an_older_release_may_have_given_to_anothe
     ],
 )
 def test_it_releases_it_where_no_older_release_may_be_done(story: Story) -> None:
-    assert story.verdict().faults == ["came back after receive 2 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 2 without a cause"]
 
 
 def test_a_worker_may_not_start_what_it_has_released() -> None:
     story = Story().receive("a", 1, 1.0).hide("a", 1, 2.0, 0).run("a", 1, 2.3, 3.0)
     story.receive("b", 2, 2.2).run("b", 2, 2.5, 4.0).delete("b", 2, 4.1)
     story.harm("warm", "a", 1.9)
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
     assert story.harm("cold", "a", 1.95).verdict().faults == []
 
 
@@ -589,7 +589,7 @@ def test_a_message_of_a_failed_task_that_is_acked_may_not_be_released() -> None:
     story = Story(task="bad").receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
     story.hide("a", 1, 2.1, 0).receive("b", 2, 2.3).run("b", 2, 2.5, 3.0, "fail")
     verdict = story.delete("b", 2, 3.1).verdict()
-    assert verdict.faults == ["came back after receive 1 without a cause"]
+    assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
 def test_a_task_that_was_stopped_for_its_lost_lease_may_be_begun_again() -> None:
@@ -597,7 +597,7 @@ def test_a_task_that_was_stopped_for_its_lost_lease_may_be_begun_again() -> None
     story.note("a", "stop", 1, 8.1, pid=99).receive("a", 2, 8.2).run("a", 2, 8.3, 9.0)
     verdict = story.delete("a", 2, 9.1).verdict()
     assert verdict.faults == []
-    assert verdict.causes == ["its worker stood still"]
+    assert verdict.causes == ["its worker was stopped"]
 
 
 def stopped_after_a_late_extension(stopped: float) -> Story:
@@ -615,12 +615,12 @@ def stopped_after_a_late_extension(stopped: float) -> Story:
 def test_a_lease_that_is_extended_while_its_task_is_stopped_may_lapse() -> None:
     verdict = stopped_after_a_late_extension(stopped=14.07).verdict()
     assert verdict.faults == []
-    assert verdict.causes == ["its worker stood still", "its worker stood still"]
+    assert verdict.causes == ["its worker was stopped", "its worker was stopped"]
 
 
 def test_a_task_may_not_be_stopped_once_its_lease_is_regained() -> None:
     faults = stopped_after_a_late_extension(stopped=16.0).verdict().faults
-    assert faults == ["came back after receive 2 without a cause"]
+    assert faults == ["became visible after receive 2 without a cause"]
 
 
 def stopped_in_its_last_moment() -> Story:
@@ -636,13 +636,13 @@ def stopped_in_its_last_moment() -> Story:
 def test_a_task_that_was_through_as_it_was_stopped_may_come_again() -> None:
     verdict = stopped_in_its_last_moment().terminates("a").verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries == ["its worker stood still", "it waited in a warm shutdown"]
+    assert verdict.redeliveries == ["its worker was stopped", "it waited in a warm shutdown"]
 
 
 def test_its_own_worker_may_run_it_again_then() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0).harm("pause", "a", 2.0, 8.95)
     story.receive("a", 2, 9.05).run("a", 2, 9.5, 10.0, pid=2).delete("a", 2, 10.1)
-    assert story.verdict().faults == ["a ran it again, which knew of it"]
+    assert story.verdict().faults == ["a ran it again although it knew of it"]
     assert story.terminates("a").verdict().faults == []
 
 
@@ -659,7 +659,7 @@ def test_a_task_whose_end_was_not_read_in_time_may_be_stopped() -> None:
 
 def test_one_whose_end_could_be_read_may_not() -> None:
     faults = through_before_its_lease_was_over(paused=4.5).verdict().faults
-    assert "a ran it again, which knew of it" in faults
+    assert "a ran it again although it knew of it" in faults
 
 
 def extended_too_late() -> Story:
@@ -671,14 +671,14 @@ def extended_too_late() -> Story:
 
 def test_what_was_dropped_for_its_expired_lease_may_lapse_though_that_was_extended() -> None:
     story = extended_too_late()
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
-    assert story.drops("a").verdict().redeliveries == ["its worker stood still"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
+    assert story.drops("a").verdict().redeliveries == ["its worker was stopped"]
 
 
 def test_nothing_is_dropped_whose_lease_has_not_expired() -> None:
     story = Story(pool="threads").drops("a").receive("a", 1, 1.0).hide("a", 1, 5.0)
     story.receive("b", 2, 11.2).run("b", 2, 11.3, 12.0).delete("b", 2, 12.1)
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def answered_late(answered: float, extended: float) -> Story:
@@ -703,7 +703,7 @@ def test_what_arrived_late_is_dropped_unless_an_extension_is_confirmed_in_time()
     ],
 )
 def test_no_other_is_dropped_where_leases_may_be_lost(story: Story) -> None:
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def after_an_unsent_retry(max_receive_count: int | None) -> Story:
@@ -716,18 +716,18 @@ def after_an_unsent_retry(max_receive_count: int | None) -> Story:
 
 def test_what_comes_after_an_unsent_retry_may_wait_and_be_given_back() -> None:
     story = after_an_unsent_retry(max_receive_count=6)
-    assert story.verdict().faults == ["came back after receive 2 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 2 without a cause"]
     assert story.harm("break", "a", 9.0).verdict().faults == []
 
 
 def test_but_not_where_that_had_settled_it() -> None:
     faults = after_an_unsent_retry(max_receive_count=None).harm("break", "a", 9.0).verdict().faults
-    assert "came back after receive 2 without a cause" in faults
+    assert "became visible after receive 2 without a cause" in faults
 
 
 def test_a_task_that_is_not_stopped_goes_on_with_what_came_again() -> None:
     faults = stopped_in_its_last_moment().verdict().faults
-    assert faults == ["came back after receive 2 without a cause"]
+    assert faults == ["became visible after receive 2 without a cause"]
 
 
 def done_before(harm: str, pool: str = "prefork") -> Story:
@@ -740,12 +740,12 @@ def done_before(harm: str, pool: str = "prefork") -> Story:
 def test_a_worker_may_be_killed_in_the_sleep_of_a_soft_shutdown_with_results_unread() -> None:
     verdict = done_before("soft").verdict()
     assert verdict.faults == []
-    assert verdict.causes == ["its worker was killed, and its keeper"]
+    assert verdict.causes == ["its worker and its keeper were killed"]
 
 
 @pytest.mark.parametrize("story", [done_before("warm"), done_before("soft", pool="threads")])
 def test_otherwise_a_result_is_read_at_once(story: Story) -> None:
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def killed_in_a_task(until: float) -> Story:
@@ -761,7 +761,7 @@ def test_a_killed_worker_reads_nothing_more() -> None:
 
 def test_it_could_have_before() -> None:
     assert killed_in_a_task(until=3.0).verdict().faults == [
-        "came back after receive 1 without a cause"
+        "became visible after receive 1 without a cause"
     ]
 
 
@@ -771,7 +771,7 @@ def test_an_answer_that_is_read_later_than_its_timeout_allows_is_no_ones_message
     verdict = story.verdict()
     assert verdict.faults == []
     (redelivery,) = verdict.redeliveries
-    assert redelivery.startswith("it was read so late")
+    assert redelivery.startswith("it was read so long after")
 
 
 def test_a_receive_that_its_worker_never_saw_may_come_back_though_the_task_went_on() -> None:
@@ -802,10 +802,10 @@ def failing_again(outcome: str, kill: float | None = None, *, fails: bool = Fals
         (failing_again("fail"), "it failed by design"),
         (failing_again("", kill=31.9), "its pool process was killed"),
         (failing_again("end", kill=32.0), "its pool process was killed"),
-        (failing_again("fail", fails=True), "it failed by design, and its release failed"),
+        (failing_again("fail", fails=True), "it failed by design, but its release failed"),
         (
             failing_again("", kill=31.9, fails=True),
-            "its pool process was killed, and its release failed",
+            "its pool process was killed, but its release failed",
         ),
     ],
 )
@@ -819,12 +819,12 @@ def test_what_keeps_failing_may_be_hidden_for_as_long_as_its_timeout(
 
 def test_what_has_not_failed_may_not() -> None:
     faults = failing_again("end").verdict().faults
-    assert faults == ["came back after receive 4 without a cause"]
+    assert faults == ["became visible after receive 4 without a cause"]
 
 
 def test_what_was_extended_may_not_lapse_before_its_process_is_killed() -> None:
     faults = failing_again("", kill=33.0).verdict().faults
-    assert faults == ["came back after receive 4 without a cause"]
+    assert faults == ["became visible after receive 4 without a cause"]
 
 
 def retimed(receive: int, extension: int, back: float) -> Story:
@@ -838,16 +838,16 @@ def retimed(receive: int, extension: int, back: float) -> Story:
 def test_a_lease_lasts_for_as_long_as_each_call_for_it_asked(receive: int, extension: int) -> None:
     over = 4.0 + extension
     story = retimed(receive, extension, over + 0.2)
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
     excused = retimed(receive, extension, over + 0.2).harm("pause", "a", over - 2.5, over + 1)
-    assert excused.verdict().causes == ["its worker stood still"]
+    assert excused.verdict().causes == ["its worker was stopped"]
 
 
 def test_a_message_that_comes_before_the_timeout_of_its_receive_is_over_has_no_cause() -> None:
     """As where a worker takes a queue's old timeout for granted, and asks for none."""
     story = Story(timeouts=(10,)).receive("a", 1, 1.0, seconds=10).run("a", 1, 1.5, 9.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def failed_as_it_came_again(received: float, *, seen: bool = False) -> Story:
@@ -863,7 +863,7 @@ def failed_as_it_came_again(received: float, *, seen: bool = False) -> Story:
 def test_a_failure_is_heard_of_a_moment_later_and_may_concern_what_came_meanwhile() -> None:
     verdict = failed_as_it_came_again(9.1).verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries == ["its worker stood still", "it failed by design"]
+    assert verdict.redeliveries == ["its worker was stopped", "it failed by design"]
 
 
 @pytest.mark.parametrize(
@@ -874,7 +874,7 @@ def test_a_failure_is_heard_of_a_moment_later_and_may_concern_what_came_meanwhil
     ],
 )
 def test_what_came_after_it_was_heard_of_is_no_part_of_that_failure(story: Story) -> None:
-    assert "came back after receive 2 without a cause" in story.verdict().faults
+    assert "became visible after receive 2 without a cause" in story.verdict().faults
 
 
 def refused_batch(
@@ -915,7 +915,7 @@ def test_a_batch_that_lost_a_message_before_it_began_gives_back_the_others(story
     ],
 )
 def test_no_other_batch_does(story: Story) -> None:
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def waiting(released: float) -> Story:
@@ -941,13 +941,13 @@ def test_a_worker_whose_pool_is_broken_gives_back_what_waits() -> None:
     ],
 )
 def test_no_other_worker_does(story: Story) -> None:
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def test_what_the_pool_could_not_take_is_left_to_its_timeout() -> None:
     story = Story(pool="threads").receive("a", 1, 1.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
-    assert story.verdict().faults == ["came back after receive 1 without a cause"]
+    assert story.verdict().faults == ["became visible after receive 1 without a cause"]
     assert story.breaks("a").verdict().faults == []
 
 
@@ -961,7 +961,7 @@ def begun_after_it_came_again(started: float) -> Story:
 def test_a_task_that_began_when_its_message_had_come_again_was_not_stopped() -> None:
     verdict = begun_after_it_came_again(9.2).verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries == ["its worker stood still", "it failed by design"]
+    assert verdict.redeliveries == ["its worker was stopped", "it failed by design"]
 
 
 def test_nor_was_one_that_began_when_its_lease_was_over() -> None:
@@ -970,7 +970,7 @@ def test_nor_was_one_that_began_when_its_lease_was_over() -> None:
 
 def test_one_that_began_before_that_may_have_been() -> None:
     faults = begun_after_it_came_again(1.5).verdict().faults
-    assert faults == ["came back after receive 2 without a cause"]
+    assert faults == ["became visible after receive 2 without a cause"]
 
 
 def busy_after_a_standstill(until: float) -> Story:
@@ -988,7 +988,7 @@ def test_a_worker_without_a_pool_may_go_on_with_a_task_after_a_standstill() -> N
 
 def test_it_reads_what_came_after_that_task() -> None:
     faults = busy_after_a_standstill(6.2).verdict().faults
-    assert faults == ["came back after receive 1 without a cause"]
+    assert faults == ["became visible after receive 1 without a cause"]
 
 
 def asked_before_a_task(*, read_at: float) -> Story:
@@ -1000,7 +1000,7 @@ def asked_before_a_task(*, read_at: float) -> Story:
 def test_a_worker_without_a_pool_counts_from_its_question_which_it_sends_after_a_task() -> None:
     assert asked_before_a_task(read_at=6.4).verdict().faults == []
     faults = asked_before_a_task(read_at=5.0).verdict().faults
-    assert faults == ["came back after receive 1 without a cause"]
+    assert faults == ["became visible after receive 1 without a cause"]
 
 
 def waited_for(*, tried: bool, stood_until: float = 5.1) -> Story:
@@ -1022,4 +1022,4 @@ def test_a_worker_reads_nothing_while_it_waits_for_the_extension_of_a_late_messa
 @pytest.mark.parametrize("tried", [True, False])
 def test_it_waits_for_none_that_is_not_late(*, tried: bool) -> None:
     faults = waited_for(tried=tried, stood_until=4.9).verdict().faults
-    assert faults == ["came back after receive 1 without a cause"]
+    assert faults == ["became visible after receive 1 without a cause"]

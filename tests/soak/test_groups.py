@@ -18,24 +18,24 @@ def stopped() -> Story:
 def test_a_message_behind_one_that_went_back_went_with_it() -> None:
     verdict = stopped().ahead("a", 1.0, back=2.1, done=2.9).verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries == ["ahead of its group went back"]
+    assert verdict.redeliveries == ["ahead of its group was released"]
 
 
 def test_one_behind_another_that_was_done_had_no_reason_to_go_back() -> None:
     verdict = stopped().ahead("a", 1.0, done=2.5).verdict()
-    assert verdict.faults == ["came back after receive 1 without a cause"]
+    assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
 def test_one_behind_another_that_another_worker_had_had_no_reason_to_go_back() -> None:
     verdict = stopped().ahead("b", 1.0, back=2.1, done=2.9).verdict()
-    assert verdict.faults == ["came back after receive 1 without a cause"]
+    assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
 def test_one_whose_task_ran_does_not_go_back_for_another() -> None:
     story = Story(task="step", group="g").receive("a", 1, 1.0).run("a", 1, 1.1)
     story.hide("a", 1, 2.0, 0).receive("b", 2, 3.0).run("b", 2, 3.1, 3.2).delete("b", 2, 3.3)
     verdict = story.ahead("a", 1.0, back=2.1, done=2.9).verdict()
-    assert "came back after receive 1 without a cause" in verdict.faults
+    assert "became visible after receive 1 without a cause" in verdict.faults
 
 
 @pytest.mark.parametrize("start", [1.1, 2.85])

@@ -12,7 +12,7 @@ from tests.soak.story import Story
 from tests.soak.table import KEEPER_DOWN, KILLED, LEFT_TO_TIMEOUT, RELEASE_CUT
 from tests.soak.test_causes import lapsed, released
 
-UNEXPLAINED = ["came back after receive 1 without a cause"]
+UNEXPLAINED = ["became visible after receive 1 without a cause"]
 
 
 def short_lived() -> Story:
@@ -88,7 +88,7 @@ def test_it_may_where_its_keeper_had_hardly_time() -> None:
 def test_it_may_where_its_keeper_died_too(story: Story) -> None:
     verdict = story.verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries == ["its worker was killed, and its keeper"]
+    assert verdict.redeliveries == ["its worker and its keeper were killed"]
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_many_deaths_in_a_row_may_cost_a_longer_one() -> None:
 def test_a_keeper_that_hangs_may_cost_a_lease() -> None:
     verdict = lapsed().hang("a", 5.0, 6.2).verdict()
     assert verdict.faults == []
-    assert verdict.redeliveries == ["its keeper stood still"]
+    assert verdict.redeliveries == ["its keeper was stopped"]
 
 
 @pytest.mark.parametrize(

@@ -105,18 +105,18 @@ class WorkerHistory:
         if self.was_killed:
             for down in self.downs:
                 if down.is_for_good:
-                    why = Cause(KILLED, "its worker was killed, and its keeper")
+                    why = Cause(KILLED, "its worker and its keeper were killed")
                     had_time = down.harm.at >= self.info.ended + RELEASE_SECONDS
                     start = down.harm.at if had_time else self.info.ended
                     return Block(why=why, start=start, end=math.inf)
             end = self.info.ended + RELEASE_SECONDS
             return Block(why=self.gone.why, start=self.info.ended, end=end)
         if stops := self.stops(self.info.ended):
-            how = f"its worker ended, in a {stops[-1].what} shutdown"
+            how = f"its worker exited in a {stops[-1].what} shutdown"
             why = Cause(CUT_OFF_BY_SHUTDOWN, how)
         else:
             # Only a worker whose pool is broken does: the fleet reports any other.
-            why = Cause(BROKEN, "its worker ended by itself")
+            why = Cause(BROKEN, "its worker exited without a shutdown")
         return Block(why=why, start=self.info.ended, end=math.inf)
 
 
@@ -128,7 +128,7 @@ def read_histories(records: Records) -> dict[str, WorkerHistory]:
         for history in concerned:
             history.harms.append(harm)
             if harm.what == "pause":
-                why = Cause(STOPPED, "its worker stood still")
+                why = Cause(STOPPED, "its worker was stopped")
                 history.still.append(Block(why=why, start=harm.at, end=harm.until))
             elif harm.what == "starved":
                 starved = Block(why=STARVATION, start=harm.at, end=harm.until)
@@ -153,7 +153,7 @@ def read_histories(records: Records) -> dict[str, WorkerHistory]:
 def _named(down: Block, pauses: list[Block]) -> Block:
     """Return a standstill of a keeper as one of the whole worker, if it was that."""
     if free(down.start, down.end, pauses) < HASTE:
-        return replace(down, why=Cause(STOPPED, "its worker stood still"))
+        return replace(down, why=Cause(STOPPED, "its worker was stopped"))
     return down
 
 

@@ -72,13 +72,13 @@ def why_not_released(
     if why is None:
         return None
     if not knowledge.is_certain:
-        return why.but("after an extension that was confirmed too late")
+        return why.but("but an extension was confirmed too late")
     if history.end.start <= knowledge.ends <= history.end.end:
         return None
     had_reason = why_released(delivery, history, knowledge.ends - GRACE) is not None
     if had_reason and free(knowledge.ends - GRACE, knowledge.ends, blocks) > HASTE:
         return None
-    return why.but("and by what it knew its lease was over")
+    return why.but("but its worker counted the lease as expired")
 
 
 def _was_stopped_by(delivery: Delivery, at: float) -> bool:
