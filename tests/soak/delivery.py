@@ -1,4 +1,4 @@
-"""A message as the audit sees it: its receives, and the starts of its task."""
+"""A message in the audit: its receives, and the starts of its task."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from tests.soak.delays import call_patience, client_patience
 from tests.soak.model import Call, Entry, Note, Queue
 
-#: What follows at once may take so long, in seconds.
+#: How long a step that follows at once may take, in seconds.
 HASTE = 0.3
-#: Ends of a task after which its message is deleted; of other tasks only "end".
+#: Outcomes after which the message is deleted, by task. Other tasks have only "end".
 CLOSING = {
     "bad": {"end", "fail"},
     "refuse": {"end", "reject"},
@@ -21,7 +21,7 @@ CLOSING = {
 
 @dataclass(kw_only=True)
 class Run:
-    """One start of a message's task. `outcome` is empty where it never ended."""
+    """One start of a message's task. `outcome` is empty if it never ended."""
 
     task: str
     worker: str
@@ -32,22 +32,22 @@ class Run:
     ended: float = math.inf
 
     def end(self, note: Note) -> None:
-        """Take in how it ended, unless it has already."""
+        """Record how it ended, unless it already has."""
         if not self.outcome:
             self.outcome, self.ended = note.what, note.at
 
     @property
     def is_closed(self) -> bool:
-        """Whether it ended so that its message is to be deleted."""
+        """Whether it ended in a way that requires its message to be deleted."""
         return self.outcome in CLOSING.get(self.task, {"end"})
 
     @property
     def is_over(self) -> bool:
-        """Whether it ended so that its message is given back, or was given up."""
+        """Whether it ended in a way that leaves its message in the queue."""
         return bool(self.outcome) and not self.is_closed
 
     def is_left_to_dead_letters(self, queue: Queue) -> bool:
-        """Return whether its retry could not be sent, where kombu then leaves the message."""
+        """Return whether its retry could not be sent, on a queue where kombu keeps the message."""
         return self.outcome == "unsent" and queue.max_receive_count is not None
 
 
@@ -57,14 +57,15 @@ class Delivery:
 
     Attributes:
         task: The name of its task.
-        changes: Calls that were to extend or release it, whoever made them.
-        visible_at: When it became visible, as far as the calls tell.
-        ended_by: The release that made it visible, or None where its timeout ran out.
-        run: The start of its task that this receive brought, or that an earlier one had
-            brought to the same worker.
+        changes: Calls by its handle to extend or release it.
+        visible_at: When it became visible, according to the calls.
+        ended_by: The release that made it visible, or None if its timeout ran out.
+        run: The start of its task for this receive, or for an earlier receive by the same worker.
         next: The receive after it.
-        ahead: Receives by the same worker, at that time, of messages before it in its group.
-        behind: Likewise, of messages after it.
+        previous: The receive before it.
+        ahead: Receives, held by the same worker at the same time, of messages before it in its
+            group.
+        behind: The same for messages after it.
     """
 
     queue: Queue
@@ -84,7 +85,7 @@ class Delivery:
 
     @property
     def timeout(self) -> int:
-        """For how long its receive hid it, in seconds."""
+        """How long its receive hid it, in seconds."""
         return self.entry.timeout or self.queue.visibility_timeout
 
     @property
@@ -98,17 +99,17 @@ class Delivery:
         return call_patience(self.queue.threshold)
 
     def is_known(self, call: Call, entry: Entry) -> bool:
-        """Return whether its worker was told in time that a call was done."""
+        """Return whether its worker learned in time that a call was done."""
         return entry.told and call.ended - call.started < self.patience
 
     @property
     def worker(self) -> str:
-        """Who received it."""
+        """The worker that received it."""
         return self.receive.worker
 
     @property
     def count(self) -> int:
-        """The how many-th receive of the message it is."""
+        """Its receive count."""
         return self.entry.count
 
     def before(self) -> Iterator[Delivery]:
@@ -119,14 +120,14 @@ class Delivery:
             each = each.previous
 
     def concerns(self, run: Run) -> bool:
-        """Return whether a run was begun for it, or the lease of an earlier receive goes on."""
+        """Return whether a run was started for it, or for an earlier receive of the same lease."""
         if run.worker != self.worker or run.count > self.count:
             return False
         is_over = run.is_over or run.is_left_to_dead_letters(self.queue)
         return run.count == self.count or not (is_over and self._came_after(run))
 
     def _came_after(self, run: Run) -> bool:
-        """Return whether its worker knew by then that an earlier run had ended without success."""
+        """Return whether its worker knew by then that an earlier run had failed."""
         if run.ended + HASTE < self.receive.done:
             return True
         return run.ended < self.receive.done and any(
@@ -140,12 +141,12 @@ class Delivery:
 
 @dataclass(kw_only=True)
 class Message:
-    """A message from its sending to its end.
+    """A message from its send to its end.
 
     Attributes:
         group: Its message group in a FIFO queue; empty elsewhere.
-        sequence: Grows within the group.
-        order_faults: When it was begun before its turn.
+        sequence: Its sequence number, which grows within the group.
+        order_faults: Descriptions of runs that began before its turn.
     """
 
     message_id: str

@@ -1,4 +1,4 @@
-"""Whether, and when, a worker could read the message that it was given."""
+"""Whether and when a worker could read a message that SQS had delivered to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.soak.worker_history import LOOK_SECONDS, WorkerHistory
 
 
 def why_unread(delivery: Delivery, history: WorkerHistory) -> Cause | None:
-    """Return why the worker may never have seen the message, or too late."""
+    """Return why the worker may have read the message too late or never."""
     call, run = delivery.receive, delivery.run
     was_read = run is not None and run.count == delivery.count
     calls = [*delivery.changes, *delivery.deletes]
@@ -40,9 +40,9 @@ def why_unread(delivery: Delivery, history: WorkerHistory) -> Cause | None:
 
 
 def asked_at(delivery: Delivery, history: WorkerHistory) -> float:
-    """Return when its worker may have asked for it: before it stood still, or was in a task.
+    """Return when its worker may have begun the receive: before it was stopped or in a task.
 
-    It sends that when it goes on.
+    The worker sends the receive only when it continues.
     """
     at = delivery.receive.started
     for block in sorted(
@@ -54,7 +54,7 @@ def asked_at(delivery: Delivery, history: WorkerHistory) -> float:
 
 
 def _after_disconnects(delivery: Delivery, history: WorkerHistory) -> Iterator[Block]:
-    """Yield the time after the connection was lost, where a receive was not yet read then."""
+    """Yield the time after a lost connection, if the receive had not been read by then."""
     call = delivery.receive
     row = _tasks_before_reading(delivery, history)
     read_at = row[-1].end if row else after(call.ended, history.still)
@@ -66,9 +66,9 @@ def _after_disconnects(delivery: Delivery, history: WorkerHistory) -> Iterator[B
 
 
 def was_taken_along(delivery: Delivery, history: WorkerHistory) -> bool:
-    """Return whether a worker that ended in order left unread what its last poll had brought.
+    """Return whether a worker left the messages of its last poll unread in an orderly shutdown.
 
-    It waits for that poll. What the proxy does to it may take longer than that.
+    A worker waits for its last poll, but perhaps not as long as a fault of the proxy lasts.
     """
     if history.info.ended > delivery.visible_at:
         return False
@@ -83,7 +83,7 @@ def was_taken_along(delivery: Delivery, history: WorkerHistory) -> bool:
 
 
 def before_it_was_read(delivery: Delivery, history: WorkerHistory) -> list[Block]:
-    """Return when a message was on its way, and then waited for its worker to read it."""
+    """Return when a message was on its way, and when it then waited to be read."""
     return [_on_the_way(delivery), *before_its_answer_was_read(delivery, history)]
 
 
@@ -97,9 +97,9 @@ def _on_the_way(delivery: Delivery) -> Block:
 
 
 def before_its_answer_was_read(delivery: Delivery, history: WorkerHistory) -> list[Block]:
-    """Return when the answer to its receive waited for its worker: for its tasks, or to go on.
+    """Return when the answer to its receive waited because its worker was busy or stopped.
 
-    The answer had been read by the first call for this message, and by its start.
+    By the first call for this message, and by its start, the answer had been read.
     """
     answered, run = delivery.receive.ended, delivery.run
     signs = [
@@ -116,7 +116,7 @@ def before_its_answer_was_read(delivery: Delivery, history: WorkerHistory) -> li
     if row := _tasks_before_reading(delivery, history):
         why = Cause(UNREAD, f"it was read late: {row[0].why}")
         waits.append(Block(why=why, start=answered, end=min(row[-1].end, first)))
-    # Reading takes a moment, and the worker may stand still in that.
+    # Reading takes a moment, and the worker may be stopped during that moment.
     stopped = [
         Block(why=block.why, start=answered, end=min(block.end, first))
         for block in history.still
@@ -131,16 +131,17 @@ def before_its_answer_was_read(delivery: Delivery, history: WorkerHistory) -> li
 
 
 def _confirming(delivery: Delivery, history: WorkerHistory) -> list[Block]:
-    """Return when its worker waited for the extension of a message of another answer."""
+    """Return when its worker waited for the extension of a message from another answer."""
     own = {entry.message_id for entry in delivery.receive.entries}
     return [block for block in history.confirming if block.message_id not in own]
 
 
 def _tasks_before_reading(delivery: Delivery, history: WorkerHistory) -> list[Block]:
-    """Return the tasks that its worker was in before it could read the answer to its receive.
+    """Return the tasks that its worker ran before it could read the answer to its receive.
 
-    The messages of one answer are run in a row. The row ends at the first gap, and at a task whose
-    message came in the same answer as this one. A worker that stood still may go on with a task.
+    The worker runs the messages of one answer in a row. The row ends at the first gap, and at a
+    task whose message came in the same answer as this one. After a standstill, the worker may
+    first run another task.
     """
     answered = delivery.receive.ended
     own = {entry.message_id for entry in delivery.receive.entries}

@@ -1,4 +1,4 @@
-"""Why a worker released a message, where it had a reason to."""
+"""Finds the reason why a worker released a message, if it had one."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tests.soak.table import (
 )
 from tests.soak.worker_history import WorkerHistory
 
-#: What must happen soon on a free worker may take so long on a busy machine, in seconds.
+#: How long an immediate step of an idle worker may take on a busy machine, in seconds.
 GRACE = 1.0
-#: How long Celery may take to notice that a process of its pool is gone: it looks every 5 s
-#: and waits 10 s for its last words (celery/concurrency/asynpool.py, billiard's
-#: LOST_WORKER_TIMEOUT).
+#: How long Celery may take to notice that a process of its pool is gone, in seconds: it looks
+#: every 5 s and then waits 10 s for the process's last results (celery/concurrency/asynpool.py,
+#: billiard's LOST_WORKER_TIMEOUT).
 LOST_SECONDS = 20.0
-#: How long a worker whose pool is broken may take to end, in seconds, beside the times it stood
-#: still: it waits for its tasks.
+#: How long a worker whose pool is broken may take to exit, in seconds, not counting the times in
+#: which it was stopped: it waits for its tasks.
 BROKEN_SECONDS = 20.0
-#: Tasks end with these when they leave their message in the queue by design.
+#: Outcomes with which a task leaves its message in the queue by design.
 BY_DESIGN = {
     "fail": Cause(RELEASED_BY_TASK, "it failed by design"),
     "reject": Cause(RELEASED_BY_TASK, "it was rejected by design"),
@@ -37,7 +37,7 @@ POOL_PROCESS_KILLED = Cause(POOL_KILLED, "its pool process was killed")
 
 
 def why_released(delivery: Delivery, history: WorkerHistory, at: float) -> Cause | None:
-    """Return why its own worker, or its keeper, released it at that time, or None for no reason."""
+    """Return why its worker or keeper released it at that time, or None if there is no reason."""
     return (
         _why_its_worker_did(delivery, history, at)
         or _why_its_keeper_did(delivery, history, at)
@@ -46,9 +46,9 @@ def why_released(delivery: Delivery, history: WorkerHistory, at: float) -> Cause
 
 
 def _why_its_group_was_stopped(delivery: Delivery, at: float) -> Cause | None:
-    """Return whether a message ahead of it, which had not begun, came back from this worker.
+    """Return whether its worker released a message ahead of it, and it had not started.
 
-    Why that one did is judged with it. It is released after this one.
+    The message ahead is released after this one, and judged on its own.
     """
     run = delivery.run
     if run is not None and run.count == delivery.count:
@@ -60,9 +60,9 @@ def _why_its_group_was_stopped(delivery: Delivery, at: float) -> Cause | None:
 
 
 def _why_its_keeper_did(delivery: Delivery, history: WorkerHistory, at: float) -> Cause | None:
-    """Return whether its worker was gone, and no process of it ran the task any more.
+    """Return whether its worker was gone and none of its processes ran the task any more.
 
-    What the worker had begun to delete, its keeper goes on to delete.
+    If the worker had begun to delete the message, its keeper continues to delete it.
     """
     run = delivery.run
     if not history.was_killed or at < history.info.ended - HASTE:
@@ -81,15 +81,15 @@ def _why_its_worker_did(delivery: Delivery, history: WorkerHistory, at: float) -
     if run is None:
         return _why_released_before_its_start(delivery, history, at)
     earlier = next((each for each in delivery.before() if each.count == run.count), None)
-    # One that began after this receive goes on with its lease.
+    # A run that began after this receive continues with its lease.
     if earlier and run.start < delivery.receive.done and was_stopped(earlier, run, history):
         why = _why_released_before_its_start(delivery, history, at)
-        # One that began when its lease was over may have missed the order to stop.
+        # A run that began after the lease had expired may have missed the order to stop.
         if why or run.start < earlier.visible_at:
             return why
     stops = history.stops(at, ["cold", "soft"])
     if run.start > at:
-        # It was started all the same, which only a process that is being ended may do.
+        # It was started after its release, which only a pool in a cold or soft shutdown may do.
         if not stops:
             return None
         return Cause(CUT_OFF_BY_SHUTDOWN, f"it began in a {stops[0].what} shutdown")
@@ -100,25 +100,26 @@ def _why_its_worker_did(delivery: Delivery, history: WorkerHistory, at: float) -
         return POOL_PROCESS_KILLED
     if stops and _was_unsettled(run, stops[0].at, history):
         return Cause(CUT_OFF_BY_SHUTDOWN, f"it ran in a {stops[0].what} shutdown")
-    # One that ends while it is cancelled is cancelled all the same.
+    # A task that ends while it is being cancelled counts as cancelled.
     if history.info.cancels and history.lost_connection(run.start, min(at, run.ended)):
         return Cause(DISCONNECTED, "it was cancelled when the connection was lost, as configured")
     return None
 
 
 def was_stopped(delivery: Delivery, run: Run, history: WorkerHistory) -> bool:
-    """Return whether a run was stopped for its lost lease, though it may have been through by then.
+    """Return whether a run may have been stopped because its lease was lost.
 
-    A worker that stands still does not know how its task ended until it goes on.
+    The task may have ended before: a stopped worker learns how its task ended only when it
+    continues.
 
     Args:
-        delivery: The receive that it was begun for.
+        delivery: The receive that the run was started for.
     """
     return history.info.terminates and delivery.visible_at <= after(run.ended, history.still)
 
 
 def _was_unsettled(run: Run, at: float, history: WorkerHistory) -> bool:
-    """Return whether a worker may not have known at that time that a task had ended."""
+    """Return whether a worker may not yet have known at that time that a task had ended."""
     return run.ended > at or free(run.ended, at, history.still) < GRACE
 
 
@@ -141,9 +142,9 @@ def _why_released_before_its_start(
 def _why_its_batch_was_refused(
     delivery: Delivery, history: WorkerHistory, at: float
 ) -> Cause | None:
-    """Return whether it came in a batch with a message that was lost before that began.
+    """Return whether its batch had a message that was lost before the batch started.
 
-    Only some pools let a batch wait.
+    Batches wait only in some pools.
     """
     if delivery.task != "together" or history.info.pool not in ("threads", "gevent"):
         return None
@@ -160,5 +161,5 @@ def _why_its_batch_was_refused(
 
 
 def _came_together(one: float, other: float, history: WorkerHistory) -> bool:
-    """Return whether messages that came at these times may be of one batch."""
+    """Return whether messages that were received at these times may be in one batch."""
     return free(min(one, other), max(one, other), history.still) < WAIT + GRACE

@@ -1,4 +1,4 @@
-"""Calls by an older handle that were not answered: SQS may do them however late."""
+"""Unanswered calls by an older handle: SQS may carry them out at any later time."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import math
 from tests.soak.delivery import Delivery
 from tests.soak.model import Call, Entry
 
-#: After these a worker knows that its call was not done.
+#: After these faults, a worker knows that its call was not carried out.
 _NOT_DONE = {"throttled", "503", "refused", "hidden", "entries refused"}
-#: After this it knows that it was done before the answer, or not at all.
+#: After this fault, it knows that the call was carried out before the answer or not at all.
 _FAILED_WITHIN = "500"
 
 
 def may_still_be_done(earlier: Delivery, call: Call, entry: Entry, *, answered_by: float) -> bool:
-    """Return whether a call for an earlier receive may still be done, as far as is known.
+    """Return whether SQS may still carry out a call for an earlier receive.
 
     Args:
-        answered_by: An answer later than this does not count.
+        answered_by: A later answer does not count.
     """
     is_answered = call.fault == _FAILED_WITHIN or earlier.is_known(call, entry)
     return call.fault not in _NOT_DONE and not (is_answered and call.ended < answered_by)
 
 
 def longest_hold(delivery: Delivery) -> float:
-    """Return for how long a lease counts at most, in seconds: no longer than any open extension.
+    """Return how long a lease counts at most, in seconds: no longer than any open extension.
 
-    SQS may do that one after whatever else hides the message (docs/internals/leases.md,
-    "When an older handle is still in use").
+    SQS may carry out that extension after any other call that hides the message
+    (docs/internals/leases.md, "When an older handle is still in use").
     """
     return min(
         (

@@ -1,4 +1,4 @@
-"""When each worker could not do its work, and by what."""
+"""When each worker could not do its work, and why."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tests.soak.table import (
     Cause,
 )
 
-#: Shutdowns, by what they were told with.
+#: The kinds of shutdown.
 STOPS = ("warm", "soft", "cold")
 STARVATION = Cause(STARVED, "the machine was too busy")
-#: A worker that was told to end and one that fails to are told apart by this, in seconds.
+#: The tolerance when an event is compared with a time, in seconds.
 _EXACT = 0.1
-#: A worker writes down that it has lost its connection so much later at the most.
+#: The longest time until a worker records that it has lost its connection, in seconds.
 LOOK_SECONDS = 0.5
 
 
@@ -38,17 +38,17 @@ class WorkerHistory:
 
     Attributes:
         blocks: When its keeper could not work.
-        still: When its main process could not: it learns of nothing then, and tells its keeper
+        still: When its main process could not work. It then reads nothing and sends its keeper
             nothing.
-        downs: When it had no keeper, or one that stood still.
-        tasks: When it was in a task and could read nothing, as it has no pool.
-        deaf: When it read no answers to its receives, beside its blocks and its disconnects.
-        asleep: When it read no results of its pool, beside its blocks.
-        confirming: When it read nothing as it waited for the extension of a message that came late.
-        unrepeated: Messages of which its log says that a release of them is not tried again.
+        downs: When it had no keeper, or a stopped one.
+        tasks: When it was in a task and could read nothing, because it has no pool.
+        deaf: When it read no answers to its receives, apart from its blocks and disconnects.
+        asleep: When it read no results of its pool, apart from its blocks.
+        confirming: When it read nothing because it waited for the extension of a late message.
+        unrepeated: Messages whose release is not tried again, according to its log.
         disconnects: When it lost its connection.
-        lost_of_batches: When it held messages of batches that it lost before they were begun,
-            by id.
+        lost_of_batches: When it held messages of batches that it lost before the batch started,
+            with their ids.
     """
 
     info: WorkerInfo
@@ -65,7 +65,7 @@ class WorkerHistory:
     lost_of_batches: list[tuple[str, Block]] = field(default_factory=list)
 
     def stops(self, until: float, kinds: Iterable[str] = STOPS) -> list[Harm]:
-        """Return the shutdowns that it was told before a time."""
+        """Return the shutdowns that were requested before a time."""
         return self.did(kinds, -math.inf, until)
 
     def did(self, kinds: Iterable[str], since: float, until: float) -> list[Harm]:
@@ -77,7 +77,7 @@ class WorkerHistory:
         ]
 
     def killed(self, pid: int, since: float, until: float) -> Harm | None:
-        """Return when a process of its pool was killed between two times, if it was."""
+        """Return the kill of a process of its pool between two times, if there was one."""
         kills = self.did(["pool-kill"], since, until)
         return next((harm for harm in kills if harm.pid == pid), None)
 
@@ -87,7 +87,7 @@ class WorkerHistory:
 
     @property
     def was_killed(self) -> bool:
-        """Whether it did not end by itself, nor in a shutdown."""
+        """Whether its main process was killed."""
         return bool(self.did(["kill"], -math.inf, self.info.ended))
 
     @property
@@ -98,9 +98,9 @@ class WorkerHistory:
 
     @property
     def end(self) -> Block:
-        """The time in which it was gone for good, and its keeper too.
+        """The time after its exit in which no call for its messages can be expected.
 
-        The keeper of a worker that was killed goes on, and only has to be quick.
+        If the worker was killed, its keeper continues. It must release the messages in time.
         """
         if self.was_killed:
             for down in self.downs:
@@ -115,7 +115,7 @@ class WorkerHistory:
             how = f"its worker exited in a {stops[-1].what} shutdown"
             why = Cause(CUT_OFF_BY_SHUTDOWN, how)
         else:
-            # Only a worker whose pool is broken does: the fleet reports any other.
+            # Only a worker whose pool is broken may do so: the fleet reports any other.
             why = Cause(BROKEN, "its worker exited without a shutdown")
         return Block(why=why, start=self.info.ended, end=math.inf)
 
@@ -151,7 +151,7 @@ def read_histories(records: Records) -> dict[str, WorkerHistory]:
 
 
 def _named(down: Block, pauses: list[Block]) -> Block:
-    """Return a standstill of a keeper as one of the whole worker, if it was that."""
+    """Return a keeper's standstill as its worker's, if the worker was stopped as well."""
     if free(down.start, down.end, pauses) < HASTE:
         return replace(down, why=Cause(STOPPED, "its worker was stopped"))
     return down
@@ -160,16 +160,16 @@ def _named(down: Block, pauses: list[Block]) -> Block:
 def _shut(history: WorkerHistory) -> Iterator[Block]:
     """Yield the times after a shutdown had begun."""
     for harm in history.harms:
-        # Where there is an event loop, a thread reads its last polls.
+        # A worker with an event loop has a thread that reads its last polls.
         if harm.what in STOPS and history.info.pool == "gevent":
             why = Cause(WAITED_IN_SHUTDOWN, f"its {harm.what} shutdown")
             yield Block(why=why, start=harm.at, end=math.inf)
 
 
 def _asleep(history: WorkerHistory) -> Iterator[Block]:
-    """Yield the soft shutdowns in which it slept in the signal's handler, and its loop with it.
+    """Yield the soft shutdowns in which it slept in the signal handler, and its loop stalled.
 
-    Only of prefork does the loop read the results (celery/worker/worker.py,
+    Only a prefork worker reads results in its loop (celery/worker/worker.py,
     `wait_for_soft_shutdown`).
     """
     if history.info.pool == "prefork":
@@ -180,7 +180,7 @@ def _asleep(history: WorkerHistory) -> Iterator[Block]:
 
 
 def _tasks(history: WorkerHistory, records: Records) -> Iterator[Block]:
-    """Yield the times in which a worker without a pool was in a task: it reads nothing then."""
+    """Yield the times in which a solo worker was in a task: it reads nothing then."""
     if history.info.pool == "solo":
         name = history.info.name
         notes = [note for note in records.notes if note.worker == name and note.message_id]

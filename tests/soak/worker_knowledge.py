@@ -1,8 +1,8 @@
-"""What a worker could know of its lease, which may be less than SQS had granted.
+"""What a worker could know about its lease, which may be less than SQS granted.
 
-An extension whose answer was lost or late counts for nothing, or makes it unknowable whose the
-message is. Then a worker that is to give it back leaves it to its timeout: a release by a
-stale handle would break the lease of whoever has it by now.
+An extension does not count if its answer was lost. If its answer was late, no one can tell who has
+the message. A worker that should release the message then leaves it to its timeout, because a
+release by a stale handle would end the lease of the new owner.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tests.soak.worker_history import WorkerHistory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerKnowledge:
-    """When the lease was over as far as its worker knew, and whether it was sure of that.
+    """When a lease expired as far as its worker knew, and whether the lease was certain.
 
     Attributes:
-        lapsed: When it was over for the first time: a late extension may have saved it.
+        lapsed: When it expired for the first time. A late extension may have saved it.
     """
 
     ends: float
@@ -35,10 +35,10 @@ class WorkerKnowledge:
 def knowledge_of(
     delivery: Delivery, history: WorkerHistory, by: float = math.inf
 ) -> WorkerKnowledge:
-    """Return what the worker of a receive had been told by the end of the lease.
+    """Return what a worker knew about the lease of a receive.
 
     Args:
-        by: An answer that came later does not count.
+        by: A later answer does not count.
     """
     most = longest_hold(delivery)
     ends = delivery.receive.started + min(delivery.timeout, most)
@@ -54,10 +54,10 @@ def knowledge_of(
     ]
     for call, timeout in sorted(told, key=lambda each: each[0].ended):
         if call.ended >= ends and _was_stopped_by(delivery, call.ended + HASTE):
-            # It saved nothing: the task was stopped for what was known before it.
+            # It saved nothing: the task had already been stopped.
             break
         lapsed = min(lapsed, ends if call.ended >= ends else math.inf)
-        # A worker that stands still right after an answer was sent reads it only then.
+        # A worker that is stopped right after the answer was sent reads it only afterwards.
         is_certain = is_certain and after(call.ended + HASTE, history.blocks) < ends
         ends = max(ends, call.started + min(timeout, most))
     return WorkerKnowledge(ends=ends, is_certain=is_certain, lapsed=min(lapsed, ends))
@@ -66,7 +66,7 @@ def knowledge_of(
 def why_not_released(
     delivery: Delivery, history: WorkerHistory, blocks: list[Block]
 ) -> Cause | None:
-    """Return why a message that was to be given back was left to its timeout, if it was."""
+    """Return why a message that should have been released was left to its timeout, if it was."""
     why = why_released(delivery, history, min(delivery.visible_at, history.info.ended))
     knowledge = knowledge_of(delivery, history)
     if why is None:
@@ -82,6 +82,6 @@ def why_not_released(
 
 
 def _was_stopped_by(delivery: Delivery, at: float) -> bool:
-    """Return whether its worker had stopped the task for its lost lease by then."""
+    """Return whether its worker had stopped the task by then because its lease was lost."""
     run = delivery.run
     return run is not None and run.outcome == "stop" and run.ended <= at
