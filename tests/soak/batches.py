@@ -1,4 +1,4 @@
-"""Batches that were not run, since a message of theirs was lost before they were begun."""
+"""Batches that did not run because one of their messages was lost before they started."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.soak.worker_knowledge import knowledge_of
 
 
 def note_lost_of_batches(messages: Iterable[Message], histories: dict[str, WorkerHistory]) -> None:
-    """Note in each worker's history which messages of batches it lost before it began them."""
+    """Note in each worker's history which messages it lost before their batch started."""
     for message in messages:
         for delivery in message.deliveries:
             history, run = histories[delivery.worker], delivery.run

@@ -1,4 +1,4 @@
-"""Times in which something could not be done, and what they leave of others."""
+"""Times in which something could not be done, and calculations with them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Block:
     """A time in which something could not be done, and why.
 
     Attributes:
-        message_id: Of the message whose task it was, if it was one.
+        message_id: The message that caused it, if one did.
     """
 
     why: Cause
@@ -43,7 +43,7 @@ def after(at: float, blocks: Iterable[Block]) -> float:
 
 
 def lasting(start: float, seconds: float, blocks: Iterable[Block]) -> float:
-    """Return when so many seconds that no block covers have passed since a time."""
+    """Return when so many seconds that no block covers have passed since `start`."""
     at = start
     for block in sorted(blocks, key=lambda block: block.start):
         if block.end <= at:
@@ -56,13 +56,13 @@ def lasting(start: float, seconds: float, blocks: Iterable[Block]) -> float:
 
 
 def since_when(end: float, seconds: float, blocks: Iterable[Block]) -> float:
-    """Return from when until a time so many seconds have passed that no block covers."""
+    """Return the time from which so many seconds that no block covers lead up to `end`."""
     mirrored = [replace(block, start=-block.end, end=-block.start) for block in blocks]
     return -lasting(-end, seconds, mirrored)
 
 
 def longest_overlap(start: float, end: float, blocks: Iterable[Block]) -> Block | None:
-    """Return the block that covers most of the time between two, if any does."""
+    """Return the block that covers most of the time between two times, if any does."""
 
     def covered(block: Block) -> float:
         return min(end, block.end) - max(start, block.start)

@@ -1,4 +1,4 @@
-"""Releases that were under way when their keeper died: no other keeper repeats them."""
+"""Releases that were under way when their keeper died. The next keeper does not repeat them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from tests.soak.releases import GRACE, why_released
 from tests.soak.table import RELEASE_CUT, Cause
 from tests.soak.worker_history import WorkerHistory
 
-#: A reason for a release that is older has had its release done before, in seconds that there was
-#: a keeper.
+#: A keeper acts on a reason for a release within so many seconds. Times without a keeper do not
+#: count.
 _FRESH_SECONDS = GRACE + HASTE
-#: An answer that came so shortly before its keeper died may not have been read, in seconds.
+#: A keeper may not have read an answer that came so shortly before its death, in seconds.
 _READING_SECONDS = 0.1
 
 
 def note_unread_answers(records: Records) -> None:
-    """Note which calls were not answered for their keeper: it had died by then, or stood still."""
+    """Note which answers no keeper read, because it had died or was stopped until its death."""
     deaths = [
         harm
         for harm in records.harms
@@ -35,7 +35,7 @@ def note_unread_answers(records: Records) -> None:
 def why_cut(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     """Return whether a release of it may have been under way when its keeper died.
 
-    Its worker's log must say so.
+    The worker's log must report the release.
     """
     says_so = delivery.message_id in history.unrepeated
     if says_so and any(
@@ -55,7 +55,7 @@ def _was_cut(delivery: Delivery, history: WorkerHistory, at: float) -> bool:
     ]
     if releases:
         return _was_under_way(releases[-1], at)
-    # It may have been planned, and not sent yet.
+    # It may have been planned but not sent.
     is_due = why_released(delivery, history, at + HASTE) is not None
     fresh_since = since_when(at, _FRESH_SECONDS, history.blocks)
     return is_due and why_released(delivery, history, fresh_since) is None

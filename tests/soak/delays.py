@@ -1,25 +1,25 @@
-"""What our documents promise of delays, in the soak's own numbers.
+"""The delays that our documents promise, as numbers of the soak.
 
-The audit must not ask the product what is right: a fault there would excuse itself.
-`test_delays.py` holds these numbers against the documents and against the product.
+The audit must not take them from the product: then a fault of the product would excuse itself.
+`test_delays.py` compares these numbers with the documents and with the product.
 """
 
 from __future__ import annotations
 
-#: A failed extension is repeated within this part of the time that its lease has left
+#: A failed extension is repeated within this fraction of the time that its lease has left
 #: (docs/internals/leases.md, "When calls are made").
 PAUSE_PART = 1 / 8
 
-#: A worker that is gone has its messages released within so many seconds
+#: If a worker is gone, its keeper releases its messages within so many seconds
 #: (docs/internals/keeper.md, "When a process dies").
 RELEASE_SECONDS = 2.0
-#: A keeper that has died is replaced within so many seconds, and so is one that hangs when it has
-#: done nothing for as long (ibid.).
+#: A keeper that has died is replaced within so many seconds (ibid.).
 REPLACEMENT_SECONDS = 1.0
+#: A keeper that shows no activity for so many seconds is killed and replaced (ibid.).
 HANG_SECONDS = 1.0
-#: As it starts (ibid.).
+#: The same for a keeper that has only started (ibid.).
 START_HANG_SECONDS = 3.0
-#: With this much as a visibility timeout, or more, the death of a keeper costs no lease (ibid.).
+#: With visibility timeouts of so many seconds or more, no lease is lost when a keeper dies (ibid.).
 SAFE_TIMEOUT = 5
 
 
@@ -43,16 +43,15 @@ def client_patience(threshold: float) -> float:
 def call_patience(threshold: float) -> float:
     """Return how long a lease waits for the answer to a call that may never return, in seconds.
 
-    A third of the threshold. But not before the client could end the call by itself, after 0.6 to
-    6 s, and after 20 s at the latest (docs/internals/keeper.md, "Calls that never return").
-    The client may take half of the threshold, and the leases wait for a fifth of that longer.
+    This is a third of the threshold, at most 20 s. It is at least a fifth longer than the client's
+    own timeout, which is 0.6 to 6 s (docs/internals/keeper.md, "Calls that never return").
     """
     client = min(max(threshold * 0.6, 0.6), 6.0)
     return min(max(threshold / 3, client), 20.0)
 
 
 def failure_delay(receive_count: int, visibility_timeout: int) -> int:
-    """Return for how long a failed message is hidden where there are no dead letters, in seconds.
+    """Return how long a failed message is hidden on a queue without dead letters, in seconds.
 
     1, 2, 4, ... s by receive, up to the visibility timeout (docs/settings.md, "After a failure").
     """

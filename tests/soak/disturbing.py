@@ -1,4 +1,4 @@
-"""Late extensions by the owner of an expired lease, which count for the message's next owner."""
+"""Late extensions by the owner of an expired lease, which change the next owner's lease."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.soak.table import DISTURBED, Cause
 
 
 def why_cut_short(delivery: Delivery) -> Cause | None:
-    """Return whether the last that moved its lease was an extension by an older handle."""
+    """Return whether the last call that moved its expiry was an extension by an older handle."""
     for earlier in delivery.before():
         if (
             earlier.worker != delivery.worker
@@ -28,7 +28,7 @@ def _has_moved(earlier: Delivery, delivery: Delivery) -> bool:
 
 
 def _may_extend_late(earlier: Delivery) -> bool:
-    """Return whether it took up its expired lease within one timeout."""
+    """Return whether it extended its expired lease within one timeout."""
     late = [call.started for call, _ in earlier.changes if call.started > earlier.visible_at]
     timeouts = [entry.timeout for _, entry in earlier.changes]
     return bool(late) and min(late) < earlier.visible_at + max([earlier.timeout, *timeouts])

@@ -1,4 +1,4 @@
-"""When a worker had no keeper, or one that stood still, and until when it may have been so."""
+"""When a worker had no keeper or a stopped one, and how long that may have lasted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.soak.delays import (
 from tests.soak.model import Harm
 from tests.soak.table import KEEPER_DOWN, Cause
 
-#: What a standstill may be longer than is promised, in seconds: the driver looks this often.
+#: How much longer than promised a standstill may last, in seconds: the driver looks this often.
 _LOOK_SECONDS = 0.2
 
 
@@ -27,8 +27,8 @@ class Down:
     Attributes:
         harm: What was done to the keeper.
         died_at: When it died of that, or infinity.
-        is_brief: Whether it is over so soon that it costs no lease but the shortest.
-        is_for_good: Whether no other can follow, as its worker is gone.
+        is_brief: Whether it is so short that only the shortest leases are lost.
+        is_for_good: Whether no other keeper follows, because the worker is gone.
     """
 
     block: Block
@@ -39,7 +39,7 @@ class Down:
 
     @property
     def dies(self) -> bool:
-        """Whether the keeper did not go on."""
+        """Whether the keeper died of it."""
         return self.died_at < math.inf
 
 
@@ -47,8 +47,8 @@ def read_downs(harms: Iterable[Harm], unable: Iterable[Block], ended: float) -> 
     """Return the times in which a worker had no keeper.
 
     Args:
-        harms: All that was done to it and its keepers.
-        unable: When the worker could not look after its keeper.
+        harms: Everything that was done to it and its keepers.
+        unable: When the worker could not replace its keeper.
         ended: When the worker ended.
     """
     downs: list[Down] = []
@@ -61,7 +61,7 @@ def read_downs(harms: Iterable[Harm], unable: Iterable[Block], ended: float) -> 
             died_at, is_brief = harm.at, pause == 0.0
             deaths += 1
         elif harm.what == "keeper-pause":
-            # One that hangs for longer is to be replaced.
+            # The worker must replace a keeper that hangs for longer.
             hang = START_HANG_SECONDS if harm.as_it_starts else HANG_SECONDS
             noticed = lasting(harm.at, hang + _LOOK_SECONDS, unable)
             has_died = harm.died and harm.until < ended
@@ -75,7 +75,7 @@ def read_downs(harms: Iterable[Harm], unable: Iterable[Block], ended: float) -> 
             continue
         is_for_good = died_at < math.inf and until >= ended
         if is_for_good:
-            # The rest is the time of a worker that is gone.
+            # The rest is time without a worker.
             until = max(harm.at, ended)
         block = Block(why=why, start=harm.at, end=until)
         downs.append(

@@ -1,4 +1,4 @@
-"""Message groups of FIFO queues: their order, and what one message does to those behind it."""
+"""Message groups of FIFO queues: their order, and how a message affects those behind it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.soak.delivery import Delivery, Message
 
 
 def note_groups(messages: Iterable[Message]) -> None:
-    """Note of each receive which others of its group its worker had at that time."""
+    """Note for each receive which other messages of its group its worker held at that time."""
     for group in _groups(messages):
         for index, message in enumerate(group):
             for delivery in message.deliveries:
@@ -22,7 +22,7 @@ def note_groups(messages: Iterable[Message]) -> None:
 
 
 def note_order_faults(messages: Iterable[Message]) -> None:
-    """Note of each message which ones ahead of it SQS had not deleted when it was begun.
+    """Note for each message whether it began before SQS had deleted all messages ahead of it.
 
     Nothing excuses that.
     """
@@ -46,13 +46,13 @@ def _groups(messages: Iterable[Message]) -> Iterable[list[Message]]:
 
 
 def _is_done(message: Message, at: float) -> bool:
-    """Return whether a message had ended well by then, and SQS had been asked to delete it."""
+    """Return whether a message had succeeded by then, and its delete had been sent to SQS."""
     ended = any(run.outcome == "end" and run.ended <= at for run in message.runs)
     return ended and message.deleted is not None and message.deleted[0].forwarded <= at
 
 
 def _overlap(ahead: Delivery, delivery: Delivery) -> bool:
-    """Return whether one worker had both receives at a time."""
+    """Return whether one worker held both receives at the same time."""
     starts = max(ahead.receive.done, delivery.receive.done)
     return ahead.worker == delivery.worker and starts < min(_end(ahead), _end(delivery))
 

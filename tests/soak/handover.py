@@ -1,4 +1,4 @@
-"""What a worker or its keeper leaves to the other has to be taken up in time."""
+"""Whether a keeper takes over in time from its worker, or from the keeper before it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def should_have_been_released(
 def next_keeper_could_keep(
     delivery: Delivery, history: WorkerHistory, due: float, end: float, blocks: list[Block]
 ) -> bool:
-    """Return whether nothing but the death of a keeper could have cost a lease that outlasts it."""
+    """Return whether only a keeper's death could excuse the loss, and the lease outlasts a death."""
     timeouts = [entry.timeout for _, entry in delivery.changes if entry.timeout]
     if min([delivery.timeout, *timeouts]) < SAFE_TIMEOUT:
         return False

@@ -1,7 +1,8 @@
-"""Messages that came so late that their worker waits for an extension before it runs them.
+"""Messages that arrived so late that their worker waits for an extension before it runs them.
 
-Each is started once that is confirmed, and else not at all, whatever `sqs_heartbeat_on_lost` is
-(docs/internals/leases.md, "What is known of a lease"). Meanwhile its worker reads nothing.
+The worker starts such a message only if the extension is confirmed, whatever
+`sqs_heartbeat_on_lost` is (docs/internals/leases.md, "What is known of a lease"). It reads nothing
+while it waits.
 """
 
 from __future__ import annotations
@@ -14,23 +15,23 @@ from tests.soak.reading import asked_at, before_its_answer_was_read
 from tests.soak.table import UNREAD, Cause
 from tests.soak.worker_history import WorkerHistory
 
-#: A worker waits for so many seconds at least, and for the threshold of the message where that is
-#: more (ibid.).
+#: A worker waits for at least so many seconds, and for the message's threshold if that is longer
+#: (ibid.).
 LEAST_WAIT = 1.0
 
 
 def came_late(delivery: Delivery, history: WorkerHistory) -> bool:
-    """Return whether so little was left of its lease that it waits for an extension."""
+    """Return whether its lease had so little time left that it waits for an extension."""
     ends = asked_at(delivery, history) + delivery.timeout
     return _read_at(delivery, history) + delivery.queue.threshold > ends
 
 
 def note_waits(messages: Iterable[Message], histories: dict[str, WorkerHistory]) -> None:
-    """Note in each worker's history when it waited for the extension of a message that came late."""
+    """Note in each worker's history when it waited for the extension of a late message."""
     deliveries = [
         delivery for message in messages for delivery in message.deliveries if delivery.entry.told
     ]
-    # One wait may make the next message late, too.
+    # One wait may make the next message late.
     for delivery in sorted(deliveries, key=lambda delivery: delivery.receive.ended):
         history = histories[delivery.worker]
         if came_late(delivery, history):

@@ -1,4 +1,4 @@
-"""Keepers that go on for a while after their worker has ended."""
+"""Keepers that continue for a while after their worker has ended."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 
 from tests.soak.member import Member
 
-#: How long a keeper may outlive its worker, in seconds, beside the times it stood still: it tries
-#: for fifteen seconds to release what the worker held, and closes its journal.
+#: How long a keeper may outlive its worker, in seconds, not counting the times in which it was
+#: stopped: it tries for fifteen seconds to release the worker's messages, and closes its journal.
 LINGERING_SECONDS = 30.0
-#: How long the processes of a pool may take to end with their worker on a busy machine, in seconds.
+#: How long a pool's processes may outlive their worker on a busy machine, in seconds.
 SETTLING_SECONDS = 1.0
 
 
 class Lingering:
-    """Workers that have ended, whose keeper has not.
+    """Workers that have ended, but whose keeper has not.
 
     Args:
-        conclude: Is called with a worker of which nothing is left.
+        conclude: Called with a worker when its keeper has ended too, or is late.
     """
 
     def __init__(self, conclude: Callable[[Member], None]) -> None:
@@ -36,7 +36,7 @@ class Lingering:
         self._members.append(member)
 
     def reap(self) -> list[str]:
-        """Take in which keepers have ended; return a fault for each that has not in time."""
+        """Remove workers whose keeper has ended. Return a fault for each keeper that is late."""
         faults = []
         for member in [*self._members]:
             is_late = time.monotonic() > _patience_ends(member)

@@ -1,4 +1,4 @@
-"""A worker's own way to SQS, which writes down every call and where it may go wrong."""
+"""A worker's own connection to SQS, which records every call and injects faults."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OPERATIONS = (RECEIVE, SEND, CHANGE, CHANGE + "Batch", DELETE, DELETE + "Batch"
 
 
 class Link:
-    """A proxy for one worker: so each call is known to be that worker's.
+    """A proxy for one worker. So the audit knows which worker made each call.
 
     Args:
-        calls: Where calls are written down, in the order of their arrival.
+        calls: The list in which calls are recorded, in the order of their arrival.
         weather: None for the soak's own calls, which never fail.
     """
 
@@ -59,11 +59,11 @@ class Link:
             return answer
         finally:
             call.ended = time.monotonic() + drips_for
-            # The proxy's own record would grow for half an hour.
+            # Otherwise the proxy's own record would grow during the whole soak.
             self.proxy.forget()
 
     def _hold(self, body: Body, forward: Forward) -> Answer:
-        """Hold a call of which nothing is written down for as long as the server stands still."""
+        """Delay a call that is not recorded until the server's standstill has ended."""
         assert self._weather is not None
         return delay(self._weather.still_for(self._worker))(body, forward)
 
@@ -74,7 +74,7 @@ class Link:
             call.done = time.monotonic()
             _read(call, body, answer, is_told=False)
             if call.operation == RECEIVE and call.entries:
-                # Only of those that brought something.
+                # Empty receives are not recorded.
                 self._calls.append(call)
             return answer
 
@@ -94,7 +94,7 @@ def _asked(operation: str, body: Body) -> list[Entry]:
 
 
 def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
-    """Take over what an answer says: the server's, or what the client is told."""
+    """Record the results in an answer: the server's, or the one that the client receives."""
     if answer.status != 200:
         return
     payload = answer.payload
@@ -106,7 +106,7 @@ def _read(call: Call, body: Body, answer: Answer, *, is_told: bool) -> None:
         call.entries[0].sequence = int(payload.get("SequenceNumber", 0))
     done = {entry.handle for entry in call.entries}
     if "Entries" in body:
-        # Of this call's entries the server may have been shown a part.
+        # The server may have received only some of this call's entries.
         ids = {each["Id"] for each in payload.get("Successful", ())}
         done = {each["ReceiptHandle"] for each in body["Entries"] if each["Id"] in ids}
     for entry in call.entries:
@@ -124,6 +124,6 @@ def _received(message: dict[str, Any], timeout: int) -> Entry:
 
 
 def _headers(body: str) -> dict[str, Any]:
-    """Return what the audit needs of Celery's headers."""
+    """Return the Celery headers that the audit needs."""
     headers = json.loads(base64.b64decode(body))["headers"]
     return {name: headers.get(name) for name in ("id", "task", "eta", "expires", "retries")}

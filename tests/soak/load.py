@@ -1,4 +1,4 @@
-"""Random tasks on random queues, and steps of groups that are kept in order."""
+"""Random tasks on random queues, and ordered steps of message groups."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from celery import Celery
 
 from tests.soak.model import Queue
 
-#: Two plain queues, one with dead letters whose timeout changes, and a FIFO queue. Short timeouts:
-#: leases are always due. The changed ones are longer than any delay of a release on that queue;
-#: what harms a worker that does not notice is the shortest, and drawn most.
+#: Two plain queues, one queue with dead letters whose timeout changes, and a FIFO queue. Their
+#: timeouts are short, so that leases are always due. The changed timeouts are longer than any delay
+#: of a release on that queue. The shortest harms a worker that does not notice it, so it is drawn
+#: most.
 QUEUES: Mapping[str, Queue] = {
     queue.name: queue
     for queue in (
@@ -27,19 +28,20 @@ STRICT = ("strict",)
 PLAIN = ("fast", "slow")
 ANY = ("fast", "slow", "strict")
 FIFO = ("steps.fifo",)
-#: Few groups, so that messages of each wait for others.
+#: Few groups, so that messages wait for others of their group.
 GROUPS = ("a", "b", "c")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """A way to send a task. `weight` says how often, times are in seconds.
+    """A way to send a task. Times are in seconds.
 
     Attributes:
-        longest: The task sleeps for up to so long.
-        times: How often it fails, or asks for another try, at the most.
-        options: Of the sending, each with the most that is drawn for it.
-        burst: How many are sent to one group in a row, at the most.
+        weight: How often it is drawn, relative to the others.
+        longest: The longest time that the task sleeps.
+        times: The most times that it fails or requests another try.
+        options: Options of `send_task`, each with the largest value that is drawn for it.
+        burst: The most messages that are sent to one group in a row.
     """
 
     task: str
@@ -83,7 +85,7 @@ class Load:
         self._app.conf.broker_transport_options = {"region": "us-east-1", "is_secure": False}
 
     def send(self) -> None:
-        """Send one task, or some to one group."""
+        """Send one task, or several to one group."""
         (kind,) = self._chance.choices(KINDS, [kind.weight for kind in KINDS])
         queue, group = self._chance.choice(kind.queues), {}
         if kind.queues is FIFO:

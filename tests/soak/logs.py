@@ -1,4 +1,4 @@
-"""What a worker's log says of its keeper."""
+"""Reads what a worker's log reports about its keeper."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import re
 
 from tests.soak.member import Member
 
-#: A keeper was lost, and another goes on with its leases.
+#: A keeper was lost, and another continues its leases.
 _LOST = re.compile(r"the keeper's process .*; another starts ")
-#: Not releases that are not tried again: these were never to be released.
+#: Causes with which a message was never meant to be released.
 _NEVER_RELEASED = r"\((?:kept|arrived late|undeliverable|not settled)\)"
-#: A release is not tried again. One that stops a message group is logged in other words.
+#: A release is not tried again. A release that stops a message group has another wording.
 _LAPSING = re.compile(
     rf"message-lapsing: (?!.*{_NEVER_RELEASED}(?:$|: ))"
     r"(?:group .*? stopped .*?: )?message ([\w-]+)",
     re.MULTILINE,
 )
-#: After these a keeper may be lost.
+#: The kinds of harm after which a keeper may be lost.
 _DEADLY = ("keeper-kill", "keeper-pause")
 
 
 def unasked_deaths(member: Member) -> str:
-    """Return what is to be said where a worker has lost more keepers than harm was done to."""
+    """Return a fault if a worker has lost more keepers than the soak has harmed, else ""."""
     lost = len(_LOST.findall(member.process.logs()))
     asked = sum(harm.what in _DEADLY for harm in member.harms)
     return f"{member.info.name} lost {lost} keepers, of {asked} harmed" if lost > asked else ""
@@ -34,5 +34,5 @@ def unrepeated(member: Member) -> set[tuple[str, str]]:
 
 
 def lapsing_messages(log: str) -> list[str]:
-    """Return the messages of which a log says that a release is not tried again."""
+    """Return the messages whose release is not tried again, according to a log."""
     return _LAPSING.findall(log)

@@ -21,13 +21,13 @@ from tests.support.workers import ProcessWorker, launch
 POOLS = ["prefork", "prefork", "threads", "solo"]
 if importlib.util.find_spec("gevent"):
     POOLS.append("gevent")
-#: 0 sets no limit to what a worker holds.
+#: With 0, a worker may hold any number of messages.
 PREFETCH_MULTIPLIERS = [0, 1, 1, 2, 2, 4, 4]
-#: Left to itself, botocore pauses before calls in "adaptive", and without a timeout it waits for
-#: ever for an answer.
+#: With "adaptive", botocore pauses before calls unless the product prevents it. Without a timeout,
+#: it waits for an answer indefinitely.
 RETRY_MODES = ["standard", "standard", "adaptive"]
 CLIENT_CONFIGS: list[dict[str, Any]] = [{}, {}, {"read_timeout": None}]
-#: The part of the workers with threads whose pool is told to grow, which Celery's can't.
+#: The fraction of workers with threads whose pool is ordered to grow, which Celery's cannot do.
 BREAKING = 0.15
 
 
@@ -37,10 +37,10 @@ class Member:
 
     Attributes:
         keepers: The processes that keep its leases.
-        break_file: What it looks for to lose its connection.
-        is_soft: Whether it makes a soft shutdown of SIGQUIT.
-        asked_to_exit_at: When it was, or infinity.
-        paused: The standstill that it is in.
+        break_file: A file. When it exists, the worker loses its connection.
+        is_soft: Whether SIGQUIT starts a soft shutdown.
+        asked_to_exit_at: When its shutdown was requested, or infinity.
+        paused: The standstill that it is in, if any.
     """
 
     info: WorkerInfo
@@ -56,16 +56,16 @@ class Member:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it consumes, or did."""
+        """Whether it consumes or has consumed."""
         return "ready." in self.process.logs()
 
     @property
     def is_leaving(self) -> bool:
-        """Whether it was told to end."""
+        """Whether its shutdown was requested."""
         return self.asked_to_exit_at < math.inf
 
     def pool_pids(self) -> list[int]:
-        """Return its pool processes that live."""
+        """Return the ids of its pool's live processes."""
         if self.info.pool != "prefork":
             return []
         return [process.pid for process in of_pool(self.process.pid)]
@@ -81,8 +81,8 @@ def start_member(
     pool: str | None = None,
     queues: list[str] | None = None,
 ) -> Member:
-    """Start a worker of a random kind, as far as nothing is said."""
-    # Those that are asked for are to last.
+    """Start a worker. Choices that the caller does not make are random."""
+    # Only a worker with a random pool may break: the others must last.
     may_break = pool is None
     pool = pool or chance.choice(POOLS)
     breaks = may_break and pool == "threads" and chance.random() < BREAKING
@@ -103,7 +103,7 @@ def start_member(
             "wait_time_seconds": 1,
             "client-config": chance.choice(CLIENT_CONFIGS),
         },
-        # All workers share it, and with an `Intruder`.
+        # All workers and an `Intruder` share it.
         "sqs_heartbeat_journal": str(folder / "journal"),
     }
     concurrency = 1 if pool == "solo" else chance.randint(1, 4)

@@ -1,4 +1,4 @@
-"""The history of each message, put together from the records."""
+"""Puts together the history of each message from the records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.soak.model import CHANGE, DELETE, RECEIVE, SEND, Call, Note, Records
 
 
 def read_messages(records: Records) -> list[Message]:
-    """Return every message that was sent, with all that is known of it."""
+    """Return every message that was sent, with everything that is known about it."""
     messages: dict[str, Message] = {}
     for call in records.calls:
         if call.operation == SEND and (message_id := call.entries[0].message_id):
@@ -31,7 +31,7 @@ def read_messages(records: Records) -> list[Message]:
         if note.message_id:
             _add_note(messages[note.message_id], note)
     for message in messages.values():
-        # By receive, not by time: a worker may start late what another has run since.
+        # By receive, not by time: a worker may start a message after the next receiver ran it.
         message.runs.sort(key=lambda run: run.count)
         for delivery in message.deliveries:
             _join(message, delivery)
@@ -82,20 +82,20 @@ def _add_note(message: Message, note: Note) -> None:
         message.runs.append(run)
     else:
         for run in message.runs:
-            # A worker's main process writes down that it stopped a task, of any of its pool.
+            # A worker's main process records a stop for a task of any of its pool's processes.
             by_main = note.what == "stop" and run.worker == note.worker
             if by_main or (run.worker, run.pid, run.count) == (note.worker, note.pid, note.count):
                 run.end(note)
 
 
 def _join(message: Message, delivery: Delivery) -> None:
-    """Work out who ran it, and when and by what it became visible."""
+    """Find out which run belongs to a receive, and when and why it became visible."""
     delivery.run = next(
         (run for run in reversed(message.runs) if delivery.concerns(run)),
         None,
     )
     if delivery.next is None:
-        # One that was held up is done after another that was sent later.
+        # SQS may carry out a delayed delete after one that was sent later.
         done = [(call, entry) for call, entry in delivery.deletes if entry.done]
         message.deleted = min(done, key=lambda each: each[0].forwarded, default=None)
     delivery.visible_at = delivery.receive.done + delivery.timeout
@@ -103,7 +103,7 @@ def _join(message: Message, delivery: Delivery) -> None:
         (call, entry)
         for each in message.deliveries[: message.deliveries.index(delivery) + 1]
         for call, entry in each.changes
-        # A release that crossed the receive is what brought it.
+        # An earlier call that was forwarded before the receive is what made it visible.
         if entry.done and (each is delivery or call.forwarded > delivery.receive.done)
     ]
     until = delivery.next.receive.done if delivery.next else math.inf

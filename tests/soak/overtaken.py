@@ -1,4 +1,4 @@
-"""Releases by the handle of an earlier receive, which end the lease of a later one."""
+"""Releases by the handle of an earlier receive that end the lease of a later receive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WHY = Cause(DELAYED, "a release was delayed until its lease had expired")
 
 
 def why_released_late(delivery: Delivery, histories: dict[str, WorkerHistory]) -> Cause | None:
-    """Return why a release came by a handle of the past, when this receive had begun."""
+    """Return why a release by an older handle arrived after this receive."""
     assert delivery.ended_by is not None
     call, entry = delivery.ended_by
     sender = next(each for each in delivery.before() if each.entry.handle == entry.handle)
@@ -23,6 +23,6 @@ def why_released_late(delivery: Delivery, histories: dict[str, WorkerHistory]) -
         return _WHY
     if sender.ended_by is None or sender.ended_by[1].handle == sender.entry.handle:
         return None
-    # Its own lease was ended by such a release, of which it could not know.
+    # An older release had ended the sender's own lease, and the sender could not know.
     is_sure = call.started < knowledge_of(sender, history).ends
     return _WHY if is_sure and why_released(sender, history, call.started) else None

@@ -100,7 +100,7 @@ class WorkerHistory:
     def end(self) -> Block:
         """The time after its exit in which no call for its messages can be expected.
 
-        If the worker was killed, its keeper continues. It must release the messages in time.
+        If the worker was killed, its keeper continues, and must release the messages in time.
         """
         if self.was_killed:
             for down in self.downs:
