@@ -1,4 +1,4 @@
-"""What is done to workers, at random times."""
+"""Kills and disturbs workers at random times."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.soak.member import Member
 from tests.soak.model import Harm, Records
 from tests.soak.worker_history import LOOK_SECONDS
 
-#: Seconds between two of them, on average.
+#: Seconds between two disturbances of a kind, on average.
 STRIKE_SECONDS = 1.0
 WEATHER_SECONDS = 4.0
 QUEUE_SECONDS = 8.0
 TRAP_SECONDS = 3.0
-#: The longest that a worker stands still or is cut off: longer than any lease.
+#: The longest time that a worker is stopped or cut off, in seconds: longer than any lease.
 LONGEST = 10.0
-#: How often each is drawn.
+#: How often each kind of harm is drawn.
 WEIGHTS = {
     "warm": 3,
     "quit": 3,
@@ -43,12 +43,12 @@ WEIGHTS = {
     "break": 4,
     "cut off": 2,
 }
-#: How often a worker that is about to end is chosen, beside one that is not.
+#: How often a worker in shutdown is chosen, relative to one that is not.
 LEAVING_WEIGHT = 0.3
 
 
 class Chaos:
-    """Does harm, and makes it good again when its time is over.
+    """Does harm, and undoes it when its time has passed.
 
     Args:
         set_timeout: Changes a queue's visibility timeout.
@@ -85,7 +85,7 @@ class Chaos:
             heapq.heappop(self._due)[2]()
 
     def end(self) -> None:
-        """Do no more harm, and make all good that was done."""
+        """Do no more harm, and undo all harm that was done."""
         self._is_over = True
         while self._due:
             heapq.heappop(self._due)[2]()
@@ -138,8 +138,8 @@ class Chaos:
             # Nothing to disturb yet.
             return
         elif what == "quit" and member.info.pool == "gevent":
-            # Celery's handler then stops greenlets from within whichever runs: one worker in
-            # hundreds did not end after that.
+            # Celery's handler then stops greenlets from within the running one. About one worker
+            # in hundreds does not exit after that.
             return
         elif what == "quit" and not member.has_quit:
             member.has_quit = True
@@ -159,7 +159,7 @@ class Chaos:
         elif what == "kill both":
             self._keepers.kill_with_worker(member)
         elif what == "break" and member.info.pool != "gevent" and not member.is_leaving:
-            # Without an event loop nothing would look for the file.
+            # Without an event loop, nothing would look for the file.
             self._break(member)
         elif what == "cut off":
             self._cut_off(member)

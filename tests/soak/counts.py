@@ -1,4 +1,4 @@
-"""What is in the queues: asked of the server itself, past every proxy."""
+"""Counts the messages in the queues. It calls the server directly, without a proxy."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.soak.load import QUEUES
 
 
 class Counts:
-    """Asks a server about the soak's queues.
+    """Reads the soak's queues.
 
     Args:
         client: A boto3 client.
@@ -21,20 +21,20 @@ class Counts:
         self._urls = {url.rsplit("/", 1)[-1]: url for url in client.list_queues()["QueueUrls"]}
 
     def waiting(self) -> int:
-        """Return how many messages may be received now."""
+        """Return how many messages are visible now."""
         return sum(self._count(name, "") for name in QUEUES)
 
     def left(self) -> int:
-        """Return how many messages the queues have, hidden or not; no dead letters."""
+        """Return how many messages the queues have, hidden or not, without dead letters."""
         kinds = ("", "NotVisible", "Delayed")
         return sum(self._count(name, kind) for name in QUEUES for kind in kinds)
 
     def take_left(self) -> set[str]:
-        """Take what is visible in the queues; return its message ids."""
+        """Receive all visible messages of the queues. Return their ids."""
         return set(itertools.chain.from_iterable(map(self._take, QUEUES)))
 
     def take_dead(self) -> set[str]:
-        """Take all dead letters; return their message ids."""
+        """Receive all dead letters. Return their message ids."""
         names = [name for name in self._urls if name not in QUEUES]
         return set(itertools.chain.from_iterable(map(self._take, names)))
 

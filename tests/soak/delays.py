@@ -43,8 +43,8 @@ def client_patience(threshold: float) -> float:
 def call_patience(threshold: float) -> float:
     """Return how long a lease waits for the answer to a call that may never return, in seconds.
 
-    This is a third of the threshold, at most 20 s. It is at least a fifth longer than the client's
-    own timeout, which is 0.6 to 6 s (docs/internals/keeper.md, "Calls that never return").
+    This is a third of the threshold, at most 20 s. But it is at least the client's timeout and a
+    fifth more, 0.6 to 6 s (docs/internals/keeper.md, "Calls that never return").
     """
     client = min(max(threshold * 0.6, 0.6), 6.0)
     return min(max(threshold / 3, client), 20.0)

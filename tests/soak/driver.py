@@ -1,4 +1,4 @@
-"""Runs a soak: work, harm, and then quiet until every queue is empty."""
+"""Runs a soak: first work and harm, then no harm until every queue is empty."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from tests.soak.server import SimulatedProcess
 from tests.soak.starving import StarvationWatch
 from tests.support.waiting import PATIENCE
 
-#: Workers that are not about to end.
+#: How many workers run that are not in shutdown.
 WORKERS = 3
-#: Processes of 2 to 4 each: more would only wait for a CPU.
+#: The most workers at a time. Each has 2 to 4 processes: more would only wait for a CPU.
 MOST_WORKERS = 5
-#: Tasks a second, on average, but none while so many wait.
+#: How many tasks are sent per second, on average.
 TASKS_PER_SECOND = 5.0
+#: No task is sent while so many messages wait.
 MOST_WAITING = 25
 TICK = 0.05
 
 
 @dataclass(kw_only=True)
 class Soak:
-    """One run.
+    """One run of the soak.
 
     Attributes:
-        surprises: What went wrong beside messages.
+        surprises: Faults that concern no message, for example of a worker.
     """
 
     seed: int
@@ -47,7 +48,7 @@ class Soak:
     surprises: list[str] = field(default_factory=list)
 
     def run(self) -> Records:
-        """Run it and return what was written down; all processes have ended then."""
+        """Run it and return its records. By then, all processes have ended."""
         records = self.records
         chances = (random.Random(f"{self.seed} {what}") for what in ("weather", "starts"))
         weather = FaultInjector(*chances)
@@ -117,12 +118,12 @@ class Soak:
             time.sleep(TICK)
 
     def _note_starved(self, name: str, since: float, until: float) -> None:
-        # The proxy and the server are on everybody's way.
+        # The calls of all workers pass the proxy and the server.
         worker = name if name in self.records.workers else ""
         harm = Harm(what="starved", at=since, worker=worker, until=until)
         self.records.harms.append(harm)
 
 
 def read_ledger(ledger: Path) -> list[Note]:
-    """Return what tasks and workers wrote down."""
+    """Return what the tasks and workers recorded."""
     return [Note(**json.loads(line)) for line in ledger.read_text().splitlines()]

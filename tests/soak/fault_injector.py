@@ -1,4 +1,4 @@
-"""What goes wrong between the workers and SQS, changing with time."""
+"""Injects faults between the workers and SQS. The kinds of faults change with time."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from tests.support.faults import (
 )
 
 OPERATIONS = (RECEIVE, CHANGE, DELETE, SEND)
-#: Its answers would be lost for so many seconds at the longest.
+#: The longest delay of a call or an answer, in seconds.
 LATEST = 3.0
-#: How often the server stands still when a worker starts, so long at the longest.
+#: The probability that the server stalls when a worker starts, for up to `LATEST` seconds.
 STILL_AT_START = 0.4
 
 
-#: What may happen to a call, each made with a number from 0 to 1.
+#: The faults that may happen to a call. Each is made from a number from 0 to 1.
 FAULTS: dict[str, Callable[[float], Effect]] = {
     "slow": lambda number: delay(0.05 + 0.35 * number),
-    "held up": lambda number: delay(1 + (LATEST - 1) * number),
+    "delayed": lambda number: delay(1 + (LATEST - 1) * number),
     "late answer": lambda number: answer_late(1 + (LATEST - 1) * number),
     "reset": lambda number: reset(),
     "500": lambda number: fail(),
@@ -44,7 +44,7 @@ FAULTS: dict[str, Callable[[float], Effect]] = {
     "never answered": lambda number: never_answer(is_done=number > 0.5),
     "entries refused": lambda number: fail_entries(0.5, seed=int(number * 1e6)),
 }
-#: Where a fault happens, if not everywhere. boto3 gives up other calls by itself.
+#: The operations that a fault is limited to. boto3 gives up other calls on its own.
 _ONLY_OF = {
     "refused": (CHANGE, DELETE),
     "hidden": (CHANGE, DELETE),
@@ -52,17 +52,17 @@ _ONLY_OF = {
     "never answered": (RECEIVE,),
     "entries refused": (CHANGE, DELETE),
 }
-#: Refusals of a queue, each followed by a call that is not refused: a permission that is missing
-#: for long costs every lease, and nothing would be left to see.
+#: Refusals of a queue. The call after each of them is not refused: a permission that is missing for
+#: long costs every lease, and no other fault could be seen.
 _REFUSALS = {"refused", "hidden"}
 
 
 class FaultInjector:
-    """Decides what becomes of a call. Safe to be asked from many threads.
+    """Decides what happens to a call. Thread-safe.
 
     Args:
-        chance: Of its own: threads race for its numbers.
-        starts: Draws which workers start while the server stands still.
+        chance: Used only here, because threads race for its numbers.
+        starts: Draws which workers start while the server stalls.
     """
 
     def __init__(self, chance: random.Random, starts: random.Random) -> None:
@@ -76,7 +76,7 @@ class FaultInjector:
         self._refused: set[tuple[str, str, str]] = set()
 
     def change(self) -> str:
-        """Change it at random; return what it is like now."""
+        """Draw new kinds of faults. Return their name."""
         name, self._rate = self._chance.choice(
             [("calm", 0.0), ("calm", 0.0), ("breeze", 0.1), ("storm", 0.4), ("outage", 1.0)]
         )
@@ -84,23 +84,23 @@ class FaultInjector:
         self._operations = tuple(self._chance.sample(OPERATIONS, count))
         self._faults = tuple(FAULTS)
         if name == "outage":
-            # Of one kind each: all throttled, say.
-            self._faults = (self._chance.choice(["reset", "500", "503", "throttled", "held up"]),)
+            # All faults of an outage are of one kind, for example throttling.
+            self._faults = (self._chance.choice(["reset", "500", "503", "throttled", "delayed"]),)
             return f"{name}: {', '.join(self._operations)} {self._faults[0]}"
         return name
 
     def clear(self) -> None:
-        """Have nothing go wrong from now on."""
+        """Inject no more faults."""
         self._rate, self._cut_off = 0.0, frozenset()
 
     def begin(self, worker: str) -> float:
-        """Draw for how long the server stands still from a worker's first call on; 0 for not."""
+        """Draw how long the server stalls from a worker's first call on; 0 for not at all."""
         lasts = self._starts.uniform(1, LATEST) if self._starts.random() < STILL_AT_START else 0.0
         self._still[worker] = -lasts
         return lasts
 
     def still_for(self, worker: str) -> float:
-        """Return for how many seconds the server stands still yet for a worker's call."""
+        """Return for how many more seconds the server stalls for a worker's calls."""
         until = self._still.get(worker, 0.0)
         if until < 0:
             # This is its first call.
@@ -120,7 +120,7 @@ class FaultInjector:
         if worker in self._cut_off:
             return "cut off", reset()
         if seconds := self.still_for(worker):
-            return "stands still", delay(seconds)
+            return "server stalls", delay(seconds)
         if operation not in self._operations or self._chance.random() >= self._rate:
             self._refused.discard((worker, operation, queue))
             return None

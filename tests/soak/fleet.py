@@ -1,4 +1,4 @@
-"""The soak's workers: started, replaced when they end, and ended with it."""
+"""Starts the soak's workers, notices their exits, and ends them with the soak."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ from tests.support.waiting import wait_until
 
 #: How often it looks for new keepers, in seconds.
 LOOK_SECONDS = 0.1
-#: How long a worker may take to end after it was told to, beside the times it stood still.
+#: How long a shutdown may take, in seconds, not counting the times in which the worker was stopped.
 ENDING_SECONDS = 60.0
-#: For how long a poll may hold up the end of a worker without an event loop, in seconds: until it
-#: is answered, or botocore's `read_timeout` of 60 s is over (docs/internals/transport.md,
+#: How long a poll may delay the exit of a worker without an event loop, in seconds: until it is
+#: answered, or botocore's `read_timeout` of 60 s has passed (docs/internals/transport.md,
 #: "Polling").
 POLL_SECONDS = 60.0
-#: How long their stacks may take to come, in seconds.
+#: How long a worker may take to log its stacks, in seconds.
 STACKS_SECONDS = 20.0
-#: Celery's own deadlock: the handler of a cold shutdown that came while a job was written to a
-#: process waits for the result of that job, which nobody goes on writing
-#: (celery/concurrency/asynpool.py). The worker has given its messages back by then.
+#: A deadlock of Celery. A cold shutdown begins while a job is being written to a pool process. The
+#: signal handler waits for the job's result, but nothing continues to write the job
+#: (celery/concurrency/asynpool.py). By then the worker has released its messages.
 _WRITES_INDEFINITELY = re.compile(r"in _write_job\n(?:  .*\n)+?.*in on_stop_not_started\n")
-#: After these a worker is to end with exit code 0.
+#: After only these kinds of harm, a worker must exit with code 0.
 GENTLE = {"warm", "pause", "break", "cut off", "pool-kill", "keeper-kill", "keeper-pause"}
 
 
 class Fleet:
-    """Starts and reaps workers; iterating gives those that run.
+    """Starts and reaps workers. Iterating over it yields the workers that run.
 
     Attributes:
-        surprises: What workers did that nobody asked of them.
+        surprises: Faults of workers, for example an exit that no one requested.
     """
 
     def __init__(
@@ -74,14 +74,14 @@ class Fleet:
 
     @property
     def is_gone(self) -> bool:
-        """Whether no worker is left, nor a keeper of one."""
+        """Whether no worker and no keeper is left."""
         return not any(True for _ in self) and not self._lingering
 
     def start(self, pool: str | None = None, queues: list[str] | None = None) -> Member:
-        """Start a worker of a random kind, as far as nothing is said."""
+        """Start a worker. Choices that the caller does not make are random."""
         name = f"w{len(self._members) + 1:03}"
         if seconds := self._weather.begin(name):
-            what = f"stands still for the first {seconds:.1f} s of {name}"
+            what = f"server stalls for the first {seconds:.1f} s of {name}"
             self._records.harms.append(Harm(what=what, at=time.monotonic(), worker=""))
         link = Link(name, self._server_url, self._records.calls, self._weather)
         member = start_member(
@@ -93,14 +93,14 @@ class Fleet:
         return member
 
     def ask_to_exit(self, member: Member) -> None:
-        """Ask a worker for a warm shutdown, once."""
+        """Request a warm shutdown of a worker, once."""
         if not member.is_leaving:
             member.asked_to_exit_at = time.monotonic()
             self.record("warm", member)
             member.process.kill(signal.SIGTERM)
 
     def kill(self, member: Member) -> None:
-        """Kill a worker's main process, with which those of its pool are to end."""
+        """Kill a worker's main process. The processes of its pool must end with it."""
         self._look_for_keepers(member)
         self.record("kill", member)
         with contextlib.suppress(ProcessLookupError):
@@ -110,14 +110,14 @@ class Fleet:
         self._note_gone(member)
 
     def record(self, what: str, member: Member, pid: int = 0) -> Harm:
-        """Write down what is about to be done to a worker."""
+        """Record what is about to be done to a worker."""
         harm = Harm(what=what, at=time.monotonic(), worker=member.info.name, pid=pid)
         self._records.harms.append(harm)
         member.harms.append(harm)
         return harm
 
     def reap(self) -> None:
-        """Take in which workers have ended, and end those that should have."""
+        """Notice which workers have exited, and kill those that are late."""
         if time.monotonic() - self._looked_at > LOOK_SECONDS:
             self._looked_at = time.monotonic()
             for member in self:
@@ -141,23 +141,23 @@ class Fleet:
         name = member.info.name
         is_broken = self._note_breakage(member) and code == 1
         if not member.is_leaving and not is_broken:
-            self.surprises.append(f"{name} ended by itself, with exit code {code}")
+            self.surprises.append(f"{name} exited without a shutdown, with exit code {code}")
         elif (
             code
             and not is_broken
             and member.is_ready
             and {harm.what for harm in member.harms} <= GENTLE
         ):
-            self.surprises.append(f"{name} ended with exit code {code} after a warm shutdown")
+            self.surprises.append(f"{name} exited with code {code} after a warm shutdown")
         self._note_gone(member)
 
     def _note_gone(self, member: Member) -> None:
-        """Take in that a worker is no more; its keeper may go on for a while."""
+        """Note that a worker is gone. Its keeper may continue for a while."""
         member.info.ended = time.monotonic()
         self._lingering.add(member)
 
     def _conclude(self, member: Member) -> None:
-        """End what is left of a worker."""
+        """End the processes that are left of a worker."""
         if member.info.ended < math.inf and (left := left_of(member.process.pid)):
             self.surprises.append(f"{member.info.name} left processes of its pool behind: {left}")
         member.keepers.kill()
@@ -172,32 +172,32 @@ class Fleet:
             self._watch.watch(member.info.name, keeper.pid)
 
     def _note_breakage(self, member: Member) -> bool:
-        """Return whether a worker that is gone found its pool broken; write that down."""
+        """Return whether a worker that is gone found its pool broken, and record that."""
         is_broken = member.info.breaks and "the worker is broken" in member.process.logs()
         if is_broken:
             self.record("broken", member)
         return is_broken
 
     def _give_up(self, member: Member) -> None:
-        # Celery writes its stacks into its log, unless it hangs where it can't.
+        # Celery writes its stacks into its log, unless it hangs where it cannot.
         member.process.kill(signal.SIGUSR1)
         with contextlib.suppress(TimeoutError):
             wait_until(lambda: writes_indefinitely(member.process.logs()), STACKS_SECONDS)
         if not writes_indefinitely(member.process.logs()):
             self.surprises.append(
-                f"{member.info.name} still ran long after its shutdown began; its stacks are in "
-                "its log"
+                f"{member.info.name} still ran long after its shutdown began; its log has its "
+                "stacks"
             )
         self.kill(member)
 
 
 def patience_ends(member: Member) -> float:
-    """Return until when a worker may run whose shutdown has begun."""
+    """Return until when a worker in shutdown may run."""
     pauses = sum(harm.until - harm.at for harm in member.harms if harm.what in ("pause", "cut off"))
     poll = POLL_SECONDS if member.info.pool == "gevent" else 0.0
     return member.asked_to_exit_at + ENDING_SECONDS + poll + pauses
 
 
 def writes_indefinitely(log: str) -> bool:
-    """Return whether the stacks in a worker's log show that Celery waits for itself."""
+    """Return whether the stacks in a worker's log show Celery's deadlock."""
     return _WRITES_INDEFINITELY.search(log) is not None

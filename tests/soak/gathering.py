@@ -1,6 +1,6 @@
-"""A task that runs with the requests of several messages at once, as celery-batches has it.
+"""A task that runs with the requests of several messages at once, like those of celery-batches.
 
-In a few lines: celery-batches itself does not work with the Celery that the soak runs.
+We use our own few lines because celery-batches does not work with the soak's version of Celery.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ WAIT = 0.5
 
 
 class Gathers(Task):
-    """Gathers requests, and gives the pool one job for all.
+    """Gathers requests, and gives the pool one job for all of them.
 
     Attributes:
-        work: Called in the pool with the id, the message, and the arguments of each request.
+        work: Called in the pool with the id, the message and the arguments of each request.
     """
 
     abstract = True

@@ -25,7 +25,7 @@ def should_have_been_released(
 def next_keeper_could_keep(
     delivery: Delivery, history: WorkerHistory, due: float, end: float, blocks: list[Block]
 ) -> bool:
-    """Return whether only a keeper's death could excuse the loss, and the lease outlasts a death."""
+    """Return whether only a keeper's death explains the loss of a lease that should survive it."""
     timeouts = [entry.timeout for _, entry in delivery.changes if entry.timeout]
     if min([delivery.timeout, *timeouts]) < SAFE_TIMEOUT:
         return False

@@ -12,7 +12,7 @@ from pathlib import Path
 from celery_sqs_heartbeat.journal.layout import closed_segments
 from celery_sqs_heartbeat.journal.packing import unpack
 
-#: A line as a journal has them: a worker that closes it as a segment gives it away.
+#: A line in the format of a journal. A worker that closes it as a segment gives it away.
 SECRET = b'{"v":1,"ts":1,"secret":"not yours"}\n'
 
 
@@ -21,7 +21,7 @@ def _link_folder(place: Path, secret: Path) -> None:
     place.parent.symlink_to(secret.parent)
 
 
-#: How a name in a journal is made to lead to a secret, or nowhere.
+#: Ways to make a name in a journal lead to a secret or to nowhere.
 TRAPS: dict[str, Callable[[Path, Path], None]] = {
     "link": lambda place, secret: place.symlink_to(secret),
     "hard link": lambda place, secret: place.hardlink_to(secret),
@@ -35,7 +35,7 @@ TRAPS: dict[str, Callable[[Path, Path], None]] = {
 
 
 class Intruder:
-    """Sets a trap at a time.
+    """Sets one trap at a time.
 
     Attributes:
         journal: The folder that the workers write to.
@@ -48,7 +48,7 @@ class Intruder:
         self._numbers = itertools.count(1)
 
     def strike(self) -> str:
-        """Set a trap where the next worker looks for segments to close; return its kind."""
+        """Set a trap where the next worker looks for segments to close. Return its kind."""
         name = f"intruder{next(self._numbers)}"
         secret = self._secrets / name / "seg-1.jsonl.open"
         secret.parent.mkdir(parents=True)
@@ -61,13 +61,13 @@ class Intruder:
         return f"trap: {what}"
 
     def surprises(self) -> list[str]:
-        """Return what the traps have brought."""
+        """Return a fault for each trap that worked."""
         kept = [path.read_bytes() for path in self._secrets.rglob("*") if path.is_file()]
         own = [path for path in closed_segments(self.journal) if not path.parent.is_symlink()]
         told = [path for path in own if SECRET in unpack(path)]
         faults = [f"a secret was given away in {path}" for path in told]
         if len(kept) != next(self._numbers) - 1 or set(kept) - {SECRET}:
-            faults.append(f"{self._secrets} is not as it was")
+            faults.append(f"{self._secrets} was changed")
         if not any("intruder" not in path.parent.name for path in own):
             faults.append("no worker has written a journal")
         return faults

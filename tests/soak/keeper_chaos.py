@@ -1,4 +1,4 @@
-"""What is done to the keepers of workers."""
+"""Kills and stops the keepers of workers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.soak.fleet import Fleet
 from tests.soak.keepers import lives
 from tests.soak.member import Member
 
-#: The longest that a keeper stands still, in seconds: longer than it takes to be replaced.
+#: The longest time that a keeper is stopped, in seconds: longer than its replacement takes.
 LONGEST = 4.0
-#: The most between the kill of a worker and that of its keeper, in seconds.
+#: The longest time between the kill of a worker and the kill of its keeper, in seconds.
 BETWEEN_KILLS = 1.0
-#: A keeper that is younger may not be through with its start on a busy machine, in seconds.
+#: On a busy machine, a keeper that is younger may still be starting, in seconds.
 YOUNG_SECONDS = 4.0
-#: How often a keeper that stands still is looked at, in seconds.
+#: How often a stopped keeper is checked, in seconds.
 LOOK_SECONDS = 0.05
 
 
@@ -27,8 +27,8 @@ class KeeperChaos:
     """Does harm to keepers.
 
     Args:
-        later: Does a job after so many seconds, or when the soak's harm is over.
-        is_over: Whether that is so.
+        later: Does a job after so many seconds, or when the soak stops doing harm.
+        is_over: Returns whether the soak has stopped doing harm.
     """
 
     def __init__(
@@ -63,12 +63,12 @@ class KeeperChaos:
         self._later(self._chance.random() * BETWEEN_KILLS, kills[1])
 
     def stop(self, member: Member) -> None:
-        """Have a worker's keeper stand still for a while."""
+        """Stop a worker's keeper for a while."""
         until = time.monotonic() + self._chance.random() * LONGEST
         self.stop_until(member, lambda: time.monotonic() >= until)
 
     def stop_until(self, member: Member, is_enough: Callable[[], bool]) -> None:
-        """Have a worker's keeper stand still until that is enough, or its worker has killed it."""
+        """Stop a worker's keeper until `is_enough()`, or until its worker has killed it."""
         if not (keepers := member.keepers.living()):
             return
         keeper = keepers[-1]

@@ -1,4 +1,4 @@
-"""The keepers of a worker, as the system has them: processes that may outlive it."""
+"""The processes of a worker's keepers, which may outlive it."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import psutil
 
 
 class Keepers:
-    """Those that a worker has had.
+    """All keepers that a worker has had.
 
-    A keeper is the one child of a worker that leads a session of its own.
+    A keeper is the only child of a worker that leads its own session.
 
     Args:
         worker: The worker's process id.
@@ -22,18 +22,18 @@ class Keepers:
         self._known: list[psutil.Process] = []
 
     def look(self) -> list[psutil.Process]:
-        """Return those that are new."""
+        """Find the keepers that are new, and return them."""
         known = {process.pid for process in self._known}
         new = [each for each in children(self._worker) if each.pid not in known and _leads(each)]
         self._known += new
         return new
 
     def living(self) -> list[psutil.Process]:
-        """Return those that live, the latest last."""
+        """Return the keepers that are alive, the latest last."""
         return [process for process in self._known if lives(process)]
 
     def kill(self) -> None:
-        """End those that live."""
+        """Kill the keepers that are alive."""
         for process in self.living():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -48,7 +48,7 @@ def lives(process: psutil.Process) -> bool:
 
 
 def children(pid: int) -> list[psutil.Process]:
-    """Return the children of a process that live."""
+    """Return the live children of a process."""
     try:
         return [child for child in psutil.Process(pid).children() if lives(child)]
     except psutil.NoSuchProcess:
@@ -61,7 +61,7 @@ def of_pool(pid: int) -> list[psutil.Process]:
 
 
 def left_of(group: int) -> list[int]:
-    """Return the processes of a group that live."""
+    """Return the ids of the live processes of a process group."""
     return [
         process.pid
         for process in psutil.process_iter()

@@ -18,8 +18,8 @@ def why_released_late(delivery: Delivery, histories: dict[str, WorkerHistory]) -
     call, entry = delivery.ended_by
     sender = next(each for each in delivery.before() if each.entry.handle == entry.handle)
     history = histories[call.worker]
-    held_up = Block(why=_WHY, start=call.started, end=call.done)
-    if free(sender.visible_at, call.done, [*history.blocks, held_up]) < HASTE:
+    delayed = Block(why=_WHY, start=call.started, end=call.done)
+    if free(sender.visible_at, call.done, [*history.blocks, delayed]) < HASTE:
         return _WHY
     if sender.ended_by is None or sender.ended_by[1].handle == sender.entry.handle:
         return None

@@ -1,4 +1,4 @@
-"""The Celery app of the soak's workers; its tasks write down what they do."""
+"""The Celery app of the soak's workers. Its tasks record what they do."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ if "PROJ_BREAK" in os.environ:
 
 
 def end_with_parent() -> None:
-    """Have the kernel end this process with its parent, however that ends."""
+    """Make the kernel end this process with its parent, however the parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-#: How soon a worker notices a changed queue, in seconds: within a soak, and often too late.
+#: How soon a worker notices a changed queue, in seconds: soon enough for a soak, often too late.
 REFRESH_SECONDS = 10.0
 
 if "SOAK_LEDGER" in os.environ:
-    # A worker of the soak, and not the process of the tests, which imports this too.
+    # Only in a worker of the soak: the process of the tests imports this module, too.
     queues.REFRESH_SECONDS = REFRESH_SECONDS
-    # That the processes of its pool end with it is for the product to do.
+    # The product must make the processes of the pool end with the worker.
     end_with_parent()
 
 
 def write(what: str, **more: Any) -> None:
-    """Write a line of the ledger, in one call: a process that is killed leaves no half of one."""
+    """Write a line of the ledger in one call, so that a killed process leaves no partial line."""
     line = {
         "what": what,
         "at": time.monotonic(),
@@ -64,23 +64,23 @@ def write(what: str, **more: Any) -> None:
 
 
 def note(what: str, request: Any) -> int:
-    """Write down what a task does; return how often its message was received."""
+    """Record what a task does. Return its message's receive count."""
     return note_of(what, request.id, request.properties["delivery_info"]["sqs_message"])
 
 
 def note_of(what: str, key: str, message: Any) -> int:
-    """Write down what is done with a message; return how often it was received."""
+    """Record what is done with a message. Return its receive count."""
     count = int(message["Attributes"]["ApproximateReceiveCount"])
     write(what, key=key, message_id=message["MessageId"], count=count)
     return count
 
 
 class WritesDisconnects(bootsteps.Step):
-    """Writes down that the connection was lost, on purpose or not.
+    """Records that the connection was lost, on purpose or not.
 
-    Before Celery does anything of it: to flush its pool it may wait for half a minute, for a
-    process that waits for it to read its results. And also where it does nothing of it, as it is
-    to shut down (celery/worker/consumer/consumer.py, `Consumer.start`).
+    It does so before Celery reacts. To flush its pool, Celery may wait half a minute for a process
+    that itself waits until its results are read. It also records a loss that Celery ignores because
+    the worker is shutting down (celery/worker/consumer/consumer.py, `Consumer.start`).
     """
 
     def __init__(self, c: Any, **options: Any) -> None:
@@ -103,7 +103,7 @@ app.steps["consumer"].add(WritesDisconnects)
 
 @signals.task_revoked.connect
 def note_revoked(request: Any, expired: bool, **_: Any) -> None:
-    """Write down that a task expired, or was stopped for its lost lease."""
+    """Record that a task expired, or was stopped because its lease was lost."""
     note("expire" if expired else "stop", request)
 
 
@@ -151,17 +151,17 @@ def step(self: Task[Any, Any], seconds: float, times: int = 0) -> None:
 
 
 class NotAnException(BaseException):
-    """What libraries raise that are not to be caught."""
+    """Stands for exceptions of libraries that must not be caught."""
 
 
 @app.task(bind=True, acks_on_failure_or_timeout=False)
 def quits(self: Task[Any, Any], seconds: float, times: int) -> None:
-    """Ends by what is no `Exception` on the first receives of its message."""
+    """Raises something that is not an `Exception` on the first receives of its message."""
     count = note("start", self.request)
     time.sleep(seconds)
     if count <= times:
         note("fail", self.request)
-        # The others would end a pool's process, too, and with it what it was given next.
+        # The other two would also end a pool's process, and with it the next task assigned to it.
         is_with_others = current_process().name == "MainProcess"
         ways = (SystemExit, KeyboardInterrupt, NotAnException)
         raise ways[count % 3]() if is_with_others else NotAnException
@@ -170,7 +170,7 @@ def quits(self: Task[Any, Any], seconds: float, times: int) -> None:
 
 @app.task(bind=True)
 def bad(self: Task[Any, Any], seconds: float) -> None:
-    """Fails, and its message is acked all the same: Celery's default."""
+    """Fails, and its message is acked anyway: Celery's default."""
     note("start", self.request)
     time.sleep(seconds)
     note("fail", self.request)
@@ -179,7 +179,7 @@ def bad(self: Task[Any, Any], seconds: float) -> None:
 
 @app.task(bind=True)
 def requeue(self: Task[Any, Any], seconds: float, times: int) -> None:
-    """Asks for another try on the first receives of its message."""
+    """Requests another try on the first receives of its message."""
     count = note("start", self.request)
     time.sleep(seconds)
     if count <= times:
@@ -190,7 +190,7 @@ def requeue(self: Task[Any, Any], seconds: float, times: int) -> None:
 
 @app.task(bind=True)
 def refuse(self: Task[Any, Any], seconds: float) -> None:
-    """Rejects its message, which kombu deletes in a queue without dead letters."""
+    """Rejects its message, which kombu deletes from a queue without dead letters."""
     note("start", self.request)
     time.sleep(seconds)
     note("reject", self.request)
@@ -199,7 +199,7 @@ def refuse(self: Task[Any, Any], seconds: float) -> None:
 
 @app.task(bind=True, max_retries=3)
 def again(self: Task[Any, Any], seconds: float, times: int) -> None:
-    """Asks for retries, each a message of its own."""
+    """Requests retries. Each retry is a new message."""
     note("start", self.request)
     time.sleep(seconds)
     if self.request.retries >= times:
@@ -208,7 +208,7 @@ def again(self: Task[Any, Any], seconds: float, times: int) -> None:
     try:
         retry = self.retry(countdown=1, throw=False)
     except Reject:
-        # What Celery makes of a retry that can't be sent.
+        # Celery raises this if it cannot send the retry.
         note("unsent", self.request)
         raise
     note("retry", self.request)
@@ -216,7 +216,7 @@ def again(self: Task[Any, Any], seconds: float, times: int) -> None:
 
 
 def work_together(requests: list[tuple[str, Any, float]], _: None) -> None:
-    """Do the work of a batch: as much as the longest of it."""
+    """Do the work of a batch, which takes as long as its longest task."""
     for key, message, _seconds in requests:
         note_of("start", key, message)
     time.sleep(max(seconds for _, _, seconds in requests))
@@ -231,4 +231,4 @@ class GathersWork(Gathers):
 
 @app.task(base=GathersWork)
 def together(seconds: float) -> None:
-    """Never runs by itself."""
+    """Never runs: `work_together` runs instead."""

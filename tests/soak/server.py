@@ -1,4 +1,4 @@
-"""The simulated SQS in a process of its own."""
+"""The simulated SQS, in its own process."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SimulatedProcess(ProcessServer):
 
     def settings(self) -> dict[str, str]:
         """Return its environment variables."""
-        # It runs in a folder of its own; this checkout is the one under test.
+        # It runs in its own folder, and this checkout is the one under test.
         return {"PYTHONPATH": str(ROOT)}
 
     @property
@@ -38,7 +38,7 @@ class SimulatedProcess(ProcessServer):
         client.set_queue_attributes(QueueUrl=url, Attributes=attributes)
 
     def create(self, queues: Iterable[Queue]) -> None:
-        """Create the queues, each with its dead letters."""
+        """Create the queues, with their dead-letter queues."""
         client = self.client()
         for queue in queues:
             attributes = {"VisibilityTimeout": str(queue.visibility_timeout)}

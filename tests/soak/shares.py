@@ -1,4 +1,4 @@
-"""How often each cause of the table was used, and which explain too much."""
+"""Counts how often each cause of the table was used, and finds causes that explain too much."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from tests.soak.audit import Verdict
 from tests.soak.table import TABLE
 
-#: A cause may be used so often in any soak: one worker that held all that waited, and was killed,
-#: has made up to 37 extra receives. In a small soak a share would say nothing of that.
+#: A cause may be used so often in any soak, whatever its share: the kill of one worker that held
+#: all waiting messages has caused up to 37 extra receives. In a small soak, a share means little.
 ALWAYS = 25
 
 
 def shares(verdicts: Sequence[Verdict]) -> dict[str, str]:
-    """Return how often each cause was used, and its share and limit, by its name."""
+    """Return how often each cause was used, with its share and limit, by name."""
     counts, total = _uses(verdicts), max(1, _extra_receives(verdicts))
     return {
         row.name: f"{counts[row.name]:6} {counts[row.name] / total:5.0%} of at most {row.share:.0%}"

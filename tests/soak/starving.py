@@ -1,7 +1,7 @@
-"""How long processes waited for a CPU: what a claim about their haste has to forgive them.
+"""Measures how long processes waited for a CPU. A claim about their speed must allow for it.
 
-The kernel counts it for every thread. Unlike a late wake-up it is no fault of the process's
-own: threads that wait for each other wait for no CPU.
+The kernel counts it for every thread. A process may wake up late through its own fault, but not
+wait for a CPU: threads that wait for each other do not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 #: How often it looks, in seconds.
 TICK = 0.2
-#: Less in a tick is everyday life, in seconds.
+#: Less waiting than this in a tick is normal and ignored, in seconds.
 COUNTS = 0.05
 
 #: Thread ids and the nanoseconds that each has waited so far.
@@ -21,10 +21,11 @@ _Waits = dict[str, int]
 
 
 class StarvationWatch:
-    """A thread that reads what the kernel counts. Sees nothing where there is no Linux.
+    """A thread that reads the kernel's counters. It sees nothing on systems other than Linux.
 
     Args:
-        report: Told of a process's name, and from when until when it waited, or as good as.
+        report: Called with a process's name and the approximate time, start and end, in which it
+            waited.
     """
 
     def __init__(self, report: Callable[[str, float, float], None]) -> None:
@@ -43,7 +44,7 @@ class StarvationWatch:
         self._thread.join()
 
     def watch(self, name: str, pid: int) -> None:
-        """Watch a process, too; it is forgotten when it ends. A name may have several."""
+        """Watch another process until it ends. Several processes may share a name."""
         self._watched[pid] = (name, time.monotonic(), _waits(pid))
 
     def _run(self) -> None:

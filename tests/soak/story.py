@@ -27,10 +27,10 @@ TIMEOUT = 6
 
 @dataclass(kw_only=True)
 class Story:
-    """What happens to a message; every method returns the story. Times in seconds.
+    """What happens to a message. Every method returns the story. Times are in seconds.
 
-    Message "m" is sent at 0 to a queue that hides it for 6 s: a lease is to be extended
-    when less than 2 s are left. Workers are made as they come up.
+    Message "m" is sent at 0 to a queue that hides it for 6 s. A lease must be extended when less
+    than 2 s are left. A worker is added when it is first named.
 
     Attributes:
         group: Its message group, which makes the queue a FIFO queue.
@@ -68,10 +68,11 @@ class Story:
         seconds: int = TIMEOUT,
         answered: float = 0,
     ) -> Story:
-        """A worker receives the message and asks for `seconds`, or its answer is lost.
+        """A worker receives the message for `seconds`.
 
         Args:
-            answered: When the worker had the answer, if that was late.
+            told: Whether the worker gets the answer.
+            answered: When the worker gets the answer, if late.
         """
         entry = Entry(
             message_id="m", handle=f"h{count}", count=count, timeout=seconds, done=True, told=told
@@ -92,7 +93,7 @@ class Story:
         told: bool = True,
         fault: str = "500",
     ) -> Story:
-        """A worker extends its lease, or releases it; the answer may be lost."""
+        """A worker extends or releases its lease. The answer may be lost."""
         is_told = told and not fails
         entry = Entry(handle=f"h{count}", timeout=seconds, done=not fails, told=is_told)
         return self._call(CHANGE, worker, at, entry, fault)
@@ -128,7 +129,7 @@ class Story:
         """A worker receives another message for the same task.
 
         Args:
-            tried: When it tries to extend its lease, in vain.
+            tried: When it tries to extend its lease, and fails.
         """
         self._send("other")
         entry = Entry(message_id="other", handle="o", count=1, done=True, told=True)
@@ -138,9 +139,10 @@ class Story:
         return self
 
     def ahead(self, worker: str, at: float, *, done: float, back: float = math.inf) -> Story:
-        """A worker receives the message before it in its group, which is done in the end.
+        """A worker receives the message ahead of it in its group.
 
         Args:
+            done: When it is deleted, after its task has succeeded.
             back: When its worker releases it, after a failure.
         """
         self._send("ahead", sequence=1)
@@ -172,7 +174,7 @@ class Story:
     def harm(
         self, what: str, worker: str, at: float, until: float = math.inf, pid: int = 0
     ) -> Story:
-        """Something is done to a worker. One that stands still does so with its keeper."""
+        """Something is done to a worker. A pause also stops its keeper."""
         self._add_worker(worker)
         if what == "pause":
             self.harm("keeper-pause", worker, at, until)
@@ -185,7 +187,7 @@ class Story:
         return self
 
     def stop_without_keeper(self, worker: str, at: float, until: float) -> Story:
-        """A worker stands still, and its keeper goes on."""
+        """A worker is stopped, and its keeper continues."""
         self._add_worker(worker)
         self.records.harms.append(Harm(what="pause", worker=worker, at=at, until=until))
         return self
@@ -193,7 +195,7 @@ class Story:
     def hang(
         self, worker: str, at: float, until: float, *, died: bool = True, young: bool = False
     ) -> Story:
-        """A worker's keeper stands still, until it is ended or goes on."""
+        """A worker's keeper is stopped, until it is killed or continues."""
         self._add_worker(worker)
         harm = Harm(
             what="keeper-pause",
@@ -207,7 +209,7 @@ class Story:
         return self
 
     def logs_unrepeated(self, worker: str) -> Story:
-        """A worker's log says that a release is not tried again."""
+        """A worker logs that a release is not tried again."""
         self.records.unrepeated.add((worker, "m"))
         return self
 
@@ -218,31 +220,31 @@ class Story:
         return self
 
     def cancels(self, worker: str) -> Story:
-        """A worker is set to cancel what runs when it loses its connection."""
+        """A worker is configured to cancel running tasks when it loses its connection."""
         self._add_worker(worker)
         self.records.workers[worker].cancels = True
         return self
 
     def terminates(self, worker: str) -> Story:
-        """A worker is set to stop a task whose lease is lost."""
+        """A worker is configured to stop a task whose lease is lost."""
         self._add_worker(worker)
         self.records.workers[worker].on_lost = "terminate"
         return self
 
     def drops(self, worker: str) -> Story:
-        """A worker is set to start no task whose lease has expired."""
+        """A worker is configured to start no task whose lease has expired."""
         self._add_worker(worker)
         self.records.workers[worker].on_lost = "revoke"
         return self
 
     def breaks(self, worker: str) -> Story:
-        """A worker's pool is told to grow, and can't."""
+        """A worker's pool is ordered to grow, and cannot."""
         self._add_worker(worker)
         self.records.workers[worker].breaks = True
         return self
 
     def verdict(self) -> Verdict:
-        """Return what the audit makes of it."""
+        """Return the audit's verdict on the message."""
         (verdict,) = (each for each in audit(self.records) if each.message.message_id == "m")
         return verdict
 

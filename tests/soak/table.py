@@ -74,7 +74,7 @@ KILLED = Row(
     share=0.6,
 )
 # Three times the highest share in six soaks on a machine whose processes needed six times its
-# cores. A worker holds up to forty messages, some from queues with timeouts of 3 and 4 s.
+# cores. A worker holds as many as forty messages, some from queues with timeouts of 3 and 4 s.
 KEEPER_DOWN = Row(
     name="there was no keeper",
     source="A new keeper needs a second, and longer after a hang or after several deaths.",

@@ -55,8 +55,8 @@ def test_in_other_queues_they_may() -> None:
 def test_one_whose_delete_was_held_up_and_sent_again_counts_as_deleted_by_the_second() -> None:
     story = Story(task="step", group="g").receive("a", 1, 1.0).run("a", 1, 3.0, 3.2)
     story.delete("a", 1, 3.3).ahead("b", 0.9, done=2.9)
-    held_up = story.records.calls[-1]
-    again = replace(held_up, forwarded=held_up.started + 0.05, entries=list(held_up.entries))
-    held_up.forwarded = held_up.done = held_up.ended = 4.0
+    delayed = story.records.calls[-1]
+    again = replace(delayed, forwarded=delayed.started + 0.05, entries=list(delayed.entries))
+    delayed.forwarded = delayed.done = delayed.ended = 4.0
     story.records.calls.append(again)
     assert story.verdict().faults == []

@@ -1,4 +1,4 @@
-"""A message's history for people."""
+"""Prints a message's history for people."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 from tests.soak.delivery import Message
 from tests.soak.model import CHANGE, DELETE, Call, Entry, Records
 
-#: Harm that began so long before a message was sent is of no interest.
+#: Harm that began so many seconds before a message was sent is left out.
 BEFORE = 20.0
 LOG_LINES = 16
-#: What takes longer is worth saying, in seconds.
+#: Longer delays of an answer are shown, in seconds.
 SLOW = 0.1
-#: Of equal tries one is shown in so many seconds.
+#: Of equal tries, one is shown per so many seconds.
 REPEATED = 1.0
 
 
 def trace(message: Message, records: Records) -> str:
-    """Return what is known of a message, in the order it happened."""
+    """Return everything that is known about a message, in chronological order."""
     began = message.sent.started
     lines = [(began, message.sent.worker, f"sends {message.task} to {message.queue.name}")]
     for delivery in message.deliveries:
         call = delivery.receive
-        how = "" if delivery.entry.told else ", but is never told"
+        how = "" if delivery.entry.told else ", but gets no answer"
         lines.append(
             (
                 call.done,
@@ -33,7 +33,7 @@ def trace(message: Message, records: Records) -> str:
             )
         )
         if call.ended - call.done > SLOW:
-            lines.append((call.ended, call.worker, f"is told of #{delivery.count}"))
+            lines.append((call.ended, call.worker, f"gets the answer with #{delivery.count}"))
         for change, entry in delivery.changes + delivery.deletes:
             lines.append((change.started, change.worker, _change(change, entry, delivery.count)))
     for run in message.runs:
@@ -65,7 +65,7 @@ def trace(message: Message, records: Records) -> str:
 
 
 def _condensed(lines: list[tuple[float, str, str]]) -> Iterable[tuple[float, str, str]]:
-    """Return the lines without those that only repeat what a worker tried before."""
+    """Return the lines without those that only repeat an earlier try of a worker."""
     last: dict[tuple[str, str], float] = {}
     for at, who, what in lines:
         is_repeated = "not done" in what
@@ -92,7 +92,7 @@ def _change(call: Call, entry: Entry, count: int) -> str:
     if call.operation == CHANGE and not entry.timeout:
         what = "releases"
     done = "done" if entry.done else "not done"
-    told = "" if entry.told is entry.done else ", not told"
+    told = "" if entry.told is entry.done else ", no answer"
     late = (
         f" at {call.done - call.started:+.2f}" if 0.1 < call.done - call.started < math.inf else ""
     )
