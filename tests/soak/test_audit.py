@@ -1,4 +1,4 @@
-"""The audit itself: it must catch what nothing explains, and know what does."""
+"""The audit itself: it must find events that nothing explains, and accept causes that do."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_message_deleted_and_never_done_is_lost() -> None:
     ]
 
 
-def test_a_message_that_another_worker_did_may_not_be_deleted_for_it() -> None:
+def test_a_worker_may_not_delete_a_message_that_another_worker_ran() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).harm("kill", "a", 2.01)
     story.harm("keeper-kill", "a", 2.02)
     verdict = story.receive("b", 2, 7.2).delete("b", 2, 7.3).verdict()
@@ -81,14 +81,14 @@ def test_one_receive_may_not_be_run_twice() -> None:
     assert story.delete("a", 1, 3.1).verdict().faults == ["receive 1 was run twice"]
 
 
-def test_a_worker_may_not_run_again_what_it_knows() -> None:
+def test_a_worker_may_not_run_a_message_again_that_it_still_runs() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0).harm("pause", "a", 4.0, 8.0)
     verdict = story.receive("a", 2, 8.1).run("a", 2, 8.2, 8.4).delete("a", 2, 9.1).verdict()
     assert verdict.faults == ["a ran it again although it knew of it"]
     assert verdict.causes == ["its worker was stopped"]
 
 
-def test_a_trace_tells_the_whole_history_in_order() -> None:
+def test_a_trace_shows_the_whole_history_in_order() -> None:
     story = lapsed().stop_without_keeper("b", 4.0, 5.0).hide("a", 1, 5.0, fails=True)
     (verdict,) = [story.verdict()]
     told = trace(verdict.message, story.records).splitlines()

@@ -1,4 +1,4 @@
-"""What explains that a message came again, and what does not."""
+"""What explains a redelivery, and what does not."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.soak.table import DISTURBED
 
 
 def lapsed() -> Story:
-    """Worker a gets the message and begins, b gets it after the timeout and does it too."""
+    """Worker a starts the message. Worker b receives it after the timeout and does it too."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
 def released(at: float, ended: float, outcome: str = "end") -> Story:
-    """Worker a begins and releases the message, and b does it."""
+    """Worker a starts and releases the message, and b does it."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, ended, outcome).hide("a", 1, at, 0)
     return story.receive("b", 2, at + 0.2).run("b", 2, at + 0.3, at + 1).delete("b", 2, at + 1.1)
 
@@ -68,7 +68,7 @@ def ended_undeleted() -> Story:
         ),
     ],
 )
-def test_a_cause_in_time_that_concerns_its_worker_explains_it(story: Story, cause: str) -> None:
+def test_a_timely_cause_at_its_own_worker_explains_a_duplicate(story: Story, cause: str) -> None:
     verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.causes == [cause]
@@ -77,16 +77,16 @@ def test_a_cause_in_time_that_concerns_its_worker_explains_it(story: Story, caus
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(lapsed().harm("pause", "b", 4.0, 9.0), id="another worker stood still"),
-        pytest.param(lapsed().harm("pause", "a", 1.6, 4.5), id="it stood still too early"),
-        pytest.param(lapsed().harm("pause", "a", 7.1, 9.0), id="it stood still too late"),
-        pytest.param(lapsed().harm("pause", "a", 5.5, 6.0), id="it stood still too briefly"),
+        pytest.param(lapsed().harm("pause", "b", 4.0, 9.0), id="another worker was stopped"),
+        pytest.param(lapsed().harm("pause", "a", 1.6, 4.5), id="it was stopped too early"),
+        pytest.param(lapsed().harm("pause", "a", 7.1, 9.0), id="it was stopped too late"),
+        pytest.param(lapsed().harm("pause", "a", 5.5, 6.0), id="it was stopped too briefly"),
         pytest.param(lapsed().harm("starved", "b", 5.1, 7.0), id="another worker was starved"),
         pytest.param(lapsed().harm("kill", "b", 4.0), id="another worker was killed"),
         pytest.param(lapsed().harm("kill", "a", 7.1), id="it was killed after the timeout"),
-        pytest.param(lapsed().harm("warm", "a", 4.0), id="a warm shutdown keeps what runs"),
+        pytest.param(lapsed().harm("warm", "a", 4.0), id="a warm shutdown keeps running tasks"),
         pytest.param(
-            lapsed().harm("warm", "a", 4.0).end("a", 6.0), id="it ended before its task did"
+            lapsed().harm("warm", "a", 4.0).end("a", 6.0), id="it exited before its task ended"
         ),
         pytest.param(lapsed().harm("break", "a", 4.0), id="leases outlive a connection"),
         pytest.param(lapsed().harm("cut off", "a", 4.0, 9.0), id="no call was even tried"),
@@ -95,27 +95,31 @@ def test_a_cause_in_time_that_concerns_its_worker_explains_it(story: Story, caus
             ended_undeleted().harm("kill", "a", 6.9), id="time enough to delete it, then killed"
         ),
         pytest.param(
-            ended_undeleted().harm("pause", "a", 5.0, 9.0), id="time enough, then it stood still"
+            ended_undeleted().harm("pause", "a", 5.0, 9.0), id="time enough, then it was stopped"
         ),
-        pytest.param(released(3.0, 9.0), id="released while it runs"),
-        pytest.param(released(3.0, 9.0).harm("warm", "a", 2.0), id="so in a warm shutdown"),
-        pytest.param(released(3.0, 9.0).harm("cold", "a", 4.0), id="so before a cold shutdown"),
-        pytest.param(released(3.0, 9.0).harm("break", "a", 2.0), id="so for a lost connection"),
+        pytest.param(released(3.0, 9.0), id="released while it ran"),
+        pytest.param(released(3.0, 9.0).harm("warm", "a", 2.0), id="released in a warm shutdown"),
+        pytest.param(
+            released(3.0, 9.0).harm("cold", "a", 4.0), id="released before a cold shutdown"
+        ),
+        pytest.param(
+            released(3.0, 9.0).harm("break", "a", 2.0), id="released for a lost connection"
+        ),
         pytest.param(released(3.0, 9.0).harm("pool-kill", "a", 2.0, pid=2), id="another process"),
         pytest.param(released(3.0, 2.0), id="released though it succeeded"),
         pytest.param(
-            released(6.0, 2.0).harm("cold", "a", 5.0), id="it had succeeded long before the end"
+            released(6.0, 2.0).harm("cold", "a", 5.0), id="it had succeeded long before the exit"
         ),
         pytest.param(released(3.0, 4.5, "fail"), id="released before it failed"),
-        pytest.param(lapsed().hide("c", 1, 3.0, 0), id="a handle that is another worker's"),
+        pytest.param(lapsed().hide("c", 1, 3.0, 0), id="another worker's handle"),
     ],
 )
-def test_no_other_cause_does(story: Story) -> None:
+def test_no_other_cause_explains_a_duplicate(story: Story) -> None:
     assert "became visible after receive 1 without a cause" in story.verdict().faults
 
 
 def refused() -> Story:
-    """Each call of worker a fails until its lease is over, and b does the message, too."""
+    """Each call of worker a fails until its lease expires, and b does the message, too."""
     story = lapsed()
     for tenth in range(10):
         story.hide("a", 1, 5.0 + tenth / 5, fails=True)
@@ -129,7 +133,7 @@ def test_calls_that_fail_until_the_timeout_explain_a_duplicate() -> None:
 
 
 def deletes_failed(first: float) -> Verdict:
-    """Worker a is asked to shut down as its task ends, and no delete succeeds before its end."""
+    """Worker a shuts down as its task ends, and no delete succeeds before its exit."""
     story = ended_undeleted().harm("warm", "a", 2.0).end("a", 7.1)
     for half in range(10):
         if 2.05 + half / 2 >= first:
@@ -137,7 +141,7 @@ def deletes_failed(first: float) -> Verdict:
     return story.verdict()
 
 
-# A prefork worker that ends looks for results once a second.
+# A prefork worker in shutdown looks for results once a second.
 @pytest.mark.parametrize("first", [2.05, 3.55])
 def test_deletes_that_fail_until_the_worker_gives_up_explain_a_duplicate(first: float) -> None:
     verdict = deletes_failed(first)
@@ -146,9 +150,9 @@ def test_deletes_that_fail_until_the_worker_gives_up_explain_a_duplicate(first: 
 
 
 def deletes_failed_as_it_was_killed() -> Story:
-    """Worker a is asked to shut down, and killed as soon as it has sent a delete, which fails.
+    """Worker a shuts down, and is killed as soon as it has sent a delete, which fails.
 
-    Its keeper goes on for as long as it was told to, and extends the lease for that.
+    Its keeper continues for the flush timeout, and extends the lease for that.
     """
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).hide("a", 1, 5.1)
     story.harm("warm", "a", 1.8).harm("kill", "a", 2.5)
@@ -157,28 +161,28 @@ def deletes_failed_as_it_was_killed() -> Story:
     return story.receive("b", 2, 11.2).run("b", 2, 11.5, 12.0).delete("b", 2, 12.1)
 
 
-def test_deletes_that_fail_until_the_keeper_of_a_killed_worker_gives_up_explain_one() -> None:
+def test_deletes_that_fail_until_a_killed_workers_keeper_gives_up_explain_a_duplicate() -> None:
     verdict = deletes_failed_as_it_was_killed().verdict()
     assert verdict.faults == []
     assert verdict.causes == ["SQS accepted no delete of it while its worker shut down"]
 
 
-def test_no_keeper_releases_what_its_worker_has_begun_to_delete() -> None:
+def test_a_keeper_does_not_release_a_message_that_its_worker_began_to_delete() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).delete("a", 1, 2.05, fails=True)
     story.harm("kill", "a", 2.5).hide("a", 1, 3.0, 0).receive("b", 2, 3.2)
     verdict = story.run("b", 2, 3.3, 4.0).delete("b", 2, 4.1).verdict()
     assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
-def test_deletes_that_begin_late_do_not() -> None:
+def test_deletes_that_begin_late_explain_nothing() -> None:
     assert deletes_failed(4.5).faults == ["became visible after receive 1 without a cause"]
 
 
 def deletes_reset(*, extended: bool) -> Story:
-    """Worker a does the message, deletes that are reset have it come back to a, then to b.
+    """Worker a does the message. Its deletes are reset, so a receives it again, and then b.
 
-    It is hidden for 3 s at first. An extension that is reset, too, may hide it for as long again,
-    however late it is done: so the second lease, of 6 s, counts for no more until 7.2.
+    The first receive hides it for 3 s. An extension that is reset, too, may hide it for another
+    3 s at any later time. So the second lease, of 6 s, counts only until 7.2.
     """
     story = Story(timeouts=(3,)).receive("a", 1, 1.0, seconds=3).run("a", 1, 1.1, 1.5)
     if extended:
@@ -186,20 +190,20 @@ def deletes_reset(*, extended: bool) -> Story:
     for tenth in range(16, 41, 3):
         story.delete("a", 1, tenth / 10, fails=True, fault="reset")
     story.receive("a", 2, 4.2)
-    # Tries come more and more seldom once the lease is over.
+    # After the lease has expired, tries become rarer and rarer.
     for at in (4.3, 5.0, 5.6, 6.2, 6.8, 7.2, 8.1):
         story.delete("a", 2, at, fails=True, fault="reset")
     return story.receive("b", 3, 10.3).run("b", 3, 10.4, 11.0).delete("b", 3, 11.1)
 
 
-def test_a_lease_counts_for_no_longer_than_what_an_older_handle_may_still_do() -> None:
+def test_a_lease_counts_no_longer_than_an_older_unanswered_extension() -> None:
     assert deletes_reset(extended=True).verdict().faults == []
     faults = deletes_reset(extended=False).verdict().faults
     assert faults == ["became visible after receive 2 without a cause"]
 
 
 def extended_and_failed(extended: float, failed: float, *, told: bool = True) -> Story:
-    """Worker a's task fails, and its message comes back by itself, for b."""
+    """Worker a's task fails. Its message becomes visible without a release, and b receives it."""
     story = Story(task="flaky").receive("a", 1, 1.0).run("a", 1, 1.5, failed, "fail")
     story.hide("a", 1, extended, told=told)
     until = extended + 6.2
@@ -220,7 +224,7 @@ def extended_and_failed(extended: float, failed: float, *, told: bool = True) ->
         ),
     ],
 )
-def test_what_may_be_anybodys_is_not_given_back(story: Story, why: str) -> None:
+def test_a_message_that_others_may_have_is_not_released(story: Story, why: str) -> None:
     verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == [f"it failed by design, {why}"]
@@ -230,17 +234,17 @@ def test_what_may_be_anybodys_is_not_given_back(story: Story, why: str) -> None:
     "story",
     [
         pytest.param(extended_and_failed(5.0, 8.0), id="it was extended in time"),
-        pytest.param(extended_and_failed(5.0, 5.5, told=False), id="its lease still went on"),
+        pytest.param(extended_and_failed(5.0, 5.5, told=False), id="its lease had not expired"),
         pytest.param(
             extended_and_failed(5.0, 8.0).harm("pause", "a", 6.2, 7.5), id="it had read the answer"
         ),
     ],
 )
-def test_what_is_nobody_elses_is(story: Story) -> None:
+def test_a_message_that_no_one_else_can_have_must_be_released(story: Story) -> None:
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
-def test_a_message_that_its_worker_never_saw_may_come_back() -> None:
+def test_a_message_that_its_worker_never_saw_may_be_redelivered() -> None:
     story = Story().receive("a", 1, 1.0, told=False)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     verdict = story.verdict()
@@ -248,31 +252,31 @@ def test_a_message_that_its_worker_never_saw_may_come_back() -> None:
     assert verdict.redeliveries == ["the answer to its receive was lost"]
 
 
-def test_a_message_that_its_worker_ignored_may_not() -> None:
+def test_a_message_that_its_worker_ignored_may_not_be_redelivered() -> None:
     story = Story().receive("a", 1, 1.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def cut(lost: float) -> Story:
-    """Worker a gets the message at 1.0, ignores it, and loses its connection."""
+    """Worker a receives the message at 1.0, ignores it, and loses its connection."""
     story = Story().receive("a", 1, 1.0).harm("break", "a", lost)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
-def test_a_receive_that_is_under_way_when_the_connection_is_lost_is_not_read() -> None:
+def test_a_receive_under_way_when_the_connection_is_lost_is_not_read() -> None:
     verdict = cut(lost=1.2).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["it was not read in time: its worker lost the connection"]
 
 
 @pytest.mark.parametrize("lost", [0.5, 1.9])
-def test_one_that_was_asked_later_or_answered_before_is(lost: float) -> None:
+def test_a_receive_sent_after_or_answered_before_the_loss_is_read(lost: float) -> None:
     assert cut(lost).verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def read_late(begun: float, ended: float, *, pool: str = "solo", tries: bool = True) -> Story:
-    """Worker a is in another task when the message comes, and can't extend it after that."""
+    """Worker a is in another task when the message arrives, and cannot extend it afterwards."""
     story = Story(pool=pool).busy("a", begun, ended).receive("a", 1, 1.0)
     if tries:
         story.hide("a", 1, 6.05, fails=True).hide("a", 1, 6.5, fails=True)
@@ -286,7 +290,7 @@ def test_a_worker_without_a_pool_may_read_a_message_too_late_to_save_it() -> Non
 
 
 def read_after_a_row(begun: float, *, together: bool = False) -> Story:
-    """Worker a is in two tasks, one after the other, when the message comes."""
+    """Worker a runs two tasks, one after the other, when the message arrives."""
     story = read_late(0.5, 3.0).busy("a", begun, 6.0)
     if together:
         calls = story.records.calls
@@ -295,7 +299,7 @@ def read_after_a_row(begun: float, *, together: bool = False) -> Story:
     return story
 
 
-def test_or_after_a_row_of_tasks_that_came_with_another_answer() -> None:
+def test_it_may_read_it_late_after_a_row_of_tasks_from_another_answer() -> None:
     verdict = read_after_a_row(3.05).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["it was read late: its worker was in a task"]
@@ -307,31 +311,31 @@ def test_or_after_a_row_of_tasks_that_came_with_another_answer() -> None:
         pytest.param(read_after_a_row(3.5), id="it could be read between two tasks"),
         pytest.param(read_after_a_row(3.05, together=True), id="the second came with it"),
         pytest.param(read_late(0.5, 4.9), id="it was read in time"),
-        pytest.param(read_late(0.5, 6.0, pool="prefork"), id="its tasks run in others"),
+        pytest.param(read_late(0.5, 6.0, pool="prefork"), id="its tasks run in other processes"),
         pytest.param(read_late(0.5, 6.0, tries=False), id="no call was even tried"),
         pytest.param(read_late(1.05, 6.0), id="it may have come before the task"),
     ],
 )
-def test_what_it_could_have_saved_it_may_not(story: Story) -> None:
+def test_it_must_save_a_message_that_it_could_read_in_time(story: Story) -> None:
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def taken_along(pool: str = "prefork") -> Story:
-    """Worker a is told to go, gets the message by its last poll, and ends without a word."""
+    """Worker a shuts down, receives the message by its last poll, and exits without a call."""
     story = Story(pool=pool).harm("warm", "a", 0.5).receive("a", 1, 1.0).end("a", 1.5)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
-def test_a_worker_that_ends_in_order_may_take_no_message_along() -> None:
+def test_a_worker_may_not_leave_a_message_unread_in_an_orderly_shutdown() -> None:
     assert taken_along().verdict().faults == ["became visible after receive 1 without a cause"]
     assert taken_along().harm("kill", "a", 1.4).verdict().faults == []
 
 
-def test_a_worker_without_an_event_loop_may() -> None:
+def test_a_worker_without_an_event_loop_may_leave_a_message_unread() -> None:
     assert taken_along(pool="gevent").verdict().faults == []
 
 
-def test_a_worker_that_ends_much_later_has_not_taken_it_along() -> None:
+def test_a_worker_that_exits_much_later_did_not_leave_it_unread() -> None:
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, 8.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     verdict = story.harm("warm", "a", 20.0).end("a", 21.0).verdict()
@@ -340,19 +344,19 @@ def test_a_worker_that_ends_much_later_has_not_taken_it_along() -> None:
 
 
 def asked_before_a_pause(paused_until: float) -> Story:
-    """Worker a stands still as it asks, and drops what it is given when it goes on."""
+    """Worker a is stopped before it sends a receive. When it continues, it ignores the message."""
     story = Story().harm("pause", "a", 0.5, paused_until).receive("a", 1, 7.1)
     return story.receive("b", 2, 13.3).run("b", 2, 13.5, 14.0).delete("b", 2, 14.1)
 
 
-def test_a_worker_that_stood_still_between_asking_and_sending_may_drop_a_message() -> None:
+def test_a_worker_that_was_stopped_before_it_sent_its_receive_may_ignore_a_message() -> None:
     assert asked_before_a_pause(7.0).verdict().faults == []
     faults = asked_before_a_pause(6.0).verdict().faults
     assert faults == ["became visible after receive 1 without a cause"]
 
 
 def released_late(paused_until: float) -> Story:
-    """Worker a releases what b has received meanwhile, and c gets it too."""
+    """Worker a releases a message that b has received meanwhile, and c receives it too."""
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, paused_until)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 15.0).hide("a", 1, 9.7, 0)
     return story.receive("c", 3, 10.0).run("c", 3, 10.1, 11.0).delete("c", 3, 11.1)
@@ -372,7 +376,7 @@ def test_the_owner_of_an_expired_lease_may_cut_the_next_one_short() -> None:
     assert verdict.rows == [DISTURBED]
 
 
-def test_it_has_to_give_up_after_one_timeout() -> None:
+def test_the_owner_of_an_expired_lease_must_give_up_after_one_timeout() -> None:
     faults = cut_short(14.0).verdict().faults
     assert "became visible after receive 2 without a cause" in faults
 
@@ -382,14 +386,14 @@ def test_a_late_release_that_breaks_the_next_lease_is_a_fault() -> None:
     assert faults == ["became visible after receive 2 without a cause"]
 
 
-def test_a_release_that_a_standstill_has_held_up_is_not() -> None:
+def test_a_late_release_that_a_standstill_delayed_is_no_fault() -> None:
     verdict = released_late(paused_until=9.6).verdict()
     assert verdict.faults == []
     assert verdict.causes == ["a release was delayed until its lease had expired"]
 
 
 def released_after_its_lease_was_ended(failed_at: float = 12.0) -> Story:
-    """b's lease ends by a late release of a's. b cannot know, fails, and ends the lease of c."""
+    """A late release of a ends b's lease. b cannot know that, fails, and ends the lease of c."""
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 4.0, 9.6)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, failed_at, "fail").hide("a", 1, 9.7, 0)
     story.receive("c", 3, 10.0).run("c", 3, 10.1, 15.0).hide("b", 2, 11.2)
@@ -397,13 +401,13 @@ def released_after_its_lease_was_ended(failed_at: float = 12.0) -> Story:
     return story.delete("d", 4, 13.1)
 
 
-def test_who_cannot_know_that_its_lease_was_ended_may_end_the_next_one_by_a_release() -> None:
+def test_a_worker_unaware_of_its_lost_lease_may_end_the_next_lease_by_a_release() -> None:
     verdict = released_after_its_lease_was_ended().verdict()
     assert verdict.faults == []
     assert verdict.redeliveries[1:] == ["a release was delayed until its lease had expired"] * 2
 
 
-def test_it_needs_a_reason_for_that_release() -> None:
+def test_a_worker_needs_a_reason_for_a_release_that_ends_the_next_lease() -> None:
     verdict = released_after_its_lease_was_ended(failed_at=14.0).verdict()
     assert verdict.faults[0] == "became visible after receive 3 without a cause"
 
@@ -411,7 +415,7 @@ def test_it_needs_a_reason_for_that_release() -> None:
 def set_aside(
     *, back: float = 7.2, answered: bool = False, again: bool = False, fault: str = "reset"
 ) -> Story:
-    """The answer to a's release is lost; a receives the message again, and leaves it alone."""
+    """The answer to a's release is lost. a receives the message again, and makes no call for it."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
     is_lost = back > TIMEOUT and not answered
     for at in (2.1, 3.0, 4.0, 5.0, 6.0, 6.9) if is_lost else (2.1,):
@@ -423,13 +427,13 @@ def set_aside(
     return story.delete("b", count + 1, back + 1.1)
 
 
-def test_a_release_that_may_still_be_done_has_its_worker_set_a_message_aside_once() -> None:
+def test_a_worker_sets_a_message_aside_once_while_an_older_release_may_take_effect() -> None:
     verdict = set_aside().verdict()
     assert verdict.faults == []
     assert verdict.redeliveries[1] == "an older release of it was delayed"
 
 
-def test_a_worker_that_stood_still_does_not_know_that_it_came_back_by_that_release() -> None:
+def test_a_stopped_worker_cannot_know_that_the_older_release_caused_the_redelivery() -> None:
     verdict = set_aside(back=5.0).stop_without_keeper("a", 4.5, 7.5).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries[1] == "an older release of it was delayed"
@@ -439,20 +443,20 @@ def test_a_worker_that_stood_still_does_not_know_that_it_came_back_by_that_relea
     "story",
     [
         pytest.param(
-            set_aside(back=5.0).stop_without_keeper("a", 4.5, 6.5), id="it read of it in time"
+            set_aside(back=5.0).stop_without_keeper("a", 4.5, 6.5), id="it read the message in time"
         ),
-        pytest.param(set_aside(back=2.3), id="it came back by that release"),
+        pytest.param(set_aside(back=2.3), id="that release made it visible"),
         pytest.param(set_aside(answered=True), id="the release was answered"),
         pytest.param(set_aside(fault="500"), id="the release failed within SQS"),
         pytest.param(set_aside(again=True), id="it was set aside twice"),
     ],
 )
-def test_no_other_release_has(story: Story) -> None:
+def test_no_other_release_makes_a_worker_set_a_message_aside(story: Story) -> None:
     assert "without a cause" in story.verdict().faults[-1]
 
 
 def set_aside_later(*, unread: bool) -> Story:
-    """The answer to a's release is lost; a sets the message aside the second time it comes."""
+    """The answer to a's release is lost. a sets the message aside at its third receive."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
     story.hide("a", 1, 2.1, 0, told=False, fault="reset")
     story.receive("a", 2, 2.5, told=not unread)
@@ -461,7 +465,7 @@ def set_aside_later(*, unread: bool) -> Story:
 
 
 def set_aside_after_a_busy_time(*, sent: bool) -> Story:
-    """A release by a is sent when its lease is over, or never; b does the message."""
+    """A release by a is sent after its lease has expired, or never. b does the message."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
     story.harm("starved", "a", 1.9, 7.4)
     if sent:
@@ -478,12 +482,12 @@ def test_a_keeper_may_have_given_up_a_release_on_a_busy_machine(*, sent: bool) -
 
 
 @pytest.mark.parametrize("sent", [True, False])
-def test_its_log_must_say_so(*, sent: bool) -> None:
+def test_the_log_must_report_a_release_that_was_given_up(*, sent: bool) -> None:
     verdict = set_aside_after_a_busy_time(sent=sent).verdict()
     assert verdict.faults == ["became visible after receive 2 without a cause"]
 
 
-def test_an_extension_by_the_old_handle_that_was_sent_later_changes_nothing_of_that() -> None:
+def test_a_later_extension_by_the_old_handle_does_not_undo_a_given_up_release() -> None:
     story = set_aside_after_a_busy_time(sent=False).logs_unrepeated("a").hide("a", 1, 8.1)
     verdict = story.verdict()
     assert verdict.faults == []
@@ -491,13 +495,13 @@ def test_an_extension_by_the_old_handle_that_was_sent_later_changes_nothing_of_t
 
 
 def answered_too_late_for_its_keeper(*, busy_from: float) -> Story:
-    """A release by a is answered at once, but was planned when the machine was busy."""
+    """A release by a is answered at once, but was planned while the machine was busy."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail").hide("a", 1, 4.9)
     story.harm("starved", "a", busy_from, 6.0).hide("a", 1, 6.0, 5).receive("a", 2, 11.1)
     return story.receive("b", 3, 17.3).run("b", 3, 17.4, 18.0).delete("b", 3, 18.1)
 
 
-def test_a_keeper_may_not_have_waited_for_the_answer_to_what_it_had_planned_long_before() -> None:
+def test_a_keeper_may_give_up_the_answer_to_a_release_that_it_planned_long_before() -> None:
     verdict = answered_too_late_for_its_keeper(busy_from=4.5).logs_unrepeated("a").verdict()
     assert verdict.redeliveries[1] == "an older release of it was delayed"
 
@@ -505,29 +509,31 @@ def test_a_keeper_may_not_have_waited_for_the_answer_to_what_it_had_planned_long
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(answered_too_late_for_its_keeper(busy_from=4.5), id="its log does not say so"),
+        pytest.param(
+            answered_too_late_for_its_keeper(busy_from=4.5), id="its log does not report it"
+        ),
         pytest.param(
             answered_too_late_for_its_keeper(busy_from=5.9).logs_unrepeated("a"), id="hardly busy"
         ),
     ],
 )
-def test_else_it_has(story: Story) -> None:
+def test_otherwise_a_keeper_waits_for_the_answer(story: Story) -> None:
     assert story.verdict().redeliveries[1] == "nothing"
 
 
-def test_a_receive_that_its_worker_never_saw_is_not_the_once() -> None:
+def test_a_receive_that_its_worker_never_saw_does_not_count_as_setting_aside() -> None:
     verdict = set_aside_later(unread=True).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries[2] == "an older release of it was delayed"
 
 
-def test_a_receive_that_it_saw_is() -> None:
+def test_a_receive_that_its_worker_saw_counts_as_setting_aside() -> None:
     faults = set_aside_later(unread=False).verdict().faults
     assert "became visible after receive 3 without a cause" in faults
 
 
 def cut_off(*, busy_until: float) -> Story:
-    """a's connection is lost at 3.1, after it received the message in the first of two tasks."""
+    """a receives the message during the first of two tasks. Its connection is lost at 3.1."""
     story = Story(pool="solo").busy("a", 0.5, 1.4).receive("a", 1, 1.0)
     story.busy("a", 1.45, busy_until)
     story.harm("break", "a", 3.1).receive("b", 2, 7.2)
@@ -540,7 +546,7 @@ def test_an_answer_that_waits_behind_a_task_is_lost_with_the_connection() -> Non
     assert verdict.redeliveries[0] == "it was not read in time: its worker lost the connection"
 
 
-def test_an_answer_that_could_be_read_before_that_is_not() -> None:
+def test_an_answer_that_could_be_read_before_the_loss_is_not_lost() -> None:
     faults = cut_off(busy_until=1.5).verdict().faults
     assert faults == ["became visible after receive 1 without a cause"]
 
@@ -548,7 +554,7 @@ def test_an_answer_that_could_be_read_before_that_is_not() -> None:
 def left_to_its_timeout(
     *, back: float = 7.2, answered: bool = False, fault: str = "reset"
 ) -> Story:
-    """The answer to a's release is lost; later a's task fails again, and nothing releases it."""
+    """The answer to a's release is lost. Later a's task fails again, and nothing releases it."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "fail")
     is_lost = back > TIMEOUT and not answered
     story.hide("a", 1, 2.1, 0, fails=is_lost, told=answered, fault=fault)
@@ -558,7 +564,7 @@ def left_to_its_timeout(
     return story.delete("b", 3, back + 1.1)
 
 
-def test_a_worker_may_not_release_what_an_older_release_may_have_given_to_another() -> None:
+def test_a_worker_does_not_release_a_message_while_an_older_release_may_take_effect() -> None:
     verdict = left_to_its_timeout().verdict()
     assert verdict.faults == []
     why = "it failed by design, but an older release may still take effect"
@@ -568,16 +574,16 @@ def test_a_worker_may_not_release_what_an_older_release_may_have_given_to_anothe
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(left_to_its_timeout(back=2.3), id="it came back by that release"),
+        pytest.param(left_to_its_timeout(back=2.3), id="that release made it visible"),
         pytest.param(left_to_its_timeout(back=2.3, answered=True), id="the release was answered"),
         pytest.param(left_to_its_timeout(fault="500"), id="the release failed within SQS"),
     ],
 )
-def test_it_releases_it_where_no_older_release_may_be_done(story: Story) -> None:
+def test_a_worker_must_release_a_message_without_an_older_open_release(story: Story) -> None:
     assert story.verdict().faults == ["became visible after receive 2 without a cause"]
 
 
-def test_a_worker_may_not_start_what_it_has_released() -> None:
+def test_a_worker_may_not_start_a_message_that_it_has_released() -> None:
     story = Story().receive("a", 1, 1.0).hide("a", 1, 2.0, 0).run("a", 1, 2.3, 3.0)
     story.receive("b", 2, 2.2).run("b", 2, 2.5, 4.0).delete("b", 2, 4.1)
     story.harm("warm", "a", 1.9)
@@ -592,7 +598,7 @@ def test_a_message_of_a_failed_task_that_is_acked_may_not_be_released() -> None:
     assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
-def test_a_task_that_was_stopped_for_its_lost_lease_may_be_begun_again() -> None:
+def test_a_task_that_was_stopped_for_its_lost_lease_may_be_started_again() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5).harm("pause", "a", 4.0, 8.0)
     story.note("a", "stop", 1, 8.1, pid=99).receive("a", 2, 8.2).run("a", 2, 8.3, 9.0)
     verdict = story.delete("a", 2, 9.1).verdict()
@@ -601,9 +607,9 @@ def test_a_task_that_was_stopped_for_its_lost_lease_may_be_begun_again() -> None
 
 
 def stopped_after_a_late_extension(stopped: float) -> Story:
-    """Worker a stands still, extends its lease when it has expired, and stops the task.
+    """Worker a is stopped, extends its lease after the expiry, and stops the task.
 
-    Meanwhile x, by its stale handle, has kept the message hidden.
+    Meanwhile, x has kept the message hidden by its stale handle.
     """
     story = Story().receive("x", 1, 1.0).run("x", 1, 1.5, 14.0).harm("pause", "x", 2.0, 7.5)
     story.receive("a", 2, 7.2).run("a", 2, 7.3).harm("pause", "a", 8.0, 14.0)
@@ -612,7 +618,7 @@ def stopped_after_a_late_extension(stopped: float) -> Story:
     return story.receive("b", 3, 20.2).run("b", 3, 20.3, 21.0).delete("b", 3, 21.1)
 
 
-def test_a_lease_that_is_extended_while_its_task_is_stopped_may_lapse() -> None:
+def test_a_lease_that_is_extended_while_its_task_is_stopped_may_expire() -> None:
     verdict = stopped_after_a_late_extension(stopped=14.07).verdict()
     assert verdict.faults == []
     assert verdict.causes == ["its worker was stopped", "its worker was stopped"]
@@ -624,22 +630,23 @@ def test_a_task_may_not_be_stopped_once_its_lease_is_regained() -> None:
 
 
 def stopped_in_its_last_moment() -> Story:
-    """Worker a stands still until its lease is over, as the task is through: then it comes again.
+    """Worker a is stopped past its expiry. Its task ends, and a receives the message again.
 
-    It was stopped for its lost lease, so what came again waits, and is given back at the end.
+    The task was stopped because its lease was lost. So the redelivery waits, and is released in the
+    shutdown.
     """
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0).harm("pause", "a", 2.0, 8.95)
     story.receive("a", 2, 9.05).harm("warm", "a", 9.5).hide("a", 2, 11.0, 0)
     return story.receive("b", 3, 11.2).run("b", 3, 11.3, 12.0).delete("b", 3, 12.1)
 
 
-def test_a_task_that_was_through_as_it_was_stopped_may_come_again() -> None:
+def test_a_task_that_ended_as_it_was_stopped_may_be_redelivered() -> None:
     verdict = stopped_in_its_last_moment().terminates("a").verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["its worker was stopped", "it waited in a warm shutdown"]
 
 
-def test_its_own_worker_may_run_it_again_then() -> None:
+def test_the_same_worker_may_run_a_task_again_that_ended_as_it_was_stopped() -> None:
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0).harm("pause", "a", 2.0, 8.95)
     story.receive("a", 2, 9.05).run("a", 2, 9.5, 10.0, pid=2).delete("a", 2, 10.1)
     assert story.verdict().faults == ["a ran it again although it knew of it"]
@@ -647,7 +654,7 @@ def test_its_own_worker_may_run_it_again_then() -> None:
 
 
 def through_before_its_lease_was_over(paused: float) -> Story:
-    """Worker a stands still as its task ends, until the lease is over, and runs it again."""
+    """Worker a is stopped until its lease has expired. Its task ends, and a runs it again."""
     story = Story().terminates("a").receive("a", 1, 1.0).run("a", 1, 1.5, 3.0)
     story.harm("pause", "a", paused, 8.95)
     return story.receive("a", 2, 9.05).run("a", 2, 9.5, 10.0, pid=2).delete("a", 2, 10.1)
@@ -657,38 +664,38 @@ def test_a_task_whose_end_was_not_read_in_time_may_be_stopped() -> None:
     assert through_before_its_lease_was_over(paused=2.0).verdict().faults == []
 
 
-def test_one_whose_end_could_be_read_may_not() -> None:
+def test_a_task_whose_end_could_be_read_may_not_be_stopped() -> None:
     faults = through_before_its_lease_was_over(paused=4.5).verdict().faults
     assert "a ran it again although it knew of it" in faults
 
 
 def extended_too_late() -> Story:
-    """Worker a gets no answer to an extension. It takes its lease for expired, and extends it."""
+    """Worker a gets no answer to an extension. It counts the lease as expired, and extends it."""
     story = Story(pool="threads").receive("a", 1, 1.0).hide("a", 1, 3.9, told=False)
     story.harm("pause", "a", 4.0, 8.95).hide("a", 1, 9.0)
     return story.receive("b", 2, 15.2).run("b", 2, 15.3, 16.0).delete("b", 2, 16.1)
 
 
-def test_what_was_dropped_for_its_expired_lease_may_lapse_though_that_was_extended() -> None:
+def test_a_message_that_was_let_expire_may_expire_despite_a_late_extension() -> None:
     story = extended_too_late()
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
     assert story.drops("a").verdict().redeliveries == ["its worker was stopped"]
 
 
-def test_nothing_is_dropped_whose_lease_has_not_expired() -> None:
+def test_no_message_is_let_expire_before_its_lease_has_expired() -> None:
     story = Story(pool="threads").drops("a").receive("a", 1, 1.0).hide("a", 1, 5.0)
     story.receive("b", 2, 11.2).run("b", 2, 11.3, 12.0).delete("b", 2, 12.1)
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def answered_late(answered: float, extended: float) -> Story:
-    """Worker a hears of the message when most of its lease is over, and extends it."""
+    """Worker a reads the message when most of its lease has passed, and extends it."""
     story = Story().receive("a", 1, 1.0, answered=answered).hide("a", 1, extended)
     back = extended + TIMEOUT + 0.2
     return story.receive("b", 2, back).run("b", 2, back, back + 1).delete("b", 2, back + 1.1)
 
 
-def test_what_arrived_late_is_dropped_unless_an_extension_is_confirmed_in_time() -> None:
+def test_a_late_message_is_let_expire_unless_an_extension_is_confirmed_in_time() -> None:
     verdict = answered_late(6.9, 6.995).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["its receive was answered late"]
@@ -702,42 +709,42 @@ def test_what_arrived_late_is_dropped_unless_an_extension_is_confirmed_in_time()
         pytest.param(answered_late(6.9, 6.995).run("a", 1, 6.95), id="it was started"),
     ],
 )
-def test_no_other_is_dropped_where_leases_may_be_lost(story: Story) -> None:
+def test_no_other_message_is_let_expire_with_on_lost_warn(story: Story) -> None:
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def after_an_unsent_retry(max_receive_count: int | None) -> Story:
-    """Worker a can't send a retry; the message comes again, and waits when a gives it back."""
+    """Worker a cannot send a retry. It receives the message again, and releases it unstarted."""
     story = Story(task="again", max_receive_count=max_receive_count)
     story.receive("a", 1, 1.0).run("a", 1, 1.5, 2.0, "unsent").receive("a", 2, 7.2)
     story.hide("a", 2, 9.05, 0)
     return story.receive("b", 3, 9.3).run("b", 3, 9.5, 10.0).delete("b", 3, 10.1)
 
 
-def test_what_comes_after_an_unsent_retry_may_wait_and_be_given_back() -> None:
+def test_a_redelivery_after_an_unsent_retry_may_wait_and_be_released() -> None:
     story = after_an_unsent_retry(max_receive_count=6)
     assert story.verdict().faults == ["became visible after receive 2 without a cause"]
     assert story.harm("break", "a", 9.0).verdict().faults == []
 
 
-def test_but_not_where_that_had_settled_it() -> None:
+def test_without_dead_letters_a_message_with_an_unsent_retry_must_be_deleted() -> None:
     faults = after_an_unsent_retry(max_receive_count=None).harm("break", "a", 9.0).verdict().faults
     assert "became visible after receive 2 without a cause" in faults
 
 
-def test_a_task_that_is_not_stopped_goes_on_with_what_came_again() -> None:
+def test_a_task_that_is_not_stopped_continues_with_the_redelivery() -> None:
     faults = stopped_in_its_last_moment().verdict().faults
     assert faults == ["became visible after receive 2 without a cause"]
 
 
 def done_before(harm: str, pool: str = "prefork") -> Story:
-    """Worker a does the task, is told to go at once, and is killed with the delete unsent."""
+    """Worker a does the task, shuts down at once, and is killed before it sends the delete."""
     story = Story(pool=pool).receive("a", 1, 1.0).run("a", 1, 1.5, 2.0).harm(harm, "a", 2.05)
     story.harm("kill", "a", 4.9).harm("keeper-kill", "a", 4.95)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
-def test_a_worker_may_be_killed_in_the_sleep_of_a_soft_shutdown_with_results_unread() -> None:
+def test_a_worker_may_be_killed_in_a_soft_shutdown_with_results_unread() -> None:
     verdict = done_before("soft").verdict()
     assert verdict.faults == []
     assert verdict.causes == ["its worker and its keeper were killed"]
@@ -749,7 +756,7 @@ def test_otherwise_a_result_is_read_at_once(story: Story) -> None:
 
 
 def killed_in_a_task(until: float) -> Story:
-    """Worker a is in a task, and killed soon after it, when the message is in its answer."""
+    """Worker a has the message in an unread answer while it is in a task, and is then killed."""
     story = Story(pool="solo").receive("a", 1, 1.0).busy("a", 1.1, until).harm("kill", "a", 6.5)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
@@ -759,13 +766,13 @@ def test_a_killed_worker_reads_nothing_more() -> None:
     assert redelivery == "it was not read in time: its worker was in a task"
 
 
-def test_it_could_have_before() -> None:
+def test_a_killed_worker_must_have_read_what_it_could_read_before() -> None:
     assert killed_in_a_task(until=3.0).verdict().faults == [
         "became visible after receive 1 without a cause"
     ]
 
 
-def test_an_answer_that_is_read_later_than_its_timeout_allows_is_no_ones_message() -> None:
+def test_a_message_whose_answer_is_read_after_its_timeout_is_ignored() -> None:
     story = Story().receive("a", 1, 1.0).harm("pause", "a", 0.5, 6.9)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     verdict = story.verdict()
@@ -774,8 +781,8 @@ def test_an_answer_that_is_read_later_than_its_timeout_allows_is_no_ones_message
     assert redelivery.startswith("it was read so long after")
 
 
-def test_a_receive_that_its_worker_never_saw_may_come_back_though_the_task_went_on() -> None:
-    # The delete by the handle of the first does nothing: SQS has given out another.
+def test_a_receive_that_its_worker_never_saw_may_expire_while_the_task_continues() -> None:
+    # The delete by the first handle does nothing, because SQS has issued another.
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 7.6).harm("pause", "a", 4.0, 7.3)
     story.receive("a", 2, 7.2, told=False).delete("a", 1, 7.7)
     story.receive("b", 3, 13.4).run("b", 3, 13.5, 14.0).delete("b", 3, 14.1)
@@ -783,7 +790,7 @@ def test_a_receive_that_its_worker_never_saw_may_come_back_though_the_task_went_
 
 
 def failing_again(outcome: str, kill: float | None = None, *, fails: bool = False) -> Story:
-    """A message that failed three times is given back by worker a, and done by b."""
+    """Worker a releases a message that has failed three times, and b does it."""
     story = Story()
     for count in (1, 2, 3):
         at = count * 10.0 - 9
@@ -809,7 +816,7 @@ def failing_again(outcome: str, kill: float | None = None, *, fails: bool = Fals
         ),
     ],
 )
-def test_what_keeps_failing_may_be_hidden_for_as_long_as_its_timeout(
+def test_a_message_that_keeps_failing_may_be_hidden_for_its_whole_timeout(
     story: Story, cause: str
 ) -> None:
     verdict = story.verdict()
@@ -817,25 +824,25 @@ def test_what_keeps_failing_may_be_hidden_for_as_long_as_its_timeout(
     assert verdict.causes[-1] == cause
 
 
-def test_what_has_not_failed_may_not() -> None:
+def test_a_message_that_has_not_failed_may_not_be_hidden_for_its_whole_timeout() -> None:
     faults = failing_again("end").verdict().faults
     assert faults == ["became visible after receive 4 without a cause"]
 
 
-def test_what_was_extended_may_not_lapse_before_its_process_is_killed() -> None:
+def test_an_extended_lease_may_not_expire_although_its_process_is_killed_later() -> None:
     faults = failing_again("", kill=33.0).verdict().faults
     assert faults == ["became visible after receive 4 without a cause"]
 
 
 def retimed(receive: int, extension: int, back: float) -> Story:
-    """The queue's timeout changes; worker a goes by what it asked for, and b gets the message."""
+    """The queue's timeout changes. Worker a uses the timeouts that it requested."""
     story = Story(max_receive_count=6, timeouts=(3, 10)).receive("a", 1, 1.0, seconds=receive)
     story.run("a", 1, 1.5, back + 2).hide("a", 1, 4.0, extension)
     return story.receive("b", 2, back).run("b", 2, back + 0.3, back + 1).delete("b", 2, back + 1.1)
 
 
 @pytest.mark.parametrize(("receive", "extension"), [(6, 10), (10, 10), (3, 3), (10, 3)])
-def test_a_lease_lasts_for_as_long_as_each_call_for_it_asked(receive: int, extension: int) -> None:
+def test_a_lease_lasts_as_long_as_each_call_requested(receive: int, extension: int) -> None:
     over = 4.0 + extension
     story = retimed(receive, extension, over + 0.2)
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
@@ -843,15 +850,15 @@ def test_a_lease_lasts_for_as_long_as_each_call_for_it_asked(receive: int, exten
     assert excused.verdict().causes == ["its worker was stopped"]
 
 
-def test_a_message_that_comes_before_the_timeout_of_its_receive_is_over_has_no_cause() -> None:
-    """As where a worker takes a queue's old timeout for granted, and asks for none."""
+def test_a_redelivery_before_the_timeout_of_the_receive_has_no_cause() -> None:
+    """This happens if a worker assumes a queue's old timeout, and requests none."""
     story = Story(timeouts=(10,)).receive("a", 1, 1.0, seconds=10).run("a", 1, 1.5, 9.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def failed_as_it_came_again(received: float, *, seen: bool = False) -> Story:
-    """Worker a's task fails as a gets its message again, and a gives back what it got."""
+    """Worker a's task fails as a receives its message again, and a releases the redelivery."""
     story = Story(task="flaky").receive("a", 1, 1.0).run("a", 1, 1.5, 9.0, "fail")
     story.harm("pause", "a", 4.0, 8.99)
     if seen:
@@ -860,7 +867,7 @@ def failed_as_it_came_again(received: float, *, seen: bool = False) -> Story:
     return story.receive("b", 3, 12.2).run("b", 3, 12.3, 13.0).delete("b", 3, 13.1)
 
 
-def test_a_failure_is_heard_of_a_moment_later_and_may_concern_what_came_meanwhile() -> None:
+def test_a_failure_is_noticed_late_and_may_count_for_a_redelivery_meanwhile() -> None:
     verdict = failed_as_it_came_again(9.1).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["its worker was stopped", "it failed by design"]
@@ -869,18 +876,20 @@ def test_a_failure_is_heard_of_a_moment_later_and_may_concern_what_came_meanwhil
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(failed_as_it_came_again(9.1, seen=True), id="it had been given back for it"),
-        pytest.param(failed_as_it_came_again(9.5), id="too late for that"),
+        pytest.param(
+            failed_as_it_came_again(9.1, seen=True), id="it had been released for that failure"
+        ),
+        pytest.param(failed_as_it_came_again(9.5), id="it was received too late"),
     ],
 )
-def test_what_came_after_it_was_heard_of_is_no_part_of_that_failure(story: Story) -> None:
+def test_a_redelivery_after_a_failure_was_noticed_is_not_part_of_it(story: Story) -> None:
     assert "became visible after receive 2 without a cause" in story.verdict().faults
 
 
 def refused_batch(
     other: float, received: float = 1.5, *, pool: str = "threads", task: str = "together"
 ) -> Story:
-    """Worker a holds the message and one that it loses, and releases it; b does it."""
+    """Worker a loses another message of the batch, and releases this one. b does it."""
     story = Story(pool=pool, task=task).receive_other("a", other)
     story.receive("a", 1, received).hide("a", 1, 7.0, 2)
     return story.receive("b", 2, 9.2).run("b", 2, 9.3, 10.0).delete("b", 2, 10.1)
@@ -889,13 +898,14 @@ def refused_batch(
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(refused_batch(0.5), id="as it waited for a thread"),
+        pytest.param(refused_batch(0.5), id="lost while it waited for a thread"),
         pytest.param(
-            refused_batch(0.5, received=6.8).harm("pause", "a", 0.6, 6.7), id="as it was gathered"
+            refused_batch(0.5, received=6.8).harm("pause", "a", 0.6, 6.7),
+            id="lost while it was gathered",
         ),
     ],
 )
-def test_a_batch_that_lost_a_message_before_it_began_gives_back_the_others(story: Story) -> None:
+def test_a_batch_that_lost_a_message_before_it_started_releases_the_others(story: Story) -> None:
     verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["a message of its batch was lost"]
@@ -905,26 +915,26 @@ def test_a_batch_that_lost_a_message_before_it_began_gives_back_the_others(story
     "story",
     [
         pytest.param(refused_batch(0.5, pool="prefork"), id="no batch waits in such a pool"),
-        pytest.param(refused_batch(0.5, task="work"), id="it is not of a batch"),
-        pytest.param(refused_batch(2.0), id="the other was its own still"),
-        pytest.param(refused_batch(0.5, received=6.8), id="it came much later"),
+        pytest.param(refused_batch(0.5, task="work"), id="it is not in a batch"),
+        pytest.param(refused_batch(2.0), id="the other was not lost yet"),
+        pytest.param(refused_batch(0.5, received=6.8), id="it was received much later"),
         pytest.param(
             refused_batch(0.5).note("a", "start", 1, 5.0, 1, message_id="other"),
             id="the other was run in time",
         ),
     ],
 )
-def test_no_other_batch_does(story: Story) -> None:
+def test_no_other_batch_releases_its_messages(story: Story) -> None:
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
 def waiting(released: float) -> Story:
-    """Worker a releases what it has not started, and b does it."""
+    """Worker a releases a message that it has not started, and b does it."""
     story = Story(pool="threads").receive("a", 1, 1.0).hide("a", 1, released, 0)
     return story.receive("b", 2, 7.2).run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
 
 
-def test_a_worker_whose_pool_is_broken_gives_back_what_waits() -> None:
+def test_a_worker_whose_pool_is_broken_releases_waiting_messages() -> None:
     story = waiting(2.0).breaks("a").harm("broken", "a", 5.0).end("a", 5.0)
     assert story.verdict().redeliveries == ["it waited in a worker whose pool was broken"]
     paused = waiting(2.0).breaks("a").harm("broken", "a", 50.0).harm("pause", "a", 3.0, 45.0)
@@ -935,16 +945,16 @@ def test_a_worker_whose_pool_is_broken_gives_back_what_waits() -> None:
     "story",
     [
         pytest.param(waiting(2.0).breaks("a"), id="it was not found broken"),
-        pytest.param(waiting(2.0).harm("broken", "b", 5.0), id="another worker was"),
-        pytest.param(waiting(2.0).harm("broken", "a", 50.0), id="it went on for long"),
+        pytest.param(waiting(2.0).harm("broken", "b", 5.0), id="another worker was broken"),
+        pytest.param(waiting(2.0).harm("broken", "a", 50.0), id="it continued for long"),
         pytest.param(lapsed().breaks("a"), id="its pool had taken it"),
     ],
 )
-def test_no_other_worker_does(story: Story) -> None:
+def test_no_other_worker_releases_waiting_messages(story: Story) -> None:
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
 
 
-def test_what_the_pool_could_not_take_is_left_to_its_timeout() -> None:
+def test_a_message_that_the_pool_could_not_take_is_left_to_its_timeout() -> None:
     story = Story(pool="threads").receive("a", 1, 1.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.3, 8.0).delete("b", 2, 8.1)
     assert story.verdict().faults == ["became visible after receive 1 without a cause"]
@@ -952,59 +962,59 @@ def test_what_the_pool_could_not_take_is_left_to_its_timeout() -> None:
 
 
 def begun_after_it_came_again(started: float) -> Story:
-    """Worker a gets its message again, and what waited for the first receive fails then."""
+    """Worker a receives its message again. Only then does the first receive's task run and fail."""
     story = Story(task="flaky").terminates("a").receive("a", 1, 1.0).harm("pause", "a", 2.0, 9.0)
     story.receive("a", 2, 9.1).run("a", 1, started, 9.8, "fail").hide("a", 2, 9.9, 0)
     return story.receive("b", 3, 10.1).run("b", 3, 10.3, 11.0).delete("b", 3, 11.1)
 
 
-def test_a_task_that_began_when_its_message_had_come_again_was_not_stopped() -> None:
+def test_a_task_that_began_after_the_redelivery_was_not_stopped() -> None:
     verdict = begun_after_it_came_again(9.2).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["its worker was stopped", "it failed by design"]
 
 
-def test_nor_was_one_that_began_when_its_lease_was_over() -> None:
+def test_a_task_that_began_after_the_expiry_was_not_stopped() -> None:
     assert begun_after_it_came_again(9.02).verdict().faults == []
 
 
-def test_one_that_began_before_that_may_have_been() -> None:
+def test_a_task_that_began_before_the_expiry_may_have_been_stopped() -> None:
     faults = begun_after_it_came_again(1.5).verdict().faults
     assert faults == ["became visible after receive 2 without a cause"]
 
 
 def busy_after_a_standstill(until: float) -> Story:
-    """a stands still as an answer comes, and goes on with a task of an earlier one."""
+    """a is stopped as an answer arrives, and then runs a task of an earlier answer."""
     story = Story(pool="solo").receive("a", 1, 1.0).stop_without_keeper("a", 0.8, 5.0)
     story.records.calls[-1].done = 2.5
     story.busy("a", 5.02, until)
     return story.receive("b", 2, 8.6).run("b", 2, 8.7, 9.0).delete("b", 2, 9.1)
 
 
-def test_a_worker_without_a_pool_may_go_on_with_a_task_after_a_standstill() -> None:
-    # SQS has hidden it from 2.5 on, but all that the worker knows is that it asked at 1.0.
+def test_a_worker_without_a_pool_may_first_run_another_task_after_a_standstill() -> None:
+    # SQS has hidden it since 2.5, but the worker knows only that it sent the receive at 1.0.
     assert busy_after_a_standstill(7.2).verdict().faults == []
 
 
-def test_it_reads_what_came_after_that_task() -> None:
+def test_a_worker_without_a_pool_reads_a_message_after_that_task() -> None:
     faults = busy_after_a_standstill(6.2).verdict().faults
     assert faults == ["became visible after receive 1 without a cause"]
 
 
 def asked_before_a_task(*, read_at: float) -> Story:
-    """a, which has no pool, sends a receive after the task that it was in as it asked."""
+    """a has no pool. It begins a receive, runs a task, and sends the receive only then."""
     story = Story(pool="solo").busy("a", 0.5, 3.0).receive("a", 1, 3.05).busy("a", 3.055, read_at)
     return story.receive("b", 2, 9.2).run("b", 2, 9.3, 10.0).delete("b", 2, 10.1)
 
 
-def test_a_worker_without_a_pool_counts_from_its_question_which_it_sends_after_a_task() -> None:
+def test_a_worker_without_a_pool_counts_from_before_the_task_that_delayed_its_receive() -> None:
     assert asked_before_a_task(read_at=6.4).verdict().faults == []
     faults = asked_before_a_task(read_at=5.0).verdict().faults
     assert faults == ["became visible after receive 1 without a cause"]
 
 
 def waited_for(*, tried: bool, stood_until: float = 5.1) -> Story:
-    """a goes on when little is left of another message, and waits for its extension first."""
+    """a continues when another lease has little time left, and first waits for its extension."""
     story = Story().receive_other("a", 1.0, tried=stood_until + 0.05)
     story.receive("a", 1, 1.25).stop_without_keeper("a", 1.28, stood_until)
     if tried:
@@ -1020,6 +1030,6 @@ def test_a_worker_reads_nothing_while_it_waits_for_the_extension_of_a_late_messa
 
 
 @pytest.mark.parametrize("tried", [True, False])
-def test_it_waits_for_none_that_is_not_late(*, tried: bool) -> None:
+def test_a_worker_does_not_wait_for_the_extension_of_a_message_in_time(*, tried: bool) -> None:
     faults = waited_for(tried=tried, stood_until=4.9).verdict().faults
     assert faults == ["became visible after receive 1 without a cause"]

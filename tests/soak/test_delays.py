@@ -1,4 +1,4 @@
-"""The audit's own numbers: the documents state them, and the product keeps to them."""
+"""The audit's own numbers: the documents state them, and the product follows them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.soak.delays import PAUSE_PART, call_patience, client_patience, failur
 SOAK = Path(__file__).parent
 ROOT = SOAK.parents[1]
 PRODUCT = "celery_sqs_heartbeat"
-#: Modules that may name the product, since they make the world that is audited, and why.
+#: Modules that may name the product because they make the world that is audited, with the reason.
 WORLD = {
     "proj.py": "the app of the workers installs the heartbeat",
-    "server.py": "the simulated SQS is a program of ours",
+    "server.py": "the simulated SQS is our own program",
     "intruder.py": "it reads the journal that the workers write",
 }
-#: What an audit consists of.
+#: The modules of an audit.
 AUDIT = ("tests.soak.audit", "tests.soak.summary", "tests.soak.trace")
 THRESHOLDS = [0.3, 0.5, 1.0, 4 / 3, 5 / 3, 2.0, 10.0, 30.0, 60.0, 100.0]
 
@@ -68,13 +68,13 @@ def test_the_product_delays_failed_messages_as_promised(count: int) -> None:
     assert policy.poison_delay(count, visibility_timeout=6) == failure_delay(count, 6)
 
 
-def test_an_audit_loads_nothing_of_the_product() -> None:
+def test_an_audit_imports_nothing_from_the_product() -> None:
     code = f"import sys, {', '.join(AUDIT)}; print(*sys.modules)"
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     assert [name for name in done.stdout.split() if name.startswith(PRODUCT)] == []
 
 
-def test_only_the_world_that_is_audited_names_the_product() -> None:
+def test_only_modules_of_the_audited_world_name_the_product() -> None:
     modules = [path for path in SOAK.glob("*.py") if not path.name.startswith("test_")]
     assert {path.name for path in modules if PRODUCT in path.read_text()} == {*WORLD}

@@ -1,4 +1,4 @@
-"""What a worker is that does not end."""
+"""How the fleet judges a worker that does not exit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OTHER_THREAD = "=====\n"
         (WRITING + OTHER_THREAD + WAITING, False),
     ],
 )
-def test_a_worker_that_hangs_is_celerys_own_only_where_it_waits_for_what_it_was_writing(
+def test_a_hang_is_celerys_deadlock_only_if_it_waits_for_a_job_that_it_was_writing(
     log: str, is_deadlock: bool
 ) -> None:
     assert writes_indefinitely(log) is is_deadlock
@@ -52,7 +52,7 @@ def test_a_worker_that_hangs_is_celerys_own_only_where_it_waits_for_what_it_was_
         ("threads", [("pause", 3.0), ("cut off", 5.0), ("break", 7.0)], 168.0),
     ],
 )
-def test_a_worker_is_waited_for_beside_the_times_in_which_it_could_not_end(
+def test_a_worker_gets_extra_time_for_periods_in_which_it_could_not_exit(
     pool: str, harms: list[tuple[str, float]], ends: float
 ) -> None:
     member: Any = SimpleNamespace(

@@ -1,4 +1,4 @@
-"""What the audit makes of message groups: an order that nothing excuses, and what stops them."""
+"""How the audit judges message groups: their order, and the releases that stop them."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from tests.soak.story import Story
 
 
 def stopped() -> Story:
-    """Worker a gives the message back before its task began, and runs it later."""
+    """Worker a releases the message before its task begins, and runs it later."""
     story = Story(task="step", group="g").receive("a", 1, 1.0).hide("a", 1, 2.0, 0)
     return story.receive("a", 2, 3.0).run("a", 2, 3.1, 3.2).delete("a", 2, 3.3)
 
 
-def test_a_message_behind_one_that_went_back_went_with_it() -> None:
+def test_a_message_is_released_with_the_message_ahead_of_it() -> None:
     verdict = stopped().ahead("a", 1.0, back=2.1, done=2.9).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["ahead of its group was released"]
 
 
-def test_one_behind_another_that_was_done_had_no_reason_to_go_back() -> None:
+def test_a_message_behind_a_finished_message_may_not_be_released() -> None:
     verdict = stopped().ahead("a", 1.0, done=2.5).verdict()
     assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
-def test_one_behind_another_that_another_worker_had_had_no_reason_to_go_back() -> None:
+def test_a_message_behind_another_workers_message_may_not_be_released() -> None:
     verdict = stopped().ahead("b", 1.0, back=2.1, done=2.9).verdict()
     assert verdict.faults == ["became visible after receive 1 without a cause"]
 
 
-def test_one_whose_task_ran_does_not_go_back_for_another() -> None:
+def test_a_message_whose_task_ran_is_not_released_with_another() -> None:
     story = Story(task="step", group="g").receive("a", 1, 1.0).run("a", 1, 1.1)
     story.hide("a", 1, 2.0, 0).receive("b", 2, 3.0).run("b", 2, 3.1, 3.2).delete("b", 2, 3.3)
     verdict = story.ahead("a", 1.0, back=2.1, done=2.9).verdict()
@@ -47,12 +47,12 @@ def test_no_message_may_begin_before_those_ahead_of_it_are_deleted(start: float)
     ]
 
 
-def test_in_other_queues_they_may() -> None:
+def test_on_other_queues_messages_may_begin_in_any_order() -> None:
     story = Story(task="step").receive("a", 1, 1.0).run("a", 1, 1.1, 3.2)
     assert story.delete("a", 1, 3.3).ahead("b", 0.9, done=2.9).verdict().faults == []
 
 
-def test_one_whose_delete_was_held_up_and_sent_again_counts_as_deleted_by_the_second() -> None:
+def test_a_message_counts_as_deleted_by_the_repeat_of_a_delayed_delete() -> None:
     story = Story(task="step", group="g").receive("a", 1, 1.0).run("a", 1, 3.0, 3.2)
     story.delete("a", 1, 3.3).ahead("b", 0.9, done=2.9)
     delayed = story.records.calls[-1]

@@ -1,4 +1,4 @@
-"""What the death of a worker, or of its keeper, explains, and what it does not."""
+"""What the death of a worker or of its keeper explains, and what it does not."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ UNEXPLAINED = ["became visible after receive 1 without a cause"]
 
 
 def short_lived() -> Story:
-    """Worker a asks for 4 s only and begins; b gets the message after them, and does it too."""
+    """Worker a receives the message for 4 s and starts it. b receives it then, and does it too."""
     story = Story().receive("a", 1, 1.0, seconds=4).run("a", 1, 1.5, 9.0)
     return story.receive("b", 2, 5.2).run("b", 2, 5.5, 6.0).delete("b", 2, 6.1)
 
 
 def unfinished() -> Story:
-    """Worker a begins; b gets the message after the timeout and does it."""
+    """Worker a starts the message. b receives it after the timeout and does it."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
 def cut(release: float | None = 2.65) -> Story:
-    """A task of worker a fails; its release is under way when the keeper dies, and is not done."""
+    """A task of worker a fails. Its release is under way when the keeper dies, and is not done."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 2.6, "fail")
     if release is not None:
         story.hide("a", 1, release, 0, fails=True, fault="reset")
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
 
 
-def test_the_keeper_of_a_killed_worker_releases_what_it_held() -> None:
+def test_the_keeper_of_a_killed_worker_releases_its_messages() -> None:
     verdict = released(4.5, math.inf).harm("kill", "a", 3.0).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["its worker was killed"]
     assert verdict.rows == [KILLED]
 
 
-def test_it_releases_what_had_not_begun_too() -> None:
+def test_the_keeper_of_a_killed_worker_releases_waiting_messages_too() -> None:
     story = Story().receive("a", 1, 1.0).harm("kill", "a", 2.0).hide("a", 1, 2.5, 0)
     verdict = story.receive("b", 2, 2.7).run("b", 2, 2.8, 3.0).delete("b", 2, 3.1).verdict()
     assert verdict.faults == []
@@ -62,11 +62,11 @@ def test_a_release_for_a_dead_worker_has_its_limits(story: Story) -> None:
     assert UNEXPLAINED[0] in story.verdict().faults
 
 
-def test_a_lease_that_outlives_its_worker_by_far_may_not_lapse() -> None:
+def test_a_lease_that_outlives_its_worker_by_far_may_not_expire() -> None:
     assert unfinished().harm("kill", "a", 4.0).verdict().faults == UNEXPLAINED
 
 
-def test_it_may_where_its_keeper_had_hardly_time() -> None:
+def test_a_lease_may_expire_if_the_keeper_had_little_time() -> None:
     verdict = unfinished().harm("kill", "a", 5.5).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["its worker was killed"]
@@ -85,7 +85,7 @@ def test_it_may_where_its_keeper_had_hardly_time() -> None:
         ),
     ],
 )
-def test_it_may_where_its_keeper_died_too(story: Story) -> None:
+def test_a_lease_may_expire_if_the_keeper_died_too(story: Story) -> None:
     verdict = story.verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["its worker and its keeper were killed"]
@@ -102,21 +102,21 @@ def test_it_may_where_its_keeper_died_too(story: Story) -> None:
         ),
     ],
 )
-def test_no_other_death_of_a_keeper_counts(story: Story) -> None:
+def test_no_other_death_of_a_keeper_explains_an_expiry(story: Story) -> None:
     assert story.verdict().faults == UNEXPLAINED
 
 
-def test_a_keeper_that_stands_still_past_the_lease_may_not_release_it() -> None:
+def test_a_keeper_that_is_stopped_past_the_expiry_may_not_release_a_message() -> None:
     verdict = unfinished().hang("a", 3.9, 9.0, died=False).harm("kill", "a", 4.0).verdict()
     assert verdict.faults == []
     assert verdict.rows == [LEFT_TO_TIMEOUT]
 
 
-def test_a_worker_that_stands_still_alone_loses_no_lease() -> None:
+def test_a_worker_that_is_stopped_without_its_keeper_loses_no_lease() -> None:
     assert lapsed().stop_without_keeper("a", 4.0, 9.0).verdict().faults == UNEXPLAINED
 
 
-def test_it_may_read_what_it_received_too_late() -> None:
+def test_a_worker_that_is_stopped_without_its_keeper_may_read_a_message_too_late() -> None:
     story = Story().stop_without_keeper("a", 0.9, 8.0).receive("a", 1, 1.0).run("a", 1, 8.1, 9.0)
     story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
     assert story.verdict().faults == []
@@ -129,16 +129,16 @@ def test_the_death_of_a_keeper_costs_a_short_lease() -> None:
     assert verdict.rows == [KEEPER_DOWN]
 
 
-def test_it_costs_no_longer_one() -> None:
+def test_the_death_of_a_keeper_costs_no_longer_lease() -> None:
     assert lapsed().harm("keeper-kill", "a", 5.5).verdict().faults == UNEXPLAINED
 
 
-def test_nor_any_that_had_time_before_or_after_it() -> None:
+def test_the_death_of_a_keeper_costs_no_lease_that_had_time_before_or_after_it() -> None:
     assert short_lived().harm("keeper-kill", "a", 2.5).verdict().faults == UNEXPLAINED
     assert short_lived().harm("keeper-kill", "b", 3.5).verdict().faults == UNEXPLAINED
 
 
-def test_many_deaths_in_a_row_may_cost_a_longer_one() -> None:
+def test_many_deaths_in_a_row_may_cost_a_longer_lease() -> None:
     story = lapsed()
     for at in (2.0, 3.1, 4.7):
         story.harm("keeper-kill", "a", at)
@@ -155,16 +155,16 @@ def test_a_keeper_that_hangs_may_cost_a_lease() -> None:
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(lapsed().hang("a", 2.5, 9.0, died=False), id="it was to be replaced"),
+        pytest.param(lapsed().hang("a", 2.5, 9.0, died=False), id="it should have been replaced"),
         pytest.param(lapsed().hang("a", 5.5, 5.9, died=False), id="too short"),
         pytest.param(lapsed().hang("b", 5.0, 6.2), id="another worker's"),
     ],
 )
-def test_not_one_that_goes_on_in_time_or_should_have_been_replaced(story: Story) -> None:
+def test_a_keeper_that_continues_in_time_or_needs_replacement_costs_no_lease(story: Story) -> None:
     assert story.verdict().faults == UNEXPLAINED
 
 
-def test_one_that_hangs_as_it_starts_has_longer() -> None:
+def test_a_keeper_that_hangs_as_it_starts_may_take_longer() -> None:
     assert lapsed().hang("a", 4.0, 9.0, died=False).verdict().faults == UNEXPLAINED
     assert lapsed().hang("a", 4.0, 9.0, died=False, young=True).verdict().faults == []
 
@@ -179,7 +179,7 @@ def test_a_release_that_was_under_way_when_its_keeper_died_is_not_repeated(
     assert verdict.rows == [RELEASE_CUT]
 
 
-def test_what_a_hanging_keeper_left_undone_may_be_under_way_when_the_next_one_dies() -> None:
+def test_a_release_that_a_hanging_keeper_left_may_be_under_way_when_the_next_keeper_dies() -> None:
     story = cut(None).hang("a", 1.05, 2.25).harm("keeper-kill", "a", 3.3).logs_unrepeated("a")
     verdict = story.verdict()
     assert verdict.faults == []
@@ -189,7 +189,7 @@ def test_what_a_hanging_keeper_left_undone_may_be_under_way_when_the_next_one_di
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(cut(None).harm("keeper-kill", "a", 2.655), id="no line of the log says so"),
+        pytest.param(cut(None).harm("keeper-kill", "a", 2.655), id="no line of the log reports it"),
         pytest.param(cut(None).logs_unrepeated("a"), id="no keeper died"),
         pytest.param(
             cut(None).harm("keeper-kill", "b", 2.655).logs_unrepeated("a"), id="another's keeper"
@@ -202,17 +202,17 @@ def test_what_a_hanging_keeper_left_undone_may_be_under_way_when_the_next_one_di
         ),
     ],
 )
-def test_no_other_release_is_left_undone(story: Story) -> None:
+def test_no_other_release_may_be_left_undone(story: Story) -> None:
     assert story.verdict().faults == UNEXPLAINED
 
 
-def test_one_that_had_failed_before_its_keeper_died_is_no_such() -> None:
+def test_a_release_that_failed_before_its_keeper_died_has_another_cause() -> None:
     story = cut(2.65).harm("keeper-kill", "a", 4.0).logs_unrepeated("a")
     assert story.verdict().rows == [LEFT_TO_TIMEOUT]
 
 
 @pytest.mark.parametrize(("died_at", "was_read"), [(4.9, True), (5.05, False), (5.2, True)])
-def test_an_answer_that_its_keeper_did_not_live_to_read_was_not_given(
+def test_an_answer_that_a_dead_keeper_did_not_read_does_not_count(
     died_at: float, was_read: bool
 ) -> None:
     story = lapsed().hide("a", 1, 5.0).harm("keeper-kill", "a", died_at)

@@ -43,7 +43,7 @@ def logged(cause: str, *, stops_group: bool, caplog: pytest.LogCaptureFixture) -
         ("not settled", False),
     ],
 )
-def test_a_release_that_is_not_tried_again_is_known_by_its_line(
+def test_a_log_line_identifies_a_release_that_is_not_tried_again(
     cause: str, *, was_to_be_released: bool, stops_group: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = logged(cause, stops_group=stops_group, caplog=caplog)

@@ -1,4 +1,4 @@
-"""What the soak's workers write down, where the audit relies on when they do."""
+"""When the soak's workers record events, if the audit relies on the time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.soak import proj
 
 
 def losing(lose: Callable[[], None], go_on: Callable[[Exception], None]) -> Any:
-    """Return what Celery's consumer needs to start, to lose its connection, and to end."""
+    """Return the parts that Celery's consumer needs to start, lose its connection, and end."""
 
     def end(*_: object) -> None:
         blueprint.state = CLOSE
@@ -49,7 +49,7 @@ class Conf(dict[str, bool]):
     __getattr__ = dict.__getitem__
 
 
-def test_a_lost_connection_is_written_down_before_celery_waits_for_its_pool(
+def test_a_lost_connection_is_recorded_before_celery_waits_for_its_pool(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done: list[object] = []
@@ -63,7 +63,7 @@ def test_a_lost_connection_is_written_down_before_celery_waits_for_its_pool(
     assert done == ["disconnect", error]
 
 
-def test_one_that_is_lost_as_the_worker_is_told_to_shut_down_is_written_down_too(
+def test_a_connection_lost_during_a_shutdown_is_recorded_too(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     done: list[object] = []

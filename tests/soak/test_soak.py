@@ -1,12 +1,11 @@
-"""An hour of bad luck in a minute: no message may be lost, none done again without a cause.
+"""Runs the soak: no message may be lost, and none done again without a cause.
 
-A history that can't be accounted for fails it. So does a cause that explains more than its share
-(`table.py`), and a worker that ends by itself or not at all. The records of a soak are kept in its
-folder; `python -m tests.soak RECORDS` audits them again.
+The test fails if the audit cannot explain a message's history, if a cause explains more than its
+share (`table.py`), or if a worker exits without a reason or does not exit. The records of a soak
+are kept in its folder: `python -m tests.soak RECORDS` audits them again.
 
-`SOAK_SECONDS` says for how long (`make soak`), `SOAK_SEED` with which choices. The same
-seed makes the same choices; but processes are not deterministic, and so what becomes of
-them differs from run to run.
+`SOAK_SECONDS` sets the duration and `SOAK_SEED` the seed (`make soak`). The same seed makes the
+same choices. But processes are not deterministic, so their behaviour differs between runs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from tests.soak.trace import trace
 pytestmark = pytest.mark.thorough
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "60"))
-#: Messages whose history a failure shows.
+#: A failure shows the history of so many messages.
 SHOWN = 5
 
 
@@ -57,7 +56,7 @@ def test_every_message_is_accounted_for_after_random_harm(
     excuses = overused(verdicts)
     assert not excuses, "\n".join([f"SOAK_SEED={seed}:", *excuses, summary])
     assert not soak.surprises, f"SOAK_SEED={seed}: {soak.surprises}"
-    # A soak in which nothing happens proves nothing; on a slow machine less does.
+    # A soak in which nothing happens proves nothing. On a slow machine, less happens.
     assert len(verdicts) > SECONDS / 3
     assert sum(bool(harm.worker) and harm.what != "starved" for harm in records.harms) > SECONDS / 6
     assert sum(len(verdict.redeliveries) for verdict in verdicts) > SECONDS / 6

@@ -1,4 +1,4 @@
-"""The table of causes: each is shown by a case, has a source, and may not explain too much."""
+"""The table of causes: each has a case and a source, and may not explain too much."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.soak.test_keeper_causes import cut, short_lived
 ROOT = Path(__file__).parents[2]
 
 
-#: A case of `test_causes.py` for each row.
+#: A story for each row.
 CASES: Mapping[Row, Callable[[], Story]] = {
     table.RELEASED_BY_TASK: lambda: released(3.0, 2.9, "fail"),
     table.WAITED_IN_SHUTDOWN: lambda: waiting(2.0).harm("warm", "a", 1.5),
@@ -78,7 +78,7 @@ def test_each_row_explains_a_case(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-def test_each_row_has_a_source_that_is_there(row: Row) -> None:
+def test_each_row_has_a_source_that_exists(row: Row) -> None:
     path, _, place = row.where.partition("#")
     text = (ROOT / path).read_text()
     assert row.source.endswith(".")
@@ -106,7 +106,7 @@ def test_a_small_soak_may_have_one_cause_for_everything() -> None:
     assert overused(soak(table.DELAYED, ALWAYS + 1, ALWAYS + 1)) != []
 
 
-def test_only_what_is_asked_for_may_explain_most_of_a_soak() -> None:
+def test_only_requested_redeliveries_may_explain_most_of_a_soak() -> None:
     most = [row for row in TABLE if row.share > 0.6]
     assert most == [table.RELEASED_BY_TASK, table.WAITED_IN_SHUTDOWN]
 
@@ -116,6 +116,6 @@ def test_a_soak_without_extra_receives_has_shares_of_nothing() -> None:
     assert set(shares([])) == {row.name for row in TABLE}
 
 
-def test_the_shares_tell_uses_share_and_limit() -> None:
+def test_shares_show_uses_share_and_limit() -> None:
     shown = shares(soak(table.KILLED, 5, 20))[table.KILLED.name]
     assert shown.split() == ["5", "25%", "of", "at", "most", f"{table.KILLED.share:.0%}"]
