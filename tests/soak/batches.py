@@ -16,7 +16,7 @@ def note_lost_of_batches(messages: Iterable[Message], histories: dict[str, Worke
     for message in messages:
         for delivery in message.deliveries:
             history, run = histories[delivery.worker], delivery.run
-            over = knowledge_of(delivery, history).lapsed
+            over = knowledge_of(delivery, history).first_expired_at
             if message.task == "together" and (run is None or run.start > over):
                 why = Cause(BATCH_LOST, "a message of its batch was lost")
                 held = Block(why=why, start=delivery.receive.done, end=over)

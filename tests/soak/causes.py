@@ -54,10 +54,10 @@ def cause_of(delivery: Delivery, histories: dict[str, WorkerHistory]) -> Cause |
     if tried and (why := why_released(delivery, history, tried[0].started)):
         # After the first try of a release no extension may follow.
         return why.but("but its release failed")
-    return _why_lapsed(delivery, history)
+    return _why_expired(delivery, history)
 
 
-def _why_lapsed(delivery: Delivery, history: WorkerHistory) -> Cause | None:
+def _why_expired(delivery: Delivery, history: WorkerHistory) -> Cause | None:
     if why := _why_hidden_for_as_long(delivery, history):
         return why
     if why := why_cut_short(delivery) or why_unread(delivery, history):
@@ -82,10 +82,12 @@ def _why_lapsed(delivery: Delivery, history: WorkerHistory) -> Cause | None:
         return why
     knowledge = knowledge_of(delivery, history)
     drops = history.info.drops or delivery.queue.is_fifo or came_late(delivery, history)
-    is_dropped = drops and (delivery.run is None or delivery.run.start > knowledge.lapsed)
+    is_let_expire = drops and (
+        delivery.run is None or delivery.run.start > knowledge.first_expired_at
+    )
     # After the expiry, tries are rare, and the worker may see the expiry too early. A late
     # extension saves no task that the worker let expire before it began.
-    end = min(delivery.visible_at, knowledge.lapsed if is_dropped else knowledge.ends)
+    end = min(delivery.visible_at, knowledge.first_expired_at if is_let_expire else knowledge.ends)
     due = max(delivery.receive.done, end - delivery.queue.threshold)
     if free(due, end, blocks) > GRACE:
         return None

@@ -29,10 +29,10 @@ def unasked_deaths(member: Member) -> str:
 
 def unrepeated(member: Member) -> set[tuple[str, str]]:
     """Return the worker and the message of each release that is not tried again."""
-    lapsing = lapsing_messages(member.process.logs())
+    lapsing = unrepeated_messages(member.process.logs())
     return {(member.info.name, message_id) for message_id in lapsing}
 
 
-def lapsing_messages(log: str) -> list[str]:
+def unrepeated_messages(log: str) -> list[str]:
     """Return the messages whose release is not tried again, according to a log."""
     return _LAPSING.findall(log)

@@ -71,7 +71,7 @@ def _why_its_keeper_did(delivery: Delivery, history: WorkerHistory, at: float) -
         return None
     if run is not None and (run.start > at or at < run.ended < math.inf):
         return None
-    if run is not None and run.outcome and not _was_unsettled(run, history.info.ended, history):
+    if run is not None and run.outcome and not _may_not_know_end(run, history.info.ended, history):
         return None
     return history.gone.why
 
@@ -98,7 +98,7 @@ def _why_its_worker_did(delivery: Delivery, history: WorkerHistory, at: float) -
     kill = history.killed(run.pid, run.start, at)
     if kill and kill.at < run.ended + GRACE:
         return POOL_PROCESS_KILLED
-    if stops and _was_unsettled(run, stops[0].at, history):
+    if stops and _may_not_know_end(run, stops[0].at, history):
         return Cause(CUT_OFF_BY_SHUTDOWN, f"it ran in a {stops[0].what} shutdown")
     # A task that ends while it is being cancelled counts as cancelled.
     if history.info.cancels and history.lost_connection(run.start, min(at, run.ended)):
@@ -118,7 +118,7 @@ def was_stopped(delivery: Delivery, run: Run, history: WorkerHistory) -> bool:
     return history.info.terminates and delivery.visible_at <= after(run.ended, history.still)
 
 
-def _was_unsettled(run: Run, at: float, history: WorkerHistory) -> bool:
+def _may_not_know_end(run: Run, at: float, history: WorkerHistory) -> bool:
     """Return whether a worker may not yet have known at that time that a task had ended."""
     return run.ended > at or free(run.ended, at, history.still) < GRACE
 

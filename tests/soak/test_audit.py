@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.soak.audit import ONCE
 from tests.soak.story import Story
-from tests.soak.test_causes import lapsed
+from tests.soak.test_causes import expired
 from tests.soak.trace import trace
 
 
@@ -16,7 +16,7 @@ def test_a_message_done_once_is_accounted_for() -> None:
 
 
 def test_a_duplicate_that_nothing_explains_is_a_fault() -> None:
-    verdict = lapsed().verdict()
+    verdict = expired().verdict()
     assert verdict.duplicates == 1
     assert verdict.account == "done again"
     assert verdict.faults == ["became visible after receive 1 without a cause"]
@@ -89,7 +89,7 @@ def test_a_worker_may_not_run_a_message_again_that_it_still_runs() -> None:
 
 
 def test_a_trace_shows_the_whole_history_in_order() -> None:
-    story = lapsed().stop_without_keeper("b", 4.0, 5.0).hide("a", 1, 5.0, fails=True)
+    story = expired().stop_without_keeper("b", 4.0, 5.0).hide("a", 1, 5.0, fails=True)
     (verdict,) = [story.verdict()]
     told = trace(verdict.message, story.records).splitlines()
     parts = [line.split(maxsplit=1)[1] for line in told[1:12]]

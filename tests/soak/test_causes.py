@@ -12,7 +12,7 @@ from tests.soak.story import TIMEOUT, Story
 from tests.soak.table import DISTURBED
 
 
-def lapsed() -> Story:
+def expired() -> Story:
     """Worker a starts the message. Worker b receives it after the timeout and does it too."""
     story = Story().receive("a", 1, 1.0).run("a", 1, 1.5, 9.0)
     return story.receive("b", 2, 7.2).run("b", 2, 7.5, 8.0).delete("b", 2, 8.1)
@@ -33,19 +33,19 @@ def ended_undeleted() -> Story:
 @pytest.mark.parametrize(
     ("story", "cause"),
     [
-        (lapsed().harm("pause", "a", 4.0, 9.0), "its worker was stopped"),
-        (lapsed().harm("starved", "a", 5.1, 7.0), "the machine was too busy"),
-        (lapsed().harm("starved", "", 5.1, 7.0), "the machine was too busy"),
-        (lapsed().harm("kill", "a", 5.5), "its worker was killed"),
+        (expired().harm("pause", "a", 4.0, 9.0), "its worker was stopped"),
+        (expired().harm("starved", "a", 5.1, 7.0), "the machine was too busy"),
+        (expired().harm("starved", "", 5.1, 7.0), "the machine was too busy"),
+        (expired().harm("kill", "a", 5.5), "its worker was killed"),
         (
-            lapsed().harm("kill", "a", 4.0).harm("keeper-kill", "a", 4.5),
+            expired().harm("kill", "a", 4.0).harm("keeper-kill", "a", 4.5),
             "its worker and its keeper were killed",
         ),
         (
-            lapsed().harm("keeper-kill", "a", 3.9).harm("kill", "a", 4.0),
+            expired().harm("keeper-kill", "a", 3.9).harm("kill", "a", 4.0),
             "its worker and its keeper were killed",
         ),
-        (lapsed().harm("cold", "a", 3.0).end("a", 4.0), "its worker exited in a cold shutdown"),
+        (expired().harm("cold", "a", 3.0).end("a", 4.0), "its worker exited in a cold shutdown"),
         (
             ended_undeleted().harm("kill", "a", 2.04).harm("keeper-kill", "a", 2.5),
             "its worker and its keeper were killed",
@@ -77,20 +77,20 @@ def test_a_timely_cause_at_its_own_worker_explains_a_duplicate(story: Story, cau
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(lapsed().harm("pause", "b", 4.0, 9.0), id="another worker was stopped"),
-        pytest.param(lapsed().harm("pause", "a", 1.6, 4.5), id="it was stopped too early"),
-        pytest.param(lapsed().harm("pause", "a", 7.1, 9.0), id="it was stopped too late"),
-        pytest.param(lapsed().harm("pause", "a", 5.5, 6.0), id="it was stopped too briefly"),
-        pytest.param(lapsed().harm("starved", "b", 5.1, 7.0), id="another worker was starved"),
-        pytest.param(lapsed().harm("kill", "b", 4.0), id="another worker was killed"),
-        pytest.param(lapsed().harm("kill", "a", 7.1), id="it was killed after the timeout"),
-        pytest.param(lapsed().harm("warm", "a", 4.0), id="a warm shutdown keeps running tasks"),
+        pytest.param(expired().harm("pause", "b", 4.0, 9.0), id="another worker was stopped"),
+        pytest.param(expired().harm("pause", "a", 1.6, 4.5), id="it was stopped too early"),
+        pytest.param(expired().harm("pause", "a", 7.1, 9.0), id="it was stopped too late"),
+        pytest.param(expired().harm("pause", "a", 5.5, 6.0), id="it was stopped too briefly"),
+        pytest.param(expired().harm("starved", "b", 5.1, 7.0), id="another worker was starved"),
+        pytest.param(expired().harm("kill", "b", 4.0), id="another worker was killed"),
+        pytest.param(expired().harm("kill", "a", 7.1), id="it was killed after the timeout"),
+        pytest.param(expired().harm("warm", "a", 4.0), id="a warm shutdown keeps running tasks"),
         pytest.param(
-            lapsed().harm("warm", "a", 4.0).end("a", 6.0), id="it exited before its task ended"
+            expired().harm("warm", "a", 4.0).end("a", 6.0), id="it exited before its task ended"
         ),
-        pytest.param(lapsed().harm("break", "a", 4.0), id="leases outlive a connection"),
-        pytest.param(lapsed().harm("cut off", "a", 4.0, 9.0), id="no call was even tried"),
-        pytest.param(lapsed().hide("a", 1, 5.1, fails=True), id="one failed call, then silence"),
+        pytest.param(expired().harm("break", "a", 4.0), id="leases outlive a connection"),
+        pytest.param(expired().harm("cut off", "a", 4.0, 9.0), id="no call was even tried"),
+        pytest.param(expired().hide("a", 1, 5.1, fails=True), id="one failed call, then silence"),
         pytest.param(
             ended_undeleted().harm("kill", "a", 6.9), id="time enough to delete it, then killed"
         ),
@@ -111,7 +111,7 @@ def test_a_timely_cause_at_its_own_worker_explains_a_duplicate(story: Story, cau
             released(6.0, 2.0).harm("cold", "a", 5.0), id="it had succeeded long before the exit"
         ),
         pytest.param(released(3.0, 4.5, "fail"), id="released before it failed"),
-        pytest.param(lapsed().hide("c", 1, 3.0, 0), id="another worker's handle"),
+        pytest.param(expired().hide("c", 1, 3.0, 0), id="another worker's handle"),
     ],
 )
 def test_no_other_cause_explains_a_duplicate(story: Story) -> None:
@@ -120,7 +120,7 @@ def test_no_other_cause_explains_a_duplicate(story: Story) -> None:
 
 def refused() -> Story:
     """Each call of worker a fails until its lease expires, and b does the message, too."""
-    story = lapsed()
+    story = expired()
     for tenth in range(10):
         story.hide("a", 1, 5.0 + tenth / 5, fails=True)
     return story
@@ -947,7 +947,7 @@ def test_a_worker_whose_pool_is_broken_releases_waiting_messages() -> None:
         pytest.param(waiting(2.0).breaks("a"), id="it was not found broken"),
         pytest.param(waiting(2.0).harm("broken", "b", 5.0), id="another worker was broken"),
         pytest.param(waiting(2.0).harm("broken", "a", 50.0), id="it continued for long"),
-        pytest.param(lapsed().breaks("a"), id="its pool had taken it"),
+        pytest.param(expired().breaks("a"), id="its pool had taken it"),
     ],
 )
 def test_no_other_worker_releases_waiting_messages(story: Story) -> None:

@@ -10,7 +10,7 @@ from tests.soak.cut import note_unread_answers
 from tests.soak.model import CHANGE
 from tests.soak.story import Story
 from tests.soak.table import KEEPER_DOWN, KILLED, LEFT_TO_TIMEOUT, RELEASE_CUT
-from tests.soak.test_causes import lapsed, released
+from tests.soak.test_causes import expired, released
 
 UNEXPLAINED = ["became visible after receive 1 without a cause"]
 
@@ -113,7 +113,7 @@ def test_a_keeper_that_is_stopped_past_the_expiry_may_not_release_a_message() ->
 
 
 def test_a_worker_that_is_stopped_without_its_keeper_loses_no_lease() -> None:
-    assert lapsed().stop_without_keeper("a", 4.0, 9.0).verdict().faults == UNEXPLAINED
+    assert expired().stop_without_keeper("a", 4.0, 9.0).verdict().faults == UNEXPLAINED
 
 
 def test_a_worker_that_is_stopped_without_its_keeper_may_read_a_message_too_late() -> None:
@@ -130,7 +130,7 @@ def test_the_death_of_a_keeper_costs_a_short_lease() -> None:
 
 
 def test_the_death_of_a_keeper_costs_no_longer_lease() -> None:
-    assert lapsed().harm("keeper-kill", "a", 5.5).verdict().faults == UNEXPLAINED
+    assert expired().harm("keeper-kill", "a", 5.5).verdict().faults == UNEXPLAINED
 
 
 def test_the_death_of_a_keeper_costs_no_lease_that_had_time_before_or_after_it() -> None:
@@ -139,7 +139,7 @@ def test_the_death_of_a_keeper_costs_no_lease_that_had_time_before_or_after_it()
 
 
 def test_many_deaths_in_a_row_may_cost_a_longer_lease() -> None:
-    story = lapsed()
+    story = expired()
     for at in (2.0, 3.1, 4.7):
         story.harm("keeper-kill", "a", at)
     assert story.verdict().faults == []
@@ -147,7 +147,7 @@ def test_many_deaths_in_a_row_may_cost_a_longer_lease() -> None:
 
 
 def test_a_keeper_that_hangs_may_cost_a_lease() -> None:
-    verdict = lapsed().hang("a", 5.0, 6.2).verdict()
+    verdict = expired().hang("a", 5.0, 6.2).verdict()
     assert verdict.faults == []
     assert verdict.redeliveries == ["its keeper was stopped"]
 
@@ -155,9 +155,9 @@ def test_a_keeper_that_hangs_may_cost_a_lease() -> None:
 @pytest.mark.parametrize(
     "story",
     [
-        pytest.param(lapsed().hang("a", 2.5, 9.0, died=False), id="it should have been replaced"),
-        pytest.param(lapsed().hang("a", 5.5, 5.9, died=False), id="too short"),
-        pytest.param(lapsed().hang("b", 5.0, 6.2), id="another worker's"),
+        pytest.param(expired().hang("a", 2.5, 9.0, died=False), id="it should have been replaced"),
+        pytest.param(expired().hang("a", 5.5, 5.9, died=False), id="too short"),
+        pytest.param(expired().hang("b", 5.0, 6.2), id="another worker's"),
     ],
 )
 def test_a_keeper_that_continues_in_time_or_needs_replacement_costs_no_lease(story: Story) -> None:
@@ -165,8 +165,8 @@ def test_a_keeper_that_continues_in_time_or_needs_replacement_costs_no_lease(sto
 
 
 def test_a_keeper_that_hangs_as_it_starts_may_take_longer() -> None:
-    assert lapsed().hang("a", 4.0, 9.0, died=False).verdict().faults == UNEXPLAINED
-    assert lapsed().hang("a", 4.0, 9.0, died=False, young=True).verdict().faults == []
+    assert expired().hang("a", 4.0, 9.0, died=False).verdict().faults == UNEXPLAINED
+    assert expired().hang("a", 4.0, 9.0, died=False, young=True).verdict().faults == []
 
 
 @pytest.mark.parametrize("release", [2.65, None])
@@ -215,7 +215,7 @@ def test_a_release_that_failed_before_its_keeper_died_has_another_cause() -> Non
 def test_an_answer_that_a_dead_keeper_did_not_read_does_not_count(
     died_at: float, was_read: bool
 ) -> None:
-    story = lapsed().hide("a", 1, 5.0).harm("keeper-kill", "a", died_at)
+    story = expired().hide("a", 1, 5.0).harm("keeper-kill", "a", died_at)
     note_unread_answers(story.records)
     (entry,) = next(call for call in story.records.calls if call.operation == CHANGE).entries
     assert entry.told is was_read

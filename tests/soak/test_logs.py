@@ -8,7 +8,7 @@ import pytest
 
 from celery_sqs_heartbeat.keeper.eventlog import log_event
 from celery_sqs_heartbeat.leases.events import Event, EventKind
-from tests.soak.logs import lapsing_messages
+from tests.soak.logs import unrepeated_messages
 
 
 def logged(cause: str, *, stops_group: bool, caplog: pytest.LogCaptureFixture) -> str:
@@ -47,4 +47,4 @@ def test_a_log_line_identifies_a_release_that_is_not_tried_again(
     cause: str, *, was_to_be_released: bool, stops_group: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = logged(cause, stops_group=stops_group, caplog=caplog)
-    assert lapsing_messages(log) == (["a1-b2"] if was_to_be_released else [])
+    assert unrepeated_messages(log) == (["a1-b2"] if was_to_be_released else [])

@@ -18,8 +18,8 @@ from tests.soak.story import Story
 from tests.soak.table import TABLE, Row
 from tests.soak.test_causes import (
     cut_short,
+    expired,
     extended_and_failed,
-    lapsed,
     read_late,
     refused,
     refused_batch,
@@ -44,8 +44,8 @@ CASES: Mapping[Row, Callable[[], Story]] = {
     table.RELEASE_CUT: lambda: cut().harm("keeper-kill", "a", 2.655).logs_unrepeated("a"),
     table.POOL_KILLED: lambda: released(3.0, 9.0).harm("pool-kill", "a", 2.0, pid=1),
     table.BROKEN: lambda: waiting(2.0).breaks("a").harm("broken", "a", 5.0).end("a", 5.0),
-    table.STOPPED: lambda: lapsed().harm("pause", "a", 4.0, 9.0),
-    table.STARVED: lambda: lapsed().harm("starved", "a", 5.1, 7.0),
+    table.STOPPED: lambda: expired().harm("pause", "a", 4.0, 9.0),
+    table.STARVED: lambda: expired().harm("starved", "a", 5.1, 7.0),
     table.DISCONNECTED: lambda: released(3.0, 9.0).cancels("a").harm("break", "a", 2.0),
     table.REFUSED: refused,
     table.UNREAD: lambda: read_late(0.5, 6.0),

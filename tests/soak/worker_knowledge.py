@@ -24,12 +24,12 @@ class WorkerKnowledge:
     """When a lease expired as far as its worker knew, and whether the lease was certain.
 
     Attributes:
-        lapsed: When it expired for the first time. A late extension may have saved it.
+        first_expired_at: When it expired for the first time. A late extension may have saved it.
     """
 
     ends: float
     is_certain: bool
-    lapsed: float
+    first_expired_at: float
 
 
 def knowledge_of(
@@ -42,7 +42,7 @@ def knowledge_of(
     """
     most = longest_hold(delivery)
     ends = delivery.receive.started + min(delivery.timeout, most)
-    is_certain, lapsed = True, math.inf
+    is_certain, first_expired_at = True, math.inf
     told = [
         (call, entry.timeout)
         for call, entry in delivery.changes
@@ -56,11 +56,13 @@ def knowledge_of(
         if call.ended >= ends and _was_stopped_by(delivery, call.ended + HASTE):
             # It saved nothing: the task had already been stopped.
             break
-        lapsed = min(lapsed, ends if call.ended >= ends else math.inf)
+        first_expired_at = min(first_expired_at, ends if call.ended >= ends else math.inf)
         # A worker that is stopped right after the answer was sent reads it only afterwards.
         is_certain = is_certain and after(call.ended + HASTE, history.blocks) < ends
         ends = max(ends, call.started + min(timeout, most))
-    return WorkerKnowledge(ends=ends, is_certain=is_certain, lapsed=min(lapsed, ends))
+    return WorkerKnowledge(
+        ends=ends, is_certain=is_certain, first_expired_at=min(first_expired_at, ends)
+    )
 
 
 def why_not_released(
