@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 _LEAST_LATENESS = 1.0
 
 
-class RunningRounds:
+class RunningTicks:
     """The thread that makes a keeper's ticks, and the watchdog that watches it.
 
     Args:

@@ -37,7 +37,7 @@ _MAY_HAVE_BEEN_DONE = frozenset({Outcome.DONE, Outcome.UNSURE})
 
 
 @dataclass(slots=True)
-class _Stray:
+class _StaleCall:
     """The calls for one message by one handle, with the same action and timeout.
 
     Attributes:

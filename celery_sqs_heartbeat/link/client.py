@@ -50,7 +50,7 @@ class LinkedKeeper:
         self._lock = SignalSafeLock()
         self._wire: Sender | None = None
         # By kind and subject: the messages that a new keeper needs besides the leases.
-        self._standing_orders: dict[tuple[Any, ...], Message] = {}
+        self._kept_orders: dict[tuple[Any, ...], Message] = {}
         self._pid = os.getpid()
         self._is_gathering = False
         #: Called without the lock when it may be the turn of a message that waited for its group.

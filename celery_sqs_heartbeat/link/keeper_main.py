@@ -152,7 +152,7 @@ class KeeperMain:
             )
         self._finish(has_stopped=has_stopped)
 
-    def _round(self) -> None:
+    def _serve(self) -> None:
         """Wait for messages for one tick, then handle them."""
         worker = self._processes.main.fileno()
         readers = [worker] if worker is not None else []
