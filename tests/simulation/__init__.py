@@ -1,1 +1,1 @@
-"""Worlds in which keepers meet everything that can go wrong, reproducible from a seed."""
+"""Worlds in which keepers meet every fault that we know. A seed reproduces each world."""

@@ -1,4 +1,4 @@
-"""Runs worlds until they add up to the hours asked for, or one that failed again.
+"""Runs worlds until they add up to the requested hours, or runs one failed world again.
 
 python -m tests.simulation --hours 20000
 python -m tests.simulation --replay storm 17
@@ -16,13 +16,13 @@ from tests.simulation.runner import replay, simulate
 
 
 def main() -> int:
-    """Run the command line; status 1 when an invariant does not hold."""
+    """Run the command line; exit with status 1 when an invariant does not hold."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hours", type=float, default=1_000, help="simulated worker-hours")
     parser.add_argument("--seed", type=int, default=0, help="the first seed")
     parser.add_argument("--replay", nargs=2, metavar=("KIND", "SEED"))
     options = parser.parse_args()
-    # What the net gives up is counted with the disturbances.
+    # Messages that the net gives up are counted with the disturbances.
     logging.disable(logging.ERROR)
     if options.replay:
         return replay(options.replay[0], int(options.replay[1]))

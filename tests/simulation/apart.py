@@ -1,4 +1,4 @@
-"""A keeper in a process of its own, replaced when it dies, as an `Attendant` does it."""
+"""A keeper in its own process, which is replaced when it dies, as an `Attendant` does."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.support.board import Board
 if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
 
-#: Places in the table: more than a worker holds.
+#: Places in the table: more than the leases that a worker holds.
 PLACES = 128
-#: How long a message is on a link that is not slow, in seconds.
+#: How long a message takes over a link that is not slow, in seconds.
 QUICK = 0.001
-#: The longest that each takes, in seconds: noticing that a keeper is gone, the pause before the
-#: next one starts, and its start.
+#: The longest times, in seconds: until the worker notices that a keeper is gone, of the pause
+#: before the next keeper starts, and of its start.
 NOTICE, PAUSE, START = 0.25, 1.0, 1.0
-#: The longest until a keeper sees that its worker is gone, and no process runs its tasks.
+#: The longest time until a keeper sees that its worker is gone and that no process runs its tasks.
 ORPHANED = 0.5
 #: Why a lease may run out.
 AWAY, LATE = "keeper away", "keeper learns of it late"
@@ -38,7 +38,7 @@ class Apart:
     """Looks after the processes of a worker's keeper, one after another.
 
     Attributes:
-        process: The one that lives, or the last one.
+        process: The process that lives, or the last one.
     """
 
     def __init__(self, worker: SimulatedWorker) -> None:
@@ -60,22 +60,22 @@ class Apart:
 
     @property
     def is_away(self) -> bool:
-        """Whether there is no keeper that hears its worker."""
+        """Whether no keeper hears its worker."""
         return not self.process.is_up or self._world.clock() < self._back_at
 
     def leases(self) -> list[Lease]:
-        """Return what the worker holds."""
+        """Return the leases that the worker holds."""
         return list(self._holdings.leases())
 
     def keep(self) -> None:
-        """The keeper does what is due by itself."""
+        """Do nothing: the keeper does what is due without a call from the worker."""
 
     def note_receive(self, lease: Lease) -> None:
         """Note whether the keeper learns of a receive in time."""
         self._excuse(lease, LATE, max(self._back_at, self._to_keeper.arrives_at))
 
     def note_pause(self) -> None:
-        """Note that the worker stands still: its keeper goes on, if it is there."""
+        """Note that the worker stalls. Its keeper continues, if it has one."""
         if self.is_away:
             for lease in self.leases():
                 self._world.truth[lease.message_id].excuses.add(AWAY)
@@ -83,22 +83,22 @@ class Apart:
     # -- What disturbs it -------------------------------------------------------------------
 
     def slow_down(self, delay: float, seconds: float) -> None:
-        """Have every message take so long for a while, both ways."""
+        """Delay every message in both directions for a while."""
         self._delay, self._slow_until = delay, self._world.clock() + seconds
 
     def kill(self, steps: int, may_die: Callable[[], bool], *, aims_at_release: bool) -> None:
-        """Have the keeper die after so many steps of its work, or of a release, once it may."""
+        """Have the keeper die after so many steps of its work, or of a release, once it may die."""
         self.process.kill_at(steps, may_die, aims_at_release=aims_at_release)
 
     def hang(self, seconds: float) -> None:
-        """Have the keeper do nothing, until it is killed for that."""
+        """Have the keeper do nothing until it is killed because it hangs."""
         process = self.process
         process.hang()
         self._note_away(seconds)
         self._world.clock.at(self._world.clock() + seconds, process.kill)
 
     def die(self) -> None:
-        """Note that the worker has died: its keeper releases what it held."""
+        """Note that the worker has died. Its keeper releases the messages that the worker held."""
         process, world = self.process, self._world
         process.worker_is_up = False
         self.keeper.detach()
@@ -129,7 +129,7 @@ class Apart:
     # -- Inside -----------------------------------------------------------------------------
 
     def _replace(self, opens_at: float) -> None:
-        """Start a process and have it know everything."""
+        """Start a process and send it all leases."""
         clock = self._world.clock
         to_worker = Line(clock, self._hear, self._travel)
         self._to_worker = to_worker
@@ -171,7 +171,7 @@ class Apart:
     def _note_death(self) -> None:
         world = self._world
         world.disturb(self._worker.name, "keeper dies")
-        # Its successor's first calls come at their time.
+        # Its successor makes its first calls when they are due.
         world.tally.visibility_bound += len(self.board.leases())
         self._note_away()
         self._to_keeper.lose()
@@ -179,7 +179,7 @@ class Apart:
         world.clock.at(later, partial(self._worker.when_awake, self.keeper, self._notice))
 
     def _notice(self) -> None:
-        """Take what the keeper still had to say, and have another one start after a pause."""
+        """Read the keeper's last events, and start another keeper after a pause."""
         self._take(self._to_worker.drain())
         self.keeper.detach()
         clock = self._world.clock
@@ -193,7 +193,7 @@ class Apart:
         self._worker.go_on()
 
     def _shorten(self, seconds: float) -> float:
-        """Return how long it takes: in a calm world no lease may be lost for it."""
+        """Return how long it takes. In a calm world that is too short to cost a lease."""
         profile = self._world.profile
         return min(seconds, profile.terms.threshold / 10) if profile.is_calm else seconds
 

@@ -1,4 +1,4 @@
-"""A queue whose visibility timeout changes, and what each worker knows of it."""
+"""A queue whose visibility timeout changes, and what each worker knows about it."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
     from tests.simulation.world import World
 
-#: One world in so many has a queue that changes: the others, and the seeds that once broke an
-#: invariant, stay as they are.
+#: One world in so many has a queue that changes. The other worlds stay unchanged, and so do the
+#: seeds that once broke an invariant.
 EVERY, REST = 4, 1
-#: What the first timeout is multiplied by: the threshold may be above the product.
+#: Factors for the first timeout. The threshold may be above the product.
 FACTORS = (0.25, 0.5, 1.0, 2.0, 3.0)
-#: The shortest timeout, in seconds: of less a calm world's slow calls would lose leases.
+#: The shortest timeout, in seconds. With less, a calm world's slow calls would lose leases.
 SHORTEST = 2
-#: How often a timeout changes in the life of a world.
+#: How often a timeout changes while a world lasts.
 CHANGES = 8
-#: How long it takes to read the attributes, in seconds, and how often that fails.
+#: How long reading the attributes takes, in seconds, and how often it fails.
 READ_SECONDS, READ_FAILS = 0.2, 0.3
 
 
 class Attributes:
-    """Changes the queue's timeout at random, and has the workers find out late.
+    """Changes the queue's timeout at random. The workers find out late.
 
-    It draws from a generator of its own: so the rest of a world does not depend on it.
+    It has its own random generator, so the rest of a world does not depend on it.
     """
 
     def __init__(self, world: World, kind: str, seed: int) -> None:
@@ -44,10 +44,10 @@ class Attributes:
             self._plan()
 
     def known_to(self, worker: SimulatedWorker) -> QueueTerms:
-        """Return what a new process of a worker goes by.
+        """Return the terms that a new process of a worker uses.
 
-        It reads the attributes once at least, unless the server stands still when it starts: of a
-        queue that does not tell them, a task starts once an extension is confirmed.
+        The process reads the attributes at least once, unless the server stalls when the process
+        starts. If the attributes are unknown, a task starts only once an extension is confirmed.
         """
         terms = self._world.profile.terms
         fifo = "strict" if self._world.order.is_kept else "parallel"
@@ -59,7 +59,7 @@ class Attributes:
             worker.now,
         )
         known = QueueTerms(Settings(rules=rules), queues)
-        # Else not admitted: what starts now may not fit, and is then to be kept all the same.
+        # Otherwise not admitted: the settings may not fit now, and leases must be kept anyway.
         if self._world.starting.is_met:
             for queue in self._world.queues:
                 known.admit(queue.url, queue.url)
@@ -88,7 +88,7 @@ class Attributes:
     def _read(self, worker: SimulatedWorker, *, may_fail: bool) -> QueueAttributes:
         if self._world.starting.left(worker.name):
             self._world.disturb(worker.name, "can't read the attributes when it starts")
-            # By SQS's default leases are kept that begin before they are known.
+            # Leases that begin before the attributes are known are kept by SQS's default timeout.
             self.used.add(DEFAULT_VISIBILITY_TIMEOUT)
             raise TimeoutError
         may_fail = may_fail and self.changes and not self._world.is_over

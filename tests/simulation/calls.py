@@ -1,4 +1,4 @@
-"""Carries the calls of one keeper through the network, and watches them."""
+"""Carries the calls of one keeper through the network, and checks them."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ class Host(Protocol):
 
     @property
     def is_up(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it still runs."""
 
     @property
     def worker_is_up(self) -> bool:
-        """Whether the worker has not ended whose keeper it runs."""
+        """Whether the worker of its keeper still runs."""
 
     def step(self) -> None:
-        """Note that it does one thing more; it may die of that."""
+        """Note that it takes one more step. It may die at this step."""
 
     def run(self, job: Callable[[], None]) -> None:
-        """Run a job now, or once the process goes on; never after its end."""
+        """Run a job now, or once the process continues. Never run it after the process's end."""
 
     def go_on(self) -> None:
         """Do what is due."""
@@ -55,7 +55,7 @@ class Calls:
     """The dispatcher of a keeper.
 
     Args:
-        rules: Of all keepers that its worker has had.
+        rules: The rules for all keepers that its worker has had.
     """
 
     def __init__(self, worker: SimulatedWorker, rules: CallRules, host: Host) -> None:
@@ -66,9 +66,9 @@ class Calls:
         self._given_up: set[Call] = set()
         self._unsent: set[Call] = set()
         self._under_way: dict[Call, float] = {}
-        #: Queues that refused the last call of theirs: the next one waits for a while.
+        #: Queues that refused their last call. The next call waits for a while.
         self.refused: set[str] = set()
-        #: Calls that were given up and have not come back, by queue and kind.
+        #: Calls that were given up and have not returned, by queue and kind.
         self._hanging: defaultdict[tuple[str, CallKind], set[Call]] = defaultdict(set)
         self._lost: set[Call] = set()
         self._releases: set[str] = set()
@@ -76,7 +76,7 @@ class Calls:
         self.sqs = BotoSqs(self._world.refusals)
 
     def dispatch(self, call: Call, settle: Settle) -> None:
-        """Carry a call of the keeper's through the network."""
+        """Carry one of the keeper's calls through the network."""
         world, worker, host = self._world, self._worker, self._host
         host.step()
         self._rules.sent(call, worker.now())
@@ -148,7 +148,7 @@ class Calls:
         host.step()
 
     def give_up(self, call: Call) -> bool:
-        """Wait for a call no more; its answer is carried back whenever it comes."""
+        """Stop waiting for a call. Its answer is still carried back when it comes."""
         self._given_up.add(call)
         self._hanging[call.queue_url, call.kind].add(call)
         may_be_sent = self._threads.give_up(call) and call not in self._unsent
@@ -166,15 +166,15 @@ class Calls:
         return receipt_handle in self._releases or receipt_handle in under_way
 
     def waits_for_hanging_ones(self, queue_url: str, kind: CallKind) -> bool:
-        """Return whether so many calls of a kind hang that the next one is made minutes later."""
+        """Return whether so many calls of a kind hang that the next one follows minutes later."""
         return len(self._hanging[queue_url, kind]) >= MAX_STUCK_PER_LANE
 
     def oldest(self) -> float:
-        """Return when the first call was sent that waits for its answer; now without one."""
+        """Return when the oldest call that waits for its answer was sent, or now if none waits."""
         return min(self._under_way.values(), default=self._world.clock())
 
     def abandon(self) -> None:
-        """Note that the process has died that waited for them. Some get to SQS all the same."""
+        """Note that the process that waited for the calls has died. Some still reach SQS."""
         for call in list(self._under_way):
             if self._world.process_random.random() < LOST:
                 self._lost.add(call)
@@ -186,7 +186,7 @@ class Calls:
         self._rules.answered(call, outcomes)
 
     def _note_wait(self, call: Call) -> None:
-        """Judge a call that waits for a thread: one queue must not take them all."""
+        """Check a call that waits for a thread. One queue must not take all threads."""
         if call.queue_url == self._world.queues[0].url:
             name = self._worker.name
             self._world.fail(f"a call of {name} waits for a thread, though its queue answers")

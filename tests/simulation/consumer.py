@@ -1,4 +1,4 @@
-"""What one process of a simulated worker polls of one queue."""
+"""The polls that one process of a simulated worker sends to one queue."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Consumer:
         return self.is_polling and self._world.clock() < self._reads_until
 
     def poll(self, count: int) -> None:
-        """Ask for messages, which are booked when they come."""
+        """Request messages, and book them when they arrive."""
         worker, world, url = self._worker, self._world, self._url
         self.is_polling = True
         sent_at, suspended = worker.now(), worker.suspended
@@ -60,7 +60,7 @@ class Consumer:
             worker.go_on()
 
         def deliver(take: Deliver, messages: list[dict[str, Any]], skipped: float) -> None:
-            # Not one that a lost channel abandoned: its connection was closed long before.
+            # Not a poll that a lost channel abandoned: its connection was closed long before.
             if messages and self._life == worker.ended_life and take is answered:
                 world.fail(f"{worker.name} ended without reading {len(messages)} messages")
             worker.when_awake(self._process, partial(take, messages, skipped))
@@ -81,12 +81,12 @@ class Consumer:
             self._make_last = world.poll(url, count, wait, timeout, deliver_answer, held_for)
 
     def end(self) -> None:
-        """Read the open poll for its last seconds, and have the worker go on after that."""
+        """Read the open poll for its last seconds. The worker continues after that."""
         if not self.is_polling or self._make_last is None:
             return
-        self._world.disturb(self._worker.name, "shuts down amid a poll")
+        self._world.disturb(self._worker.name, "shuts down during a poll")
         self._make_last()
-        # And a while for the answer to be carried.
+        # Plus the time that the answer takes.
         wait = self._waits + 3 * self._world.profile.call_timeout
         self._reads_until = self._world.clock() + wait
         go_on = partial(self._worker.when_awake, self._process, self._worker.go_on)

@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 #: One world in so many has such machines.
 EVERY, REST = 8, 5
-#: How often a call meets it, and for how long, in visibility timeouts.
+#: How often a call is delayed, and for how long, in visibility timeouts.
 RATE, LASTS = 0.4, (0.02, 0.05, 0.1, 0.3)
 
 
 class Delayed:
-    """Draws how long a call waits before it is sent: for a CPU, or for its client to be made."""
+    """Draws how long a call waits for a CPU, or for its client, before it is sent."""
 
     def __init__(self, world: World, kind: str, seed: int) -> None:
         self._world = world
@@ -23,10 +23,10 @@ class Delayed:
         self._is_met = seed % EVERY == REST and not world.profile.is_calm
 
     def draw(self, worker: str) -> float:
-        """Return for how many seconds a call is not sent yet; 0 for most."""
+        """Return how many seconds a call waits before it is sent; 0 for most calls."""
         if not self._is_met or self._world.is_over or self._random.random() >= RATE:
             return 0.0
         self._world.disturb(worker, "a call waits before it is sent")
-        # It is repeated once it is given up.
+        # The call is repeated once it is given up.
         self._world.tally.visibility_bound += 1
         return self._random.choice(LASTS) * self._world.profile.terms.visibility_timeout

@@ -1,4 +1,4 @@
-"""What happens to workers, at random times of a world."""
+"""Disturbances of workers at random times of a world."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def plan(world: World, worker: SimulatedWorker) -> None:
-    """Schedule the next disturbance of a worker; each schedules the one after it."""
+    """Schedule the next disturbance of a worker. Each disturbance schedules the next."""
     wait = world.random.expovariate(1 / world.profile.disturbance)
     world.clock.at(world.clock() + wait, lambda: _disturb(world, worker))
 

@@ -1,4 +1,4 @@
-"""Calls that no timeout ends: name resolution, credentials, an answer that drips."""
+"""Calls that no timeout ends: name resolution, credentials, an answer that arrives byte by byte."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 #: How often a call hangs.
 RATE = 0.004
-#: For how long, in visibility timeouts, where its answer comes after all.
+#: For how long, in visibility timeouts, if its answer comes after all.
 LASTS = (0.3, 0.8, 1.5, 4.0)
 
 
 @dataclass(frozen=True)
 class Hang:
-    """How much longer one call takes on its ways, in seconds; infinity for ever.
+    """How much longer one call takes in each direction, in seconds; infinity if it never ends.
 
     Attributes:
         fails_after: When it ends without an answer, in seconds after its sending.
@@ -51,14 +51,14 @@ class Hangs:
         if world.is_over or is_spared or self._random.random() >= RATE:
             return None
         self._hung.add(worker)
-        # It is repeated once it is given up.
+        # The call is repeated once it is given up.
         world.tally.visibility_bound += 1
         seconds = self._random.choice(LASTS) * world.profile.terms.visibility_timeout
         chance = self._random.random()
         if chance < 0.4:
             world.disturb(worker, "a call is never answered")
             return Hang(there=math.inf)
-        # Sent late it may disturb a new owner: not in a calm world.
+        # If sent late, it may disturb a new owner. That must not happen in a calm world.
         if chance < 0.7 or world.profile.is_calm:
             world.disturb(worker, "a call is answered late")
             return Hang(back=seconds)
@@ -66,7 +66,7 @@ class Hangs:
         return Hang(there=seconds)
 
     def _is_late(self, call: Call) -> bool:
-        """Return whether a lease has lost time already, as its keeper was away."""
+        """Return whether a lease has already lost time because its keeper was away."""
         now = self._world.clock()
         return any(
             entry.lease.expires_at - now < 0.9 * entry.lease.terms.threshold
@@ -75,7 +75,7 @@ class Hangs:
 
 
 def _may_cost_a_lease(call: Call) -> bool:
-    """Return whether a lease may run out of another fault before this one or after it."""
+    """Return whether another fault, before or after this one, may make a lease expire."""
     leases = [entry.lease for entry in call.entries]
     threshold = min(lease.terms.threshold for lease in leases)
     return any(lease.attempts for lease in leases) or call_patience(threshold) > 0.65 * threshold

@@ -1,4 +1,4 @@
-"""A server that does changes of visibility late, while it answers polls."""
+"""A server that executes changes of visibility late, but still answers polls."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 #: One world in so many has such a server, and a queue whose timeout changes.
 EVERY, REST = 8, 1
-#: How often in the life of a world, and for how long, in visibility timeouts: leases run out, and
-#: their workers receive the messages again, before the calls are done.
+#: How often while a world lasts, and for how long, in visibility timeouts. Leases expire, and their
+#: workers receive the messages again, before the server executes the calls.
 TIMES, LASTS = 20, (0.6, 1.2, 2.5)
 
 
 class Holding:
-    """Draws when the server holds changes of visibility, and how long it takes to do each then."""
+    """Draws when the server holds changes of visibility, and how long it holds each one."""
 
     def __init__(self, world: World, kind: str, seed: int) -> None:
         self._world = world

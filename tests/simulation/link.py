@@ -1,4 +1,4 @@
-"""A link on the simulated clock: real frames, in order, later where it is slow."""
+"""A link on the simulated clock. It delivers real frames in order, late when it is slow."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ class Line:
     """One direction of a link.
 
     Args:
-        deliver: Is given the messages that have arrived whole.
-        delay: Returns how long what is sent now is under way, in seconds.
+        deliver: Receives the messages that have arrived whole.
+        delay: Returns how long a frame that is sent now takes, in seconds.
 
     Attributes:
         arrives_at: When the last frame that was sent arrives.
@@ -36,23 +36,23 @@ class Line:
         self.arrives_at = opens_at
 
     def send(self, data: bytes) -> None:
-        """Have a frame arrive, or the part of it that was written."""
+        """Send a frame, or the part of it that was written."""
         self.arrives_at = max(self.arrives_at, self._clock() + self._delay())
         self._under_way.append(data)
         self._clock.at(self.arrives_at, self._arrive)
 
     def drain(self) -> list[list[Any]]:
-        """Return what is under way, as far as it is whole: its sender has ended."""
+        """Return the complete messages that are still under way. Their sender has ended."""
         data = b"".join(self._under_way)
         self._under_way.clear()
         return self._reader.feed(data)
 
     def lose(self) -> None:
-        """Lose what is under way: no one reads it any more."""
+        """Lose all frames that are under way: no one reads them any more."""
         self._under_way.clear()
 
     def lose_part(self, part: float) -> None:
-        """Have the last frame under way arrive only in part: its sender died while writing it."""
+        """Cut the last frame under way: its sender died while writing it."""
         if self._under_way:
             last = self._under_way.pop()
             self._under_way.append(last[: int(part * len(last))])
@@ -63,7 +63,7 @@ class Line:
 
 
 class LineWire:
-    """What a keeper's worker needs of a `Wire`, over a line."""
+    """The part of a `Wire` that a keeper's worker uses, over a line."""
 
     def __init__(self, line: Line) -> None:
         self._line = line
@@ -72,15 +72,15 @@ class LineWire:
 
     @property
     def waiting(self) -> int:
-        """How many messages the line has not taken: it takes all."""
+        """How many messages the line has not accepted. It always accepts all."""
         return len(self._messages)
 
     def post(self, message: Message) -> None:
-        """Have a message sent by the next `flush`."""
+        """Queue a message, which the next `flush` sends."""
         self._messages.append(message)
 
     def flush(self) -> bool:
-        """Send what was posted, in one frame."""
+        """Send all posted messages in one frame."""
         if self._messages and not self.is_broken:
             self._line.send(frame([write(each) for each in self._messages]))
             self._messages.clear()

@@ -1,4 +1,4 @@
-"""Carries calls to the simulated SQS and their answers back, or loses them."""
+"""Carries calls to the simulated SQS and their answers back, or loses either."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from celery_sqs_heartbeat.testing import FakeClock, Faults
 from tests.simulation.hangs import Hang
 
-#: Of a call that does not hang.
+#: For a call that does not hang.
 NONE = Hang()
 
 
@@ -32,11 +32,11 @@ class Network:
         """Carry one call.
 
         Args:
-            arrive: Does the call at SQS. It is given what to call with the answer, and
-                whether the caller has given up already.
-            answered: Told of the answer, when it is back in time.
-            lost: Told that there was none in time. One of the two is called, once, unless
-                the call hangs: then it ends late, if ever.
+            arrive: Executes the call at SQS. Its arguments are the function to call with the
+                answer, and whether the caller has given up already.
+            answered: Called with the answer, if it arrives in time.
+            lost: Called if no answer arrives in time. Exactly one of the two is called, once. If
+                the call hangs, that happens late or never.
         """
         fault = self._faults.of(operation)
         begin = self._clock()

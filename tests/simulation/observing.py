@@ -1,4 +1,4 @@
-"""What a keeper's events say, held against the truth."""
+"""Compares a keeper's events with the truth."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class EventRules:
-    """Is given every event of one keeper."""
+    """Receives every event of one keeper."""
 
     def __init__(self, worker: SimulatedWorker, board: Board) -> None:
         self._worker = worker
@@ -22,7 +22,7 @@ class EventRules:
         self._board = board
 
     def note(self, event: Event) -> None:
-        """Check an event, and note what it explains."""
+        """Check an event, and note the duplicates or losses that it explains."""
         truth = self._world.truth[event.message_id]
         self._world.log(self._worker.name, event.kind.value, event.message_id)
         if event.kind is EventKind.MESSAGE_DELETED:

@@ -1,4 +1,4 @@
-"""Message groups whose order is kept: what is sent to them, and what may begin."""
+"""Message groups whose order is kept: which messages are sent to them, and which may begin."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.simulation.truth import MessageTruth
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-#: How many groups a world has, and how many messages a worker lets wait.
+#: How many groups a world has, and how many messages may wait on a worker.
 GROUPS, WAITING = (1, 3, 8, 30), (0, 3, 20)
-#: How busy the workers are at most, as a part of what the groups let them do.
+#: The most that the workers are busy, as a share of the tasks that the groups let them run.
 LOAD = 0.5
-#: When nothing disturbs a world any more, some task ends within so many visibility timeouts and
-#: mean run times each.
+#: When nothing disturbs a world any more, some task ends within this many visibility timeouts plus
+#: this many mean run times.
 STANDSTILL = 40
 
 
@@ -27,7 +27,7 @@ class Order:
     """Draws the groups of a world, and judges each start against what SQS has deleted.
 
     Attributes:
-        is_kept: Whether messages of a group go one after the other.
+        is_kept: Whether messages of a group run one after the other.
         waiting: How many messages of a worker may wait for another of their group.
     """
 
@@ -41,7 +41,7 @@ class Order:
 
     @property
     def most_waiting(self) -> int:
-        """How many may wait on a worker: without room, one more of each group of each queue."""
+        """How many messages may wait on a worker. Beyond its room, one more per group and queue."""
         return self.waiting + self._groups * len(self._world.queues)
 
     def group(self) -> str:
@@ -49,20 +49,20 @@ class Order:
         return str(self._random.randrange(self._groups))
 
     def tasks_at_once(self) -> float:
-        """Return how many tasks are to run at a time, on average."""
+        """Return how many tasks should run at a time, on average."""
         profile = self._world.profile
         slots = profile.workers * profile.concurrency
         return LOAD * min(slots, self._groups) if self.is_kept else 0.6 * slots
 
     def calls_a_period(self) -> int:
-        """Return how many calls extend all that a worker holds: what waits comes on top."""
+        """Return how many calls extend all of a worker's leases, including the waiting ones."""
         held = self._world.profile.prefetch + self.waiting
         return math.ceil(held / MAX_BATCH_ENTRIES) if self.is_kept else 1
 
     def check_start(self, worker: str, truth: MessageTruth) -> None:
-        """Check that SQS has deleted every message ahead of one that begins.
+        """Check that SQS has deleted every message ahead of the one that begins.
 
-        A dead letter has left its group, too.
+        A dead letter has also left its group.
         """
         own = truth.message
         if not self.is_kept or own is None:
@@ -79,14 +79,14 @@ class Order:
             )
 
     def check_progress(self) -> None:
-        """Check, at each step of the quiet at the end, that no group stands still for long."""
+        """Check at each step of the quiet time at the end that no group stops for long."""
         left = sum(len(queue.messages) for queue in self._world.queues)
         ends = self._world.tally.executions - left
         now, profile = self._world.clock(), self._world.profile
         if self._last_end is None or ends != self._last_end[0]:
             self._last_end = ends, now
-        # A worker whose poll has lost its answer is deaf for as long as a simulated poll lasts.
+        # A worker whose poll has lost its answer receives nothing while the simulated poll lasts.
         step = profile.terms.visibility_timeout + profile.mean_task
         longest = max(STANDSTILL * step, 2 * WAIT_SECONDS)
         if self.is_kept and now - self._last_end[1] > longest:
-            self._world.fail(f"9: groups stand still, and have {left} messages")
+            self._world.fail(f"9: groups are stalled, and have {left} messages")

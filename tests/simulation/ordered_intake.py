@@ -1,4 +1,4 @@
-"""What a worker does with a batch whose messages are kept in the order of their groups."""
+"""How a worker handles a batch of messages whose groups are kept in order."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from celery_sqs_heartbeat.transport.skipped_groups import SkippedGroups
 if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
 
-#: How often it looks whether an extension was confirmed, in seconds.
+#: How often it checks whether an extension was confirmed, in seconds.
 CONFIRM_LOOK_SECONDS = 0.25
-#: How often a worker looks whether a message has come to its turn by itself, in visibility
-#: timeouts. A real one does so every second, which shows nothing more and takes many events.
+#: How often a worker checks whether a message's turn has come, in visibility timeouts. A real
+#: worker checks every second. That would find nothing more here, and would take many events.
 LOOK_PART = 0.1
 
 
 @dataclass(eq=False)
 class _Batch:
-    """The new messages of one answer, of which some wait for an extension to be confirmed."""
+    """The new messages of one answer. Some wait until an extension is confirmed."""
 
     queue: str
     left: deque[dict[str, Any]]
@@ -38,12 +38,12 @@ class _Batch:
 
 
 class OrderedIntake:
-    """Leases, confirms, holds back and hands on, as `Leaser` and `PollResponseHandler` do it.
+    """Leases, confirms, holds back and delivers messages, as `Leaser` and `PollResponseHandler` do.
 
-    Of one process of a worker.
+    It belongs to one process of a worker.
 
     Args:
-        deliver: Is given each message when it may be run.
+        deliver: Receives each message when it may run.
     """
 
     def __init__(self, worker: SimulatedWorker, deliver: Callable[[dict[str, Any]], None]) -> None:
@@ -52,7 +52,7 @@ class OrderedIntake:
         self._keeper = worker.keeper
         self._deliver = deliver
         self._batches: list[_Batch] = []
-        #: By handle, the lease of each message that was handed on, as its request knows it.
+        #: The lease of each delivered message by its handle, as the message's request knows it.
         self._leases: dict[str, Lease | None] = {}
         self._groups = GroupWaitlist(keeper=self._keeper, limit=self._world.order.waiting)
         self._groups.call_soon = self._call_soon
@@ -62,19 +62,19 @@ class OrderedIntake:
 
     @property
     def held(self) -> int:
-        """How many prefetch slots its messages take, or are about to."""
+        """How many prefetch slots its messages take, or will take."""
         arriving = sum(len(batch.left) + len(batch.kept) for batch in self._batches)
         return arriving + self._groups.next_up
 
     @property
     def most_wanted(self) -> int:
-        """How many messages a receive may bring."""
+        """How many messages a receive may return."""
         return self._groups.most_wanted
 
     def take(
         self, url: str, messages: Iterable[dict[str, Any]], timeout: int | None, sent_at: float
     ) -> None:
-        """Lease what a poll has brought, and hand on what may be run."""
+        """Lease the messages of a poll, and deliver those that may run."""
         worker, cut = self._worker, SkippedGroups()
         fresh: list[dict[str, Any]] = []
         for message in messages:
@@ -108,12 +108,12 @@ class OrderedIntake:
         return False
 
     def wake(self) -> None:
-        """Look for messages whose turn has come: a keeper in the worker's process calls no one."""
+        """Look for messages whose turn has come. A keeper in the worker's process reports none."""
         if not isinstance(self._keeper, LinkedKeeper):
             self._groups.wake()
 
     def leave(self, cause: str) -> None:
-        """Release all that is not handed on yet."""
+        """Release all messages that are not delivered yet."""
         self._groups.leave(cause)
         for batch in self._batches:
             for message in reversed([*batch.kept, *batch.left]):
@@ -123,7 +123,7 @@ class OrderedIntake:
     # -- Inside ------------------------------------------------------------------------------
 
     def _go_through(self, batch: _Batch) -> None:
-        """Hand a batch on, as soon as it is known of each message whether it is ours."""
+        """Deliver a batch once we know of each message whether it is ours."""
         while batch in self._batches and batch.left:
             is_ours = self._is_still_ours(batch, batch.left[0]["ReceiptHandle"])
             if is_ours is None:
@@ -138,7 +138,7 @@ class OrderedIntake:
             self._hand_on(batch)
 
     def _is_still_ours(self, batch: _Batch, handle: str) -> bool | None:
-        """Return whether a message is surely ours for long enough; None while it is not known."""
+        """Return whether a message is certainly ours for long enough; None while unknown."""
         lease = self._keeper.find(handle)
         if lease is None or lease.goal is not Goal.HOLD:
             return False

@@ -1,4 +1,4 @@
-"""What a worker leaves behind when it dies, and what must become of it."""
+"""The messages that a dead worker leaves behind, and what must happen to them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
     from tests.simulation.world import World
 
-#: What its keeper has held for a dead worker is released after so many seconds at the latest.
+#: A keeper releases a dead worker's messages after this many seconds at the latest.
 RELEASED_AFTER = 2.0
 
 
 def expect_releases(
     world: World, worker: SimulatedWorker, process: KeeperProcess, leases: Iterable[Lease]
 ) -> None:
-    """Have it checked that a keeper releases what its worker held at its death."""
+    """Schedule a check that a keeper releases the messages that its worker held when it died."""
     held = [(lease.message_id, lease.receipt_handle) for lease in leases if lease.goal is Goal.HOLD]
     since = world.clock()
 
@@ -38,13 +38,13 @@ def expect_releases(
             return
         calls = process.calls
         is_explained = (
-            # It can't be known whether it is ours still.
+            # We can't know whether it is still ours.
             message_id in process.given_up
-            # Its receive was in a frame of which only a part was written.
+            # Its receive was in a frame that was written only in part.
             or not process.knows(handle)
-            # Without an answer yet, or behind a call that has none.
+            # Not answered yet, or behind a call that is not answered.
             or calls.has_tried_to_release(handle)
-            # The first of a group goes last; the others are judged like any.
+            # The first of a group is released last. The others are checked like any message.
             or process.releases_others_first(handle)
             or HANGING in truth.excuses
             # The next call of its queue waits for a while.

@@ -1,4 +1,4 @@
-"""A second queue, all of whose calls hang for a while: the first must not notice."""
+"""A second queue whose calls all hang for a while. The first queue must not be affected."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.simulation.truth import MessageTruth
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-#: One world in so many has two queues: the seeds that once broke an invariant stay as they are.
+#: One world in so many has two queues. The seeds that once broke an invariant stay unchanged.
 EVERY, REST = 4, 3
 #: For how long calls hang, in visibility timeouts.
 LASTS = (0.5, 2.0, 10.0, 40.0)
-#: How often that happens in the life of a world.
+#: How often that happens while a world lasts.
 OUTAGES = 3
-#: How often its calls never come back, also when it is over.
+#: How often the calls of an outage never return, even when it has ended.
 ENDLESS = 0.3
 #: Why a message of the second queue may run again.
 EXCUSE = "its queue hangs"
@@ -44,31 +44,31 @@ class Outage:
             self._plan()
 
     def choose_queue(self) -> SimulatedQueue:
-        """Return where the next message is sent to."""
+        """Return the queue to which the next message is sent."""
         queues = self._world.queues
         return queues[0] if len(queues) == 1 else self._random.choice(queues)
 
     def excuse(self, truth: MessageTruth) -> None:
-        """Note of a message whether its queue hangs: it may not even get a call that hangs.
+        """Note on a message whether its queue hangs. Such a message may not get any call at all.
 
-        A queue is tried again after a while at the latest, though none of the calls came back.
+        A queue is tried again after a while at the latest, even if none of the calls returned.
         """
         if self._world.clock() < self._explains_until and truth.queue is not self._world.queues[0]:
             truth.excuses.add(EXCUSE)
 
     def draw(self, worker: str, call: Call) -> Hang | None:
-        """Return how a call hangs until the outage is over, or None."""
+        """Return how a call hangs until the outage ends, or None."""
         world = self._world
         left = self._until - world.clock()
         if left <= 0 or call.queue_url == world.queues[0].url:
             return None
         world.disturb(worker, "a call of a queue that hangs")
-        # It is repeated once it is given up.
+        # The call is repeated once it is given up.
         world.tally.visibility_bound += 1
         return Hang(there=math.inf, fails_after=math.inf if self._is_endless else left)
 
     def end(self) -> None:
-        """Let no further call hang."""
+        """Let no more calls hang."""
         self._until = 0.0
 
     def _plan(self) -> None:

@@ -12,13 +12,13 @@ from celery_sqs_heartbeat.transport.poll import Poll
 from tests.simulation.hangs import Hang
 from tests.simulation.network import NONE, Network
 
-#: How long idle polls follow each other, in seconds, simulated as one: each would cost
-#: simulated calls and show nothing.
+#: For how many seconds consecutive idle polls are simulated as one. Each poll would cost simulated
+#: calls and find nothing.
 WAIT_SECONDS = 600.0
-#: The longest that one of them waits, in seconds (SQS API reference, ReceiveMessage).
+#: The longest wait of one poll, in seconds (SQS API reference, ReceiveMessage).
 LONGEST_POLL = 20
 
-#: Given messages, and after how many seconds the poll was sent that brought them.
+#: Receives the messages, and after how many seconds the poll that returned them was sent.
 Deliver = Callable[[list[dict[str, Any]], float], None]
 
 
@@ -36,18 +36,18 @@ class _Poll:
         return self.since + self.lasts
 
     def skipped(self, now: float) -> float:
-        """Return after how many seconds the poll was sent that is open now."""
+        """Return after how many seconds the poll that is now open was sent."""
         elapsed = now - self.since
         return elapsed - elapsed % self.wait if self.wait else elapsed
 
 
 class Polls:
-    """The polls of all workers at one queue; each is answered in its turn.
+    """The polls of all workers at one queue. They are answered in order.
 
-    A poll whose worker is gone goes on, and may swallow a message, as at SQS.
+    A poll whose worker is gone continues, and may swallow a message, as at SQS.
 
     Args:
-        on_duplicate: Told of a message that SQS delivered although it was in flight.
+        on_duplicate: Called with each message that SQS delivers although it is in flight.
     """
 
     def __init__(
@@ -75,13 +75,13 @@ class Polls:
         patience: float,
         held_for: float = 0.0,
     ) -> Callable[[], None]:
-        """Ask for messages, in polls of `wait` seconds each, to be hidden for `timeout`.
+        """Request messages, in polls of `wait` seconds each, that SQS hides for `timeout` seconds.
 
-        `deliver` gets them, or none when they were lost on the way, and after how many
-        seconds the poll was sent that brought them.
+        `deliver` receives the messages, or none if they were lost on the way, and after how many
+        seconds the poll that returned them was sent.
 
         Returns:
-            What to call for the poll that is open to be the last.
+            A function that makes the open poll the last one.
         """
         poll = _Poll(count, self._clock(), wait, timeout, lambda _: None)
 
@@ -106,13 +106,13 @@ class Polls:
         return make_last
 
     def ask_in_vain(self, poll: Poll, answer: Callable[[Any], None]) -> None:
-        """Ask for messages in one poll, whose answer does not get to the worker in time."""
+        """Request messages in one poll whose answer does not reach the worker in time."""
         waiting = _Poll(poll.count, self._clock(), poll.waits, poll.timeout, answer, poll.waits)
         self._waiting.append(waiting)
         self.wake()
 
     def wake(self) -> None:
-        """Answer the polls for which there is something now, or whose time is over."""
+        """Answer each poll that has messages now or whose wait has ended."""
         now = self._clock()
         while self._waiting:
             poll = self._waiting[0]

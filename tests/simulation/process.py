@@ -1,4 +1,4 @@
-"""A keeper's process: the real keeper at the keeper's end of a simulated link."""
+"""A keeper's process: the real keeper at its end of a simulated link."""
 
 from __future__ import annotations
 
@@ -27,26 +27,26 @@ from tests.support.board import Board
 if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
 
-#: How long it flushes when its worker is gone, in seconds.
+#: How long a keeper flushes when its worker is gone, in seconds.
 FLUSH_SECONDS = 15.0
 
 
 class Killed(BaseException):
-    """The process is no more: whatever it was doing, it does no further."""
+    """The process has died in the middle of its work."""
 
 
 class KeeperProcess:
-    """The process of one keeper, which may die between any two things that it does.
+    """The process of one keeper, which may die between any two of its steps.
 
     Args:
-        memory: What it shares with its worker.
-        to_worker: Its direction of the link.
+        memory: The memory that it shares with its worker.
+        to_worker: The link's direction toward the worker.
         on_death: Called when it dies before its worker.
 
     Attributes:
         board: What its keeper believes.
-        given_up: The ids of messages that it lets lapse.
-        tried: Of those whose release it has sent.
+        given_up: The ids of messages that it lets expire.
+        tried: The ids of messages whose release it has sent.
     """
 
     def __init__(
@@ -84,13 +84,13 @@ class KeeperProcess:
         self._rounds = Rounds(worker, self._keeper, self)
         self._end = KeeperEnd(self._keeper, self._leases, self._send, wants_all=False)
 
-    # -- Its life ------------------------------------------------------------------------
+    # -- Its life ----------------------------------------------------------------------
 
     def step(self, in_part: Callable[[], None] = lambda: None) -> None:
-        """Note that it does one thing more, unless it dies before.
+        """Note that it takes one more step, unless it dies before.
 
         Args:
-            in_part: Does it in part, as it may have when it dies.
+            in_part: Does a part of the step, for a process that dies in the middle.
         """
         if not self.is_up:
             raise Killed
@@ -103,7 +103,7 @@ class KeeperProcess:
                 raise Killed
 
     def run(self, job: Callable[[], None]) -> None:
-        """Run a job now, or once the machine goes on; not if the process hangs or has ended."""
+        """Run a job now, or once the machine continues; not if the process hangs or has ended."""
         if not self.is_up or self._is_hung:
             return
         if self._world.clock() < self.worker.asleep_until:
@@ -117,16 +117,16 @@ class KeeperProcess:
         self._rounds.make()
 
     def kill_at(self, steps: int, may_die: Callable[[], bool], *, aims_at_release: bool) -> None:
-        """Have it die after so many steps, once it may.
+        """Have it die after so many steps, once it may die.
 
         Args:
-            aims_at_release: The steps count from the next release that it plans.
+            aims_at_release: Count the steps from the next release that it plans.
         """
         self._steps_left, self._may_die = steps, may_die
         self._has_aim = not aims_at_release
 
     def note_plan(self, lease: Lease) -> None:
-        """Note that it is about to show a lease."""
+        """Note that it is about to show a lease on the board."""
         if lease.pending is Action.RELEASE:
             self._has_aim = True
 
@@ -143,17 +143,17 @@ class KeeperProcess:
                 self._on_death()
 
     def end(self) -> None:
-        """End, as there is nothing more to do."""
+        """End because nothing is left to do."""
         self.is_up = False
 
-    # -- What its worker says ---------------------------------------------------------------
+    # -- Messages from its worker ------------------------------------------------------
 
     def hear(self, messages: list[list[Any]]) -> None:
-        """Do what the worker says."""
+        """Handle the worker's messages."""
         self.run(partial(self._take, messages))
 
     def outlive(self, last_words: list[list[Any]]) -> None:
-        """Release what the worker held, now that it is gone, as `KeeperMain` does."""
+        """Release the messages of a worker that is gone, as `KeeperMain` does."""
         self.run(partial(self._outlive, last_words))
 
     def knows(self, receipt_handle: str) -> bool:
@@ -161,7 +161,7 @@ class KeeperProcess:
         return self._leases.number(receipt_handle) is not None
 
     def releases_others_first(self, receipt_handle: str) -> bool:
-        """Return whether messages behind one in its group are not released yet."""
+        """Return whether messages behind this one in its group are not released yet."""
         lease = self._keeper.find(receipt_handle)
         return lease is not None and any(
             each.goal is Goal.RELEASE and each is not lease
@@ -185,7 +185,7 @@ class KeeperProcess:
         self.go_on()
         self._world.clock.at(self._world.clock() + FLUSH_SECONDS, self.kill)
 
-    # -- What it says ------------------------------------------------------------------------
+    # -- Messages to its worker --------------------------------------------------------
 
     def _send(self, message: Message) -> None:
         sent = frame([write(message)])
@@ -201,7 +201,7 @@ class KeeperProcess:
 
 
 class FragileTable(Table):
-    """The table of leases, whose writer may die in the middle of a record."""
+    """A table of leases whose writer may die in the middle of a record."""
 
     def __init__(self, memory: mmap, process: KeeperProcess) -> None:
         super().__init__(memory)
@@ -209,7 +209,7 @@ class FragileTable(Table):
         self._process = process
 
     def write(self, place: int, key: bytes, record: Record) -> None:
-        """Write a record, unless the writer dies before, or with half of it written."""
+        """Write a record, unless the writer dies before it or halfway through it."""
         self._process.step(partial(self._write_half, place, key, record))
         super().write(place, key, record)
 
@@ -223,7 +223,7 @@ class FragileTable(Table):
 
 
 class _Boards:
-    """Shows one board after another what a book shows it."""
+    """Passes a book's updates on to several boards, one after the other."""
 
     def __init__(self, on_show: Callable[[Lease], None], *boards: Board | NumberedLeases) -> None:
         self._on_show = on_show

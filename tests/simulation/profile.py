@@ -1,4 +1,4 @@
-"""What a world is like, drawn from its seed."""
+"""The circumstances of a world, drawn from its seed."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from celery_sqs_heartbeat.leases.lease import LeaseTerms
 from celery_sqs_heartbeat.sqs.clients import MAX_TIMEOUT, MIN_TIMEOUT
 from celery_sqs_heartbeat.testing import Fault
 
-#: Visibility timeouts, in seconds, from hasty to lazy.
+#: Visibility timeouts, in seconds, from short to long.
 TIMEOUTS = (4, 10, 30, 120, 600, 1800)
 #: How long a world lasts, in visibility timeouts.
 LENGTH = 240
-#: Each worker's keeper is in the worker's process, or has one of its own.
+#: Each worker's keeper runs in the worker's process, or in its own process.
 WITHIN, APART = ("calm", "storm"), ("calm-apart", "storm-apart")
-#: Of the same, with message groups whose order is kept.
+#: The same kinds, with message groups whose order is kept.
 ORDERED = ("calm-fifo", "storm-fifo", "calm-fifo-apart", "storm-fifo-apart")
 KINDS = WITHIN + APART + ORDERED
 
@@ -25,9 +25,9 @@ class Profile:
     """One world's circumstances. Times in seconds, rates from 0 to 1.
 
     Attributes:
-        is_calm: Nothing happens that could cost a lease, so no lease may be lost.
-        call_timeout: After so long without an answer a caller gives up.
-        mean_task: Of the tasks' run times, which vary widely around it.
+        is_calm: No fault is severe enough to cost a lease, so no lease may be lost.
+        call_timeout: A caller gives up after this time without an answer.
+        mean_task: The mean of the tasks' run times, which vary widely.
         disturbance: Mean time between two disturbances of one worker.
         duplicate_rate: How often SQS delivers a message that is in flight.
     """
@@ -58,7 +58,7 @@ def is_ordered(kind: str) -> bool:
 
 
 def patience(threshold: float) -> float:
-    """Return after how many seconds a caller gives up, as `short_config` has it."""
+    """Return after how many seconds a caller gives up, as in `short_config`."""
     return min(max(threshold / 2, MIN_TIMEOUT), MAX_TIMEOUT)
 
 

@@ -1,4 +1,4 @@
-"""Policies that are replaced, and queues that hide, between workers and the simulated SQS."""
+"""Calls that the simulated SQS refuses: a policy is being replaced, or a queue is hidden."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 CHANGE, DELETE = "ChangeMessageVisibilityBatch", "DeleteMessageBatch"
-#: What is refused together, in worlds where deletes are refused, too.
+#: The operations that are refused together, in worlds that refuse deletes, too.
 TOGETHER = ((CHANGE,), (DELETE,), (CHANGE, DELETE))
 #: How long a policy is missing, in visibility timeouts; 0 for a single call.
 LASTS = (0.0, 0.0, 0.2, 1.0, 5.0)
 
 
 def refuses_deletes(seed: int) -> bool:
-    """Return whether the worlds of a seed refuse deletes: the others stay as they were."""
+    """Return whether the worlds of a seed refuse deletes. The other worlds stay unchanged."""
     return seed % 5 == 3
 
 
 class Refusals:
-    """A client of the simulated SQS that now and then refuses a call for its policy."""
+    """A client of the simulated SQS that sometimes refuses a call because of its policy."""
 
     def __init__(self, world: World, kind: str, seed: int) -> None:
         self._world = world
@@ -55,7 +55,7 @@ class Refusals:
         return self._world.sqs
 
     def plan(self) -> None:
-        """Schedule the next refusal; each schedules the one after it."""
+        """Schedule the next refusal. Each refusal schedules the next."""
         world = self._world
         wait = self._random.expovariate(1 / world.profile.disturbance)
         world.clock.at(world.clock() + wait, self._begin)
@@ -69,7 +69,7 @@ class Refusals:
         if world.is_over:
             return
         self.plan()
-        # In a calm world a lease must outlive it.
+        # In a calm world a lease must outlast the refusal.
         lasts = 0.0 if world.profile.is_calm else self._random.choice(LASTS)
         is_hidden = self._random.random() < 0.3
         self._error = (lambda operation: errors.no_queue()) if is_hidden else errors.denied

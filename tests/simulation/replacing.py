@@ -1,4 +1,4 @@
-"""What happens to the link between a worker and its keeper, and to the keeper's process."""
+"""Disturbances of the link between a worker and its keeper, and of the keeper's process."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from tests.simulation.worker import SimulatedWorker
     from tests.simulation.world import World
 
-#: How long a message is on a slow link, in seconds, and how long the link is slow.
+#: How long a message takes over a slow link, and how long the link stays slow, in seconds.
 SLOW, SLOW_FOR = (0.2, 1.0, 4.0), 30.0
-#: The most steps of a keeper until it dies.
+#: The largest number of steps that a keeper takes before it dies.
 STEPS = 12
-#: For how long a keeper hangs until it is killed, in seconds.
+#: How long a keeper hangs before it is killed, in seconds.
 HUNG = (1.0, 1.4)
-#: How long a worker stands still, in visibility timeouts: its keeper does not.
+#: How long a worker stalls, in visibility timeouts. Its keeper does not stall.
 STILL = (0.3, 1.5, 5.0)
 
 
 def plan(world: World, worker: SimulatedWorker) -> None:
-    """Schedule the next disturbance of a worker's link; each schedules the one after it."""
+    """Schedule the next disturbance of a worker's link. Each disturbance schedules the next."""
     wait = world.process_random.expovariate(1 / world.profile.disturbance)
     world.clock.at(world.clock() + wait, lambda: _disturb(world, worker))
 
@@ -41,7 +41,7 @@ def _disturb(world: World, worker: SimulatedWorker) -> None:
         most = terms.threshold / 10 if is_calm else 60.0
         keeping.slow_down(min(most, draw.choice(SLOW)), SLOW_FOR)
     elif chance < 0.45:
-        world.disturb(worker.name, "its interpreter stands still")
+        world.disturb(worker.name, "its interpreter stalls")
         worker.pause(draw.choice(STILL) * terms.visibility_timeout, is_suspend=False)
     elif chance < 0.8:
         aims_at_release = draw.random() < 0.6
@@ -59,7 +59,7 @@ def _disturb(world: World, worker: SimulatedWorker) -> None:
 
 
 def _can_be_missed(world: World, worker: SimulatedWorker, keeping: Apart) -> bool:
-    """Return whether a keeper may die: in a calm world no lease may have lost time already."""
+    """Return whether a keeper may die. In a calm world, only if no lease has lost time already."""
     if not world.profile.is_calm:
         return True
     now = world.clock()

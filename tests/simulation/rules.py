@@ -1,4 +1,4 @@
-"""The invariants, checked on what one worker's keeper sends and believes."""
+"""The invariants, checked against the calls and the beliefs of one worker's keeper."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from celery_sqs_heartbeat.leases.lease import (
 )
 from tests.simulation.truth import MessageTruth, Violation
 
-#: After such an answer, or none, a release may have been done.
+#: After one of these answers, or without an answer, a release may have taken effect.
 MAY_BE_DONE = frozenset({Outcome.DONE, Outcome.UNSURE, Outcome.UNKNOWN})
-#: Two clocks that are added up in another order differ by less.
+#: Clocks that add up the same times in a different order differ by less than this.
 EPSILON = 1e-6
 
 
 class CallRules:
-    """Watches every call of a worker's keepers from its sending to its answer."""
+    """Checks every call of a worker's keepers, from the moment it is sent to its answer."""
 
     def __init__(self) -> None:
         self._released: set[str] = set()
-        #: Whose release may have been done.
+        #: The handles whose release may have taken effect.
         self._given_back: set[str] = set()
         self._deletes: dict[str, int] = {}
 
     def sent(self, call: Call, now: float) -> None:
-        """Check a call that is about to be sent; `now` on the keeper's clock."""
+        """Check a call that is about to be sent. `now` is a time of the keeper's clock."""
         entries = call.entries
         handles = [entry.receipt_handle for entry in entries]
         if not 1 <= len(entries) <= MAX_BATCH_ENTRIES or len(set(handles)) != len(handles):
@@ -59,13 +59,13 @@ class CallRules:
                 self._deletes[handle] = self._deletes.get(handle, 0) + 1
 
     def leaves(self, call: Call, now: float) -> None:
-        """Check a call that is sent now, which may be later than it was planned."""
+        """Check a call that is sent now, possibly later than planned."""
         for entry in call.entries:
             if entry.action is Action.RELEASE and now >= entry.lease.expires_at:
                 raise Violation(f"{entry.receipt_handle} is released too late")
 
     def answered(self, call: Call, outcomes: Sequence[Outcome]) -> None:
-        """Note that a call is over."""
+        """Note that a call was answered."""
         for entry, outcome in zip(call.entries, outcomes, strict=True):
             if entry.action is Action.DELETE:
                 self._deletes[entry.receipt_handle] -= 1
@@ -76,21 +76,21 @@ class CallRules:
 def check_belief(
     lease: Lease, truth: MessageTruth, drift: float, visible_at: float = math.inf
 ) -> None:
-    """Check that a lease is never believed to last longer than it does.
+    """Check that the keeper never believes that a lease lasts longer than it does.
 
     Args:
         drift: Seconds that the worker's clock has missed while its machine was suspended.
-        visible_at: When a call that arrives now ends it, if one does.
+        visible_at: When a call that arrives now ends the lease, if one does.
     """
     message = truth.message
     if (
         message is None
-        # Its release may have taken effect, when a call that was given up is answered.
+        # Its release may have taken effect by the time a call that was given up is answered.
         or (lease.goal is Goal.RELEASE and lease.pending is not None)
         or lease.status is not LeaseStatus.OWNED
-        # Of a receive whose timeout is not known, nothing is believed before an extension.
+        # If a receive's timeout is unknown, the keeper believes nothing before an extension.
         or not lease.last_timeout
-        # Someone else may have it, as the lease itself says.
+        # The lease itself says that someone else may have the message.
         or not lease.is_exclusive
         or lease.receipt_handle != message.handle
         or truth.excuses & {"stale handle", "late arrival", "too late", "suspend", "twice"}

@@ -1,4 +1,4 @@
-"""Runs many worlds, and tells of one that fails so that anybody can see it again."""
+"""Runs many worlds, and reports a failed one with the command that reproduces it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.simulation.profile import KINDS
 from tests.simulation.truth import Tally
 from tests.simulation.world import World
 
-#: Lines of a failed world's trace that are shown.
+#: How many lines of a failed world's trace the report shows.
 SHOWN_LINES = 60
 
 
 def simulate(
     hours: float, seed: int = 0, kinds: Sequence[str] = KINDS
 ) -> tuple[Tally, int, str | None]:
-    """Run worlds, one of each kind for each seed, until they add up.
+    """Run worlds, one of each kind per seed, until they add up to the requested hours.
 
     Returns:
         The counts, how many seeds were run, and the report of the first failure.
@@ -35,7 +35,7 @@ def simulate(
 
 
 def report(world: World, kind: str, seed: int, error: Exception) -> str:
-    """Return what failed, the trace of the messages it names, and how to see it again."""
+    """Return the failure, the trace of the messages that it names, and how to reproduce it."""
     named = [message_id for message_id in world.truth if message_id in str(error)]
     lines = [
         f"{at:14.3f}  {who:4} {what:24} {message_id[:8]}"
@@ -51,7 +51,7 @@ def report(world: World, kind: str, seed: int, error: Exception) -> str:
 
 
 def replay(kind: str, seed: int) -> int:
-    """Run one world again and show its failure, if it still fails."""
+    """Run one world again, and show its failure if it still fails."""
     world = World(kind, seed)
     try:
         world.run()

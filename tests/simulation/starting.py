@@ -1,4 +1,4 @@
-"""A server that stands still for a worker that has just started."""
+"""A server that stalls for a worker that has just started."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.simulation.hangs import Hang
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-#: One world in so many has such a server, of either kind.
+#: One world of either kind in so many has this server.
 EVERY, REST = 8, 2
-#: How often a start meets it, and for how long it stands still, in visibility timeouts.
+#: How often the server stalls at a start, and for how long, in visibility timeouts.
 RATE, LASTS = 0.6, (0.1, 0.5, 1.5, 4.0)
 
 
 class Starting:
-    """Draws for how long the server does no call of a worker that starts.
+    """Draws for how long the server executes no call of a worker that starts.
 
-    What is sent meanwhile is done after that, though no one waits for it any more.
+    Calls that are sent meanwhile are executed later, even if no one waits for them any more.
     """
 
     def __init__(self, world: World, kind: str, seed: int) -> None:
@@ -33,18 +33,18 @@ class Starting:
         world = self._world
         if not self.is_met or world.is_over or self._random.random() >= RATE:
             return
-        world.disturb(worker, "starts while the server stands still")
+        world.disturb(worker, "starts while the server is stalled")
         lasts = self._random.choice(LASTS) * world.profile.terms.visibility_timeout
         self._until[worker] = world.clock() + lasts
 
     def left(self, worker: str) -> float:
-        """Return for how many seconds the server stands still yet."""
+        """Return for how many more seconds the server stalls."""
         return max(0.0, self._until.get(worker, 0.0) - self._world.clock())
 
     def draw(self, worker: str, _call: object = None) -> Hang | None:
-        """Return how a call is held up, or None."""
+        """Return how a call is delayed, or None."""
         if not (left := self.left(worker)):
             return None
-        # It is repeated once it is given up.
+        # The call is repeated once it is given up.
         self._world.tally.visibility_bound += 1
         return Hang(there=left, fails_after=self._world.profile.call_timeout)

@@ -1,4 +1,4 @@
-"""Tasks whose end nothing reports, and the worker's net that gives up their messages."""
+"""Tasks whose end is never reported, and the worker's net that gives up their messages."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from celery_sqs_heartbeat.transport.orphaned_messages import OrphanedMessages
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
-#: In how many worlds ends are swallowed, and how often there.
+#: In how many worlds the ends of tasks are swallowed, and how often in those worlds.
 WORLDS = 0.3
 RATE = 0.03
 
 
 class Swallowing:
-    """Whether ends are swallowed in a world, and whether its pools have processes.
+    """Whether the ends of tasks are swallowed in a world, and whether its pools have processes.
 
-    It draws from a generator of its own: the other worlds stay as they were.
+    It has its own random generator, so the other worlds stay unchanged.
     """
 
     def __init__(self, kind: str, seed: int) -> None:
@@ -33,7 +33,7 @@ class Swallowing:
 
 
 class Request:
-    """What is to settle a message: Celery's request and the pool's job in one."""
+    """Stands for Celery's request and the pool's job, which ack or release a message."""
 
 
 class Net:
@@ -51,7 +51,7 @@ class Net:
 
     @property
     def qos(self) -> Net:
-        """Counts the prefetched messages: the simulated worker does that by itself."""
+        """Stands for kombu's count of prefetched messages. The simulated worker has its own."""
         return self
 
     def begin(self, handle: str) -> None:
@@ -62,7 +62,7 @@ class Net:
             self._unsettled.watch(request, lease, _Message(handle, self))
 
     def end(self, handle: str) -> None:
-        """Note that it has ended: its request goes, whether it has settled the message or not."""
+        """Note that the task has ended. Its request goes, even if the message is not settled."""
         del self._requests[handle]
 
     def basic_reject(self, tag: str, requeue: bool) -> None:
@@ -70,7 +70,7 @@ class Net:
         self._keeper.release(tag, self._world.release_delay())
 
     def ack(self, tag: str) -> None:
-        """Free its slot, which is free already."""
+        """Do nothing: the message's slot is free already."""
 
 
 class _Message:

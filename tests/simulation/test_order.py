@@ -1,4 +1,4 @@
-"""Worlds in which messages of a group go one after the other, and what breaks that."""
+"""Worlds in which messages of a group run one after the other, and faults that break that."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tests.simulation.runner import report, simulate
 from tests.simulation.truth import Violation
 from tests.simulation.world import World
 
-#: Some seconds, and some minutes.
+#: Take some seconds, and some minutes.
 HOURS, MANY_HOURS = 60, 3_000
 
 
 @pytest.fixture(autouse=True)
 def no_log() -> Iterator[None]:
-    """Keep nothing of what is logged."""
+    """Discard all log lines."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -159,4 +159,4 @@ def test_groups_that_stand_still_are_found_out(monkeypatch: pytest.MonkeyPatch) 
     )
     _, _, failure = simulate(HOURS, kinds=ORDERED)
     assert failure is not None
-    assert "Violation: 9: groups stand still" in failure
+    assert "Violation: 9: groups are stalled" in failure

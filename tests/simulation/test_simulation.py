@@ -30,13 +30,13 @@ from tests.simulation.truth import Violation
 from tests.simulation.worker import SimulatedWorker
 from tests.simulation.world import World
 
-#: Some seconds, and a minute. `make simulate HOURS=...` runs more.
+#: Take some seconds, and a minute. `make simulate HOURS=...` runs more.
 HOURS, HOURS_APART, MANY_HOURS = 400, 200, 3_000
 
 
 @pytest.fixture(autouse=True)
 def no_log() -> Iterator[None]:
-    """Keep nothing of what is logged: pytest would format millions of lines that no test reads."""
+    """Discard all log lines: pytest would format millions of lines that no test reads."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)
@@ -57,10 +57,10 @@ def test_no_invariant_breaks_where_keepers_have_processes_of_their_own() -> None
 
 
 def test_no_invariant_breaks_where_a_redelivery_overtakes_its_release() -> None:
-    """Seldom: a worker waits for the answer to a release before it leases its message again.
+    """That is rare: a worker waits for the answer to a release before it leases its message again.
 
-    If the seed does not bring it any more, others do: about one in fifty stormy worlds of keepers
-    apart.
+    If this seed no longer shows it, use another: it happens in about one of fifty stormy worlds
+    with keepers in their own processes.
     """
     tally, _, failure = simulate(1, seed=71, kinds=["storm-apart"])
     assert failure is None, failure
@@ -72,7 +72,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     tally, _, failure = simulate(MANY_HOURS, kinds=WITHIN + APART)
     assert failure is None, failure
     assert tally.worker_hours >= MANY_HOURS
-    # A simulation in which nothing goes wrong proves nothing.
+    # A simulation without faults proves nothing.
     assert tally.overlaps > 100
     assert tally.disturbances["has another visibility timeout"] > 50
     assert tally.disturbances["loses a task's end"] > 100
@@ -84,10 +84,10 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
     assert {f"{each} for a while" for each in refused} <= {*tally.disturbances}
     assert {"a call is never answered", "a call is answered late"} <= {*tally.disturbances}
     assert "a redelivery overtakes its extend" in tally.disturbances
-    assert "starts while the server stands still" in tally.disturbances
+    assert "starts while the server is stalled" in tally.disturbances
     lost = {f"poll not answered: {what}" for what in ("its request", "its answer", "late")}
     assert lost <= {*tally.disturbances}
-    keepers = {"its link is slow", "its interpreter stands still", "its keeper hangs"}
+    keepers = {"its link is slow", "its interpreter stalls", "its keeper hangs"}
     keepers |= {f"its keeper is killed at a {what}" for what in ("step", "release")}
     assert keepers <= {*tally.disturbances}
 
@@ -100,7 +100,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
         pytest.param(
             "storm",
             14,
-            id="a message held up for hours was run",
+            id="a message that was delayed for hours was run",
             marks=pytest.mark.thorough,
         ),
         pytest.param("storm", 10, id="an older receive gave its handle to the lease"),
@@ -116,7 +116,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
         pytest.param(
             "storm",
             29,
-            id="deletes that failed over and over held up a new one",
+            id="deletes that failed over and over delayed a new one",
             marks=pytest.mark.thorough,
         ),
         pytest.param(

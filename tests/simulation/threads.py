@@ -1,4 +1,4 @@
-"""The threads that a simulated worker makes its calls on, as many as a real one has."""
+"""The threads on which a simulated worker makes its calls: as many as a real worker has."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from celery_sqs_heartbeat.leases.calls import MAX_CALLS, Call
 
 
 class Threads:
-    """Lets calls begin while a thread is free, the others in their turn.
+    """Lets calls begin while a thread is free. The others wait their turn.
 
     Args:
-        on_wait: Called where a call has to wait for a thread.
+        on_wait: Called when a call has to wait for a thread.
     """
 
     def __init__(self, on_wait: Callable[[Call], None]) -> None:
@@ -30,14 +30,14 @@ class Threads:
             self._on_wait(call)
 
     def give_up(self, call: Call) -> bool:
-        """Have another thread take the place of the one that the call is stuck in, if it is."""
+        """If a call is stuck in a thread, have another thread take that thread's place."""
         has_begun = call.number in self._busy
         if has_begun and len(self._stand_ins) < MAX_STAND_INS:
             self._stand_ins.add(call.number)
         return has_begun
 
     def end(self, call: Call) -> None:
-        """Note that a call has come back."""
+        """Note that a call has returned."""
         self._busy.discard(call.number)
         self._stand_ins.discard(call.number)
         self._begin()

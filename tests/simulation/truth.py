@@ -1,4 +1,4 @@
-"""What really happened to each message, as only the simulation can know."""
+"""What really happened to each message. Only the simulation can know that."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Execution:
 
 @dataclass(eq=False)
 class MessageTruth:
-    """What became of one message.
+    """What happened to one message.
 
     Attributes:
-        excuses: What has happened to it that may cost a lease or bring it twice.
+        excuses: Faults that may have cost its lease or made SQS deliver it twice.
         is_overtaken: A worker had received it again when an older call of that worker arrived.
     """
 
@@ -45,7 +45,7 @@ class MessageTruth:
 
     @property
     def message(self) -> SimulatedMessage | None:
-        """As it is in its queue now, or None once it has left it."""
+        """The message in its queue now, or None once it has left the queue."""
         return self.queue.messages.get(self.message_id)
 
 
@@ -54,7 +54,7 @@ class Tally:
     """Counts of one or many worlds. `worker_hours` are simulated ones.
 
     Attributes:
-        causes: Of executions that overlap or repeat.
+        causes: The causes of executions that overlap or repeat.
         disturbances: What happened to workers, tasks, calls and queues, by name.
     """
 

@@ -1,4 +1,4 @@
-"""A keeper in the process of its worker, as a consumer without Celery has it."""
+"""A keeper in its worker's process, as in a consumer without Celery."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Within:
-    """The keeper of one process of a worker, and that process as its host."""
+    """The keeper in one process of a worker, with that process as its host."""
 
     def __init__(self, worker: SimulatedWorker) -> None:
         self._worker = worker
@@ -42,18 +42,18 @@ class Within:
 
     @property
     def worker_is_up(self) -> bool:
-        """Whether the worker has not ended, which is the same."""
+        """Whether the worker has not ended, which is the same here."""
         return self.is_up
 
     def step(self) -> None:
-        """Nothing kills it alone."""
+        """Do nothing: the keeper never dies alone."""
 
     def run(self, job: Callable[[], None]) -> None:
-        """Run a job now, or once the worker goes on."""
+        """Run a job now, or once the worker continues."""
         self._worker.when_awake(self.keeper, job)
 
     def go_on(self) -> None:
-        """Have the worker do what is due, and so its keeper."""
+        """Have the worker and its keeper do what is due."""
         self._worker.go_on()
 
     def keep(self) -> None:
@@ -61,14 +61,14 @@ class Within:
         self._rounds.make()
 
     def leases(self) -> list[Lease]:
-        """Return what the worker holds."""
+        """Return the leases that the worker holds."""
         return self.board.leases()
 
     def note_receive(self, lease: Lease) -> None:
-        """The keeper knows of it at once."""
+        """Do nothing: the keeper knows of the receive at once."""
 
     def note_pause(self) -> None:
-        """Note that the worker stands still, and the keeper with it."""
+        """Note that the worker stalls, and so does its keeper."""
         for lease in self.leases():
             self._worker.world.truth[lease.message_id].excuses.add("pause")
 

@@ -1,4 +1,4 @@
-"""A simulated worker: the real keeper, fed and told as the transport does."""
+"""A simulated worker: the real keeper, called as the transport calls it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedWorker:
-    """One worker process after another on one machine, under one name.
+    """Consecutive worker processes on one machine, under one name.
 
     Attributes:
         gives_up_polls: Whether a poll has a deadline.
@@ -52,7 +52,7 @@ class SimulatedWorker:
         self.is_up = True
         self.is_stopping = False
         self._queued: deque[dict[str, Any]] = deque()
-        #: Handles of messages that wait for the confirmation of an extension.
+        #: Handles of messages that wait until an extension is confirmed.
         self._unconfirmed: set[str] = set()
         self.running: dict[str, Execution] = {}
         self.world.starting.begin(self.name)
@@ -66,10 +66,10 @@ class SimulatedWorker:
         self.go_on()
 
     def now(self) -> float:
-        """Return the worker's monotonic clock, which a suspended machine stops."""
+        """Return the worker's monotonic time. Its clock stops while the machine is suspended."""
         return self.world.clock() - self.suspended
 
-    # -- What disturbs it ---------------------------------------------------------
+    # -- What disturbs it --------------------------------------------------------------
 
     def crash(self) -> None:
         """Die at once; another process takes its place after a while."""
@@ -77,28 +77,28 @@ class SimulatedWorker:
         self.is_stopping = False
         for execution in self.running.values():
             self.world.ended(execution)
-        # Also of what had succeeded, and was not known to be deleted yet.
+        # Also messages whose task had succeeded, but whose delete was not yet confirmed.
         for lease in self.keeping.leases():
             self.world.truth[lease.message_id].excuses.add("worker died")
         self.keeping.die()
         self._end()
 
     def pause(self, seconds: float, *, is_suspend: bool) -> None:
-        """Stand still; a suspended machine's clock stands still too."""
+        """Stall for a while. If the machine is suspended, its clock stops, too."""
         self.world.disturb(self.name, "is suspended" if is_suspend else "pauses")
         if is_suspend:
             for lease in self.keeping.leases():
                 self.world.truth[lease.message_id].excuses.add("suspend")
         else:
             self.keeping.note_pause()
-        # What waits for the end of an earlier pause is not held up longer than the rest.
+        # A job that waits for the end of an earlier pause is not delayed longer than the others.
         self.paused_until = max(self.paused_until, self.world.clock() + seconds)
         if is_suspend:
             self.asleep_until = self.paused_until
             self.suspended += seconds
 
     def reconnect(self) -> None:
-        """Lose the channel: what was not started goes back, its last poll is abandoned.
+        """Lose the channel: release the messages that have not started, and abandon the last poll.
 
         A worker that is stopping has left its loop, and keeps its last poll.
         """
@@ -111,7 +111,7 @@ class SimulatedWorker:
         self.go_on()
 
     def stop(self) -> None:
-        """Shut down warmly: start nothing more, end with the last task."""
+        """Begin a warm shutdown: start no more tasks, and end with the last one."""
         self.world.disturb(self.name, "shuts down")
         self.is_stopping = True
         self._return_unstarted()
@@ -120,14 +120,14 @@ class SimulatedWorker:
                 consumer.end()
         self.go_on()
 
-    # -- Its life -----------------------------------------------------------------------
+    # -- Its life ----------------------------------------------------------------------
 
     def hurry(self, threshold: float) -> None:
-        """Give calls up in time for such a lease, as a worker's clients are hurried."""
+        """Give calls up early enough for a lease with this threshold, as a worker's clients do."""
         self.patience = min(self.patience, patience(threshold))
 
     def when_awake(self, process: LinkedKeeper | ThreadKeeper, job: Callable[[], None]) -> None:
-        """Run a job of that process now, or once it goes on; never in another process."""
+        """Run a job of that process now, or once it continues; never in another process."""
         if process is not self.keeper or not self.is_up:
             return
         if self.world.clock() < self.paused_until:
@@ -139,7 +139,7 @@ class SimulatedWorker:
         return [Consumer(self, queue) for queue in self.world.queues]
 
     def go_on(self) -> None:
-        """Start what can be started, poll when there is room, and let the keeper work."""
+        """Start the tasks that can start, poll when there is room, and let the keeper work."""
         while self._queued and len(self.running) < self.world.profile.concurrency:
             self._begin(self._queued.popleft())
         self.keeping.keep()
@@ -166,7 +166,7 @@ class SimulatedWorker:
     def receive_all(
         self, url: str, messages: list[dict[str, Any]], timeout: int | None, sent_at: float
     ) -> None:
-        """Book the messages that a poll has brought, and queue them for their tasks."""
+        """Lease the messages of a poll, and queue them for their tasks."""
         if self.world.order.is_kept:
             self._intake.take(url, messages, timeout, sent_at)
             return
@@ -177,7 +177,7 @@ class SimulatedWorker:
     def lease(
         self, url: str, message: dict[str, Any], timeout: int | None, sent_at: float
     ) -> ReceivedAs:
-        """Begin the lease on a message that a poll has brought, or go on with the one it has."""
+        """Begin the lease on a message of a poll, or continue the lease that it has."""
         self.world.received(message)
         receipt = self.keeper.receive(
             url,
@@ -203,12 +203,12 @@ class SimulatedWorker:
             self._queued.append(message)
 
     def _await_confirmation(self, message: dict[str, Any], threshold: float) -> None:
-        """Queue a message once its extension is confirmed, or drop it, as the transport does."""
+        """Queue a message once its extension is confirmed, or let it expire otherwise."""
         handle, process, since = message["ReceiptHandle"], self.keeper, self.now()
 
         def look() -> None:
             if handle not in self._unconfirmed:
-                # It was given back meanwhile.
+                # It was released meanwhile.
                 return
             lease = process.find(handle)
             if lease is not None and (lease.extensions or lease.status is not LeaseStatus.OWNED):

@@ -1,4 +1,4 @@
-"""One world: a queue, its workers, what is sent, what disturbs them, and what must hold."""
+"""One world: a queue, its workers, their messages and disturbances, and the invariants."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from tests.simulation.truth import Execution, MessageTruth, Tally, Violation
 from tests.simulation.worker import SimulatedWorker
 from tests.support.board import Board
 
-#: Lines of the trace that are kept.
+#: How many lines of the trace are kept.
 TRACE_LINES = 4_000
-#: After the last disturbance, every message ends within so many visibility timeouts and
-#: mean run times each.
+#: After the last disturbance, every message ends within this many visibility timeouts plus this
+#: many mean run times.
 PATIENCE = 400
-#: Calls of a calm world beyond those that would do without any failure.
+#: How many calls a calm world may make beyond those that it would need without any failure.
 RETRIES = 1.15
 #: How often a poll of a storm is not answered in time.
 UNANSWERED = 0.03
-#: In a calm world nothing else may bring a message twice: its faults leave every lease
-#: time enough to be kept.
+#: In a calm world nothing else may deliver a message twice. Its faults leave enough time to keep
+#: every lease.
 CALM_EXCUSES = {"worker died", "capped", HANGING}
 
 
@@ -100,10 +100,10 @@ class World:
         self.workers = [SimulatedWorker(self, f"w{n}") for n in range(profile.workers)]
 
     def run(self) -> Tally:
-        """Live through it all, then wait until every message has ended.
+        """Run the world to its end, then wait until every message has ended.
 
         Raises:
-            Violation: Something does not hold that should.
+            Violation: An invariant does not hold.
         """
         profile = self.profile
         self._send()
@@ -114,7 +114,7 @@ class World:
         self.refusals.plan()
         self._run_until(profile.seconds)
         self.is_over = True
-        # From here on nothing is disturbed any more, and nothing is sent.
+        # From here on there are no more disturbances and no more messages are sent.
         self.faults.by_operation = {}
         self.refusals.end()
         self.outage.end()
@@ -140,11 +140,11 @@ class World:
         self.log(who, what)
 
     def fail(self, text: str) -> None:
-        """Raise a violation, and remember it: a keeper catches what its observer raises."""
+        """Raise a violation, and remember it, because a keeper catches its observer's errors."""
         self.violation = self.violation or Violation(text)
         raise self.violation
 
-    # -- What workers ask ------------------------------------------------------------
+    # -- Requests of workers -----------------------------------------------------------
 
     def poll(
         self,
@@ -158,12 +158,12 @@ class World:
         """Receive up to `count` messages, hidden for `timeout` seconds or the queue's own.
 
         Args:
-            held_for: How long the server takes before it looks for them, in seconds.
+            held_for: How long the server waits before it looks for messages, in seconds.
 
         Returns:
-            What makes the open poll the last.
+            A function that makes the open poll the last one.
         """
-        # What comes late in a long poll is extended at once.
+        # A message that arrives late in a long poll is extended at once.
         self.tally.visibility_bound += 1
         patience = self.profile.call_timeout
         return self.polls[url].receive(count, wait, timeout, deliver, patience, held_for)
@@ -174,7 +174,7 @@ class World:
         return is_lost and not self.profile.is_calm and not self.is_over
 
     def lose_poll(self, who: str, poll: Poll, deliver: Deliver) -> None:
-        """Have a poll not answered: lost on its way there or back, or held up for too long."""
+        """Leave a poll unanswered: it is lost on its way there or back, or delayed too long."""
         fate = self.poll_random.choice(("its request", "its answer", "late"))
         self.disturb(who, f"poll not answered: {fate}")
         late = self.clock() + poll.patience * self.poll_random.uniform(1.0, 3.0)
@@ -187,12 +187,12 @@ class World:
             self.polls[poll.url].ask_in_vain(poll, answer)
 
     def wake_polls(self) -> None:
-        """Look whether a poll can be answered."""
+        """Answer the polls that can be answered."""
         for polls in self.polls.values():
             polls.wake()
 
     def task_seconds(self) -> float:
-        """Draw a run time; most are short of the mean, some are many times that."""
+        """Draw a run time. Most are below the mean, some are many times the mean."""
         return self.random.lognormvariate(-0.5, 1.0) * self.profile.mean_task
 
     def release_delay(self) -> float:
@@ -200,21 +200,21 @@ class World:
         return self.random.choice((0.0, 0.0, 1.0, 7.5))
 
     def restart_seconds(self) -> float:
-        """Draw after how long a new process takes a dead one's place."""
+        """Draw how long it takes until a new process replaces a dead one."""
         return self.random.uniform(0.5, 20.0)
 
     def received(self, message: dict[str, Any]) -> None:
-        """Note whether a message is still the receiver's by the time it sees it."""
+        """Note whether a message still belongs to its receiver when the receiver sees it."""
         there = self.truth[message["MessageId"]].message
         if (
             there is None
             or there.handle != message["ReceiptHandle"]
             or there.visible_at <= self.clock()
         ):
-            self.truth[message["MessageId"]].excuses.add("held up on its way")
+            self.truth[message["MessageId"]].excuses.add("delayed on its way")
 
     def begun(self, worker: SimulatedWorker, message: dict[str, Any]) -> Execution:
-        """Note that a message's task starts, and judge whether it may."""
+        """Note that a message's task starts, and check that it may."""
         truth = self.truth[message["MessageId"]]
         lease = worker.keeper.find(message["ReceiptHandle"])
         if lease is not None and lease.status is LeaseStatus.LOST:
@@ -240,27 +240,27 @@ class World:
         return execution
 
     def ended(self, execution: Execution) -> None:
-        """Note that an execution is over, however it ended."""
+        """Note that an execution has ended, in any way."""
         execution.ended_at = self.clock()
         self.truth[execution.message_id].running.remove(execution)
 
     def succeeds(self, execution: Execution) -> bool:
-        """Draw whether a task that came to its end succeeds."""
+        """Draw whether a task that ran to its end succeeds."""
         truth = self.truth[execution.message_id]
         good = not truth.is_poison and self.random.random() >= self.profile.failing
         self.log(execution.worker, "succeeds" if good else "fails", truth.message_id)
         truth.succeeded = truth.succeeded or good
         return good
 
-    # -- What passes through the network -------------------------------------------------
+    # -- Calls in the network ----------------------------------------------------------
 
     def sent(self, worker: SimulatedWorker, call: Call) -> None:
-        """Note a call of a keeper's."""
+        """Note a keeper's call."""
         if call.kind is CallKind.CHANGE_VISIBILITY:
             self.tally.visibility_calls += 1
         for entry in call.entries:
             self.log(worker.name, f"sends {entry.action.value}", entry.lease.message_id)
-            # At worst each release is a call of its own.
+            # In the worst case each release is a separate call.
             self.tally.visibility_bound += entry.action is Action.RELEASE
 
     def leaves(self, call: Call) -> None:
@@ -281,10 +281,10 @@ class World:
             self.fail(f"{truth.message_id} is released under its new owner")
 
     def arrives(self, worker: SimulatedWorker | None, call: Call, is_over: bool) -> None:
-        """Note what a call is about to do to messages that it should not touch.
+        """Note the effect of a call on messages that it should not touch.
 
         Args:
-            worker: Whose call it is; None where the process that made it has ended.
+            worker: The worker that made the call; None if its process has ended.
         """
         now = self.clock()
         for entry in call.entries:
@@ -299,7 +299,7 @@ class World:
                     self._arrives_after_redelivery(worker, entry, lease)
                     continue
                 truth.excuses.add("stale handle")
-                # As it can where the queue's timeout was longer for the new owner.
+                # That can happen if the queue's timeout was longer for the new owner.
                 if now + entry.timeout < message.visible_at:
                     truth.excuses.add("cut short by a stale handle")
             elif is_over:
@@ -309,10 +309,10 @@ class World:
             elif (
                 entry.action is Action.EXTEND
                 and now + entry.timeout < message.visible_at
-                # Of a message whose receive asked for no timeout, as none was known, the first
-                # extension can't know better.
+                # If the receive requested no timeout because none was known, the first extension
+                # can't know better.
                 and entry.lease.last_timeout
-                # One that was given up may have come after a later one was sent, and one by a
+                # A call that was given up may arrive after a later one was sent, and a call by a
                 # stale handle hides the message for longer than its owner knows.
                 and not truth.excuses & {"late arrival", "extend failed", "twice", "stale handle"}
                 and not truth.is_overtaken
@@ -322,7 +322,7 @@ class World:
     def _arrives_after_redelivery(
         self, worker: SimulatedWorker, entry: Entry, lease: Lease
     ) -> None:
-        """Check what a call does to a message that its own worker has received again since."""
+        """Check the effect of a call on a message that the same worker has received again since."""
         truth = self.truth[entry.lease.message_id]
         message = truth.message
         self.disturb(worker.name, f"a redelivery overtakes its {entry.action.value}")
@@ -332,7 +332,7 @@ class World:
     def settled(
         self, worker: SimulatedWorker, board: Board, call: Call, outcomes: Sequence[Outcome]
     ) -> None:
-        """Check what a keeper believes after an answer."""
+        """Check the keeper's beliefs after an answer."""
         for entry, outcome in zip(call.entries, outcomes, strict=True):
             truth = self.truth[entry.lease.message_id]
             self.log(worker.name, f"{entry.action.value}: {outcome.value}", truth.message_id)
@@ -347,39 +347,39 @@ class World:
             self._note_waiting(board, call.queue_url)
 
     def check_known(self, worker: SimulatedWorker, call: Call) -> None:
-        """Check what a worker knows by itself of the leases of a call that was answered."""
+        """Check what a worker itself knows of the leases in an answered call."""
         for entry in call.entries:
             lease = worker.keeper.find(entry.receipt_handle)
-            # Of one that waits for another of its group, a worker may learn late that its keeper
-            # has released it: it learns first of what has become of the other.
+            # If a message waits for another one of its group, the worker may learn late that
+            # its keeper has released it. It first learns what happened to the other one.
             waits = worker.keeper.waits_behind(entry.receipt_handle)
             if lease is not None and lease.goal is Goal.HOLD and not waits:
                 check_belief(lease, self.truth[lease.message_id], worker.suspended)
 
     def note_refused(self, board: Board) -> None:
-        """Note which leases a keeper can't extend, as their queue refuses it."""
+        """Note which leases a keeper can't extend because their queue refuses extensions."""
         for lease in board.leases():
             if lease.status is LeaseStatus.REFUSED:
                 self.truth[lease.message_id].excuses.add("refused")
 
     def _note_waiting(self, board: Board, queue_url: str) -> None:
-        """Note which deletes wait behind others that fail, maybe for longer than their leases."""
+        """Note which deletes wait behind failing ones, possibly beyond their leases."""
         for lease in board.leases():
             if lease.goal is Goal.DELETE and lease.queue_url == queue_url:
-                self.truth[lease.message_id].excuses.add("delete held up")
+                self.truth[lease.message_id].excuses.add("delete delayed")
 
     def unanswered(self, call: Call) -> None:
-        """Note that a keeper waits for a call no more."""
+        """Note that a keeper no longer waits for a call."""
         for entry in call.entries:
             self.truth[entry.lease.message_id].excuses.add(f"{entry.action.value} failed")
 
-    # -- Inside -------------------------------------------------------------------------
+    # -- Inside ------------------------------------------------------------------------
 
     def _new_queue(self, name: str) -> SimulatedQueue:
         profile = self.profile
         options = QueueOptions(
             visibility_timeout=profile.terms.visibility_timeout,
-            # The longest worlds outlast the four days that are the default.
+            # The longest worlds outlast the default retention of four days.
             retention=1_209_600,
             max_receive_count=profile.max_receive_count,
             dead_letters=self.dead_letters,
@@ -395,7 +395,7 @@ class World:
         return Polls(self.clock, self.sqs, queue, self.network, note_duplicate)
 
     def _send(self) -> None:
-        """Send messages over the whole time, about as many as the workers can do."""
+        """Send messages over the whole time, about as many as the workers can process."""
         profile = self.profile
         rate = self.order.tasks_at_once() / profile.mean_task
         count = max(1, round(rate * profile.seconds * 0.9))
@@ -434,7 +434,7 @@ class World:
             self.fail(f"1: {truth.message_id} is deleted, and its task did not end well")
 
     def _check_efficiency(self) -> None:
-        """Check that a worker, with fewer than ten messages, makes one call a period."""
+        """Check that a worker with fewer than ten messages makes one call per period."""
         rate = self.attributes.calls_a_second() * self.order.calls_a_period()
         self.tally.visibility_bound += len(self.queues) * self.profile.workers * self.clock() * rate
         if self.profile.is_calm:
