@@ -1,4 +1,4 @@
-"""A worker's board and tasks that ask about their lease, in one process and at one moment."""
+"""A worker's board, and tasks that ask about their lease, in one process and at one moment."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Worker:
 
 
 def why_not(ask: Callable[[], Any]) -> str:
-    """Return what a question says that is asked where there is no lease."""
+    """Return the error text of a question that is asked without a lease."""
     with pytest.raises(NoLease) as raised:
         ask()
     return str(raised.value)

@@ -1,4 +1,4 @@
-"""A lease book with short ways to say what happens to it, for tests."""
+"""A lease book with short methods for everything that happens to it, for tests."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ class BookHarness:
         return call
 
     def apply_results(self, call: Call, *outcomes: Outcome) -> None:
-        """Answer a call; one outcome stands for all entries."""
+        """Answer a call. A single outcome applies to all entries."""
         answers = outcomes * len(call.entries) if len(outcomes) == 1 else outcomes
         self.book.apply_results(call, answers, self.now)
         self.events += self.book.take_events()
 
     def refuse_deletes(self, *, until: float) -> None:
-        """Refuse the one message's delete until a time, and see that nothing else is tried."""
+        """Refuse the only message's delete until a time, and check that no other call is made."""
         while self.now < until:
             for call in self.plan():
                 assert call.kind is CallKind.DELETE, summary(call)
@@ -76,11 +76,11 @@ class BookHarness:
             self.now = self.book.next_due(self.now)
 
     def kinds(self) -> list[EventKind]:
-        """What was reported, but for receives."""
+        """The events that were reported, except receives."""
         kinds = [event.kind for event in self.events]
         return [kind for kind in kinds if kind is not EventKind.MESSAGE_RECEIVED]
 
 
 def summary(call: Call) -> list[tuple[str, str, int]]:
-    """What a call asks for: handle, action, timeout."""
+    """What a call requests: handle, action, timeout."""
     return [(e.receipt_handle, e.action.value, e.timeout) for e in call.entries]

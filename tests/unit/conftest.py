@@ -1,4 +1,4 @@
-"""A worker's board, channel and requests, a simulated SQS, and clocks that stand still."""
+"""A worker's board, channel and requests, a simulated SQS, and clocks that tests move."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.simulating import sqs as sqs
 
 @pytest.fixture
 def at(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Set the clock, which else stands still."""
+    """Set the clock, which does not move otherwise."""
     monkeypatch.setattr(current, "now", lambda: NOW)
     return lambda time: monkeypatch.setattr(current, "now", lambda: time)
 

@@ -1,4 +1,4 @@
-"""Leased requests without Celery, for tests of what becomes of them."""
+"""Leased requests without Celery, for tests of what happens to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from celery_sqs_heartbeat.worker.requests import LeasedRequest
 
 
 class _Request:
-    """As much of a Celery request as is asked."""
+    """The part of a Celery request that these tests need."""
 
     name = "work"
     task: Any = SimpleNamespace(Strategy="celery.worker.strategy:default")
@@ -52,7 +52,7 @@ class RequestHarness:
 
     Attributes:
         freed: Tags whose prefetch slots were freed.
-        rejected: Tags that were rejected, with what is then wanted.
+        rejected: Tags that were rejected, with the goal that follows.
         failures: How their tasks failed, in the same order.
     """
 
@@ -68,7 +68,7 @@ class RequestHarness:
         self.qos = SimpleNamespace(ack=self.freed.append)
         self.orphaned = OrphanedMessages(self.keeper)
         self.rules = SimpleNamespace(on_lost=lambda lease: self.on_lost_setting)
-        # Nothing gets to the channel here.
+        # No message reaches the channel here.
         self.settled = SimpleNamespace(
             ack=lambda lease, tag: self.keeper.done(tag), note=lambda tag: None
         )

@@ -1,4 +1,4 @@
-"""A simulated SQS on a clock that stands still, and what tests ask of it."""
+"""A simulated SQS on a clock that only tests move, and the requests that tests send to it."""
 
 from __future__ import annotations
 

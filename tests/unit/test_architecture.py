@@ -1,4 +1,4 @@
-"""The page and the picture of the architecture name the parts that there are, in one order."""
+"""The page and the picture of the architecture name the existing parts, in the same order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.markdown import ROOT
 
 PACKAGE = ROOT / "celery_sqs_heartbeat"
 TEXT = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-#: Where a message goes through, or what is said of it.
+#: The modules that a message passes through, or that describe it.
 MESSAGE_PATH = (
     *("transport", "worker", "consumer", "link", "keeper", "leases", "sqs"),
     *("current", "journal", "observe", "settings", "common"),

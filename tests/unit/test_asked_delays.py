@@ -1,4 +1,4 @@
-"""The delay that a task asks for reaches its worker, from whatever process it runs in."""
+"""The delay that a task requests reaches its worker, from any process that runs the task."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a_message_does_not_inherit_the_delay_of_the_one_that_had_its_place(
     record = table.read(key_of("a"))
     table.write(place, key_of("b"), record)
     assert read_delay(table, "b") is None
-    # Nor is anything written for one that has no place any more.
+    # Nor is anything written for a message that no longer has a place.
     write_delay(table, "a", 5)
     assert read_delay(table, "b") is None
 
@@ -148,7 +148,7 @@ run_in_task(ask, sqs_message("a"))
 
 
 def test_a_process_that_is_not_forked_and_is_killed_then_has_said_it(worker: Worker) -> None:
-    # Nothing else of the table is touched.
+    # The rest of the table is not touched.
     before = shared_table().read(key_of("a"))
     done = subprocess.run([sys.executable, "-c", SET, "90"], cwd=ROOT, check=False)
     assert done.returncode == -9

@@ -1,4 +1,4 @@
-"""What a keeper hears first of a worker that has worked for long."""
+"""The first messages that a new keeper gets from a worker that has run for a long time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_keeper_of_a_worker_that_ends_hears_of_every_lease_before_that() -> No
     keeper = LinkedKeeper(HeldMessages(Table(mmap(-1, Table.size_for(REACH)))))
     keeper.order("reach", "q", about=("q",))
     keeper.order("stop", 15)
-    # More than there are in one frame, after which a keeper may look up.
+    # More leases than fit into one frame. After a frame a keeper may handle other work.
     for number in range(150):
         keeper.receive(
             "q",

@@ -1,4 +1,4 @@
-"""Requests that are run many at once know of their job, and none stays unsettled after it."""
+"""Requests that run as a batch know their job, and none stays unsettled after it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Job:
 
 
 class Pool:
-    """Keeps jobs and how they report.
+    """Keeps jobs and their callbacks.
 
     Attributes:
         uses_semaphore: Whether it has processes.
@@ -55,10 +55,10 @@ class Pool:
 
 
 class Gathering:
-    """A task that gathers requests, as celery-batches has it.
+    """A task that gathers requests, as in celery-batches.
 
     Attributes:
-        parts: How many jobs a flush makes.
+        parts: How many jobs a flush starts.
         error: Raised by a flush.
     """
 
@@ -286,7 +286,7 @@ def test_a_batch_whose_messages_were_released_while_it_waited_does_not_run(
     assert capsys.readouterr().out == ""
     assert not any(request.has_started() for request in requests)
     assert "task work[a] is not started: its message was released" in caplog.text
-    # One that is ours still goes back, too: it can't be taken out of the job.
+    # A message that is still ours is released, too: it can't be taken out of the job.
     assert desk.rejected == [("c", True)]
 
 
@@ -333,7 +333,7 @@ def test_what_waits_for_a_full_batch_does_not_outlive_its_consumer_and_what_runs
     request = requests[0]
     assert not request.outlives_consumer()
     task.flush(requests)
-    # The pool has it, but no process yet: it forgets the job with the connection.
+    # The pool has the job, but no process has it yet: the pool forgets it with the connection.
     assert not request.outlives_consumer()
     pool.jobs[0].accept()
     assert request.outlives_consumer()

@@ -1,4 +1,4 @@
-"""In which process a task has begun, as far as the keeper is to know."""
+"""In which process a task has begun, if the keeper must know it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.request_harness import RequestHarness
 
 
 class CelerysRequest:
-    """As much of Celery's request as hears of the start of its task."""
+    """The part of Celery's request that is notified when its task starts."""
 
     def __init__(self, message: Any) -> None:
         self.message = message

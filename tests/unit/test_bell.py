@@ -1,4 +1,4 @@
-"""What wakes a thread."""
+"""The wake-up event of a thread."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_bell_wakes_the_thread_that_waits_however_long_it_meant_to() -> None:
 
 @pytest.fixture
 def handled() -> Iterator[list[AutoResetEvent]]:
-    """Bells that a signal's handler rings, again and again."""
+    """Events that a signal's handler sets, again and again."""
     bells: list[AutoResetEvent] = []
     before = signal.signal(signal.SIGALRM, lambda *_: [bell.set() for bell in bells])
     signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)

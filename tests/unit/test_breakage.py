@@ -1,4 +1,4 @@
-"""When a worker is taken for broken."""
+"""When a worker counts as broken."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_what_is_done_to_messages_is_counted_apart() -> None:
     breakage = BrokenWorkerDetector()
     for number in range(BROKEN_AFTER - 1):
         breakage.failed("started", number, ERROR)
-        # Their delivery went well each time.
+        # They were delivered each time without an error.
         breakage.worked("delivered")
     with pytest.raises(LookupError, match="no such pool"):
         breakage.failed("started", "another", ERROR)

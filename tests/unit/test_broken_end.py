@@ -1,4 +1,4 @@
-"""A worker that is broken ends, whatever error it is broken by."""
+"""A broken worker exits, regardless of the error that broke it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Reconnected(Exception):
 
 
 def consume(error: Exception) -> None:
-    """Run Celery's consumer on an event loop that the worker is ended on."""
+    """Run Celery's consumer on an event loop in which the worker ends."""
     hub = Hub()
     end_worker(hub, error)
 

@@ -1,4 +1,4 @@
-"""Jobs beside their caller: as many at once as are needed, and allowed."""
+"""Jobs that run beside their caller: as many at once as needed, up to a limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The message of a task that Celery has cancelled goes back, and is no failed one."""
+"""The message of a task that Celery has cancelled is released, and does not count as failed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.request_harness import RequestHarness
 
 
 class CelerysRequest:
-    """As much of Celery's request as cancels a task and hears of its end."""
+    """The part of Celery's request that cancels a task and is notified of its end."""
 
     acknowledged = False
     error: type[Exception] | None = None

@@ -1,4 +1,4 @@
-"""A process of a pool ends with the worker that forked it, however early that has died."""
+"""A pool process ends with the worker that forked it, even if the worker dies very early."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from celery_sqs_heartbeat.current.sharing import VARIABLE
 from tests.support.workers import ROOT
 
-#: Forks, and dies before the child has asked the system for anything.
+#: Forks, and dies before the child has made its first system call for this.
 ORPHAN = """
 import os, time
 from celery_sqs_heartbeat.worker.children import end_with_parent
@@ -43,7 +43,7 @@ def test_a_process_whose_worker_died_before_it_was_ready_ends(
     script: str, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, "a table")
-    # Returns once no process has the pipe any more.
+    # Returns once no process has the pipe open any more.
     ended = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False
     )

@@ -1,4 +1,4 @@
-"""The clock that leases are kept by goes on while a machine is suspended."""
+"""The clock of the leases keeps running while a machine is suspended."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from celery_sqs_heartbeat.common import clock
 BOOTTIME, RAW, MONOTONIC = 7, 4, 1
 LINUX = {"CLOCK_BOOTTIME": BOOTTIME, "CLOCK_MONOTONIC_RAW": RAW, "CLOCK_MONOTONIC": MONOTONIC}
 MACOS = {"CLOCK_MONOTONIC_RAW": RAW, "CLOCK_MONOTONIC": MONOTONIC}
-#: What each clock says once the machine has slept: only one was awake.
+#: What each clock shows after the machine was suspended. Only one kept running.
 LINUX_SAYS = {BOOTTIME: 3600.0, RAW: 1.0, MONOTONIC: 1.0}
 MACOS_SAYS = {RAW: 3600.0, MONOTONIC: 3600.1}
 
@@ -22,7 +22,7 @@ MACOS_SAYS = {RAW: 3600.0, MONOTONIC: 3600.1}
         ("linux", LINUX, LINUX_SAYS, 3600.0),
         ("android", LINUX, LINUX_SAYS, 3600.0),
         ("darwin", MACOS, MACOS_SAYS, 3600.0),
-        # Before macOS 10.12, and an old Linux kernel: known by name, but not to the system.
+        # macOS before 10.12, and an old Linux kernel: Python has the name, but not the clock.
         ("darwin", MACOS, {}, 1.0),
         ("linux", LINUX, {}, 1.0),
         ("freebsd14", {"CLOCK_MONOTONIC": MONOTONIC}, {MONOTONIC: 1.0}, 1.0),
@@ -46,7 +46,7 @@ def test_a_platforms_clock_that_goes_on_in_its_sleep_is_chosen(
     for name, number in clocks.items():
         monkeypatch.setattr(time, name, number, raising=False)
     monkeypatch.setattr(time, "clock_gettime", gettime)
-    # Stands still in a sleep, on every system.
+    # Stops during a suspend on every system.
     monkeypatch.setattr(time, "monotonic", lambda: 1.0)
     assert clock.choose_clock(platform)() == now
 

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING, the hooks and the workflow say is there, and what is claimed is run."""
+"""Everything that CONTRIBUTING, the hooks and the workflow name exists, and claims are tested."""
 
 from __future__ import annotations
 

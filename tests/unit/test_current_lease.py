@@ -1,4 +1,4 @@
-"""What a task is told of its own lease."""
+"""What a task learns about its own lease."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_the_error_says_why_it_is_not_valid(
     assert str(raised.value).startswith("message the-message: ")
     assert reason in str(raised.value)
     assert raised.value.remaining == worker.remaining() == left
-    # There is one, and a task that asks only then is not to go on without it.
+    # There is a lease, and a task that asks only now must not continue without it.
     assert worker.run(lambda: bool(current_lease)) is True
 
 

@@ -1,4 +1,4 @@
-"""The pages of decisions are dated, short, in one form, and listed."""
+"""The decision records are dated, short, in one form, and listed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.markdown import ROOT
 
 FOLDER = ROOT / "docs" / "decisions"
 PAGES = sorted(path for path in FOLDER.glob("*.md") if path.name != "index.md")
-#: So many lines are a screen.
+#: The number of lines of a screen.
 SCREEN = 45
 
 

@@ -1,4 +1,4 @@
-"""What the demo counts of its executions, and shows of its two kinds of worker."""
+"""What the demo counts in its executions, and shows of its two kinds of worker."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from demo import report
 from demo.ledger import Event, after_a_kill, duplicates, executions, mean_delay, succeeded
 from demo.phase import Result
 
-#: A run's key says its task: "a1" and "a2" are two runs of "a".
+#: A run's key contains its task: "a1" and "a2" are two runs of "a".
 NOTES = {
     "fails twice, then succeeds": "a1 started 0, a1 failed 1, a2 started 4, a2 failed 5, "
     "a3 started 6, a3 succeeded 7",
     "started again beside itself": "a1 started 0, a2 started 3, a1 succeeded 6, a2 succeeded 9",
     "started again after its success": "a1 started 0, a1 succeeded 6, a2 started 7",
-    "killed amid its run": "a1 started 0, killed 3, a2 started 5, a2 succeeded 9",
+    "killed during its run": "a1 started 0, killed 3, a2 started 5, a2 succeeded 9",
     "killed beside itself": "a1 started 0, a2 started 3, killed 4, a3 started 5, a4 started 6",
     "fails beside itself": "a1 started 0, a2 started 3, a2 failed 4, a3 started 5",
     "fails and is not tried again": "a1 started 0, a1 failed 1",
@@ -25,7 +25,7 @@ NOTES = {
 
 
 def lines(notes: str) -> list[str]:
-    """Return the lines that tasks write of it."""
+    """Return the lines that tasks write about these runs."""
     made = []
     for note in notes.split(", "):
         *run, event, at = note.split()
@@ -40,7 +40,7 @@ def lines(notes: str) -> list[str]:
         ("fails twice, then succeeds", 0, 0, {"a"}, 2.0, None),
         ("started again beside itself", 1, 0, {"a"}, None, None),
         ("started again after its success", 1, 0, {"a"}, None, None),
-        ("killed amid its run", 1, 1, {"a"}, None, 2.0),
+        ("killed during its run", 1, 1, {"a"}, None, 2.0),
         ("killed beside itself", 3, 1, set(), None, 1.0),
         ("fails beside itself", 1, 0, set(), 1.0, None),
         ("fails and is not tried again", 0, 0, set(), None, None),
@@ -82,7 +82,7 @@ def test_the_duplicate_of_the_killed_task_is_expected_and_not_highlighted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(report, "TASKS", ("a",))
-    killed = Result(executions=executions(lines(NOTES["killed amid its run"])), calls=Counter())
+    killed = Result(executions=executions(lines(NOTES["killed during its run"])), calls=Counter())
     titles, *columns = (list(column.cells) for column in report.table(killed, killed).columns)
     rows = dict(zip(titles, zip(*columns, strict=True), strict=True))
     assert rows["duplicates"] == ("1", "1")

@@ -1,4 +1,4 @@
-"""A failed test shows what its reader needs to go on."""
+"""A failed test shows what its reader needs to investigate it."""
 
 from __future__ import annotations
 

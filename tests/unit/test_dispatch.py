@@ -1,4 +1,4 @@
-"""Calls that hang: others are made in their place, and nothing is sent for them any more."""
+"""Calls that hang: others are made in their place, and the hanging calls send nothing any more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.book_harness import BookHarness
 
 
 class HangingSqs:
-    """Hangs in every call until the test lets go."""
+    """Hangs in every call until the test releases it."""
 
     def __init__(self) -> None:
         self.begun: list[int] = []
@@ -45,7 +45,7 @@ def sqs() -> Iterator[HangingSqs]:
 
 
 def planned(count: int) -> list[Call]:
-    """Return that many calls, each of a queue of its own."""
+    """Return that many calls, each for a different queue."""
     booking = BookHarness()
     for number in range(count):
         booking.receive(f"m{number}", queue=f"https://sqs/1/q{number}")
@@ -61,13 +61,13 @@ def test_a_call_is_made_though_all_threads_hang_in_calls_that_were_given_up(
     settled: list[int] = []
     dispatcher.dispatch(stuck, lambda outcomes: settled.append(stuck.number))
     wait_until(lambda: sqs.begun == [stuck.number])
-    # It does not say when it sends.
+    # The client does not report when it sends.
     assert dispatcher.give_up(stuck)
     dispatcher.dispatch(after, lambda outcomes: settled.append(after.number))
     wait_until(lambda: sqs.begun == [stuck.number, after.number])
     assert settled == []
     sqs.let_go.set()
-    # Its answer is handed on, however late it comes.
+    # Its answer is passed on, however late it arrives.
     wait_until(lambda: sorted(settled) == [stuck.number, after.number])
 
 
@@ -82,7 +82,7 @@ def test_a_call_that_was_given_up_before_a_thread_was_free_is_not_made(sqs: Hang
     sqs.let_go.set()
     wait_until(lambda: last.number in settled)
     assert sqs.begun == [stuck.number, last.number]
-    # Its queue has its place back.
+    # Its queue has its place again.
     assert waiting.number in settled
 
 
@@ -102,7 +102,7 @@ def test_giving_up_a_call_that_has_ended_meanwhile_changes_nothing(sqs: HangingS
     ended = threading.Event()
     dispatcher.dispatch(call, lambda outcomes: ended.set())
     assert ended.wait(PATIENCE)
-    # Its only thread is through with the call when it takes the next job.
+    # Its only thread has finished the call when it takes the next job.
     free = threading.Event()
     dispatcher.prepare(free.set)
     assert free.wait(PATIENCE)
@@ -112,7 +112,7 @@ def test_giving_up_a_call_that_has_ended_meanwhile_changes_nothing(sqs: HangingS
 
 @dataclass
 class SlowToStart:
-    """Takes its time to make a client, then to send by it."""
+    """Takes a while to create a client, then to send with it."""
 
     clients: Semaphore = field(default_factory=lambda: Semaphore(0))
     sends: Semaphore = field(default_factory=lambda: Semaphore(0))

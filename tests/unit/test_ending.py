@@ -1,4 +1,4 @@
-"""Deletes and releases: made once it is safe, in batches, until they are confirmed."""
+"""Deletes and releases: sent once that is safe, in batches, until they are confirmed."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def test_a_failed_delete_is_retried_and_the_lease_is_kept_meanwhile(booking: Boo
 def test_a_delete_that_is_refused_for_its_handle_is_not_reported_as_a_delete(
     booking: BookHarness, earlier: list[Outcome]
 ) -> None:
-    # A FIFO queue refuses an expired handle, and keeps the message. That of one which is deleted
-    # already SQS confirms.
+    # A FIFO queue refuses an expired handle, and keeps the message. SQS confirms the delete of a
+    # message that is deleted already.
     booking.receive("a")
     booking.book.done("a", booking.now)
     for outcome in [*earlier, Outcome.LOST]:
@@ -83,7 +83,7 @@ def test_a_delete_in_a_queue_that_is_not_there_is_abandoned_after_12_hours(
             booking.apply_results(call, Outcome.NO_QUEUE)
     assert booking.kinds()[-1] is EventKind.DELETE_ABANDONED
     assert booking.now - 1000 == pytest.approx(43_200, abs=60)
-    # One delete each half minute, and some probes while its lease lasted.
+    # One delete every half minute, and some probes while its lease lasted.
     assert tries < 43_200 / 30 + 50
 
 
@@ -126,7 +126,7 @@ def test_a_release_is_made_at_once_and_no_extension_follows(booking: BookHarness
 
 
 def test_a_release_whose_fate_is_unknown_is_not_repeated(booking: BookHarness) -> None:
-    # The first may have made it someone else's: the second would take it away from them.
+    # After the first release someone else may have the message. A second would take it from them.
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
     booking.apply_results(booking.one_call(), Outcome.UNKNOWN)
@@ -143,7 +143,7 @@ def test_a_release_that_comes_too_late_is_not_sent(booking: BookHarness) -> None
 
 
 def extended_late(booking: BookHarness) -> None:
-    """Have message "a" extended when its lease has expired: anybody may have had it."""
+    """Have message "a" extended after its lease expired. Anyone may have received it meanwhile."""
     booking.receive("a")
     booking.now = 1020.0
     extension = booking.one_call()
@@ -152,7 +152,7 @@ def extended_late(booking: BookHarness) -> None:
 
 
 def test_a_release_after_a_late_extension_is_not_sent(booking: BookHarness) -> None:
-    # On a standard queue SQS takes the extension, and the release, of a stale handle.
+    # On a standard queue SQS accepts extensions and releases by a stale handle.
     extended_late(booking)
     booking.book.release("a", 0, booking.now)
     assert booking.plan() == []
@@ -191,7 +191,7 @@ def test_a_message_that_came_again_may_be_released_again(booking: BookHarness) -
 
 
 def test_a_late_answer_shows_that_someone_has_received_the_message(booking: BookHarness) -> None:
-    # Held up for longer than the timeout: whoever has it now, a release would disturb them.
+    # Delayed for longer than the timeout: a release would disturb anyone who has the message now.
     booking.receive("a")
     booking.now = 1010.0
     assert booking.receive("a", handle="a2", poll=30.0) is ReceivedAs.LAPSED
@@ -229,7 +229,7 @@ def test_an_extension_that_was_due_before_goes_before_a_release(booking: BookHar
 
 
 def test_deletes_that_fail_over_and_over_do_not_hold_up_a_new_one(booking: BookHarness) -> None:
-    # More than the calls of five seconds, after which each is tried again.
+    # More deletes than are called within five seconds. After that time each is tried again.
     for number in range(600):
         booking.receive(f"m{number}", terms=LeaseTerms(visibility_timeout=30, threshold=1))
         booking.book.done(f"m{number}", booking.now)
@@ -263,7 +263,7 @@ def test_a_message_released_and_received_again_here_is_a_new_lease(booking: Book
     booking.book.release("h1", 0, booking.now)
     release = booking.one_call()
     assert booking.receive("a", handle="h2", count=2) is ReceivedAs.NEW
-    # The late answer to the release must not touch the new lease, nor bring a retry.
+    # The late answer to the release must neither change the new lease nor cause a retry.
     booking.apply_results(release, Outcome.THROTTLED)
     assert booking.book.get("h1") is None
     assert booking.book.next_due(booking.now) == 1020.0
@@ -295,7 +295,7 @@ def test_without_permission_a_release_lapses_and_deletes_go_on(booking: BookHarn
 @pytest.mark.parametrize("act", ["done", "release", "let_expire"])
 def test_an_unknown_handle_is_refused_quietly(booking: BookHarness, act: str) -> None:
     arguments = {"done": (0.0,), "release": (0, 0.0), "let_expire": (0.0,)}[act]
-    assert getattr(booking.book, act)("nobody", *arguments) is False
+    assert getattr(booking.book, act)("unknown", *arguments) is False
 
 
 def test_the_first_wish_wins(booking: BookHarness) -> None:

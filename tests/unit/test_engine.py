@@ -1,4 +1,4 @@
-"""Changes of the book that come together have the next step looked for once, at their end."""
+"""Changes to the book that come together wake the engine only once, after the last one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NAMES = ("a", "b", "c")
 
 
 class Collects:
-    """Makes no call, but has it."""
+    """Makes no calls, but keeps them."""
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
@@ -82,7 +82,7 @@ def awaited() -> Awaited:
     awaited = Awaited()
     for name in NAMES:
         awaited.receive(name)
-    # Reports that they were received.
+    # Reports the receives.
     awaited.engine.step()
     awaited.woken = 0
     return awaited

@@ -1,4 +1,4 @@
-"""Names that others chose, in log lines and on terminals."""
+"""Names that others have chosen, in log lines and on terminals."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from celery_sqs_heartbeat.leases.events import EventKind
 from tests.unit.journal.making import ORIGIN, event_of
 
 PACKAGE = Path(celery_sqs_heartbeat.__file__).parent
-#: A forged line, a terminal's colours and title, its C1 twin, deleted text, text turned round,
-#: hidden text, and what no encoding has.
+#: A forged line, a terminal's colours and title, the C1 form of these, deleted text, reversed text,
+#: hidden text, and a character that no encoding has.
 EVIL = (
     "a\nsqs-heartbeat: forged\r\x1b[31m\x1b]0;title\x07\x9b2J\x7f\u2028"
     "\u202etxt.exe\u2066\u200b\ud800"
 )
-#: What may stand in a message: names of tasks, ids, error texts of servers.
+#: What a message may contain: names of tasks, ids, error texts of servers.
 FROM_MESSAGES = {
     "task",
     "task_id",
@@ -105,7 +105,7 @@ def test_every_module_that_logs_what_messages_say_escapes_it() -> None:
         text = path.read_text(encoding="utf-8")
         if any(words_of(call) & FROM_MESSAGES for call in logging_calls(ast.parse(text))):
             (escaping if "logger = get_logger(" in text else plain).append(path.name)
-    # The link's lines were escaped by the keeper; the page's paths are of ASCII that is seen.
+    # The keeper has escaped the link's lines. The page's paths are visible ASCII.
     assert plain == ["logs.py", "exchange.py"]
     assert len(escaping) >= 6
 

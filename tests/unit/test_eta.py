@@ -1,4 +1,4 @@
-"""How far away a message's ETA is, and where its message waits until then."""
+"""How far away a task's ETA is, and where its message waits until then."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_a_far_eta_takes_a_receive_for_each_twelve_hours(
 
 
 def parking(most: int | None = None, *, is_known: bool = True) -> EtaParking:
-    """Return what decides, for a queue that allows so many receives."""
+    """Return the parking rules for a queue that allows so many receives."""
     attributes: Any = SimpleNamespace(max_receive_count=most, is_known=is_known)
     queues: Any = SimpleNamespace(get=lambda url: attributes)
     return EtaParking(queues=queues, once=Once())
 
 
 def lease(queue: str = "https://q", *, receive_count: int = 1, **terms: Any) -> Lease:
-    """Return a lease that was received at 0 and is hidden until 30 s after that."""
+    """Return a lease whose message was received at 0 and is hidden until 30 s later."""
     held = lease_of(
         "a", expires_at=30, terms=LeaseTerms(visibility_timeout=30, threshold=10, **terms)
     )
@@ -112,7 +112,7 @@ def test_made_up_names_of_tasks_neither_fill_the_log_nor_the_memory(
 @pytest.mark.parametrize(
     ("wait", "hold", "is_parked"),
     [
-        pytest.param(60, 60, False, id="as far as it is held"),
+        pytest.param(60, 60, False, id="as far away as messages are held"),
         pytest.param(60.5, 60, True, id="further"),
         pytest.param(11 * HOUR, 43_200, False, id="all that may be is held"),
         pytest.param(13 * HOUR, 43_200, True, id="more than may be"),

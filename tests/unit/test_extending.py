@@ -1,4 +1,4 @@
-"""Held leases: when they are extended, in which calls, and what the answers mean."""
+"""Held leases: when they are extended, by which calls, and what the answers mean."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def test_the_12_hour_refusal_caps_the_lease_and_is_not_a_loss(booking: BookHarne
 def test_a_message_that_came_late_in_a_long_poll_is_extended_at_once_and_not_capped(
     booking: BookHarness,
 ) -> None:
-    # Found by the simulation (calm 0): what is hidden at most is not what is certain.
+    # Found by the simulation (calm 0): the longest possible hiding time is not the certain one.
     booking.receive("a", poll=20.0)
     assert summary(booking.one_call()) == [("a", "extend", 30)]
 
@@ -202,7 +202,7 @@ def test_a_message_that_came_late_in_a_long_poll_is_extended_at_once_and_not_cap
 def test_a_message_that_was_held_up_for_too_long_is_not_leased_nor_run(
     booking: BookHarness,
 ) -> None:
-    # Found by the simulation (storm 14): a process that stood still for hours.
+    # Found by the simulation (storm 14): a process that was stalled for hours.
     assert booking.receive("a", poll=29.9) is ReceivedAs.NEW
     assert booking.receive("b", poll=30.0) is ReceivedAs.LAPSED
     assert booking.receive("c", poll=50.0, hidden_for=0) is ReceivedAs.NEW
@@ -263,7 +263,7 @@ def test_a_redelivery_of_a_running_message_gives_its_handle_to_the_lease(
     call = booking.one_call()
     booking.now = 1031.0
     assert booking.receive("a", handle="h2", count=2) is ReceivedAs.REDELIVERED
-    # The answer speaks of the old handle: it says nothing of the new one.
+    # The answer is about the old handle, and says nothing about the new one.
     booking.apply_results(call, Outcome.LOST)
     assert booking.lease("h1") is booking.lease("h2")
     assert booking.lease("h1").status is LeaseStatus.OWNED
@@ -344,7 +344,7 @@ def test_a_lease_that_was_extended_for_the_last_time_is_near_its_end(booking: Bo
 
 
 def test_a_late_extension_that_is_cut_by_max_lease_is_not_sent(booking: BookHarness) -> None:
-    # It would cut short the lease of whoever has received the message since.
+    # It would shorten the lease of anyone who has received the message since.
     booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=50))
     booking.now = 1031.0
     assert booking.plan() == []
@@ -355,7 +355,7 @@ def test_a_late_extension_that_is_cut_by_max_lease_is_not_sent(booking: BookHarn
 def test_a_lease_whose_task_is_stopped_when_it_expires_is_not_extended_late(
     booking: BookHarness,
 ) -> None:
-    # The message would stay hidden though nobody works on it.
+    # The message would stay hidden although no one works on it.
     booking.receive("a", terms=replace(TERMS, extend_late=False))
     booking.now = 1030.0
     assert booking.plan() == []
@@ -377,7 +377,7 @@ def test_it_is_extended_late_while_its_delete_is_repeated(booking: BookHarness) 
 def test_a_delete_that_failed_until_its_lease_was_over_is_tried_again_once_that_goes_on(
     booking: BookHarness, outcome: Outcome
 ) -> None:
-    # Its pause has grown to seconds by then, and SQS is there again.
+    # The pause between its tries has grown to seconds by then, and SQS answers again.
     booking.receive("a")
     booking.now = 1019.0
     booking.book.done("a", booking.now)

@@ -1,4 +1,4 @@
-"""Each answer of the FAQ ends with a command that can be typed, and names what there is."""
+"""Each answer of the FAQ ends with a command that works, and names only things that exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.markdown import ROOT, blocks, typed
 FAQ = "docs/faq.md"
 PAGES = [FAQ, "docs/howto/stock-worker.md"]
 TEXT = (ROOT / FAQ).read_text(encoding="utf-8")
-#: How the commands begin whose options are ours.
+#: How the commands that have our options begin.
 COMMANDS = runpy.run_path(str(ROOT / "docs" / "make_commands.py"))["commands"]()
 WORKER = "celery -A proj worker"
 
@@ -26,13 +26,13 @@ WORKER = "celery -A proj worker"
 def entries() -> dict[str, str]:
     """Return the answers by their questions."""
     parts = re.split(r"^###? (.+)\n", TEXT, flags=re.MULTILINE)
-    # What stands between a heading of a part and its first question is no answer.
+    # The text between a section's heading and its first question is not an answer.
     answers = dict(zip(parts[1::2], parts[2::2], strict=True))
     return {question: answer.strip() for question, answer in answers.items() if answer.strip()}
 
 
 def lines(page: str) -> list[list[str]]:
-    """Return the commands of a page, each in its words, without what they are piped into."""
+    """Return the commands of a page, each as a list of words, without the rest of a pipeline."""
     text = "".join(typed(block) + "\n" for block in blocks(page, "console")).replace("\\\n", "")
     return [shlex.split(line.partition(" | ")[0]) for line in text.splitlines()]
 

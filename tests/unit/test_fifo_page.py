@@ -1,4 +1,4 @@
-"""The page on FIFO queues is true: its numbers of retries and receives, and where tasks wait."""
+"""The page on FIFO queues is correct: its numbers of retries and receives, and where tasks wait."""
 
 from __future__ import annotations
 

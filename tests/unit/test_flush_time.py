@@ -1,4 +1,4 @@
-"""How long the final flush may take after the last polls were read."""
+"""How long the final flush may take once the last polls are read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from celery_sqs_heartbeat.leases.policy import FLUSH_SECONDS
 from celery_sqs_heartbeat.worker.ending import flush_time_left
 
-#: Kubernetes' terminationGracePeriodSeconds, where nothing is said.
+#: The default of Kubernetes' terminationGracePeriodSeconds.
 GRACE_PERIOD = 30
 
 

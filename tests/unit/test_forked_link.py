@@ -1,4 +1,4 @@
-"""A process that forks while one of its threads is in the worker's side of the link."""
+"""A process that forks while one of its threads uses the worker's side of the link."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE
 
 
 class Listening:
-    """Stands for a keeper's process: has the other end of the link."""
+    """Stands for a keeper's process, which has the other end of the link."""
 
     pid = 1
 
@@ -38,7 +38,7 @@ class Listening:
 
 
 class Scene:
-    """A keeper's attendant, and a clock at which a thread can be held under the keeper's lock."""
+    """A keeper's attendant, and a clock that can stop a thread which has the keeper's lock."""
 
     def __init__(self) -> None:
         self.held = HeldClock()
@@ -79,7 +79,7 @@ def test_the_child_waits_for_no_lock_and_closes_its_copy_of_the_link(scene: Scen
     assert not scene.keeper.is_behind
     scene.keeper.detach()
     scene.attendant.leave_to_parent()
-    # The parent's end was the last one.
+    # The parent had the last open end.
     (listening,) = scene.children
     listening.socket.setblocking(True)
     while listening.socket.recv(1 << 16):

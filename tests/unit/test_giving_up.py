@@ -1,4 +1,4 @@
-"""Calls that are not answered: their leases join others, and what comes late still counts."""
+"""Calls without an answer: their leases join other calls, and late answers still count."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_a_late_answer_to_a_delete_ends_the_lease(booking: BookHarness) -> None:
 
 
 def test_a_release_without_an_answer_lapses(booking: BookHarness) -> None:
-    # It may have been done: a second one could take the message from its next owner.
+    # It may have taken effect. A second release could take the message from its next owner.
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
     stuck = booking.one_call()
@@ -131,7 +131,7 @@ def test_a_release_without_an_answer_lapses(booking: BookHarness) -> None:
 
 
 def test_a_release_of_which_nothing_was_sent_is_tried_again(booking: BookHarness) -> None:
-    # A client is made within the first call, which may take longer than that is waited for.
+    # The first call creates the client, which may take longer than the wait for an answer.
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
     stuck = booking.one_call()
@@ -145,7 +145,7 @@ def test_a_release_of_which_nothing_was_sent_is_tried_again(booking: BookHarness
     assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
     booking.apply_results(stuck, Outcome.UNKNOWN)
     assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
-    # Nor is one that comes back set aside for it.
+    # Nor does a call that returns wait because of it.
     assert booking.receive("a", handle="again") is ReceivedAs.NEW
 
 
@@ -179,7 +179,7 @@ def test_a_queue_whose_calls_hang_takes_few_places_and_leaves_the_others_theirs(
         assert booking.lease("b").status is LeaseStatus.OWNED
     assert len(hanging) == MAX_STUCK_PER_LANE
 
-    # One that comes back makes room.
+    # A call that returns makes room.
     booking.apply_results(hanging[0], Outcome.UNKNOWN)
     booking.receive("new", queue="https://sqs/1/hangs")
     booking.now += 20
@@ -187,7 +187,7 @@ def test_a_queue_whose_calls_hang_takes_few_places_and_leaves_the_others_theirs(
 
 
 def hang(booking: BookHarness, until: float) -> list[tuple[float, Call]]:
-    """Receive a message every minute, and let every call about it hang; return these."""
+    """Receive a message every minute, let every call about it hang, and return these calls."""
     calls: list[tuple[float, Call]] = []
     next_message = booking.now
     while booking.now < until:
@@ -207,7 +207,7 @@ def test_a_queue_whose_calls_hang_is_tried_again_and_after_hours_less_often(
     times = [at for at, _ in hang(booking, booking.now + 12 * 3600)]
     pauses = [later - earlier for earlier, later in pairwise(times[MAX_STUCK_PER_LANE - 1 :])]
     few, longer = MANY_STUCK - MAX_STUCK_PER_LANE + 1, [600, 1_200, 2_400, 3_600, 3_600]
-    # Each begins when a call was given up, after 20 s.
+    # Each call begins when another one was given up, after 20 s.
     expected = [20 + pause for pause in [STUCK_SECONDS] * few + longer]
     assert pauses[: len(expected)] == pytest.approx(expected, abs=0.1)
 

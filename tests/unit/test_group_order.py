@@ -1,4 +1,4 @@
-"""The order of message groups in a book: what waits, what stops, and what is released when."""
+"""The order of message groups in a book: which messages wait, stop a group or are released."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def booking() -> BookHarness:
 
 
 def receive(booking: BookHarness, *names: str, group: str = "g", count: int = 1) -> None:
-    """Receive messages whose names end with their numbers."""
+    """Receive messages. Each name ends with the message's number."""
     for name in names:
         booking.receive(
             name,
@@ -136,7 +136,7 @@ def test_the_first_lapses_where_the_others_take_too_long(booking: BookHarness) -
 def test_one_in_the_middle_leaves_those_before_it_alone(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3")
     booking.book.release("m2-1", 0, booking.now, "no room to wait")
-    # While the first is hidden, SQS hands out none of the others: they may go together.
+    # While the first is hidden, SQS delivers none of the others: one call may release them all.
     assert asked(booking.one_call()) == ["release m3-1", "release m2-1"]
     assert booking.lease("m1-1").goal is Goal.HOLD
 
@@ -204,7 +204,7 @@ def test_what_comes_before_a_release_is_confirmed_neither_waits_nor_goes_back(
     receive(booking, "m1")
     booking.book.release("m1-1", 0, booking.now, "failed")
     release = booking.one_call()
-    # SQS has done it, and has made a dead letter of the message.
+    # SQS has released the message, and has moved it to the dead-letter queue.
     receive(booking, "m2")
     assert waiting(booking, "m2-1") == [False]
     booking.apply_results(release, Outcome.DONE)
@@ -245,7 +245,7 @@ def test_one_that_has_waited_until_its_lease_is_near_its_end_is_released(
 
 
 def stops(booking: BookHarness) -> dict[str, bool]:
-    """Return of each message that was given back whether its group is said to stop for it."""
+    """Return for each released message whether the event says that it stops its group."""
     kinds = (EventKind.MESSAGE_RELEASED, EventKind.MESSAGE_LAPSING)
     events = [*booking.events, *booking.book.take_events()]
     return {event.message_id: event.stops_group for event in events if event.kind in kinds}

@@ -1,4 +1,4 @@
-"""Messages that wait for another of their group, in front of Celery."""
+"""Messages that wait for another one of their group before Celery gets them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TERMS = replace(LeaseTerms.of(30), in_order=True)
 
 
 class Scene:
-    """A keeper, the messages that wait, and those that were delivered."""
+    """A keeper, the waiting messages, and the delivered ones."""
 
     def __init__(self, limit: int = 90) -> None:
         self.clock = FakeClock(1000.0)
@@ -28,7 +28,7 @@ class Scene:
         self.delivered: list[str] = []
 
     def receive(self, *names: str, group: str = "g", terms: LeaseTerms = TERMS) -> None:
-        """Receive messages whose names end with their numbers, in one answer."""
+        """Receive messages in one answer. Each name ends with the message's number."""
         for name in names:
             attributes = {"MessageGroupId": group, "SequenceNumber": name[1:]}
             message = {"MessageId": name, "ReceiptHandle": name, "Attributes": attributes}
@@ -105,7 +105,7 @@ def test_what_finds_no_room_is_released_with_all_behind_it() -> None:
 
 
 def test_the_one_message_that_a_receive_may_always_bring_has_room() -> None:
-    # SQS has done the delete, or it would not hand out the next: that will not wait for long.
+    # SQS has done the delete, or it would not deliver the next message: that waits only briefly.
     scene = Scene(limit=0)
     scene.receive("m1")
     scene.keeper.done("m1")
@@ -124,7 +124,7 @@ def test_beyond_the_room_there_is_one_of_each_group() -> None:
         scene.receive(f"{group}2", f"{group}3", group=group)
     assert len(scene.groups) == 2
     assert scene.causes() == {"a3": NO_ROOM, "b3": NO_ROOM}
-    # It comes where the one that waits was lost and has run elsewhere.
+    # It arrives if the lease of the waiting message was lost and the message has run elsewhere.
     scene.receive("b4", group="b")
     assert len(scene.groups) == 2
     assert scene.causes()["b4"] == NO_ROOM

@@ -1,4 +1,4 @@
-"""Errors of Celery's own around a task reach its request."""
+"""Celery's own errors around a task reach the task's request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.insides import killable
 
 
 class Request(LeasedRequest):
-    """Writes down what it is told of its task."""
+    """Records what it learns about its task."""
 
     def __init__(self, *, is_stopped: bool = False, accept_fails: bool = False) -> None:
         self.told: list[str] = []
@@ -56,7 +56,7 @@ def run(
     timeout: float | None = None,
     through: Callable[[Any], Any] = lambda target: target,
 ) -> None:
-    """Run a task that ends by an error, as Celery's request and its gevent pool do."""
+    """Run a task that an error ends, as Celery's request and its gevent pool do."""
 
     def task(name: str, task_id: str) -> tuple[int, str, float]:
         if error is not None:
@@ -174,7 +174,7 @@ def test_a_task_that_could_not_begin_has_ended() -> None:
 
 
 class WithdrawnAsItStarts(Request):
-    """Its message is released right after the pool's thread has looked whether it may start."""
+    """Its message is released right after the pool's thread has checked that it may start."""
 
     id = "1"
 

@@ -1,4 +1,4 @@
-"""Signals that come in the middle of anything: their handlers lose and hold up nothing."""
+"""Signals may arrive at any moment: their handlers lose nothing and delay nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIGNAL = signal.SIGUSR1
 
 
 class SignallingClock(FakeClock):
-    """A clock at which a signal comes, once: a keeper reads it in the middle of a change."""
+    """A clock that raises a signal once when it is read: a keeper reads it during a change."""
 
     is_armed = False
 
@@ -55,7 +55,7 @@ def receive(keeper: ThreadKeeper, name: str) -> None:
 
 
 def interrupt(keeper: ThreadKeeper, clock: SignallingClock, handler: Any) -> None:
-    """Have the signal come in the middle of the keeper's next change."""
+    """Have the signal arrive during the keeper's next change."""
     signal.signal(SIGNAL, lambda number, frame: handler())
     handlers.put_off_signals(keeper)
     clock.is_armed = True
@@ -81,8 +81,8 @@ def test_a_handler_runs_after_the_change_that_its_signal_interrupted(
 def test_a_handler_that_waits_holds_up_no_other_thread(
     keeper: ThreadKeeper, clock: SignallingClock
 ) -> None:
-    # As the soft shutdown does, which gives running tasks their time: for as long as the
-    # keeper would have to wait, it would extend no lease.
+    # The soft shutdown waits like this to give running tasks time. If the keeper had to wait
+    # as well, it would extend no lease meanwhile.
     receive(keeper, "a")
     others: list[bool] = []
 
@@ -108,7 +108,7 @@ def test_a_signal_at_any_other_time_is_handled_at_once(keeper: ThreadKeeper) -> 
 def test_what_a_handler_puts_in_its_own_place_is_put_off_too(
     keeper: ThreadKeeper, clock: SignallingClock
 ) -> None:
-    # As Celery's do: at the first Ctrl+C, and again in a cold and in a soft shutdown.
+    # Celery's handlers do that at the first Ctrl+C, and again in a cold and in a soft shutdown.
     receive(keeper, "a")
     seen: list[int] = []
 
@@ -178,7 +178,7 @@ def test_what_is_put_off_waits_for_the_outermost_end() -> None:
 def test_the_event_loop_can_be_called_by_a_handler_that_interrupted_such_a_call() -> None:
     hub, called = Hub(), list[object]()
     handlers.let_handlers_call_soon(hub)
-    # Before 5.7 there is no lock to meet.
+    # Before 5.7 there is no lock.
     lock = ready_lock_of(hub) or threading.RLock()
 
     def interrupted() -> None:

@@ -1,4 +1,4 @@
-"""What of a `LeaseKeeper` can go to a process of its own, and how boto3 clients do."""
+"""Which arguments of a `LeaseKeeper` another process can use, and how boto3 clients get there."""
 
 from __future__ import annotations
 

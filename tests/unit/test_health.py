@@ -1,4 +1,4 @@
-"""The keeper's own health: a dead thread is replaced, a late one reported."""
+"""The keeper's own health: a dead thread is replaced, a late one is reported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LIMIT = 5.0
 
 
 class Once:
-    """Does something once, on a thread of that name, when it is armed."""
+    """Does something once, on the thread of that name, after it is armed."""
 
     def __init__(self, act: Callable[[], Any]) -> None:
         self._act = act
@@ -86,7 +86,7 @@ def new_keeper(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., LeaseK
         keeper.stop()
 
 
-#: Python says so of every thread that an error ends.
+#: Python reports every thread that an error ends.
 DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
@@ -129,7 +129,7 @@ def test_a_thread_that_died_is_replaced_and_its_leases_are_kept_on(
     assert len(keeper) == 1
 
 
-# Python says so of every thread that an error ends.
+# Python reports every thread that an error ends.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("where", ["call", "observer"])
 def test_a_call_that_ends_its_thread_is_settled_all_the_same(
@@ -182,7 +182,7 @@ def test_a_keeper_that_is_stopped_while_its_watcher_looks_stays_stopped(
     revived: list[bool] = []
 
     def interfering(rounds: TickThread, revive: Callable[[], bool], *others: Any) -> Watchdog:
-        """A watcher that comes too late: its keeper is stopped just before it acts."""
+        """A watchdog that is too late: its keeper is stopped just before it acts."""
 
         def stop_first() -> bool:
             keeper.stop(0)
@@ -209,7 +209,7 @@ def fake_clock() -> FakeClock:
 
 @pytest.fixture
 def threads(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
-    """Threads count as started, and do not run: the test may do what they would."""
+    """Threads count as started but do not run. The test may do their work."""
     jobs: list[Callable[[], None]] = []
     monkeypatch.setattr(threading.Thread, "start", lambda thread: jobs.append(thread.run))
     return jobs
@@ -217,13 +217,13 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> list[Callable[[], None]]:
 
 @pytest.fixture
 def rounds(fake_clock: FakeClock, threads: list[Callable[[], None]]) -> TickThread:
-    """A thread whose round begins whenever the test starts it, and never ends."""
+    """A thread whose tick begins when the test starts it, and never ends."""
     return TickThread(fake_clock, 1.0, fake_clock, lambda seconds: None)
 
 
 @pytest.fixture
 def told() -> list[float]:
-    """By how many seconds it was told to be late."""
+    """The delays that the watchdog has reported, in seconds."""
     return []
 
 
@@ -360,7 +360,7 @@ def test_a_forked_child_touches_nothing(new_keeper: Callable[..., LeaseKeeper]) 
     with held.amid_a_change(keeper):
         child = os.fork()
         if child == 0:
-            # The lock is held by a thread that does not exist here: nothing may wait for it.
+            # The thread that has the lock does not exist here: nothing may wait for the lock.
             threading.Timer(PATIENCE, os._exit, (2,)).start()
             seen: list[KeeperHealth] = []
             worker = threading.Thread(target=lambda: seen.append(keeper.health))

@@ -1,4 +1,4 @@
-"""The heap of leases from which any lease can be taken."""
+"""The heap of leases, from which any lease can be removed."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_it_agrees_with_sorting_under_random_changes() -> None:
 
 
 class Passing(Lease):
-    """A lease that is seen to be freed."""
+    """A lease whose deallocation tests can observe."""
 
     __slots__ = ("__weakref__",)
 
 
 def pass_through(heap: LeaseHeap, time: float) -> weakref.ref[Lease]:
-    """Put a lease in and take it out; it lives for as long as the heap has an entry of it."""
+    """Put a lease in and take it out. It lives while the heap has an entry for it."""
     lease = Passing(queue_url="q", message_id="m", terms=LeaseTerms.of(30), held_since=0.0)
     heap.put(lease, time)
     heap.discard(lease)
@@ -77,7 +77,7 @@ def test_acked_leases_do_not_pile_up_until_their_extension_had_been_due() -> Non
 
 
 class Interrupted(Lease):
-    """A lease that is looked up while a signal comes, whose handler changes the same heap."""
+    """A lease whose lookup a signal interrupts. The signal's handler changes the same heap."""
 
     __slots__ = ("handler",)
     handler: Callable[[], object] | None
@@ -99,7 +99,7 @@ def test_what_is_put_in_in_the_middle_of_a_rebuild_is_not_lost() -> None:
     heap, late = LeaseHeap(), new_lease("late")
     held = interrupted()
     heap.put(held, 1.0)
-    # As many as are left in with two leases that live; one more, and it is rebuilt.
+    # As many dead entries as two live leases allow. One more, and the heap is rebuilt.
     passed = [pass_through(heap, 2.0) for _ in range(2 * 2 + 32 - 1)]
     assert alive(passed) == len(passed)
     held.handler = lambda: heap.put(late, 0.5)

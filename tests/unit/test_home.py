@@ -1,4 +1,4 @@
-"""Where the project lives: [project.urls] in pyproject.toml, and every other mention agrees."""
+"""The addresses of the project: every mention agrees with [project.urls] in pyproject.toml."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATTERNS = ("*.md", "*.yml", "*.yaml", "*.toml", "*.py", "*.html", "*.js", "*.js
 
 
 def mentions() -> Iterator[tuple[str, str]]:
-    """Yield each file with an address of a repository of this name, and the address."""
+    """Yield each file that contains an address of a repository of this name, and the address."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", *PATTERNS],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""The keeper's threads, against an SQS that the test scripts."""
+"""The keeper's threads, with an SQS whose answers the test scripts."""
 
 from __future__ import annotations
 
@@ -286,7 +286,7 @@ def test_a_forked_child_leaves_the_parents_leases_alone(sqs: ScriptedSqs) -> Non
     with held.amid_a_change(keeper):
         child = os.fork()
         if child == 0:
-            # The lock is held by a thread that does not exist here: nothing may wait for it.
+            # The thread that has the lock does not exist here: nothing may wait for the lock.
             threading.Timer(PATIENCE, os._exit, (2,)).start()
             worker = threading.Thread(target=lambda: _use(keeper))
             worker.start()
@@ -355,7 +355,7 @@ def test_a_stopped_keeper_has_forgotten_its_leases(sqs: ScriptedSqs) -> None:
 
 
 def test_a_stop_waits_for_what_is_being_reported(sqs: ScriptedSqs) -> None:
-    # The process ends after it: what is not reported by then is in no log and no journal.
+    # The process exits after the stop. Events not reported by then reach no log or journal.
     reported: list[str] = []
     is_reporting = threading.Event()
 
@@ -399,7 +399,7 @@ def test_observers_that_stop_the_keeper_do_not_wait_for_each_other(
 
     keeper = ThreadKeeper(sqs, terms=LeaseTerms.of(30), observer=observe)
     keeper.start()
-    # Of two queues: each delete is a call, on a thread of its own.
+    # From two queues: each delete is a separate call on its own thread.
     for name in ("a", "b"):
         keeper.receive(f"{QUEUE}{name}", message(name))
         keeper.done(f"{name}-1")

@@ -1,4 +1,4 @@
-"""The end of a keeper's process: it flushes in peace, and one that dies in that has a successor."""
+"""The end of a keeper's process: it has time to flush, and is replaced if it dies meanwhile."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from celery_sqs_heartbeat.link.wire import Wire
 from celery_sqs_heartbeat.sqs.clients import BrokerConfig
 from tests.support.waiting import wait_until
 
-#: Is logged of a keeper that ends before its time.
+#: The log line about a keeper that ends too early.
 REPLACED = "another starts"
-#: Longer than a second, after which a keeper that shows nothing is taken to hang.
+#: Longer than a second. After a second without a sign of life a keeper counts as hanging.
 FLUSH_SECONDS = 2.5
 
 
 @dataclass
 class Side:
-    """A worker's side of its keeper, whose queue nothing answers for."""
+    """A worker's side of its keeper. Nothing answers calls about its queue."""
 
     silent: socket.socket
     keeper: LinkedKeeper = field(init=False)
@@ -63,7 +63,7 @@ class Side:
         self.keeper.order(*reach(config, self.queue_url, 10.0, url), about=(self.queue_url,))
 
     def begin(self) -> None:
-        """Have a keeper that works, and a message whose delete SQS does not take."""
+        """Start a working keeper, with a message whose delete SQS does not accept."""
         self.attendant.begin()
         self.attendant.start()
         wait_until(lambda: bool(self.attendant.stats))

@@ -1,4 +1,4 @@
-"""Which messages of an answer are still ours when they are about to be delivered."""
+"""Which messages of a receive are still ours when they are about to be delivered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ URL = "https://sqs/1/orders.fifo"
 
 
 class Scene:
-    """A keeper, and what is leased to it."""
+    """A keeper and its leases."""
 
     def __init__(self) -> None:
         self.keeper = ThreadKeeper(SimulatedSqs())
@@ -51,13 +51,13 @@ def test_what_is_to_be_released_is_not() -> None:
 
 
 def test_what_sqs_has_back_already_is_not() -> None:
-    # While an extension of another message was waited for, which may take seconds.
+    # While the worker waited for another message's extension, which may take seconds.
     scene = Scene()
     assert scene.kept("m1") == []
 
 
 class Unconfirmed:
-    """A keeper whose extensions are not answered. Waiting for them takes the time of a clock."""
+    """A keeper whose extensions get no answer. Waiting for them moves a clock forward."""
 
     def __init__(self) -> None:
         self.now = 100.0

@@ -1,4 +1,4 @@
-"""The table of leases that a worker's processes share: who is in it, and what it says."""
+"""The table of leases that a worker's processes share: its leases, and what it shows of them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SMALLEST = REACH
 
 
 class Shown:
-    """A board and what it says of a lease."""
+    """A board, and what it shows of a lease."""
 
     def __init__(self, places: int = SMALLEST) -> None:
         self.memory = mmap(-1, Table.size_for(places))
@@ -181,7 +181,7 @@ def test_a_record_that_is_half_written_is_not_read(shown: Shown) -> None:
     lease.status = LeaseStatus.LOST
     shown.board.show(lease)
     after = shown.memory[:]
-    # A CPU writes in words, and another one sees them in any order.
+    # A CPU writes word by word, and another CPU may see the words in any order.
     changed = [at for at in range(0, len(after), 4) if before[at : at + 4] != after[at : at + 4]]
     assert len(changed) >= 3
     for at in changed:
@@ -203,7 +203,7 @@ def test_a_record_fits_a_line_of_the_cache() -> None:
 
 
 class Silent:
-    """An SQS that answers nothing of use."""
+    """An SQS whose answers are useless."""
 
     def send(self, call: Call) -> list[Outcome]:
         return [Outcome.UNKNOWN] * len(call.entries)

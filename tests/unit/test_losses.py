@@ -1,4 +1,4 @@
-"""Which events are bad ends of leases, and who is told of them."""
+"""Which events are bad ends of leases, and who gets them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_handler_that_hangs_holds_up_the_next_signals_and_nothing_else() -> No
 
     lease_lost.connect(hang)
     try:
-        # The keeper's thread gets through with both.
+        # The keeper's thread finishes both.
         losses(event(EventKind.LEASE_EXPIRED, message="a"))
         losses(event(EventKind.LEASE_LOST, Outcome.LOST, message="b"))
         assert told == []

@@ -1,4 +1,4 @@
-"""What is told where there is no lease, and whose lease it is where there are several."""
+"""What a task learns if it has no lease, and which lease it gets if there are several."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transport options that kombu, boto3 or SQS would fail with are listed before they do."""
+"""Transport options that would make kombu, boto3 or SQS fail are listed before that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The net: a message whose request or job has gone unsettled is given up, no other is."""
+"""The net gives up each message whose request or job has gone without settling it, and no other."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_a_request_that_is_gone_has_its_message_given_up(
 
 
 def test_a_job_that_is_gone_has_its_message_given_up_and_celery_forgets_the_request() -> None:
-    # Celery itself holds the request of a task that it takes to be running still.
+    # Celery itself keeps the request of a task that it believes to be running.
     scene, request, job = Scene(), Request(), Job()
     scene.watch(request, scene.receive()).follow(job)
     assert scene.look() == []
@@ -95,7 +95,7 @@ def test_a_job_that_is_gone_has_its_message_given_up_and_celery_forgets_the_requ
 
 
 def test_a_job_that_has_ended_need_not_be_gone() -> None:
-    # An error that is kept somewhere keeps its frames, and with them the job.
+    # A stored error keeps its frames, and the frames keep the job.
     scene, request, job = Scene(), Request(), Job()
     watch = scene.watch(request, scene.receive())
     watch.follow(job)

@@ -1,4 +1,4 @@
-"""What SQS and the network can answer, and what it means for an entry."""
+"""The possible answers of SQS and the network, and what they mean for an entry."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_what_a_failed_call_means_for_its_entries(error: Exception, expected: Ou
 def test_what_another_operation_answers_says_nothing_of_the_messages(
     operation: str, code: str, status: int
 ) -> None:
-    """Nothing was sent: credentials are renewed within the call that needs them."""
+    """Nothing was sent: the call that needs credentials renews them first."""
     assert of_exception(client_error(code, status, operation), CHANGE) is Outcome.FAILED
 
 

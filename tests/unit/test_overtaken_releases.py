@@ -1,4 +1,4 @@
-"""A message that comes back before its release was confirmed: the end of its lease is reported."""
+"""A message that is received again before its release is confirmed: its lease's end is reported."""
 
 from __future__ import annotations
 

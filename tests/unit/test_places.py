@@ -1,4 +1,4 @@
-"""The places of a table: each claim has its own, until it is over."""
+"""The places of a table: each claim has its own until it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The pages on platforms: each snippet parses, each command exists, and the numbers add up."""
+"""The pages on platforms: each snippet parses, each command exists, and the numbers agree."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tests.support.markdown import ROOT, blocks, commands, languages, typed
 from tests.support.warm.client import run_forked
 
 NAMES = ["ecs", "eks", "heroku", "lambda", "localstack"]
-#: Those with workers that a platform starts and stops.
+#: The pages with workers that a platform starts and stops.
 HOSTS = ["ecs", "eks", "heroku"]
-#: Heroku's and Fargate's, in seconds.
+#: The grace periods of Heroku and Fargate, in seconds.
 HEROKU_GRACE, FARGATE_MOST = 30, 120
 POLL_SECONDS = SQS.Channel.default_wait_time_seconds
 
@@ -114,7 +114,7 @@ def proj(tmp_path: Path) -> Path:
 
 
 def shows_help(command: Sequence[str], folder: Path) -> bool:
-    """Return whether Celery takes the words of a command; it looks at them before `--help`."""
+    """Return whether Celery accepts a command. It checks the other words before `--help`."""
     words = [sys.executable, "-m", *command, "--help"]
     done = run_forked(words, env={**os.environ, **SAFE_ENV}, cwd=folder)
     return done.returncode == 0 and "Usage: " in done.stdout
@@ -137,7 +137,7 @@ def test_the_aws_cli_has_every_option(name: str) -> None:
     for line in typed_lines(name):
         program, *words = shlex.split(line)
         if program != "aws" or "tail" in words:
-            continue  # `aws logs tail` is of the command line alone.
+            continue  # Only the command line has `aws logs tail`.
         pairs = list(zip(["", *words], words, strict=False))
         options = [word for word in words if word.startswith("--")]
         service, operation, *_ = [b for a, b in pairs if a not in options and b not in options]

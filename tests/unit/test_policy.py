@@ -1,4 +1,4 @@
-"""The rules as tables."""
+"""The rules of the policy, as tables."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_a_release_delay_is_whole_and_fits_the_12_hours(
     [
         (30, 10, 10),
         (30, 29.9, 29.9),
-        pytest.param(30, 30, 10, id="due as soon as it is confirmed"),
+        pytest.param(30, 30, 10, id="due at once after the confirmation"),
         pytest.param(15, 20, 5, id="due before it is confirmed"),
     ],
 )

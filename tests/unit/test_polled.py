@@ -1,4 +1,4 @@
-"""What is known of each queue's polls."""
+"""What a worker knows about the polls of each queue."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_queue_that_waits_for_room_is_not_deaf_and_deaf_again_after_one_more_p
     polled.wait("o")
     clock.advance(3600)
     assert not only(polled).is_deaf
-    # Nor by the mere sending of the next.
+    # Nor does sending the next poll change that.
     polled.asked("o", URL)
     assert not only(polled).is_deaf
     polled.unanswered("o")

@@ -1,4 +1,4 @@
-"""What a worker's end does to its pool."""
+"""How pools behave when their worker ends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_threads_pool_stops_in_a_handler_that_interrupted_a_submit(
         def put(self, item: Any, block: bool = True, timeout: float | None = None) -> None:
             super().put(item)
             if item is not None:
-                # What the handler of a cold shutdown does, in the frame that submits.
+                # The handler of a cold shutdown does this in the frame that submits.
                 executor.shutdown(wait=False)
 
     with monkeypatch.context() as patched:

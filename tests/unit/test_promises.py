@@ -1,4 +1,4 @@
-"""What `make test` shows of the README and its pages is what they say, and is there."""
+"""The promises that `make test` shows are those of the README and its pages, and have tests."""
 
 from __future__ import annotations
 

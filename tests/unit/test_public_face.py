@@ -1,4 +1,4 @@
-"""What the package shows, and what importing it does not drag in."""
+"""The public names of the package, and the modules that importing it must not load."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a keeper is taken to hang: not while it only waits for a CPU."""
+"""When a keeper counts as hanging: not while it only waits for a CPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ only_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="on
 
 
 def looks_until_gone(*, busy: bool, ticks: int = 0) -> int:
-    """Return after how many looks a keeper is taken to hang that ticked at the first of them."""
+    """Return after how many checks a keeper that ticked at the first check counts as hanging."""
     clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
     pulse = LivenessMonitor(table, clock, lambda: busy)
     pulse.begin()
@@ -46,7 +46,7 @@ def test_one_that_waits_for_a_cpu_has_five() -> None:
 @pytest.mark.parametrize(
     ("busy", "gone"),
     [
-        pytest.param([True] * 5 + [False] * 30, 20, id="it stands still"),
+        pytest.param([True] * 5 + [False] * 30, 20, id="it stalls"),
         pytest.param([True, *[False] * 14] * 9, 0, id="its disk is slow"),
         pytest.param([False] * 135, 0, id="the system does not say"),
     ],

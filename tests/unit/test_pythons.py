@@ -1,4 +1,4 @@
-"""Which Pythons `python -m tests.pythons` finds, and what it says of those that it does not."""
+"""Which Pythons `python -m tests.pythons` finds, and what it reports about missing ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from tests import pythons
 from tests.support import interpreters
 
-#: One that no machine has, so that none of this machine's is found.
+#: A version that no machine has, so none of this machine's Pythons is found.
 VERSION = "3.99"
 SHIM_FAILS = "echo 'not chosen' >&2; exit 127"
 

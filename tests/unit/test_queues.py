@@ -1,4 +1,4 @@
-"""What is known of queues, and what the log says of those that can't be read."""
+"""What a worker knows about queues, and what it logs about those that it can't read."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_the_log_names_the_cause_for_which_attributes_could_not_be_read(
 
 
 def test_others_ask_while_a_refresh_begins() -> None:
-    """As another greenlet does where a thread that is started lets others run."""
+    """Another greenlet does that if starting a thread lets others run."""
 
     def run(job: Callable[[], None]) -> None:
         other = threading.Thread(

@@ -1,4 +1,4 @@
-"""How many messages a receive asks for on a queue that is kept in order."""
+"""How many messages a receive requests from a queue that is kept in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Queues that refuse calls: probed with one entry until they take them again."""
+"""Queues that refuse calls: probed with one entry until they accept calls again."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_queue_that_goes_on_refusing_is_probed_and_the_expiry_of_its_leases_re
 
 
 def refuse_twice(booking: BookHarness) -> None:
-    """Receive a message that is due soon and one that is not; their queue takes no extension."""
+    """Receive a message that is due soon and one that is not. Their queue refuses extensions."""
     booking.receive("a")
     booking.receive("long", terms=KEPT)
     booking.now = 1020.0
@@ -111,7 +111,7 @@ def test_a_release_outlives_a_single_refusal(booking: BookHarness) -> None:
 def test_a_release_that_is_tried_again_asks_for_what_is_left_of_its_delay(
     booking: BookHarness,
 ) -> None:
-    # What is due at a time must not come late because SQS was throttling.
+    # A message that is due at a certain time must not be late because SQS was throttling.
     booking.receive("a")
     booking.book.release("a", 20, booking.now)
     asked_at, tries = booking.now, []
@@ -153,7 +153,7 @@ def test_a_delete_does_not_wait_for_a_probe_of_extensions(booking: BookHarness) 
 def test_a_probe_that_is_not_refused_lets_whole_batches_go_next(
     booking: BookHarness, unclear: Outcome
 ) -> None:
-    # While SQS is in trouble, leases must not wait for one probe after the other.
+    # While SQS has problems, leases must not wait for one probe after another.
     for number in range(10):
         booking.receive(f"m{number}")
     booking.now = 1020.0
@@ -174,7 +174,7 @@ def test_refusals_of_one_batch_count_once(booking: BookHarness) -> None:
 
 
 def test_a_lost_lease_is_not_taken_up_again_by_a_grant(booking: BookHarness) -> None:
-    # Its delete is repeated: by the stale handle an extension would hide the new owner's message.
+    # Its delete is repeated. An extension by the stale handle would hide the new owner's message.
     booking.receive("lost")
     booking.receive("other")
     booking.now = 1020.0
@@ -223,7 +223,7 @@ def test_a_refused_delete_is_tried_soon_again_and_then_ever_more_seldom(
 
 
 def refused_deletes(booking: BookHarness) -> None:
-    """Have the deletes of two messages refused until they are tried seldom."""
+    """Have the deletes of two messages refused until they are tried rarely."""
     for name, until in (("a", 1007.0), ("b", 1090.0)):
         booking.receive(name, terms=KEPT)
         booking.book.done(name, booking.now)
@@ -275,7 +275,7 @@ def test_a_hurry_has_every_delete_tried_at_once(booking: BookHarness) -> None:
     booking.book.hurry_deletes(booking.now)
     hurried = booking.one_call()
     assert len(hurried.entries) == 2
-    # Its pauses begin anew.
+    # Its pauses start from the shortest again.
     booking.now += 0.05
     booking.apply_results(hurried, Outcome.DENIED)
     assert booking.book.next_due(booking.now) - booking.now == pytest.approx(0.2)

@@ -38,7 +38,7 @@ def chosen(setting: Any, failure: Failure) -> Any:
 
 
 def faults(setting: Any) -> list[str]:
-    """Return its faults for all queues, for one and for a task: one each."""
+    """Return the setting's faults for all queues, for one queue and for a task: one fault each."""
     found = []
     conf: dict[str, Any]
     for conf, tasks in (
@@ -99,7 +99,7 @@ def test_a_tasks_policy_goes_over_its_queues_and_that_over_the_one_for_all() -> 
 
 
 def both_forms(answer: Any) -> tuple[Callable[..., Any], ...]:
-    """Return the functions that return it: of the receive count alone, and of the failure."""
+    """Return two functions that return it: one takes the receive count, one the failure."""
     return (lambda count: answer), (lambda **known: answer)
 
 
@@ -121,7 +121,7 @@ def test_a_function_of_either_form_may_return_none_to_keep_the_message() -> None
 def test_what_a_function_returns_is_cut_to_what_sqs_takes(answer: float, expected: float) -> None:
     by_count, by_failure = both_forms(answer)
     assert chosen(by_failure, after()) == expected
-    # Of the count alone 0 means the usual, and so does what is cut to it.
+    # If the function takes only the count, 0 means the default, and so does a value cut to 0.
     assert chosen(by_count, after()) == (expected or USUAL)
 
 
@@ -232,7 +232,7 @@ def test_each_form_of_a_function_is_told_by_what_it_can_be_called_with(
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """A module of the user's, with functions for the setting."""
+    """A user's module with functions for the setting."""
     (tmp_path / "user_delays.py").write_text(
         "def backoff(*, receive_count, **_):\n    return receive_count * 3\n"
         "def by_count(count):\n    return count\n"

@@ -1,4 +1,4 @@
-"""What counts for the release delay after a failure, and what is logged."""
+"""What decides the release delay after a failure, and what is logged."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def after_all(
     ended: TaskFailure = UNKNOWN,
     backoff: float | None = None,
 ) -> float | None:
-    """Return the delay after a failure, by all the settings there are."""
+    """Return the delay after a failure, with every setting that has an influence."""
     lease = lease_of("h")
     lease.receive_count, lease.sent_time = receive_count, time.time() - 60
     lease.task, lease.task_id = "work", "id"
@@ -188,7 +188,7 @@ def test_what_the_task_says_goes_over_kombus_policy_and_that_over_the_setting(
     monkeypatch.setattr(delays, "asked_delay", lambda handle: asked)
     ended = TaskFailure(is_wanted=raised is not None, delay=raised)
     assert after(setting, ended=ended, backoff=backoff) == expected
-    # On the last receive it goes at once to the dead-letter queue, whatever anyone says.
+    # After the last receive it is released to the dead-letter queue at once, whatever is set.
     assert after(setting, ended=ended, backoff=backoff, receive_count=5) == 0
     assert after(setting, ended=ended, backoff=backoff, receive_count=6) == 0
 
@@ -235,7 +235,7 @@ def test_a_function_is_told_all_that_is_known() -> None:
     ("delay", "setting", "receive_count", "said"),
     [
         (90, None, 1, "task work[id] released its message for 90 s"),
-        # What SQS is asked for: whole seconds, rounded up, to the end of 12 hours from the receive.
+        # The requested timeout: whole seconds, rounded up, up to 12 hours after the receive.
         (2.5, None, 1, "task work[id] released its message for 3 s"),
         (0.1, None, 1, "task work[id] released its message for 1 s"),
         (90_000, None, 1, "task work[id] released its message for 43198 s"),

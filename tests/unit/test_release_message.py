@@ -1,4 +1,4 @@
-"""`ReleaseMessage`: what it is made of, what is logged of it, and what its request makes of it."""
+"""`ReleaseMessage`: its arguments, its log lines, and how a request handles it."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_a_stock_worker_takes_it_for_a_reject_that_requeues() -> None:
 
 
 def info_of(error: Exception) -> ExceptionInfo:
-    """Return an error as a pool reports it."""
+    """Return an error in the form in which a pool reports it."""
     try:
         raise error
     except type(error):
         return ExceptionInfo()
     finally:
-        # It would keep all that its test has made.
+        # It would keep all objects of its test alive.
         error.__traceback__ = None
 
 
@@ -208,7 +208,7 @@ def test_installing_it_in_several_apps_filters_once() -> None:
 
 
 class _Request:
-    """What Celery's request does of a failure."""
+    """How Celery's request handles a failure."""
 
     def on_failure(self, exc_info: Any) -> None:
         self.reject(requeue=True)  # type: ignore[attr-defined]
@@ -220,7 +220,7 @@ class _Request:
         (ReleaseMessage(90), ReleaseMessage, True, 90, ""),
         (ReleaseMessage(), ReleaseMessage, True, None, ""),
         (ReleaseMessage(90, "tenant is busy"), ReleaseMessage, True, 90, "tenant is busy"),
-        # Whatever is given in its place.
+        # Any other value in its place.
         (ReleaseMessage(reason=KeyError("a")), ReleaseMessage, True, None, "KeyError('a')"),  # type: ignore[arg-type]
         (Reject("no", requeue=True), Reject, False, None, ""),
         (ConnectionError(), ConnectionError, False, None, ""),
@@ -235,7 +235,7 @@ def test_a_request_hands_on_how_its_task_failed(
     reason: str,
 ) -> None:
     request = desk.receive()
-    # Its class has no `on_failure` of Celery's to call.
+    # Its class has no `on_failure` from Celery to call.
     bases = (type(request), _Request)
     request.__class__ = type("Failing", bases, {})
     request.on_failure(info_of(error))

@@ -1,4 +1,4 @@
-"""Release policies as they are written, and what they say."""
+"""Release policies: how they are written, and the delays that they return."""
 
 from __future__ import annotations
 

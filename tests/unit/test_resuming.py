@@ -1,4 +1,4 @@
-"""What a worker has a new keeper go on with, when the old one has died."""
+"""The leases that a worker passes to a new keeper when the old one has died."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW = 1000.0
 
 
 class Worker:
-    """A worker that holds one message, and what its keeper writes of it."""
+    """A worker that holds one message, and the records that its keeper writes about it."""
 
     def __init__(self, places: int = 16) -> None:
         self.memory = mmap(-1, Table.size_for(places))
@@ -98,7 +98,7 @@ def test_a_release_that_was_answered_is_over_though_the_worker_has_not_heard_of_
 
 @pytest.mark.parametrize("is_over", [False, True])
 def test_a_release_that_the_keeper_sent_unasked_is_not_sent_again(is_over: bool) -> None:
-    """Found by the simulation (storm-fifo-apart 4): of what waits behind one that goes back."""
+    """Found by the simulation (storm-fifo-apart 4): a message behind one that is released."""
     worker = Worker()
     holding = worker.hold()
     worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))

@@ -1,4 +1,4 @@
-"""The page on retries is true: its code, its tables and its numbers."""
+"""The page on retries is correct: its code, its tables and its numbers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUEUE = QueueInfo(name="q", url="https://q", visibility_timeout=30, max_receive_
 
 @pytest.fixture
 def names(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the page's code makes."""
+    """The names that the page's code defines."""
     hide_shared_tasks(monkeypatch)
     app = Celery("page", set_as_current=False)
     app.conf.task_acks_late = True

@@ -1,4 +1,4 @@
-"""Groups of tests: what they cost is counted, kept and compared with the last run."""
+"""Groups of tests: their cost is measured, stored and compared with the last run."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_repeated_command_is_counted_by_its_failures_and_its_output_is_kept(
 
 
 def test_a_quota_limits_the_command_or_says_what_it_needs(tmp_path: Path) -> None:
-    """Whether a control group may be made depends on the machine; a silent full speed is wrong."""
+    """The machine may not allow a control group. Running at full speed without a word is wrong."""
     busy = [sys.executable, "-c", "import time\nwhile time.process_time() < 0.2: pass"]
     arguments = ("repeat", "--times", "1", "--quota", "0.05", "--logs", str(tmp_path), *busy)
     began = time.monotonic()

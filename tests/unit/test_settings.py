@@ -1,4 +1,4 @@
-"""Settings: defaults, what goes over what, and every fault told at once."""
+"""Settings: defaults, which setting overrides which, and every fault in one error."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_queue_goes_over_all_and_a_task_over_its_queue() -> None:
         tasks={"report": {"max_lease": 600}, "quick": False},
     )
     assert settings.for_queue("q").terms(30).threshold == 25
-    # A threshold belongs to the timeout it was said with.
+    # A threshold belongs to the timeout that it was set with.
     assert settings.for_queue("slow").terms(30) == LeaseTerms(
         visibility_timeout=300, threshold=100, max_lease=3600
     )
@@ -97,7 +97,7 @@ def test_a_queue_goes_over_all_and_a_task_over_its_queue() -> None:
         ({"queues": {"q": {"interval": 5}}}, "queues['q']['interval']: can't be set here"),
         ({"queues": {"q": {"threshold": 0}}}, "queues['q']['threshold']=0: must be above 0"),
         ({"treshold": 5}, "did you mean sqs_heartbeat_threshold?"),
-        # The closest by what differs, not by the beginning that all names share.
+        # The most similar name by the part that differs, not by the prefix that all names share.
         ({"token": "x"}, "did you mean sqs_heartbeat_status_token?"),
         ({"jurnal": "x"}, "did you mean sqs_heartbeat_journal?"),
         ({"max_leaes": 5}, "did you mean sqs_heartbeat_max_lease?"),

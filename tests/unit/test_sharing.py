@@ -1,4 +1,4 @@
-"""A worker's table of leases is found by its pool's processes, and by nobody else's."""
+"""The processes of a worker's pool find its table of leases. No other processes do."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.leases import lease_of
 from tests.support.seated import share_board
 from tests.support.workers import ROOT
 
-#: Reads of a record while it is changed, as fast as that goes.
+#: How often a record is read while it is changed as fast as possible.
 READS = 100_000
 READ = """
 from celery_sqs_heartbeat.current.record import key_of
@@ -41,7 +41,7 @@ nameless = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="only L
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Nothing is shared before a test nor after it; files are made in a folder of its own."""
+    """Nothing is shared before or after a test. Files are created in the test's own folder."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(sharedfile, "SHARED_MEMORY", str(tmp_path))
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -104,7 +104,7 @@ def test_no_cleaner_of_temporary_files_finds_the_table(folder: Path) -> None:
     board = share_board(8)
     board.show(lease_of("a", expires_at=42.5))
     assert list(folder.iterdir()) == []
-    # A process that starts afresh, and inherits nothing.
+    # A fresh process, which inherits nothing.
     assert run(READ).communicate()[0] == "42.5\n"
     unshare_table()
     del board

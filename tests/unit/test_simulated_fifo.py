@@ -9,15 +9,16 @@ from celery_sqs_heartbeat.testing.message import SimulatedMessage
 from celery_sqs_heartbeat.testing.sequence import SequenceNumbers
 
 NOW = 100.0
-#: Names in the order of their send, each with when it is visible (again). The group is the letter.
+#: Names in the order in which they were sent, and when each is visible (again). The letter is the
+#: group.
 TABLE = [
     ("a1:1 b1:2 a2:3", "a1 a2 b1"),
     ("a1:200 a2:2 b1:3", "b1"),
     ("a1:1 a2:200 a3:3 b1:4", "a1 b1"),
-    # Released or expired at 50: behind the groups that waited.
+    # Released or expired at 50: behind the groups that were waiting.
     ("a1:50 a2:50 b1:3", "b1 a1 a2"),
     ("a1:50 b1:60 a2:4 c1:5", "c1 a1 a2 b1"),
-    # Its first two were deleted: its place is that of the third.
+    # Its first two messages were deleted: the third one decides its place.
     ("b1:2 a3:6 c1:8", "b1 a3 c1"),
     ("a1:100", "a1"),
 ]

@@ -1,4 +1,4 @@
-"""The simulated SQS over HTTP: what it answers to calls that it can't do, and the time."""
+"""The simulated SQS over HTTP: its answers to calls that it can't execute, and its time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from botocore.exceptions import ClientError
 from celery_sqs_heartbeat.testing import SimulatedServer
 from tests.unit.simulating import code_of, create
 
-#: The header has whole seconds, and a busy machine takes its time.
+#: The header has whole seconds, and a busy machine is slow.
 ABOUT_NOW = 5
 
 
@@ -29,7 +29,7 @@ def server() -> Iterator[SimulatedServer]:
 
 @pytest.fixture
 def connection(server: SimulatedServer) -> Iterator[http.client.HTTPConnection]:
-    """One connection, that does not open itself again."""
+    """A single connection that is not reopened."""
     opened = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=60)
     opened.auto_open = False
     opened.connect()
@@ -141,7 +141,7 @@ def test_an_answer_has_the_time_of_sqs(server: SimulatedServer) -> None:
     with pytest.raises(ClientError) as refused:
         client.get_queue_url(QueueName="none")
     assert abs(ahead(refused.value.response)) < ABOUT_NOW
-    # Its clock, as that of its timestamps.
+    # The server's clock, which also makes its timestamps.
     server.advance(3600)
     url = create(client)
     answer = client.send_message(QueueUrl=url, MessageBody="a")

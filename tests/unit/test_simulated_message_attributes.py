@@ -1,4 +1,4 @@
-"""What the simulated SQS takes as attributes of a message, and what it refuses.
+"""Which message attributes the simulated SQS accepts, and which it refuses.
 
 The rules are those of the SQS Developer Guide, "Message metadata".
 """
@@ -18,7 +18,7 @@ TRACE = "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1"
 
 
 def refusal(sqs: Any, **message: Any) -> tuple[str, str]:
-    """Return the code and the words that a message is refused with."""
+    """Return the code and the text of the error that refuses a message."""
     with pytest.raises(ClientError) as refused:
         sqs.send_message(QueueUrl=create(sqs), MessageBody="a", **message)
     error = refused.value.response["Error"]
@@ -220,7 +220,7 @@ def test_the_group_of_a_standard_queues_message_comes_without_a_sequence(
 
 
 def test_bytes_come_back_over_http_and_count_as_bytes() -> None:
-    """On the wire they are base64, a third longer."""
+    """On the wire they are base64, which is a third longer."""
     data = bytes(range(256)) * 3
     value = {"DataType": "Binary", "BinaryValue": data}
     with SimulatedServer() as server:

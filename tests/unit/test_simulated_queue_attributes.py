@@ -1,6 +1,6 @@
-"""The attributes of simulated queues that are more than numbers: policies, encryption, throughput.
+"""Attributes of simulated queues that are not just numbers: policies, encryption, throughput.
 
-The rules are those of the SQS API reference, CreateQueue; the errors those that AWS answered to
+The rules come from the SQS API reference, CreateQueue. The errors are those that AWS returned to
 LocalStack's test suite ("L") or in public reports.
 """
 
@@ -52,7 +52,7 @@ def test_a_policy_is_refused_and_changes_nothing(
     assert not sqs.queues
     url = create(sqs)
     assert code_of(sqs.set_queue_attributes, QueueUrl=url, Attributes=given) == code
-    # And not as an attribute that the queue has another value of.
+    # And not as an attribute for which the queue has another value.
     assert code_of(sqs.create_queue, QueueName="work", Attributes=given) == code
     shown = attributes_of(sqs, url)
     assert shown["VisibilityTimeout"] == "30"
@@ -111,7 +111,7 @@ def test_a_limit_by_group_needs_deduplication_by_group(sqs: SimulatedSqs) -> Non
     request = {"QueueUrl": url, "Attributes": {"DeduplicationScope": "queue"}}
     assert code_of(sqs.set_queue_attributes, **request) == "InvalidAttributeValue"
     assert attributes_of(sqs, url).items() >= BY_GROUP.items()
-    # One after the other, too, in the order that is allowed.
+    # Also one after the other, in the allowed order.
     other = create(sqs, "b.fifo", **FIFO)
     for name, value in BY_GROUP.items():
         sqs.set_queue_attributes(QueueUrl=other, Attributes={name: value})

@@ -1,7 +1,7 @@
-"""What the simulated SQS takes and refuses, and what becomes of old messages.
+"""What the simulated SQS accepts and refuses, and what happens to old messages.
 
-Ranges and errors are those of the SQS API reference; what AWS answers where that is silent is
-from LocalStack's test suite.
+Ranges and errors are those of the SQS API reference. Answers that it does not describe come from
+LocalStack's test suite.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ def test_a_message_is_gone_when_its_retention_is_over_counted_from_its_send(
     clock.advance(49)
     (message, _) = sqs.receive_message(QueueUrl=url, MaxNumberOfMessages=10)["Messages"]
     clock.advance(1)
-    # Though it is in flight.
+    # Although it is in flight.
     assert attributes_of(sqs, url)["ApproximateNumberOfMessagesNotVisible"] == "1"
     lease = {"QueueUrl": url, "ReceiptHandle": message["ReceiptHandle"]}
     code = code_of(sqs.change_message_visibility, **lease, VisibilityTimeout=30)

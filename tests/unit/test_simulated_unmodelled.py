@@ -1,4 +1,4 @@
-"""Each row of the table "Not modelled" in docs/testing.md says what happens."""
+"""Each row of the table "Not modelled" in docs/testing.md is true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the tests of late extensions forgive what no worker can help."""
+"""How the tests of late extensions excuse delays that no worker can avoid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tasks start whose lease is not what it was."""
+"""Which tasks still start when their lease has changed since its receive."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_task_starts_only_where_its_message_may_still_be_ours(
     request = desk.receive("h")
     desk.lease("h").status = status
     assert request.revoked() is not starts[on_lost]
-    # One that is dropped frees its prefetch slot, and an ack that comes late deletes nothing.
+    # A message that is let expire frees its prefetch slot, and a late ack deletes nothing.
     dropped = ["h"] if not starts[on_lost] else []
     assert desk.freed == dropped
     assert desk.keeper.is_disowned("h") is bool(dropped)

@@ -1,4 +1,4 @@
-"""A task that can't be given to the pool costs no slot, and different ones end the worker."""
+"""A task that can't be passed to the pool takes no slot. Several different ones end the worker."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Unstartable(LeasedRequest, CelerysRequest):
 
 
 class Worker:
-    """Celery's worker and the class that it derives from ours, with a pool as we like it."""
+    """Celery's worker and the class that it derives from ours, with a pool of the test."""
 
     def __init__(self, give: Give) -> None:
         self.breakage = BrokenWorkerDetector()
@@ -153,7 +153,7 @@ def test_a_pool_that_takes_no_task_any_more_ends_the_worker() -> None:
 
 def test_one_message_that_always_fails_ends_no_worker() -> None:
     worker = Worker(refusing(RuntimeError("a time limit that is none")))
-    # Each receive makes a request of its own, and a retry another task id.
+    # Each receive makes a new request, and a retry has another task id.
     for key in "abcdef":
         worker.start(worker.request(key, SimpleNamespace(key=("q", "m"))))
     assert worker.ended == []
@@ -173,7 +173,7 @@ def test_a_result_backend_that_is_down_is_no_broken_worker() -> None:
     worker = Worker(refusing(RuntimeError("the pool is broken")))
     for key in range(9):
         request = worker.request(str(key))
-        # As of a task that has expired, of which the backend is to know.
+        # For example for an expired task, which must be reported to the backend.
         request.error = LookupError("the table of results is gone")
         worker.start(request)
     assert worker.ended == []

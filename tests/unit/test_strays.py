@@ -1,4 +1,4 @@
-"""Calls by a handle that a redelivery has replaced: SQS may still do them."""
+"""Stale calls, by a handle that a redelivery has replaced: SQS may still execute them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_lease_counts_for_no_longer_than_an_older_extension_may_leave_of_it() 
     lease = booking.lease("new")
     assert lease.expires_at == booking.now + 30
     assert lease.hidden_until == booking.now + 120
-    # Not 10 s before its end, as its terms have it: a third of what it counts for.
+    # Not 10 s before its end, as in its terms, but a third of the time that it counts for.
     assert lease.extend_at == booking.now + 20
 
 

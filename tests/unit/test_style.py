@@ -1,4 +1,4 @@
-"""The word check of `make lint`: each avoided word is really found (docs/style.md)."""
+"""The word check of `make lint` finds each avoided word (docs/style.md)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WORDS = (ROOT / "docs/avoided-words.txt").read_text(encoding="utf-8").splitlines
 
 
 def check(text: str, folder: Path) -> list[str]:
-    """Return what the check reports of a text, with the settings that `make lint` uses."""
+    """Return what the check reports about a text, with the settings that `make lint` uses."""
     page = folder / "page.md"
     page.write_text(text, encoding="utf-8")
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What leases are kept by while the visibility timeouts of their queues change."""
+"""The terms of leases while the visibility timeouts of their queues change."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHER = "https://other/1/q"
 
 
 class Terms(QueueTerms):
-    """The terms of a worker whose queues change. `own` is None where they don't say."""
+    """The terms of a worker whose queues change. `own` is None if their timeout is unknown."""
 
     def __init__(self, own: int | None, leases: int = 8, **settings: Any) -> None:
         self.own = {URL: own, OTHER: own}
@@ -109,7 +109,7 @@ def test_settings_that_a_changed_timeout_does_not_fit_are_clamped_and_told_of_on
     for _ in range(3):
         terms.change(own)
     assert terms.in_force() == pytest.approx(in_force)
-    # As a reconnect would, or a failover to a queue that has changed as well.
+    # A reconnect does that, or a failover to a queue that has also changed.
     terms.own[OTHER] = own
     terms.admit("q", URL)
     terms.admit("q", OTHER)
@@ -179,7 +179,7 @@ def test_a_timeout_that_is_first_known_while_consuming_is_clamped_too(
 
 def test_settings_are_not_held_against_a_timeout_that_was_not_read() -> None:
     terms = Terms(None, threshold=52)
-    # 30 s are assumed, which the threshold would not fit.
+    # 30 s are assumed, and the threshold would not fit them.
     assert terms.admit("q", URL).threshold < 30
     assert terms.change(60)
     assert terms.in_force() == (60, 52, 43195)

@@ -1,4 +1,4 @@
-"""What the transport is made of: which part knows which, and the small ones by themselves."""
+"""The parts of the transport: which part knows which, and tests of the small ones."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOLDER = Path(transport.__file__).parent
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Yield the modules of the package that a module imports, also only for types."""
+    """Yield the modules of the package that a module imports, including imports for types only."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("celery_sqs_hea"):
             yield str(node.module)
@@ -46,7 +46,7 @@ def test_no_part_imports_one_that_imports_it() -> None:
         path.stem: {name.removeprefix(own) for name in imported(path) if name.startswith(own)}
         for path in FOLDER.glob("*.py")
     }
-    # Raises where there is a circle.
+    # Raises an error if there is a cycle.
     assert "channel" in list(TopologicalSorter(graph).static_order())
 
 

@@ -1,4 +1,4 @@
-"""A message goes back at a shutdown unless its task has started, whichever thread is first."""
+"""A shutdown releases a message unless its task has started, in any order of the threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers read as people write them."""
+"""Numbers are written as people write them."""
 
 from __future__ import annotations
 
