@@ -1,4 +1,4 @@
-"""An SQS server and a proxy in front of it, for every test that needs the wire."""
+"""An SQS server and a proxy in front of it, for every test that makes real HTTP calls."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ share_descriptions()
 
 @pytest.fixture(scope="session")
 def sqs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqsServer]:
-    """One server for all tests: give each test queues of its own."""
+    """One server for all tests. Each test must use its own queues."""
     with MinistackServer(tmp_path_factory.mktemp("sqs") / "ministack.log") as server:
         yield server
 
@@ -31,7 +31,7 @@ def proxy(sqs_server: SqsServer) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    """A shell in a folder of its own, whose jobs end with the test."""
+    """A shell in its own folder, whose jobs end with the test."""
     shell = Shell(tmp_path)
     yield shell
     shell.end()

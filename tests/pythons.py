@@ -1,7 +1,7 @@
-"""`python -m tests.pythons`: the tests that depend on Python's version, on each that we support.
+"""`python -m tests.pythons`: runs the tests that depend on Python's version on each supported one.
 
-Each has a virtual environment of its own, `.venv-3.X`. As many run side by side as the machine has
-cores. A Python that it lacks is named, and not run.
+Each Python has its own virtual environment, `.venv-3.X`. As many run at once as the machine has
+cores. A Python that the machine lacks is reported and skipped.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"
 STAMP = "pythons.stamp"
 GROUP = "test-pythons"
-#: What needs no Spark, no browser and no worker process. Not the simulation: it takes longer than
-#: all of these, and nothing in it depends on the version.
+#: The tests that need no Spark, no browser and no worker process. Without the simulation: it takes
+#: longer than all of these, and nothing in it depends on the version.
 TESTS = [f"tests/{name}" for name in ("unit", "model", "fuzz", "conformance", "integration")]
-#: Of these folders: other servers, and what is said of the tests themselves.
+#: Left out of these folders: tests with other servers, and tests about the tests themselves.
 NOT_OF_THE_VERSION = [
     "tests/conformance/servers",
     "tests/integration/test_warm_processes.py",
@@ -61,17 +61,17 @@ def prepare(python: str, venv: Path) -> None:
 
 
 def run(python: str, venv: Path, arguments: Sequence[str]) -> bool:
-    """Run the tests in a virtual environment, which is made first; return whether they pass."""
+    """Make a virtual environment, run the tests in it, and return whether they pass."""
     try:
         prepare(python, venv)
     except subprocess.CalledProcessError as error:
         click.echo(f"{venv.name} cannot be made: {error}")
         return False
     env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(venv / "pycache")}
-    # Hypothesis has tried more on another Python.
+    # Hypothesis tries more examples on the main Python.
     env["FEW_EXAMPLES"] = "1"
-    # Nothing is compiled at the installation. Where nothing were kept of what is compiled later,
-    # each process of the tests would compile boto3 for itself: minutes, taken together.
+    # The installation compiles nothing. Without a cache for what is compiled later, each test
+    # process would compile boto3 again, which would add up to minutes.
     env.pop("PYTHONDONTWRITEBYTECODE", None)
     command = [str(venv / "bin" / "python"), *PYTEST, *(arguments or TESTS)]
     done = subprocess.run(
@@ -99,7 +99,7 @@ class Verdict:
 
 
 def judge(version: str, arguments: Sequence[str]) -> Verdict | None:
-    """Run the tests on a version; None where the machine has none of it."""
+    """Run the tests on a version; None if the machine does not have it."""
     python = find(version)
     if python is None:
         return None
@@ -113,16 +113,16 @@ def judge(version: str, arguments: Sequence[str]) -> Verdict | None:
 @click.option("--only", multiple=True, metavar="3.X", help="This one, be it the running one.")
 @click.argument("arguments", nargs=-1)
 def main(only: tuple[str, ...], arguments: tuple[str, ...]) -> None:
-    """Run the tests that depend on Python's version on each that is supported and found.
+    """Run the tests that depend on Python's version on each supported Python that is found.
 
-    ARGUMENTS are pytest's, in the place of the usual folders. The Python that runs this is left
-    out: `make test` has run it.
+    ARGUMENTS go to pytest, and replace the usual folders. The Python that runs this command is
+    left out because `make test` has run it.
     """
     versions = supported(PROJECT.read_text())
     if unknown := sorted({*only} - {*versions}):
         raise click.BadParameter(f"{', '.join(unknown)}; supported are {', '.join(versions)}")
     wanted = only or [version for version in versions if version != RUNNING]
-    # One process each: another would collect all tests and start its servers once more.
+    # One process for each Python: a second would collect all tests and start its servers again.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         verdicts = list(pool.map(lambda version: judge(version, arguments), wanted))
     for version, verdict in zip(wanted, verdicts, strict=True):
@@ -130,7 +130,7 @@ def main(only: tuple[str, ...], arguments: tuple[str, ...]) -> None:
     if not any(verdicts):
         click.echo(f"No other Python than {RUNNING} was found: nothing was run")
     has_failed = any(verdict and not verdict.passed for verdict in verdicts)
-    # What was asked for by name is no matter of what the machine happens to have.
+    # If Pythons were requested by name, running none of them is a failure.
     sys.exit(has_failed or bool(only and not any(verdicts)))
 
 

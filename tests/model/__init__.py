@@ -1,1 +1,1 @@
-"""The lease book against a model of the truth, by Hypothesis."""
+"""Hypothesis compares the lease book with a model of the truth."""

@@ -1,4 +1,4 @@
-"""What was asked of SQS for each message, and what of that may still come to pass."""
+"""The changes of visibility requested for each message, and which may still take effect."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.leases.lease import Action
 Key = tuple[str, str]
 
 
-#: Answers after which a call may have been done at any time before.
+#: Answers after which a call may have taken effect at any earlier time.
 MAY_HAVE_BEEN_DONE = (Outcome.DONE, Outcome.UNSURE)
 
 
@@ -21,10 +21,10 @@ class Asked:
     """One change of visibility in one call.
 
     Attributes:
-        held_until: When the lease would have ended by itself.
-        limit: For how long it counts at most, when its answer comes.
-        answered_at: Infinity while it may still be done; -infinity once it was refused.
-        is_spared: A redelivery was not run for it.
+        held_until: When the lease would have expired without this change.
+        limit: The longest time for which it counts when its answer arrives.
+        answered_at: Infinity while it may still take effect; -infinity once it was refused.
+        is_spared: A redelivery was not run because of it.
     """
 
     key: Key
@@ -40,7 +40,7 @@ class Asked:
 
 @dataclass
 class Asking:
-    """Every change of visibility of messages that may come again."""
+    """Every change of visibility of messages that may be received again."""
 
     asked: list[Asked] = field(default_factory=list)
 
@@ -60,18 +60,18 @@ class Asking:
             ]
 
     def counts_for(self, call: Call, handle: str, timeout: int) -> float:
-        """Return for how long an extension counts that SQS has confirmed."""
+        """Return for how long a confirmed extension counts."""
         (limit,) = [each.limit for each in self.asked if (each.call, each.handle) == (call, handle)]
         return min(timeout, limit)
 
     def answer(self, call: Call, given: list[Outcome], now: float) -> None:
-        """Note what is certain of a call. One that is answered is not done once more."""
+        """Note what is certain about a call. An answered call does not take effect again."""
         for entry, outcome in zip(call.entries, given, strict=True):
             for each in self.asked:
                 if (each.call, each.handle) == (call, entry.receipt_handle) and (
                     outcome is not Outcome.UNKNOWN
                 ):
-                    # One that was refused was not done before that, either.
+                    # A refused call did not take effect before that, either.
                     each.answered_at = now if outcome in MAY_HAVE_BEEN_DONE else -math.inf
 
     def forget(self, key: Key) -> None:
@@ -82,7 +82,7 @@ class Asking:
         return min((each.timeout for each in others if not each.is_release), default=math.inf)
 
     def releases(self, key: Key, handle: str, since: float, now: float) -> list[Asked]:
-        """Return the releases that may have been done after the message was received again."""
+        """Return the releases that may have taken effect after the message was received again."""
         self.asked = [
             each
             for each in self.asked

@@ -1,4 +1,4 @@
-"""What must hold of the book after every step, and of every call that it plans."""
+"""Conditions that must hold for the book after every step, and for every call that it plans."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from celery_sqs_heartbeat.leases.lease import Action, Lease, LeaseStatus
 from tests.model.placing import Place, in_flight, places, probes
 from tests.model.truth import TWELVE_HOURS, Held, Window, World
 
-#: Of a message that is to be deleted, only while that waits for no probe.
+#: For a message with a pending delete, only while the delete waits for no probe.
 EXTENDABLE = {
     "hold": (LeaseStatus.OWNED, LeaseStatus.EXPIRED, LeaseStatus.REFUSED),
     "delete": (LeaseStatus.OWNED, LeaseStatus.EXPIRED),
     "release": (),
 }
-#: Rounding of sums of floats up to some days.
+#: The rounding error of sums of floats of up to some days.
 EPSILON = 1e-6
 KINDS = {
     Action.EXTEND: CallKind.CHANGE_VISIBILITY,
@@ -31,7 +31,7 @@ def check_book(book: LeaseBook, world: World, handles: Iterable[str], now: float
     """Check all that must hold between two steps.
 
     Args:
-        handles: All that ever were.
+        handles: All handles that ever existed.
     """
     leases = {lease.key: lease for lease in book.leases()}
     assert leases.keys() == world.held.keys()
@@ -67,7 +67,7 @@ def _check_lease(lease: Lease, held: Held, world: World, now: float) -> None:
     terms = held.terms
     if lease.status is LeaseStatus.LOST:
         is_over = now >= held.expires_at + terms.visibility_timeout * terms.extend_late
-        # A late extension that is cut would shorten someone else's lease.
+        # A late extension that is cut short would shorten someone else's lease.
         is_cut = now >= held.expires_at and held.limit - now < terms.visibility_timeout
         assert held.lost or is_over or is_cut
     elif lease.status is LeaseStatus.CAPPED:
@@ -88,7 +88,7 @@ def _check_place(lease: Lease, held: Held, at: list[Place], world: World, now: f
     (place,) = at
     assert place.queue_url == lease.queue_url
     if held.wanted == "delete" and place.kind is CallKind.CHANGE_VISIBILITY:
-        # Kept while its delete is repeated.
+        # The lease is kept while its delete is repeated.
         assert extendable
         assert held.extend_due[0] < held.end_due[1]
         window = held.extend_due
@@ -152,7 +152,7 @@ def check_call(call: Call, world: World, now: float) -> None:
 
 def _check_extension(entry: Entry, held: Held, world: World, now: float) -> None:
     if held.wanted != "hold":
-        # Only while a delete is repeated, or an extension that was under way before it.
+        # Only while a delete is repeated, or an extension that was sent before it.
         assert held.wanted == "delete"
         assert held.handle in held.deletes_sent or held.troubled
     assert held.terms.extend
@@ -162,7 +162,7 @@ def _check_extension(entry: Entry, held: Held, world: World, now: float) -> None
     assert not world.is_under_way(held, Action.DELETE)
     assert 1 <= entry.timeout <= TWELVE_HOURS
     assert held.expires_at < now + entry.timeout <= held.limit + EPSILON
-    # SQS counts from the arrival of a call, so a shorter timeout might shorten the lease.
+    # SQS counts from a call's arrival, so a shorter timeout might shorten the lease.
     assert entry.timeout >= held.last_timeout or now + entry.timeout > held.hidden_at_most
 
 

@@ -1,4 +1,4 @@
-"""A worker, its keeper, and a link between them that brings each message when the test says."""
+"""A worker, its keeper, and a link between them that delivers each message when the test says."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from celery_sqs_heartbeat.link.numbered_leases import NumberedLeases
 from celery_sqs_heartbeat.link.serving import KeeperEnd
 from celery_sqs_heartbeat.testing import FakeClock
 
-#: One row of the table: in a long run some leases have no place for a while.
+#: One row of the table. In a long run some leases have no place for a while.
 PLACES = REACH
 
 
@@ -37,7 +37,7 @@ def message_of(message_id: str, handle: str, count: int) -> dict[str, Any]:
 
 
 class Calls:
-    """Has no call made: keeps each until it is answered."""
+    """Makes no call. Keeps each call until the test answers it."""
 
     def __init__(self, note: Callable[[Call], None] = lambda call: None) -> None:
         self._note = note
@@ -53,17 +53,17 @@ class Calls:
         return True
 
     def forget_given_up(self) -> None:
-        """Have the calls that were given up never answered."""
+        """Leave the calls that were given up without an answer forever."""
         self.out = [each for each in self.out if each[0] not in self.given_up]
 
     def close(self) -> None:
-        """Nothing is left to close."""
+        """Do nothing: there is nothing to close."""
 
     def send(self, call: Call) -> Sequence[Outcome]:
         raise AssertionError("calls are dispatched")
 
     def answer(self, index: int, outcomes: Sequence[Outcome]) -> Call:
-        """Answer a call; the outcomes are repeated as often as it has entries."""
+        """Answer a call. The outcomes are repeated until each entry has one."""
         call, settle = self.out.pop(index)
         count = len(call.entries)
         settle((list(outcomes) * count)[:count])
@@ -71,7 +71,7 @@ class Calls:
 
 
 class Queue:
-    """A wire of which the other end takes all, some time."""
+    """A wire whose other end eventually takes all messages."""
 
     def __init__(self) -> None:
         self.messages: deque[list[Any]] = deque()
@@ -92,7 +92,7 @@ class Queue:
 
 
 class Elsewhere:
-    """A keeper's process: what it hears, keeps and says."""
+    """A keeper's process: the messages that it receives and sends, and its leases."""
 
     def __init__(
         self, table: Table, clock: FakeClock, jitter: float, note: Callable[[Call], None]
@@ -112,7 +112,7 @@ class Elsewhere:
         self.end = KeeperEnd(self.keeper, leases, self.outbox.post, wants_all=False)
 
     def take(self, most: float = math.inf) -> None:
-        """Do what the next messages say."""
+        """Handle the next messages."""
         with self.keeper.gathering():
             while self.inbox.messages and most > 0:
                 most -= 1
@@ -136,18 +136,18 @@ class Linked:
         self.start()
 
     def start(self) -> None:
-        """Start a keeper, which gets all that the worker holds."""
+        """Start a keeper, which gets all leases of the worker."""
         self.elsewhere = Elsewhere(self.table, self.clock, self._jitter, self._note)
         self.worker.attach(self.elsewhere.inbox, ())  # type: ignore[arg-type]
 
     def die(self, heard: int) -> Elsewhere:
-        """End the keeper; of what it had said the worker hears only the first messages."""
+        """End the keeper. The worker receives only the first of the messages that it had sent."""
         self.hear(heard)
         self.worker.detach()
         return self.elsewhere
 
     def hear(self, most: float = math.inf) -> None:
-        """Have the worker take the next messages."""
+        """Have the worker handle the next messages."""
         said = self.elsewhere.outbox.messages
         while said and most > 0:
             most -= 1
@@ -160,7 +160,7 @@ class Linked:
                     raise AssertionError(other)
 
     def deliver(self) -> None:
-        """Have both ends take all."""
+        """Have both ends handle all messages."""
         self.elsewhere.take()
         self.hear()
 

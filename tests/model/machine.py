@@ -1,4 +1,4 @@
-"""A state machine that does to a lease book all that a keeper can do to it."""
+"""A state machine that does everything to a lease book that a keeper can do."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from tests.model.placing import in_flight, places
 from tests.model.receiving import picks
 from tests.model.truth import REFUSED, REFUSED_DELETE_PAUSE, Held
 
-#: Below and above the shortest pauses, and as long as thresholds, timeouts and limits.
+#: Times below and above the shortest pauses, and as long as thresholds, timeouts and limits.
 STEPS = (0.01, 0.05, 0.2, 1.0, 5.0, 10.0, 20.0, 30.0, 61.0, 300.0, 14_400.0, 43_200.0, 100_000.0)
-#: Plans in a row that may bring nothing, before the book counts as spinning.
+#: How many plans in a row may be empty before the book counts as spinning.
 IDLE_PLANS = 50
-#: Rounds of calls within which all that was begun must have come to its end.
+#: Within this many rounds of calls everything that was begun must have ended.
 ROUNDS = 10
 
 outcomes = st.lists(st.sampled_from(Outcome), min_size=1, max_size=10)
 
 
 class BookMachine(OwnerActions):
-    """Lets time pass, has calls planned and answers them, and checks the book throughout."""
+    """Lets time pass, plans calls, answers them, and checks the book after every step."""
 
     # -- Time -----------------------------------------------------------------
 
@@ -38,7 +38,7 @@ class BookMachine(OwnerActions):
 
     @rule()
     def go_on_to_the_next_call(self) -> None:
-        """At the time that the book names there is something to do, or it names a later one."""
+        """Go to the time that the book names: a call is due then, or the book names a later time."""
         idle = 0
         while idle < IDLE_PLANS:
             due = self.book.next_due(self.now)
@@ -118,7 +118,7 @@ class BookMachine(OwnerActions):
             if not is_known or outcome is not Outcome.DONE:
                 continue
             if entry.lease.status in (LeaseStatus.LOST, LeaseStatus.CAPPED):
-                # The book may give up a lease that nothing can save any more.
+                # The book may give up a lease that nothing can save now.
                 held.lost = held.lost or entry.lease.status is LeaseStatus.LOST
                 held.capped = held.capped or entry.lease.status is LeaseStatus.CAPPED
             counts_for = self._counts_for(call, entry)
@@ -141,7 +141,7 @@ class BookMachine(OwnerActions):
         self._forget_what_the_book_forgot(may_end)
 
     def _take_in(self, call: Call, leases: tuple[Held, ...], given: list[Outcome]) -> list[Held]:
-        """Change the world by an answer; return what the book may forget by it."""
+        """Apply an answer to the world. Return what the book may forget because of it."""
         may_end: list[Held] = []
         if call.kind is CallKind.CHANGE_VISIBILITY:
             self.world.refusing.discard(call.queue_url)
@@ -185,7 +185,7 @@ class BookMachine(OwnerActions):
         self.reported.check(self.world.held)
 
     def teardown(self) -> None:
-        """Bring all to its end: nothing may be left."""
+        """Finish everything. Nothing may be left."""
         if sys.exc_info()[0] is not None or not hasattr(self, "book"):
             return
         for index, held in enumerate(list(self.world.held.values())):
@@ -197,7 +197,7 @@ class BookMachine(OwnerActions):
             self._settle_all(Outcome.DONE)
             self.the_book_is_sound()
             self.go_on_to_the_next_call()
-        # What is left pauses after a refused delete.
+        # The remaining messages wait after a refused delete.
         self.now += REFUSED_DELETE_PAUSE
         for _ in range(ROUNDS):
             self._settle_all(Outcome.DONE)

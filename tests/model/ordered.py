@@ -1,4 +1,4 @@
-"""Workers on one FIFO queue: what they hold, hand on, run and lose, on a clock of the test."""
+"""Workers on one FIFO queue: the messages that they hold, run and lose, on the test's clock."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ TERMS = replace(LeaseTerms.of(TIMEOUT), in_order=True)
 
 @dataclass(frozen=True)
 class Step:
-    """A message's place: the number counts the messages of its group."""
+    """A message's place. The number counts the messages of its group."""
 
     group: str
     number: int
 
 
 class FifoQueue:
-    """A simulated FIFO queue, and what is true of its messages."""
+    """A simulated FIFO queue, and the truth about its messages."""
 
     def __init__(self, clock: FakeClock, max_receive_count: int | None = None) -> None:
         self.clock = clock
@@ -68,17 +68,17 @@ class FifoQueue:
         return list(answer.get("Messages", []))
 
     def message(self, message_id: str) -> SimulatedMessage | None:
-        """Return a message that is in the queue still; a dead letter is not."""
+        """Return a message if it is still in the queue. A dead letter is not."""
         return self.queue.messages.get(message_id)
 
     def ahead(self, message_id: str) -> list[Step]:
-        """Return the steps before a message's own that are in the queue still."""
+        """Return the steps ahead of a message that are still in the queue."""
         own = self.steps[message_id]
         left = [self.steps[each] for each in self.queue.messages]
         return [each for each in left if each.group == own.group and each.number < own.number]
 
     def do(self, entry: Entry) -> Outcome:
-        """Do what an entry of a call asks for."""
+        """Execute an entry of a call."""
         now = self.clock()
         try:
             if entry.action is Action.DELETE:
@@ -91,10 +91,10 @@ class FifoQueue:
 
 
 class Side(Linked):
-    """A worker with its keeper, and the tasks that it was given.
+    """A worker with its keeper and its tasks.
 
     Args:
-        check: Is given the id of a message whose task begins.
+        check: Called with the id of each message whose task begins.
     """
 
     def __init__(self, queue: FifoQueue, check: Callable[[str], None], waiting: int) -> None:
@@ -102,21 +102,21 @@ class Side(Linked):
         self._queue = queue
         self._check = check
         self.groups = GroupWaitlist(keeper=self.worker, limit=waiting)
-        #: By receipt handle, the id of each message: of those that Celery has, and that run.
+        #: Message ids by receipt handle: of the messages that Celery has, and of those that run.
         self.reserved: dict[str, str] = {}
         self.running: dict[str, str] = {}
-        #: Keepers whose worker has died.
+        #: The keepers of workers that have died.
         self.orphans: list[Elsewhere] = []
 
-    def poll(self, count: int, *, held_up: float = 0.0) -> int:
-        """Receive; return how many messages that brought.
+    def poll(self, count: int, *, latency: float = 0.0) -> int:
+        """Receive messages, and return how many there were.
 
         Args:
-            held_up: How long the answer is on its way, in seconds.
+            latency: How long the answer takes, in seconds.
         """
         sent_at = self.clock()
         messages = self._queue.receive(min(count, self.groups.most_wanted))
-        self.clock.advance(held_up)
+        self.clock.advance(latency)
         fresh, cut = [], SkippedGroups()
         for message in messages:
             receipt = self.worker.receive(
@@ -137,7 +137,7 @@ class Side(Linked):
         self.reserved[tag] = payload["id"]
 
     def start_task(self) -> None:
-        """Begin the task that was given first, unless its message is not ours any more."""
+        """Start the oldest waiting task, unless its message is no longer ours."""
         tag = next(iter(self.reserved))
         message_id = self.reserved.pop(tag)
         lease = self.worker.find(tag)
@@ -150,7 +150,7 @@ class Side(Linked):
         self.running[tag] = message_id
 
     def succeed(self) -> None:
-        """End the oldest task well."""
+        """Have the oldest task succeed."""
         tag = next(iter(self.running))
         self._queue.succeeded.append(self._queue.steps[self.running.pop(tag)])
         self.worker.done(tag)
@@ -162,18 +162,18 @@ class Side(Linked):
         self.worker.release(tag, delay, "failed")
 
     def reconnect(self) -> None:
-        """Lose the connection: what runs goes on."""
+        """Lose the connection. Running tasks continue."""
         self.groups.leave("consumer closed")
         for tag in list(self.reserved):
             del self.reserved[tag]
             self.worker.release(tag, 0, "consumer closed")
 
     def turn(self) -> None:
-        """Have the event loop turn."""
+        """Run the event loop once."""
         self.groups.look()
 
     def crash(self) -> Elsewhere:
-        """Die: the keeper releases what it knows to be held, and everything else is gone."""
+        """Die. The keeper releases the messages that it knows of, and everything else is gone."""
         self.running.clear()
         orphan = self.elsewhere
         orphan.take()
@@ -186,8 +186,8 @@ class Side(Linked):
         """Have SQS answer a call, or not.
 
         Args:
-            how: "done"; "failed": nothing was done; "lost": it was done, and the answer is lost;
-                "late": it is done after its answer was given up; "never".
+            how: "done"; "failed": it had no effect; "lost": it took effect, but the answer is lost;
+                "late": it takes effect after the call was given up; "never".
         """
         call, settle = elsewhere.calls.out.pop(index)
         outcomes = [Outcome.FAILED] * len(call.entries)
@@ -200,7 +200,7 @@ class Side(Linked):
             self.late.append(call)
 
     def do(self, entry: Entry) -> Outcome:
-        """Have SQS do what an entry asks for: it must not release what runs here."""
+        """Have SQS execute an entry, which must not release a message that runs here."""
         outcome = self._queue.do(entry)
         if entry.action is Action.RELEASE and outcome is Outcome.DONE:
             runs = entry.lease.message_id in self.running.values()

@@ -1,4 +1,4 @@
-"""The owner of a message says what is to become of it."""
+"""The owner of a message decides what happens to it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ many_picks = st.lists(picks, min_size=1, max_size=12, unique=True)
 
 
 class OwnerActions(Receiving):
-    """Deletes, releases and drops, by handles known and unknown."""
+    """Deletes, releases and lets expire, by known and unknown handles."""
 
     @precondition(lambda self: self.handles)
     @rule(chosen=many_picks)
@@ -60,12 +60,12 @@ class OwnerActions(Receiving):
 
     @rule()
     def name_a_handle_that_nobody_has(self) -> None:
-        assert not self.book.done("nobody", self.now)
-        assert not self.book.release("nobody", 0, self.now)
-        assert not self.book.let_expire("nobody", self.now)
+        assert not self.book.done("unknown", self.now)
+        assert not self.book.release("unknown", 0, self.now)
+        assert not self.book.let_expire("unknown", self.now)
 
     def _handle(self, pick: int) -> str:
-        """Return one of the handles that ever were, the newest first."""
+        """Return one of all handles that ever existed, the newest first."""
         return self.handles[-1 - pick % len(self.handles)]
 
     def _is_worth_a_release(self, held: Held) -> bool:

@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.leases.lease import Lease
 
 @dataclass(frozen=True)
 class Place:
-    """One place of a lease. `due` is None where it has been found to be due."""
+    """One place of a lease. `due` is None if the lease was found to be due."""
 
     queue_url: str
     kind: CallKind
@@ -20,7 +20,7 @@ class Place:
 
 
 def places(book: LeaseBook) -> dict[Lease, list[Place]]:
-    """Return every place of every lease that is placed."""
+    """Return every place of every lease that has one."""
     found: dict[Lease, list[Place]] = defaultdict(list)
     for lane in book.view():
         for lease, due in lane.waiting:
@@ -40,5 +40,5 @@ def probes(book: LeaseBook) -> dict[tuple[str, CallKind], float]:
 
 
 def in_flight(book: LeaseBook) -> dict[tuple[str, CallKind], int]:
-    """Return the calls that each lane takes to be out."""
+    """Return the number of calls that each lane counts as in flight."""
     return {(lane.queue_url, lane.kind): lane.in_flight for lane in book.view()}

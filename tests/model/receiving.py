@@ -1,4 +1,4 @@
-"""Messages arrive: new ones, and those that came before."""
+"""Messages arrive: new ones, and redelivered ones."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TERMS = (
 
 queues = st.sampled_from(QUEUES)
 picks = st.integers(0, 40)
-#: From the sending of a receive to its answer: the last was held up on its way.
+#: Seconds from sending a receive to its answer. The last answer was delayed on its way.
 polls = st.sampled_from((0.0, 0.3, 20.0, 70.0))
 
 
 class Receiving(RuleBasedStateMachine):
-    """A book and the world side by side, and what arrives in both."""
+    """A book and the world side by side. Messages arrive in both."""
 
     @initialize(jitter=st.sampled_from((0.0, 1.0)))
     def begin(self, jitter: float) -> None:
@@ -67,7 +67,7 @@ class Receiving(RuleBasedStateMachine):
     @rule(pick=picks)
     def receive_by_the_same_handle(self, pick: int) -> None:
         held = list(self.world.held.values())[pick % len(self.world.held)]
-        # SQS gives a handle of its own to each receive: this is one answer read twice.
+        # SQS gives each receive a new handle, so this is one answer that is read twice.
         if held.wanted == "hold" and held.handle not in self.world.released:
             self._receive(held.key, held.terms, None, 0.0, handle=held.handle)
 
@@ -98,7 +98,7 @@ class Receiving(RuleBasedStateMachine):
         if receipt is ReceivedAs.LAPSED:
             assert 0 < hidden <= poll, "it is certainly ours"
             if held is not None:
-                # Received since, if only by this late answer: our release would be stale.
+                # Received since then, even if only by this late answer: our release would be stale.
                 held.is_exclusive = False
                 if held.wanted == "release":
                     self.world.forget(key)

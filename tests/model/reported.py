@@ -1,4 +1,4 @@
-"""The events of a book: from them alone it must be known what is held, and what became of it."""
+"""The events of a book. They alone must show which leases it holds and how each one ended."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from celery_sqs_heartbeat.leases.events import Event, EventKind
 from tests.model.truth import Key
 
-#: What a reader of the events takes for the end of a lease.
+#: The events that end a lease for a reader.
 ENDS = frozenset(
     {
         EventKind.MESSAGE_DELETED,
@@ -19,7 +19,7 @@ ENDS = frozenset(
 
 
 class Reported:
-    """The leases as they follow from the events alone."""
+    """The leases according to the events alone."""
 
     def __init__(self) -> None:
         self._held: dict[Key, str] = {}
@@ -36,9 +36,9 @@ class Reported:
                 assert self._held.pop(key, None) == event.receipt_handle, "an end of nothing"
 
     def drop(self, key: Key) -> None:
-        """Note that the owner of a message lets it go, which is not reported."""
+        """Note that the owner of a message lets it expire, which is not reported."""
         self._held.pop(key, None)
 
     def check(self, held: Iterable[Key]) -> None:
-        """Check that nothing else is held."""
+        """Check that exactly these leases are held."""
         assert self._held.keys() == set(held)

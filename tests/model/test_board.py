@@ -1,4 +1,4 @@
-"""The board shows the book's leases as they are, through whatever Hypothesis does to it."""
+"""The board shows the book's leases correctly after anything that Hypothesis does to the book."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.model.test_lease_book import CI, EXAMPLES
 from tests.support.scale import scaled
 from tests.support.seated import SeatedBoard
 
-#: Fewer than the leases of a long run: some have no place for a while.
+#: Fewer places than the leases of a long run, so some leases have no place for a while.
 PLACES = 24
 
 
 class BoardMachine(BookMachine):
-    """The machine of the book, with a board that it shows its leases on."""
+    """The machine of the book, with a board that shows the book's leases."""
 
     @initialize(jitter=st.sampled_from((0.0, 1.0)))
     def begin(self, jitter: float) -> None:

@@ -1,4 +1,4 @@
-"""What the machine has found in the book, as the shortest traces that show it."""
+"""Faults of the book that the machine has found, each as the shortest trace that shows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.book_harness import BookHarness, summary
 def test_a_task_that_succeeds_after_a_release_that_still_waits_for_an_extension_is_deleted() -> (
     None
 ):
-    # The extension is under way, the release is not: it is not too late for a delete.
+    # The extension is under way, but the release is not. It is not too late for a delete.
     booking = BookHarness()
     booking.receive("a")
     booking.now = 1020.0
@@ -38,7 +38,7 @@ def test_a_message_is_not_called_deleted_before_a_delete_was_sent() -> None:
 
 
 def test_a_lease_that_is_lost_while_its_release_waits_is_not_released() -> None:
-    # By the stale handle the release would break the lease of the new owner.
+    # With the stale handle the release would end the lease of the new owner.
     booking = BookHarness()
     booking.receive("a")
     booking.now = 1020.0

@@ -1,7 +1,7 @@
-"""Whatever fails, dies or hears late: no message begins before those ahead of it are deleted.
+"""Despite any failure, death or late message, no task begins before those ahead are deleted.
 
-On any worker. No worker releases a message that runs there, and in the end every message has
-succeeded.
+That holds on any worker. No worker releases a message that it runs, and eventually every message
+succeeds.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.support.scale import scaled
 GROUPS = ("a", "b")
 WORKERS = st.integers(0, 1)
 HOW = st.sampled_from(("done", "done", "done", "failed", "lost", "late", "never"))
-#: What may happen to a worker. What leads to starts and failures comes often.
+#: What may happen to a worker. Actions that lead to starts and failures are frequent.
 HAPPENINGS = st.one_of(
     st.tuples(st.just("send"), st.sampled_from(GROUPS), st.integers(2, 6)),
     st.tuples(
@@ -36,7 +36,7 @@ HAPPENINGS = st.one_of(
         st.sampled_from(("connection", "keeper", "worker", "late call", "orphan")),
     ),
 )
-#: Rounds of everything after which all must have succeeded.
+#: After this many rounds all messages must have succeeded.
 ROUNDS = 400
 
 
@@ -63,7 +63,7 @@ class GroupsMachine(RuleBasedStateMachine):
 
     # -- What happens -----------------------------------------------------------
 
-    # One rule: Hypothesis leaves out some rules in each run, and few runs would have all it takes.
+    # A single rule: Hypothesis leaves out some rules in each run, so few runs would have all.
 
     @rule(w=WORKERS, happening=HAPPENINGS)
     def happen(self, w: int, happening: tuple[Any, ...]) -> None:
@@ -72,8 +72,8 @@ class GroupsMachine(RuleBasedStateMachine):
             case ("send", group, count):
                 for _ in range(count):
                     self.queue.send(group)
-            case ("poll", count, held_up):
-                side.poll(count, held_up=held_up)
+            case ("poll", count, latency):
+                side.poll(count, latency=latency)
             case ("wait", seconds):
                 self.clock.advance(seconds)
             case ("start",):

@@ -1,4 +1,4 @@
-"""Traces of two workers on one group that the machine of groups has not found by itself."""
+"""Traces of two workers on one group that the machine of groups has not found."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.model.ordered import FifoQueue, Side
 
 
 class Scene:
-    """Two workers of which each starts at once what may begin."""
+    """Two workers that start each task as soon as it may begin."""
 
     def __init__(self) -> None:
         self.clock = FakeClock(1000.0)
@@ -32,7 +32,7 @@ class Scene:
         side.deliver()
 
     def running(self, side: Side) -> list[int]:
-        """Return the number of each message that runs on a worker."""
+        """Return the numbers of the messages that run on a worker."""
         return [self.queue.steps[each].number for each in side.running.values()]
 
 

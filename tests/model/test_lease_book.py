@@ -1,4 +1,4 @@
-"""The lease book keeps its promises through whatever Hypothesis does to it."""
+"""The lease book keeps its promises after anything that Hypothesis does to it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, settings
 from tests.model.machine import BookMachine
 from tests.support.scale import scaled
 
-#: `MODEL_EXAMPLES=20000 pytest tests/model` looks further, at other examples each time.
+#: `MODEL_EXAMPLES=20000 pytest tests/model` tries more, with other examples each time.
 EXAMPLES = os.environ.get("MODEL_EXAMPLES")
 
 CI = settings(

@@ -1,4 +1,4 @@
-"""Where the link brings each message at once, a keeper elsewhere is as good as one that is here."""
+"""If the link delivers each message at once, a keeper elsewhere behaves like a local one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ outcomes = st.lists(st.sampled_from(Outcome), min_size=1, max_size=10)
 
 
 class AtOnceMachine(RuleBasedStateMachine):
-    """A keeper in this process and one elsewhere, to which the same happens."""
+    """A keeper in this process and one elsewhere. The same happens to both."""
 
     @initialize(jitter=st.sampled_from((0.0, 1.0)))
     def begin(self, jitter: float) -> None:
@@ -69,7 +69,7 @@ class AtOnceMachine(RuleBasedStateMachine):
         self, key: tuple[str, str], terms: LeaseTerms, hidden: int | None, poll: float
     ) -> None:
         if self._is_release_unsent(key) or key in self.careful:
-            # Its worker can't know that, and is careful.
+            # Its worker can't know that, and stays careful.
             return
         self.handles.append(f"{key[1]}#{len(self.handles)}")
         message = message_of(key[1], self.handles[-1], len(self.handles))
@@ -87,7 +87,7 @@ class AtOnceMachine(RuleBasedStateMachine):
         self.linked.deliver()
 
     def _is_release_unsent(self, key: tuple[str, str]) -> bool:
-        """Return whether it is asked for, and was not sent, or was followed by an ack."""
+        """Return whether a release is wanted but was not sent, or was followed by an ack."""
         states = {
             (holding.lease.key, holding.lease.goal)
             for holding in self.linked.holdings.held_messages()
@@ -104,7 +104,7 @@ class AtOnceMachine(RuleBasedStateMachine):
     @rule(pick=picks, delay=st.sampled_from((0, 0.5, 60)))
     def release(self, pick: int, delay: float) -> None:
         self._both("release", self._handle(pick), delay, "failed")
-        # Else the worker has not heard yet of a release that comes too late to be sent.
+        # Otherwise the worker does not know yet of a release that comes too late to be sent.
         self.step()
 
     @precondition(lambda self: self.handles)
@@ -131,7 +131,7 @@ class AtOnceMachine(RuleBasedStateMachine):
         due = self.here.step()
         assert self.linked.elsewhere.keeper.step() == due
         self.linked.deliver()
-        # A worker does not hear of an answer that comes late: of a release it stays careful.
+        # A worker does not learn of a late answer, so it stays careful about a release.
         for calls in (self.calls, self.linked.elsewhere.calls):
             calls.forget_given_up()
         assert [asks(call) for call, _ in self.linked.elsewhere.calls.out] == [
@@ -142,7 +142,7 @@ class AtOnceMachine(RuleBasedStateMachine):
     @rule(pick=picks, answer=outcomes)
     def answer(self, pick: int, answer: list[Outcome]) -> None:
         index = pick % len(self.calls.out)
-        # An answer to a call that was given up is not reported: the worker goes on being careful.
+        # An answer to a call that was given up is not reported, so the worker stays careful.
         self.careful |= {
             entry.lease.key
             for entry in self.calls.out[index][0].entries

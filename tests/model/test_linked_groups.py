@@ -1,4 +1,4 @@
-"""A worker and its keeper have one order of a group, also where they hear late of each other."""
+"""A worker and its keeper agree on a group's order, even if they hear late from each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TERMS = replace(LeaseTerms(visibility_timeout=30, threshold=10), in_order=True)
 
 
 class Group(Linked):
-    """A worker that receives messages of one group, whose names end with their numbers."""
+    """A worker that receives messages of one group. Each name ends with the message's number."""
 
     def __init__(self) -> None:
         super().__init__(jitter=1.0)
@@ -33,7 +33,7 @@ class Group(Linked):
         return self.receive(URL, message, TERMS, 30, 0.0)
 
     def extend_all_but(self, name: str) -> None:
-        """Have SQS confirm what is asked for, but for one message."""
+        """Have SQS confirm the extensions of all messages except one."""
         self.elsewhere.keeper.step()
         call, settle = self.elsewhere.calls.out.pop(0)
         settle(
@@ -91,7 +91,7 @@ def test_two_that_come_again_wait_for_each_other_whatever_is_heard_of_their_loss
 def test_what_came_with_the_lost_receive_goes_back_though_the_first_has_come_again(
     group: Group,
 ) -> None:
-    # The keeper releases it, and may have done so when it has confirmed the delete of the first.
+    # The keeper releases it, and may have done that by the time it confirms the first's delete.
     group.get("m1", "m2")
     group.deliver()
     group.clock.advance(21)

@@ -1,4 +1,4 @@
-"""A worker and its keeper stay right with each other, however late they hear, and whatever dies."""
+"""A worker and its keeper stay consistent if they hear late, and if either of them dies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.scale import scaled
 Key = tuple[str, str]
 
 QUEUES = ("https://sqs/1/a", "https://sqs/1/b")
-#: After these SQS has not done it, and will not.
+#: After these answers, SQS has not executed the call, and never will.
 NOT_DONE = frozenset({Outcome.THROTTLED, Outcome.FAILED, Outcome.DENIED, Outcome.NO_QUEUE})
 PLENTY = LeaseTerms(visibility_timeout=43_200, threshold=14_400)
 
@@ -34,20 +34,20 @@ outcomes = st.lists(st.sampled_from(Outcome), min_size=1, max_size=10)
 
 
 class LateMachine(RuleBasedStateMachine):
-    """Two processes that hear late of each other. The keeper may die at any moment."""
+    """Two processes that hear late from each other. The keeper may die at any moment."""
 
     @initialize(jitter=st.sampled_from((0.0, 1.0)))
     def begin(self, jitter: float) -> None:
         self.seen: list[Key] = []
         self.handles: list[str] = []
         self.latest: dict[Key, str] = {}
-        #: What the worker holds, and wants nothing else of.
+        #: The messages that the worker holds and wants to keep.
         self.held: set[Key] = set()
         self.finished: set[Key] = set()
-        #: Handles by which a release may have been sent that may have been done, or may yet be.
+        #: Handles by which a release may have been sent, and may have taken effect or still may.
         self.releasing: set[str] = set()
         self.released: set[str] = set()
-        #: Handles whose message may be someone else's; and those of which the keeper knows it.
+        #: Handles whose message may be someone else's, and those for which the keeper knows that.
         self.doubtful: set[str] = set()
         self.known_doubtful: set[str] = set()
         self.linked = Linked(jitter, self._check)
@@ -155,7 +155,7 @@ class LateMachine(RuleBasedStateMachine):
     def replace_the_keeper(self, heard: int) -> None:
         dead = self.linked.die(heard)
         self.known_doubtful |= self.doubtful
-        # What it had sent may be done, and no one will know.
+        # The calls that it had sent may take effect, and no one will know.
         dead.calls.out.clear()
         self.linked.start()
 
@@ -250,7 +250,7 @@ class LateMachine(RuleBasedStateMachine):
             )
 
     def teardown(self) -> None:
-        """Bring all to its end: nothing may be left of it."""
+        """Finish everything. Nothing may be left."""
         if sys.exc_info()[0] is not None or not hasattr(self, "linked"):
             return
         for index, key in enumerate(sorted(self.held)):

@@ -1,6 +1,6 @@
-"""What is true of each message, in plain values: what the book is held against.
+"""The truth about each message, in plain values. The book is compared with it.
 
-Written from the documents, not from the book; open where the book is free to choose.
+It is written from the documents, not from the book. It leaves open what the book may choose.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.leases.calls import Call, CallKind, Outcome
 from celery_sqs_heartbeat.leases.lease import Action, LeaseTerms
 from tests.model.asking import Asking, Key
 
-#: From when until when something is due, in monotonic seconds.
+#: The earliest and the latest time at which something is due, in monotonic seconds.
 Window = tuple[float, float]
 
 #: The longest pause between tries, and the one after a refused delete, in seconds.
@@ -20,13 +20,13 @@ LONGEST_PAUSE = 5.0
 REFUSED_DELETE_PAUSE = 30.0
 GATHER = 0.05
 TWELVE_HOURS = 43_200.0
-#: How many calls hang in a queue before it gets a pause, and how long that is at least, in seconds.
+#: How many calls may hang before their queue pauses, and the shortest pause, in seconds.
 STUCK = 300.0
 MOST_STUCK = 6
-#: From so many on, in all queues, the pause grows, and those of the last minutes count although
-#: others come back.
+#: From this many hanging calls in all queues on, the pause grows, and the calls of the last minutes
+#: count even if others return.
 MANY_STUCK = 72
-#: How long a call is waited for, by the smallest threshold in it, both in seconds.
+#: How long the keeper waits for a call, by the smallest threshold in it, both in seconds.
 PATIENCE = {0.3: 0.6, 10: 6.0, 29.9: 29.9 / 3, 14_400: 20.0}
 REFUSED = (Outcome.DENIED, Outcome.NO_QUEUE)
 RETRIED = (Outcome.THROTTLED, Outcome.FAILED, Outcome.UNSURE, Outcome.UNKNOWN)
@@ -34,7 +34,7 @@ RETRIED = (Outcome.THROTTLED, Outcome.FAILED, Outcome.UNSURE, Outcome.UNKNOWN)
 
 @dataclass(eq=False)
 class Held:
-    """One message that the worker holds, or is getting rid of."""
+    """One message that the worker holds, deletes or releases."""
 
     key: Key
     terms: LeaseTerms
@@ -60,7 +60,7 @@ class Held:
 
     @property
     def limit(self) -> float:
-        """Until when it may be extended at most."""
+        """The latest time until which it may be extended."""
         own = self.held_since + min(self.terms.max_lease, TWELVE_HOURS)
         return min(own, self.received_at + TWELVE_HOURS)
 
@@ -75,7 +75,7 @@ class Held:
         counts_for: float,
         is_exclusive: bool,
     ) -> None:
-        """Take in a receive. Of one whose timeout is unknown the book may think what it likes."""
+        """Apply a receive. If its timeout is unknown, the book may assume anything."""
         if handle not in self.handles:
             self.handles.append(handle)
         self.received_at = sent_at
@@ -108,7 +108,7 @@ class Held:
         now: float,
         counts_for: float,
     ) -> str:
-        """Take in an answer; return whether the book "keeps", "ends" or "may end" it."""
+        """Apply an answer. Return whether the book "keeps", "ends" or "may end" the lease."""
         alone = len(call.entries) == 1
         if outcome is Outcome.MALFORMED and not alone:
             return "keeps"
@@ -128,7 +128,7 @@ class Held:
     def answered_late(
         self, action: Action, call: Call, timeout: int, now: float, counts_for: float
     ) -> str:
-        """Take in that a call which was given up had succeeded."""
+        """Apply the late success of a call that was given up."""
         if action is Action.DELETE:
             return "ends"
         if action is Action.EXTEND and self.wanted != "release" and not (self.lost or self.capped):
@@ -146,7 +146,7 @@ class Held:
         elif outcome in (Outcome.LOST, Outcome.MALFORMED):
             self.lost = True
             # A release by a lost handle would disturb the message's new owner. And only a
-            # delete that was sent can have taken the message away.
+            # delete that was sent can have removed the message.
             if self.wanted == "release":
                 return "ends"
             if self.wanted == "delete" and self.handle in self.deletes_sent:
@@ -169,7 +169,7 @@ class Held:
 
 
 class World:
-    """Every message, and every call whose answer is still out."""
+    """Every message, and every call that is not answered yet."""
 
     def __init__(self) -> None:
         self.held: dict[Key, Held] = {}
@@ -178,10 +178,10 @@ class World:
         self.outstanding: list[tuple[Call, tuple[Held, ...]]] = []
         self.given_up: list[tuple[Call, tuple[Held, ...], float]] = []
         self.unsent: set[int] = set()
-        #: The numbers of those given up that count no more.
+        #: The numbers of given-up calls that no longer count.
         self.forgotten: set[int] = set()
         self.released: set[str] = set()
-        #: Queues that ever refused to change a visibility, and those that did so last.
+        #: Queues that ever refused a change of visibility, and those that refused the last one.
         self.denied: set[str] = set()
         self.refusing: set[str] = set()
 
@@ -203,9 +203,9 @@ class World:
         )
 
     def came_back(self, call: Call, now: float) -> None:
-        """Note that a call came back in time: what hangs beside it are exceptions, or many."""
+        """Note that a call returned in time. Others that hang count only if they are many."""
         before = now if len(self.given_up) < MANY_STUCK else now - STUCK
-        # By number, as another may be given up at the very moment, but after this.
+        # By number: another call may be given up at the same moment, but after this one.
         self.forgotten |= {
             each.number
             for each, _, since in self.given_up
@@ -213,7 +213,7 @@ class World:
         }
 
     def free_at(self, queue_url: str, kind: CallKind) -> float:
-        """Return from when on a call may be made, as far as others that hang have their say."""
+        """Return when a call may be made, considering only other calls that hang."""
         out = self.in_flight(queue_url, kind)
         key = (queue_url, kind)
         stuck = [
@@ -227,7 +227,7 @@ class World:
         return math.inf if out else stuck[-1] + pause
 
     def waits_until(self, call: Call) -> float:
-        """Return until when the answer to a call is waited for."""
+        """Return until when the keeper waits for the answer to a call."""
         threshold = min(entry.lease.terms.threshold for entry in call.entries)
         return call.planned_at + PATIENCE[threshold]
 

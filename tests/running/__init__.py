@@ -1,1 +1,1 @@
-"""How the groups of tests are run by `make`, and what they cost."""
+"""Runs groups of tests for `make`, and measures what they cost."""

@@ -1,4 +1,4 @@
-"""`python -m tests.running`: run a group of tests, show what groups cost, or repeat a command.
+"""`python -m tests.running`: runs a group of tests, shows the cost of groups, or repeats a command.
 
 `python -m tests.running repeat --times 10 --load 4 make test` shows how often a command fails on a
 busy machine.
@@ -17,20 +17,20 @@ from tests.running.group import run_group
 from tests.running.hardship import load, quota
 from tests.running.repeating import repeat
 
-#: Where the costs of the last runs are, unless COSTS names another folder.
+#: The folder with the costs of the last runs, unless COSTS names another one.
 FOLDER = Path(os.environ.get("COSTS", "build/costs"))
 
 
 @click.group()
 def main() -> None:
-    """Run groups of tests, and keep what they cost."""
+    """Run groups of tests, and store what they cost."""
 
 
 @main.command(context_settings={"ignore_unknown_options": True})
 @click.argument("group")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(group: str, command: tuple[str, ...]) -> None:
-    """Run a group's COMMAND; end with its exit code."""
+    """Run a group's COMMAND, and exit with its exit code."""
     ended = run_group(list(command))
     Cost(seconds=ended.seconds, cpu_seconds=ended.cpu_seconds).write(FOLDER, group)
     for left in ended.left:
@@ -41,7 +41,7 @@ def run(group: str, command: tuple[str, ...]) -> None:
 @main.command()
 @click.argument("groups", nargs=-1, required=True)
 def costs(groups: tuple[str, ...]) -> None:
-    """Show what GROUPS cost beside their last run, and take this one for the last."""
+    """Compare the cost of GROUPS with their last run, and make this run the last one."""
     click.echo(show(FOLDER, groups))
     take_over(FOLDER, groups)
 
@@ -62,7 +62,7 @@ def costs(groups: tuple[str, ...]) -> None:
 def repeat_command(
     times: int, busy: int, share: float | None, logs: Path, command: tuple[str, ...]
 ) -> None:
-    """Run COMMAND again and again, beside other processes or with a part of the CPU alone."""
+    """Run COMMAND repeatedly, beside other processes or with only a part of the CPU."""
     with load(busy), quota(share):
         failures = repeat(list(command), times, logs, click.echo)
     click.echo(f"{failures} of {times} failed")

@@ -1,4 +1,4 @@
-"""What a group of tests cost, this time and the last."""
+"""What a group of tests cost, in this run and the last one."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-#: A run that needs this many times the CPU of the last one is reported.
+#: A run that needs this many times the CPU of the last run is reported.
 MORE = 1.5
-#: Below this much CPU, in seconds, chance decides.
+#: Below this much CPU, in seconds, differences are random.
 SMALL = 5.0
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds by the clock, and of CPU."""
+    """Seconds of elapsed time, and seconds of CPU."""
 
     seconds: float
     cpu_seconds: float
 
     def write(self, folder: Path, group: str) -> None:
-        """Keep it as that of the run that is under way."""
+        """Store it as the cost of the current run."""
         folder.mkdir(parents=True, exist_ok=True)
         draft = folder / f"{group}.draft"
         draft.write_text(json.dumps(asdict(self)))
@@ -29,7 +29,7 @@ class Cost:
 
 
 def read(path: Path) -> Cost | None:
-    """Return what was kept; None where nothing was, or nothing that can be read."""
+    """Return the stored cost, or None if there is none or it can't be read."""
     try:
         cost = Cost(**json.loads(path.read_text()))
         return cost if cost.cpu_seconds >= 0 <= cost.seconds else None
@@ -38,7 +38,7 @@ def read(path: Path) -> Cost | None:
 
 
 def show(folder: Path, groups: Iterable[str]) -> str:
-    """Return a table of the costs, with a line for each group that needs much more CPU."""
+    """Return a table of the costs, with a line about each group that needs much more CPU."""
     lines = [f"{'':20}{'minutes':>9}{'CPU, s':>9}{'last time':>11}"]
     reports, total = [], 0.0
     for group in groups:
@@ -58,7 +58,7 @@ def show(folder: Path, groups: Iterable[str]) -> str:
 
 
 def take_over(folder: Path, groups: Iterable[str]) -> None:
-    """Make the run that has ended the last one."""
+    """Make the current run the last one."""
     for group in groups:
         current = folder / f"{group}.json"
         if current.exists():

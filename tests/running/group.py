@@ -1,4 +1,4 @@
-"""Runs a command and counts the CPU of all processes that come of it."""
+"""Runs a command and adds up the CPU time of all processes that it starts."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from dataclasses import dataclass
 
 import psutil
 
-#: From `linux/prctl.h`: orphans below this process become its children, and so are counted.
+#: From `linux/prctl.h`: orphans below this process become its children, so they are counted.
 _PR_SET_CHILD_SUBREAPER = 36
-#: How long what the command left behind may take to end, in seconds. A JVM takes one of CPU, which
-#: may be minutes beside other groups.
+#: How long the processes that a command leaves behind may take to end, in seconds. A JVM takes one
+#: second of CPU for that, which may be minutes beside other groups.
 LEFT_SECONDS = 600.0
 POLL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended. `left` are the processes that it should have ended, and did not."""
+    """How a command ended. `left` are the processes that it should have ended but did not."""
 
     exit_code: int
     seconds: float
@@ -33,9 +33,9 @@ class Ended:
 
 
 def run_group(command: Sequence[str]) -> Ended:
-    """Run a command to its end, and what it leaves behind.
+    """Run a command, and wait until the processes that it leaves behind have ended.
 
-    Orphans count as well on Linux: the JVM of a Spark, the children of a worker that was killed.
+    On Linux orphans count as well: Spark's JVM, the children of a killed worker.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -53,7 +53,7 @@ def run_group(command: Sequence[str]) -> Ended:
 
 
 def _reap_rest() -> tuple[float, list[str]]:
-    """Return the CPU of what was left, and the names of what had to be killed."""
+    """Return the CPU of the remaining processes, and the names of those that had to be killed."""
     cpu, left = 0.0, []
     deadline = time.monotonic() + LEFT_SECONDS
     with contextlib.suppress(ChildProcessError):

@@ -1,4 +1,4 @@
-"""Makes a machine slow on purpose: less CPU by a quota, or other processes that compute."""
+"""Makes a machine slow on purpose: by a CPU quota, or by other processes that compute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-#: Where Linux keeps control groups of version 1, and of version 2.
+#: The folders of Linux's control groups, version 1 and version 2.
 CPU_GROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))
 #: The period of a quota in microseconds: Linux's own default.
 PERIOD = 100_000
@@ -20,7 +20,7 @@ BUSY = "while True: pass"
 
 @contextlib.contextmanager
 def load(processes: int) -> Iterator[None]:
-    """Have so many processes compute without end."""
+    """Run so many processes that compute endlessly."""
     running = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(processes)]
     try:
         yield
@@ -32,7 +32,7 @@ def load(processes: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def quota(share: float | None) -> Iterator[None]:
-    """Give this process and its children a share of the machine's CPU, by a control group.
+    """Limit this process and its children to a share of the machine's CPU, by a control group.
 
     Args:
         share: 0.5 is half of all cores; None is all.
@@ -49,7 +49,7 @@ def quota(share: float | None) -> Iterator[None]:
         yield
     finally:
         (root / "cgroup.procs").write_text(str(os.getpid()))
-        with contextlib.suppress(OSError):  # A process that was left behind is still in it.
+        with contextlib.suppress(OSError):  # A leftover process is still in it.
             group.rmdir()
 
 

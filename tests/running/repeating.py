@@ -1,4 +1,4 @@
-"""Runs a command again and again, and counts how often it fails."""
+"""Runs a command repeatedly, and counts how often it fails."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 
 
 def repeat(command: Sequence[str], times: int, logs: Path, say: Callable[[str], object]) -> int:
-    """Run a command so many times, one after the other; return how often it failed.
+    """Run a command several times, one after the other, and return how often it failed.
 
     Args:
-        logs: Takes what each run prints, in `1.log` and so on.
-        say: Takes a line for each run.
+        logs: The folder for the output of each run: `1.log` and so on.
+        say: Called with a line about each run.
     """
     logs.mkdir(parents=True, exist_ok=True)
     failures = 0

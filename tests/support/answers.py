@@ -30,7 +30,7 @@ class Answer:
     """Status, headers and body of one answer.
 
     Attributes:
-        drips: Seconds between the bytes of its body: no timeout of a read ends that.
+        drips: Seconds between the bytes of its body. No read timeout ends that.
     """
 
     status: int
@@ -64,7 +64,7 @@ def error(status: int, code: str, message: str, *, query_code: str | None = None
     """Return an error as SQS words it.
 
     Args:
-        status: HTTP status; below 500 the fault is said to be the sender's.
+        status: HTTP status. Below 500 the error names the sender as its cause.
         code: Name of the error's shape.
         message: Text for people.
         query_code: The older name that boto3 prefers when the two differ.

@@ -1,4 +1,4 @@
-"""What a keeper believes, for tests: the leases of its book."""
+"""The leases of a keeper's book, for tests."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from celery_sqs_heartbeat.leases.lease import Lease
 
 
 class Board:
-    """Shown every change of a lease, as the board of a real worker is."""
+    """Gets every change of a lease, as a real worker's board does."""
 
     def __init__(self) -> None:
         self._leases: dict[tuple[str, str], Lease] = {}
 
     def show(self, lease: Lease) -> None:
-        """Take in a lease that is new or has changed."""
+        """Note a lease that is new or has changed."""
         self._leases[lease.key] = lease
 
     def remove(self, lease: Lease) -> None:
-        """Take in that the book has forgotten a lease."""
+        """Note that the book has forgotten a lease."""
         del self._leases[lease.key]
 
     def leases(self) -> list[Lease]:

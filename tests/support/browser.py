@@ -1,4 +1,4 @@
-"""A headless Chromium, of Debian's packages chromium and chromium-driver."""
+"""A headless Chromium, from Debian's packages chromium and chromium-driver."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-#: It asks nobody for anything but the page, and leaves nothing behind.
+#: It requests nothing except the page, and leaves nothing behind.
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -27,12 +27,12 @@ FLAGS = (
 
 
 def is_missing() -> str | None:
-    """Return which program there is not, if any."""
+    """Return the name of a missing program, if any."""
     return next((name for name in ("chromium", "chromedriver") if not shutil.which(name)), None)
 
 
 def require_chromium() -> None:
-    """Skip the test where there is no Chromium; but not in CI, which installs it."""
+    """Skip the test if there is no Chromium, except in CI, which installs it."""
     if name := is_missing():
         assert not os.environ.get("CI"), f"{name} is missing, and .ci/run should install it"
         pytest.skip(f"{name} is missing: install Debian's chromium and chromium-driver")
@@ -40,8 +40,8 @@ def require_chromium() -> None:
 
 @contextmanager
 def chromium(profile: Path, size: tuple[int, int] = (1200, 900)) -> Iterator[Any]:
-    """Run a browser with a profile of its own; its window has that size in pixels."""
-    # Not at the top: the oldest environment goes without it, and collects its users.
+    """Run a browser with its own profile and a window of that size in pixels."""
+    # Not at the top: the environment with the oldest versions lacks it, but collects these tests.
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -58,7 +58,7 @@ def chromium(profile: Path, size: tuple[int, int] = (1200, 900)) -> Iterator[Any
 
 
 def emulate(driver: Any, *, scheme: str = "light", size: tuple[int, int] | None = None) -> None:
-    """Have the page see a colour scheme, and a screen of that size in CSS pixels."""
+    """Emulate a colour scheme and a screen of that size in CSS pixels for the page."""
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
     if size is not None:

@@ -1,7 +1,7 @@
-"""What botocore knows of AWS's services, read once in a process.
+"""botocore's descriptions of AWS's services, read once per process.
 
-Each session of boto3 reads and parses it anew: a tenth of a second of CPU. kombu makes one for each
-channel, and the tests make a thousand.
+Each boto3 session reads and parses them again, which takes a tenth of a second of CPU. kombu makes
+a session for each channel, and the tests make a thousand.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import botocore.session
 
 
 def share_descriptions() -> None:
-    """Have all later sessions of this process share what they read."""
+    """Make all later sessions of this process share the descriptions that they read."""
     botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 
 def read_sqs() -> None:
-    """Read what a client of SQS needs, and of STS, for those to come."""
+    """Read what clients of SQS and STS need, for later sessions."""
     for service in ("sqs", "sts"):
         boto3.Session().client(
             service,

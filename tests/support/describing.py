@@ -1,4 +1,4 @@
-"""Describes a failed test for its reader: its calls, and how to run it again."""
+"""Describes a failed test: its calls, and how to run it again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from tests.support.markdown import ROOT
 from tests.support.recording import Call
 
-#: Of a test's calls, so many lines are shown.
+#: How many lines of a test's calls are shown.
 CALL_LINES = 40
 
 
 def describe_calls(calls: Iterable[Call]) -> str:
-    """Return a line for each message of each call: when, what, which message, how it ended.
+    """Return a line for each message of each call: time, operation, message, result.
 
-    Receives that brought nothing are left out.
+    Receives that returned nothing are left out.
     """
     calls = sorted(calls, key=lambda call: call.started_at)
     named: dict[str, str] = {}
@@ -30,7 +30,7 @@ def describe_calls(calls: Iterable[Call]) -> str:
 
 
 def rerun_command(nodeid: str) -> str:
-    """Return the command that runs one test again, for the repository's root."""
+    """Return the command that runs one test again from the repository's root."""
     python = Path(sys.executable)
     shown = python.relative_to(ROOT) if python.is_relative_to(ROOT) else python
     kept = [

@@ -1,8 +1,8 @@
-"""What the processes that tests start have in their environment."""
+"""Environment variables of the processes that tests start."""
 
 from __future__ import annotations
 
-#: Keeps a process off real accounts and off web proxies, and its log unbuffered.
+#: Keeps a process away from real accounts and web proxies, and keeps its log unbuffered.
 SAFE_ENV = {
     "AWS_ACCESS_KEY_ID": "testing",
     "AWS_SECRET_ACCESS_KEY": "testing",

@@ -15,7 +15,7 @@ TEMPLATE = FOLDER / "deploy" / "cloudformation" / "queue.yaml"
 
 
 class _StackLoader(yaml.SafeLoader):
-    """Takes CloudFormation's short forms, as `!Ref`, for what they are written with."""
+    """Reads CloudFormation's short forms, such as `!Ref`, as their plain arguments."""
 
 
 def _short_form(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> Any:

@@ -1,8 +1,8 @@
-"""The faults a test can ask of the proxy.
+"""The faults that a test can inject with the proxy.
 
-An effect gets the call's body and a way to forward it, and returns the answer, so that
-effects compose. Rates are drawn from a seeded generator: the same calls in the same order
-meet the same faults, though threads that race may swap theirs.
+An effect gets the call's body and a function that forwards it, and returns the answer. So effects
+compose. Rates use a seeded generator: the same calls in the same order meet the same faults,
+although racing threads may swap theirs.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ def deny() -> Effect:
 
 
 def throttle(code: str = "RequestThrottled", rate: float = 1.0, *, seed: int = 0) -> Effect:
-    """Refuse calls as a busy service does; `ThrottlingException` is its other code."""
+    """Refuse calls as a busy service does. The other possible code is `ThrottlingException`."""
     return fail(400, code, rate, seed=seed)
 
 
 def delay(seconds: float) -> Effect:
-    """Hold every call this long before it is forwarded."""
+    """Delay every call by this time before it is forwarded."""
 
     def effect(body: Body, forward: Forward) -> Answer:
         time.sleep(seconds)
@@ -53,7 +53,7 @@ def delay(seconds: float) -> Effect:
 
 
 def answer_late(seconds: float) -> Effect:
-    """Hold every answer back so long; the server has done the work meanwhile."""
+    """Delay every answer by this time. The server has done the work by then."""
 
     def effect(body: Body, forward: Forward) -> Answer:
         answer = forward(body)
@@ -64,7 +64,7 @@ def answer_late(seconds: float) -> Effect:
 
 
 def drip(seconds: float) -> Effect:
-    """Answer so slowly, with pauses of `seconds` between bytes, that no timeout ends it."""
+    """Answer byte by byte, with pauses of `seconds`. No timeout ends that."""
     return lambda body, forward: replace(forward(body), drips=seconds)
 
 
@@ -79,9 +79,9 @@ def lose_answer(rate: float = 1.0, *, seed: int = 0) -> Effect:
 
 
 def never_answer(*, is_done: bool = False) -> Effect:
-    """Leave the client waiting until the proxy stops; the server does the work only if `is_done`.
+    """Leave the client waiting until the proxy stops. The server does the work only if `is_done`.
 
-    As behind a NAT that has forgotten the connection.
+    That happens behind a NAT that has forgotten the connection.
     """
 
     def effect(body: Body, forward: Forward) -> Answer:
@@ -132,7 +132,7 @@ def fail_entries(
 
 def first(count: int, effect: Effect) -> Effect:
     """Apply an effect to the first `count` calls only."""
-    # next() on a count is one C call: two threads never get the same number.
+    # next() on a count is a single C call, so two threads never get the same number.
     numbers = itertools.count()
     return lambda body, forward: effect(body, forward) if next(numbers) < count else forward(body)
 

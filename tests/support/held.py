@@ -1,4 +1,4 @@
-"""A keeper that another thread is in the middle of changing."""
+"""A keeper that another thread is changing at the moment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE
 
 
 class HeldClock:
-    """A keeper's clock, at which one thread can be held: it is read under the keeper's lock."""
+    """A keeper's clock that can stop one thread: the keeper reads it while it holds its lock."""
 
     def __init__(self, now: Callable[[], float] = clock.now) -> None:
         self._now = now

@@ -1,4 +1,4 @@
-"""Which Pythons the project supports, and where this machine has them."""
+"""The Pythons that the project supports, and where they are on this machine."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-#: How long a Python may take to say what it is, in seconds.
+#: How long a Python may take to report its version, in seconds.
 ANSWER_SECONDS = 60.0
 ASK_VERSION = "import sys; print('%d.%d' % sys.version_info[:2])"
 RUNNING = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 def supported(project: str) -> list[str]:
-    """Return the versions that the classifiers of a pyproject.toml name, in their order."""
+    """Return the versions in the classifiers of a pyproject.toml, in their order."""
     return re.findall(r'"Programming Language :: Python :: (3\.\d+)"', project)
 
 
 def find(version: str) -> str | None:
-    """Return the path of a Python of this version, or None where the machine has none."""
+    """Return the path of a Python of this version, or None if the machine has none."""
     for path in _candidates(version):
-        # The shims of pyenv are there for every version, and fail where it is not chosen.
+        # pyenv has a shim for every version, which fails if that version is not selected.
         if _answer([path, "-c", ASK_VERSION]) == version:
             return path
     return None
@@ -36,7 +36,7 @@ def _candidates(version: str) -> Iterator[str]:
         yield path
     installed = (_answer(["pyenv", "versions", "--bare"]) or "").split()
     for name in installed:
-        # Not of another make, as `pypy3.10-7.3.12` is.
+        # Only CPython, not for example `pypy3.10-7.3.12`.
         if re.fullmatch(rf"{re.escape(version)}(\.\d+)?", name):
             prefix = _answer(["pyenv", "prefix", name])
             yield str(Path(prefix or "", "bin", f"python{version}"))
@@ -45,7 +45,7 @@ def _candidates(version: str) -> Iterator[str]:
 
 
 def _answer(command: Sequence[str]) -> str | None:
-    """Return what a command prints, or None where it is missing or fails."""
+    """Return the output of a command, or None if it is missing or fails."""
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False

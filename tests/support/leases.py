@@ -1,4 +1,4 @@
-"""Leases as a book holds them, for tests of what is shown of them."""
+"""Leases like those of a book, for tests of how they are shown."""
 
 from __future__ import annotations
 

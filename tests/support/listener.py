@@ -13,8 +13,8 @@ from celery_sqs_heartbeat.testing.connections import ConnectionServer, KeepAlive
 from tests.support.answers import Answer, Body, ConnectionDropped
 from tests.support.upstream import Upstream, end_to_end
 
-#: Gets the operation, who signed it, its body and a way to forward it; returns what to tell the
-#: client.
+#: Gets the operation, the id of the key that signed it, its body and a function that forwards it.
+#: Returns the answer to the client.
 Handle = Callable[[str, str, Body, Callable[[Body], Answer]], Answer]
 
 #: SO_LINGER on, for zero seconds: close() then sends a reset.
@@ -31,7 +31,7 @@ class Listener(ConnectionServer):
 
     @property
     def url(self) -> str:
-        """Where clients reach it."""
+        """The URL for clients."""
         return f"http://127.0.0.1:{self.server_address[1]}"
 
 
@@ -80,5 +80,5 @@ class _Handler(KeepAliveHandler):
 
     def _reset(self) -> None:
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-        # The server would shut the socket down in order first, which sends no reset.
+        # The server would shut the socket down in an orderly way first, which sends no reset.
         os.close(self.connection.detach())

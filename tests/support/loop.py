@@ -1,4 +1,4 @@
-"""An event loop that the test turns, and polls in it that the test answers."""
+"""An event loop that the test runs, with polls that the test answers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Timer:
 
 
 class FakeLoop:
-    """Kombu's event loop, as a channel sees it."""
+    """The part of kombu's event loop that a channel uses."""
 
     def __init__(self) -> None:
         self._soon: deque[Callable[[], object]] = deque()
@@ -65,7 +65,7 @@ class _Curl:
 
 @dataclass
 class SentPoll:
-    """A receive that a channel has asked for. `asked` are its parameters."""
+    """A receive that a channel has requested. `asked` are its parameters."""
 
     asked: dict[str, Any]
     request: Any
@@ -73,11 +73,11 @@ class SentPoll:
     _curl: _Curl = field(default_factory=_Curl)
 
     def send(self) -> None:
-        """Have a connection free for it."""
+        """Send it: a connection is free."""
         self.request.on_prepare(self._curl)
 
     def is_aborted(self) -> bool:
-        """Return whether curl is to end it without its answer."""
+        """Return whether curl must end it without an answer."""
         import pycurl
 
         return bool(self._curl.options[pycurl.XFERINFOFUNCTION](0, 0, 0, 0))
@@ -97,7 +97,7 @@ class FakePolls:
     Attributes:
         loop: The event loop.
         sent: Every poll, in order.
-        error: Raised where a poll is signed, if set.
+        error: Raised when a poll is signed, if set.
     """
 
     def __init__(self, channel: Any) -> None:
@@ -110,7 +110,7 @@ class FakePolls:
         channel.asynsqs = lambda queue=None: self
 
     def receive_message(self, queue: str, url: str, *, callback: Any, **asked: Any) -> None:
-        # Called on the view that the channel makes of this for one request.
+        # Called on the view of this object that the channel makes for one request.
         if self._shown_by.error is not None:
             raise self._shown_by.error
         request = SimpleNamespace(on_prepare=None)
@@ -118,10 +118,10 @@ class FakePolls:
         self.sent.append(SentPoll(asked, request, callback))
 
     def add_request(self, request: Any) -> None:
-        """Take a request, as the HTTP client."""
+        """Accept a request, as the HTTP client does."""
 
     def open(self) -> SentPoll:
-        """Have the channel poll, and return that poll."""
+        """Make the channel poll, and return the poll."""
         before = len(self.sent)
         self.loop.tick()
         (poll,) = self.sent[before:]

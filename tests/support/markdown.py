@@ -21,7 +21,7 @@ def commands(document: str) -> list[str]:
 
 
 def typed(block: str) -> str:
-    """Return what a reader types of a console block: no prompts, no output."""
+    """Return the commands that a reader types from a console block: no prompts, no output."""
     lines: list[str] = []
     for line in block.splitlines():
         if line.startswith("$ ") or (lines and lines[-1].endswith("\\")):

@@ -43,7 +43,7 @@ class Observed:
     """A keeper with its recorder, its metrics and a status server on any free port.
 
     Args:
-        before: An observer that is told first.
+        before: An observer that gets each event first.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Observed:
         self.keeper = ThreadKeeper(
             self.sqs,
             observer=Observers(before, self.recorder, self.metrics),
-            # Late after a standstill, it would be unhealthy when it is asked first after that.
+            # After a standstill it would be late, and so unhealthy at the first request.
             **{"terms": LONG, "late_after": PATIENCE, **keeper},
         )
         self.polled = PolledQueues()
@@ -110,7 +110,7 @@ def observed(**options: Any) -> Iterator[Observed]:
 
 
 class Gate:
-    """Holds up whoever comes while it is shut."""
+    """Makes callers wait while it is shut."""
 
     def __init__(self) -> None:
         self._is_open = threading.Event()

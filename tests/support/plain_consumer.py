@@ -1,6 +1,6 @@
-"""A consumer without Celery whose keeper is a process; `python -m` it with what to do.
+"""A consumer without Celery whose keeper is a process. Run it by `python -m` with its task.
 
-It holds one message of a queue by a visibility timeout. Of its life it prints a line each.
+It holds one message of a queue with a visibility timeout, and prints a line at each step.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 if __name__ == "__main__":
-    # First of all, as users do it.
+    # Before everything else, as users do.
     if sys.argv[5:] == ["gevent"]:
         from gevent.monkey import patch_all
 
@@ -40,14 +40,14 @@ def block(seconds: int) -> None:
 
 
 def wait(seconds: int) -> None:
-    """Work until something is done to this process."""
+    """Work until something happens to this process."""
     del seconds
     time.sleep(600)
 
 
 def work(queue_url: str, timeout: int, task: Callable[[int], None], length: int) -> None:
     """Receive a message and do a task while it is held."""
-    # Extended after a second.
+    # The lease is extended after a second.
     terms = LeaseTerms(visibility_timeout=timeout, threshold=timeout - 1)
     sqs = boto3.client("sqs", region_name="us-east-1")
     quick = boto3.client("sqs", region_name="us-east-1", config=short_config(terms.threshold))

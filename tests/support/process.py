@@ -1,4 +1,4 @@
-"""A process with the face of a Docker container, as pytest-docker-tools expects one."""
+"""A process with the interface of a Docker container, for pytest-docker-tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Protocol
 
-#: What a container without network or ports says of itself: nothing to wait for.
+#: The attributes of a container without network or ports, so there is nothing to wait for.
 _NO_NETWORK: dict[str, Any] = {
     "NetworkSettings": {"Networks": {}, "Ports": {}},
     "HostConfig": {"PortBindings": {}},
@@ -19,7 +19,7 @@ _NO_NETWORK: dict[str, Any] = {
 
 
 class Running(Protocol):
-    """A process that was started; as `subprocess.Popen`."""
+    """A process that was started, like `subprocess.Popen`."""
 
     pid: int
 
@@ -31,7 +31,7 @@ class Running(Protocol):
 
 
 class Start(Protocol):
-    """Starts a command in a session of its own, writing to a log."""
+    """Starts a command in its own session, with a log for its output."""
 
     def __call__(
         self, command: Sequence[str], env: Mapping[str, str], cwd: Path, log: IO[bytes]
@@ -41,7 +41,7 @@ class Start(Protocol):
 def start_fresh(
     command: Sequence[str], env: Mapping[str, str], cwd: Path, log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
-    """Start a command as users do."""
+    """Start a command in a fresh interpreter, as users do."""
     return subprocess.Popen(
         command,
         cwd=cwd,
@@ -54,9 +54,9 @@ def start_fresh(
 
 
 class ProcessContainer:
-    """Runs one command, with all its children in a process group of their own.
+    """Runs one command, with all its children in their own process group.
 
-    Every run logs to a file of its own, so that after a restart the log is the new run's.
+    Every run logs to its own file. After a restart the log is that of the new run.
     """
 
     def __init__(
@@ -80,12 +80,12 @@ class ProcessContainer:
 
     @property
     def id(self) -> str:
-        """Stands for the container's id, which becomes the node's host name."""
+        """The container's id, which becomes the node's host name."""
         return f"{self.name}-{self.pid}"
 
     @property
     def pid(self) -> int:
-        """Process id of the current or last run, and the id of its process group."""
+        """The process id of the current or last run, which is also the id of its process group."""
         return self._process.pid
 
     @property
@@ -95,7 +95,7 @@ class ProcessContainer:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, minus the signal's number if one ended it."""
+        """The exit code, the negative signal number if a signal ended it, or None while it runs."""
         return self._process.poll()
 
     @property
@@ -118,8 +118,8 @@ class ProcessContainer:
     def kill(self, signum: str | int | None = None) -> None:
         """Send a signal to the main process; SIGKILL, the default, ends its children too.
 
-        That is how a container dies: its first process gets the signals, and nothing
-        in it survives that process being killed.
+        A container dies in the same way: its first process gets the signals, and when that
+        process is killed, no other process of the container survives.
         """
         number = _number("SIGKILL" if signum is None else signum)
         if number == signal.SIGKILL:
@@ -128,7 +128,7 @@ class ProcessContainer:
             self._process.send_signal(number)
 
     def restart(self, timeout: float = 10) -> None:
-        """Stop it in order, by force after `timeout` seconds, and run the command again."""
+        """Stop it gracefully, or by force after `timeout` seconds, and run the command again."""
         self.kill("SIGTERM")
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(timeout)

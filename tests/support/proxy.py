@@ -19,8 +19,8 @@ class FaultProxy(Service):
     """Serves the SQS server at `upstream_url` under its own `url`.
 
     Attributes:
-        latency: Seconds added before every answer; concurrent calls wait side by side.
-        calls: `CallLog.calls`, the record so far.
+        latency: Seconds added before every answer. Concurrent calls wait at the same time.
+        calls: `CallLog.calls`, the calls recorded so far.
         wait_for: `CallLog.wait_for`, which waits for answered calls.
         forget: `CallLog.forget`, which empties the record but keeps the rules.
     """
@@ -51,11 +51,11 @@ class FaultProxy(Service):
         self._rules = (*self._rules, (frozenset(names), effect))
 
     def clear(self) -> None:
-        """Drop all rules; the record stays."""
+        """Remove all rules, but keep the record."""
         self._rules = ()
 
     def start(self) -> None:
-        """Serve from a thread of its own."""
+        """Serve from a separate thread."""
         threading.Thread(
             target=self._listener.serve_forever, args=(0.02,), name="fault-proxy", daemon=True
         ).start()

@@ -1,4 +1,4 @@
-"""The record of the calls that went through the proxy, for tests to ask about."""
+"""The record of the calls that went through the proxy, for tests to read."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from tests.support.waiting import PATIENCE
 class Call:
     """One SQS call as its client saw it. Times are `time.monotonic()` seconds.
 
-    A time or answer that is None never came: `forwarded_at` of a call that a rule
-    answered, `answered_at` of one whose connection was dropped or that is still open.
-    `access_key` is the id of the key that it is signed by, empty without a signature.
+    `forwarded_at` is None if a rule answered the call, `answered_at` if its connection was
+    dropped or the call is still open. `access_key` is the id of the key that signed it, and is
+    empty without a signature.
     """
 
     operation: str
@@ -53,7 +53,7 @@ class CallLog:
         self._changed = threading.Condition()
 
     def open(self, operation: str, body: dict[str, Any], access_key: str = "") -> Call:
-        """Record a call on arrival, so that one still waiting is in the log too."""
+        """Record a call on arrival, so the log also contains calls that still wait."""
         call = Call(operation=operation, body=body, access_key=access_key)
         with self._changed:
             self._calls.append(call)
@@ -65,7 +65,7 @@ class CallLog:
             call.forwarded_at = time.monotonic()
 
     def answered(self, call: Call, status: int, answer: dict[str, Any]) -> None:
-        """Note what the client is about to be told."""
+        """Note the answer that the client is about to get."""
         with self._changed:
             call.status, call.answer, call.answered_at = status, answer, time.monotonic()
             self._changed.notify_all()
@@ -107,6 +107,6 @@ class CallLog:
         return found
 
     def forget(self) -> None:
-        """Empty the log, so that a test counts from here."""
+        """Empty the log: a test counts from here."""
         with self._changed:
             self._calls.clear()

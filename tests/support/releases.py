@@ -19,9 +19,9 @@ class Change:
     """A confirmed change of a message's visibility timeout: an extension, or a release.
 
     Attributes:
-        receive_count: Of the receive whose handle it was asked for with.
+        receive_count: The receive count of the receive whose handle the call used.
         timeout: For how long it hides the message, in seconds.
-        at: When the server was asked, in monotonic seconds.
+        at: When the call reached the server, in monotonic seconds.
     """
 
     message_id: str
@@ -30,7 +30,7 @@ class Change:
     at: float
 
     def left(self) -> float:
-        """Return for how many more seconds it hides the message, by the clock of this machine."""
+        """Return how many more seconds it hides the message, by this machine's clock."""
         return max(0.0, self.at + self.timeout - time.monotonic())
 
 
@@ -68,8 +68,8 @@ def wait_for_release(
     """Return the release of a message after this receive, once it is confirmed.
 
     Args:
-        delay: What tells it from an extension: no extension may ask for as many seconds.
-        message_id: None where there is but one message.
+        delay: Distinguishes it from an extension: no extension may request as many seconds.
+        message_id: None if there is only one message.
 
     Raises:
         TimeoutError: It was not released, or not with that delay.

@@ -31,7 +31,7 @@ def new_server(port: int) -> ThreadedMotoServer:
     """Start a server with one empty bucket, once boto3 finds it."""
     server = ThreadedMotoServer("127.0.0.1", port, verbose=False)
     server.start()
-    # All servers of a process share what they hold.
+    # All servers of a process share their contents.
     urllib.request.urlopen(f"http://127.0.0.1:{port}/moto-api/reset", data=b"").close()
     boto3.client("s3").create_bucket(Bucket=BUCKET)
     return server
@@ -39,7 +39,7 @@ def new_server(port: int) -> ThreadedMotoServer:
 
 @contextmanager
 def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Run a server that boto3 finds in this process; give a client."""
+    """Run a server that boto3 finds in this process, and yield a client."""
     port = free_port()
     for name, value in environment(port).items():
         monkeypatch.setenv(name, value)

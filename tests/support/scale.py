@@ -1,4 +1,4 @@
-"""How much is tried of what never ends: a little in `make test`, more in `make test-deep`."""
+"""How many examples open-ended tests try: a few in `make test`, more in `make test-deep`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 #: Set by `make test-deep`.
 THOROUGH = "THOROUGH" in os.environ
-#: Set by `python -m tests.pythons`: each further Python has this share of the usual number to do.
+#: Set by `python -m tests.pythons`: each other Python tries this share of the usual number.
 FEW_EXAMPLES = "FEW_EXAMPLES" in os.environ
 SHARE = 5
 

@@ -1,4 +1,4 @@
-"""A board whose leases get their places as a worker gives them, for tests of what it says."""
+"""A board whose leases get places as in a worker, for tests of what it shows."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from celery_sqs_heartbeat.leases.lease import Lease
 
 
 class SeatedBoard:
-    """Both ends of a worker at once: gives places, and shows leases there."""
+    """Both sides of a worker's board at once: assigns places, and shows leases in them."""
 
     def __init__(self, table: Table) -> None:
         self._board, self._places = LeaseBoard(table), Places(table)
         self._seated: dict[Lease, int | None] = {}
 
     def show(self, lease: Lease) -> None:
-        """Take in a lease that is new or has changed."""
+        """Note a lease that is new or has changed."""
         if lease not in self._seated:
             handle = lease.handles[0]
             self._seated[lease] = self._places.take(handle, Record.of(lease))
@@ -26,7 +26,7 @@ class SeatedBoard:
         self._board.show(lease)
 
     def remove(self, lease: Lease) -> None:
-        """Take in that the book has forgotten a lease."""
+        """Note that the book has forgotten a lease."""
         self._board.remove(lease)
         if lease in self._seated:
             self._places.free(self._seated.pop(lease))

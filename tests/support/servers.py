@@ -20,7 +20,7 @@ from tests.support.clients import sqs_client
 from tests.support.service import Service
 from tests.support.waiting import wait_until
 
-#: Ports that Linux gives to no outgoing connection by itself.
+#: Ports that Linux does not assign to outgoing connections.
 PORTS = range(20_000, 32_000)
 TRIES = 3
 STOP_SECONDS = 5.0
@@ -44,7 +44,7 @@ def free_port() -> int:
 
 
 class ProcessServer(SqsServer):
-    """An emulator in a process of its own, logging to a file."""
+    """An emulator in its own process, which logs to a file."""
 
     def __init__(self, log_path: Path) -> None:
         self._log_path = log_path
@@ -58,7 +58,7 @@ class ProcessServer(SqsServer):
 
     @abstractmethod
     def command(self) -> list[str]:
-        """Return what to run."""
+        """Return the command that starts it."""
 
     @abstractmethod
     def settings(self) -> dict[str, str]:
@@ -89,7 +89,7 @@ class ProcessServer(SqsServer):
         raise RuntimeError(f"{type(self).__name__} does not answer; its log ends:\n{end}")
 
     def stop(self) -> None:
-        """End the process, by force if it does not go."""
+        """End the process, by force if necessary."""
         if self._process is None:
             return
         self._process.terminate()
@@ -101,7 +101,7 @@ class ProcessServer(SqsServer):
         self._process = None
 
     def _answers(self, process: subprocess.Popen[bytes]) -> bool:
-        """Return whether it answers, once it does or has ended."""
+        """Wait until it answers or has ended. Return whether it answers."""
         client = self.client(retries={"total_max_attempts": 1})
 
         def settled() -> bool:
@@ -120,7 +120,7 @@ class MinistackServer(ProcessServer):
     """Ministack."""
 
     def command(self) -> list[str]:
-        """Return what to run."""
+        """Return the command that starts it."""
         return [str(Path(sys.executable).with_name("ministack"))]
 
     def settings(self) -> dict[str, str]:
@@ -129,15 +129,15 @@ class MinistackServer(ProcessServer):
             "BIND_HOST": "127.0.0.1",
             "GATEWAY_PORT": str(self._port),
             "SERVICES": "sqs",
-            # Else it takes port 8883 of all interfaces, whatever its services are.
+            # Otherwise it takes port 8883 on all interfaces, regardless of its services.
             "IOT_MTLS_ENABLED": "0",
-            # At INFO it logs a line per request, which nobody reads.
+            # At INFO it logs a line per request, which no one reads.
             "LOG_LEVEL": "WARNING",
         }
 
 
 class MotoServer(SqsServer):
-    """Moto on a thread of this process; all moto servers of a process share their queues."""
+    """Moto on a thread of this process. All moto servers of a process share their queues."""
 
     def __init__(self) -> None:
         self._server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -149,8 +149,8 @@ class MotoServer(SqsServer):
         return f"http://{host}:{port}"
 
     def start(self) -> None:
-        """Start it; it answers when this returns."""
-        # One line per request on stderr buries what a failed test has to say.
+        """Start it, and return once it answers."""
+        # One line per request on stderr would bury the output of a failed test.
         logging.getLogger("werkzeug").setLevel(logging.ERROR)
         self._server.start()
 

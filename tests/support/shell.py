@@ -1,4 +1,4 @@
-"""A shell that follows a document's commands, as its reader would."""
+"""A shell that runs a document's commands, as its reader would."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Shell:
         self._env.update(word.split("=", 1) for word in words[1:])
 
     def run(self, command: str) -> str:
-        """Run a command to its end; return what it wrote."""
+        """Run a command to its end, and return its output."""
         return subprocess.run(
             command,
             shell=True,
@@ -45,7 +45,7 @@ class Shell:
         ).stdout
 
     def start(self, command: str) -> subprocess.Popen[bytes]:
-        """Start what goes on, as a terminal does: in a process group of its own."""
+        """Start a command that keeps running, in its own process group, as a terminal does."""
         with self.log.open("ab") as log:
             job = subprocess.Popen(
                 ["bash", "-c", f"exec {command}"],
@@ -60,19 +60,19 @@ class Shell:
         return job
 
     def wait_for(self, text: str, count: int = 1) -> str:
-        """Return the log once the text is in it so often."""
+        """Return the log once it contains the text `count` times."""
         wait_until(lambda: self.log.read_text().count(text) >= count, tell=self.log.read_text)
         return self.log.read_text()
 
     def interrupt(self) -> None:
-        """End all that is still running as the reader would, the last first, and wait for it."""
+        """End everything that still runs as the reader would, the newest first, and wait for it."""
         while self._jobs:
             job = self._jobs.pop()
             job.terminate()
             job.wait()
 
     def end(self) -> None:
-        """End all that is still running."""
+        """End everything that still runs."""
         for job in self._jobs:
             with suppress(ProcessLookupError):
                 os.killpg(job.pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Writes OpenTelemetry spans down, for tests of a worker process."""
+"""Writes OpenTelemetry spans to a file, for tests of a worker process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class FileExporter(SpanExporter):
 
 
 def write_spans(path: Path) -> None:
-    """Have every span of this process written to a file."""
+    """Make this process write every span to a file."""
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(FileExporter(path)))
     trace.set_tracer_provider(provider)

@@ -1,4 +1,4 @@
-"""How long a process stood still: what a claim about time has to forgive it."""
+"""How long a process was stalled. Claims about its timing must allow for that."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ COUNTS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A process stood still for so many seconds, up to a time in monotonic seconds."""
+    """A process was stalled for so many seconds, until a time in monotonic seconds."""
 
     until: float
     seconds: float
 
 
 def stood_still(stalls: Iterable[Stall], since: float, until: float) -> float:
-    """Return for how long between two times any of the processes stood still, in seconds."""
+    """Return how many seconds between two times any of the processes was stalled."""
     total, counted_to = 0.0, since
     for stall in sorted(stalls, key=lambda stall: stall.until - stall.seconds):
-        # Those of two processes may overlap, and cost no more than the time that passed.
+        # Stalls of two processes may overlap. They cost no more than the time that passed.
         total += max(0.0, min(stall.until, until) - max(stall.until - stall.seconds, counted_to))
         counted_to = max(counted_to, min(stall.until, until))
     return total
@@ -35,7 +35,7 @@ class StallWatch:
     """A thread that is woken late whenever its process is.
 
     Args:
-        report: Told of each stall, from the thread.
+        report: Called with each stall, on the thread.
     """
 
     def __init__(self, report: Callable[[Stall], None]) -> None:

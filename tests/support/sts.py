@@ -1,4 +1,4 @@
-"""A service that hands out the tokens of roles, as STS does."""
+"""A service that issues tokens for roles, as STS does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class FakeSts:
-    """Answers AssumeRole with a key of its own for each request.
+    """Answers each AssumeRole request with a new key.
 
     Attributes:
         url: Its endpoint.

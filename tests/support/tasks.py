@@ -1,4 +1,4 @@
-"""Runs tasks in this process as a process of a worker's pool does."""
+"""Runs tasks in this process as a worker's pool process does."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ app = Celery("in-process", set_as_current=False)
 
 
 def sqs_message(handle: str, *, message_id: str = "m", receive_count: int = 1) -> dict[str, Any]:
-    """Return a message as SQS gives it to kombu."""
+    """Return a message in the form in which kombu gets it from SQS."""
     return {
         "MessageId": message_id,
         "ReceiptHandle": handle,
@@ -22,10 +22,10 @@ def sqs_message(handle: str, *, message_id: str = "m", receive_count: int = 1) -
 
 
 def run_task(task: Any, args: Sequence[Any], message: Mapping[str, Any] | None) -> Any:
-    """Run a task as a worker would that received it in an SQS message.
+    """Run a task as a worker does that has received it in an SQS message.
 
     Args:
-        message: None for one of another broker's.
+        message: None for a message of another broker.
 
     Raises:
         Exception: What the task raised.
@@ -42,10 +42,10 @@ def run_task(task: Any, args: Sequence[Any], message: Mapping[str, Any] | None) 
 def run_in_task(
     function: Callable[[], Any], message: Mapping[str, Any] | None, **options: Any
 ) -> Any:
-    """Call a function in a task, and return what it returned or raise what it raised.
+    """Call a function in a task, and return its result or raise its error.
 
     Args:
-        options: Of the task, which acks late unless told otherwise.
+        options: Options of the task, which acks late unless they override that.
     """
 
     @app.task(name=f"task-{uuid.uuid4().hex}", **{"acks_late": True, **options})

@@ -42,12 +42,12 @@ class Upstream:
 
         Args:
             path: Path of the request.
-            headers: The client's, with its Host: servers build queue URLs from it, so
-                that these lead back to the proxy.
+            headers: The client's headers, including Host. Servers build queue URLs from it, so
+                the URLs lead back to the proxy.
             content: The JSON body.
 
         Raises:
-            ConnectionDropped: The server is gone; the client is to see just that.
+            ConnectionDropped: The server is gone, which is what the client must see.
         """
         self._drop_stale()
         try:
@@ -67,8 +67,8 @@ class Upstream:
         self._connection.close()
 
     def _drop_stale(self) -> None:
-        # A server may end an idle connection: sending on it would look like a fault
-        # that no test asked for.
+        # A server may close an idle connection. Sending on it would look like a fault that
+        # no test injected.
         sock = self._connection.sock
         if sock is not None and select.select([sock], [], [], 0)[0]:
             self._connection.close()

@@ -1,4 +1,4 @@
-"""What older versions of Celery and kombu do otherwise, for tests to expect it of them."""
+"""Differences in older versions of Celery and kombu, which tests must expect."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ _KOMBU = VERSION[:2]
 #: end of a prefork task, and starts the next, only between two polls
 #: (github.com/celery/kombu/issues/2258).
 POLLS_BLOCK = _KOMBU < (5, 6)
-#: What is rejected without requeue is deleted where the queue has no dead letters; before, it
-#: stayed in flight until its visibility timeout ended (kombu 5.7, docs of the SQS transport).
+#: A message that is rejected without requeue is deleted if its queue has no dead-letter queue.
+#: Before, it stayed in flight until its visibility timeout ended (kombu 5.7, docs of the SQS
+#: transport).
 REJECT_DELETES = _KOMBU >= (5, 7)

@@ -1,4 +1,4 @@
-"""Waits for what must happen, however busy the machine is."""
+"""Waits for events that must happen, however busy the machine is."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-#: How long what must happen may take, in seconds. Nothing is proved by a machine's speed.
+#: How long an expected event may take, in seconds. No test depends on a machine's speed.
 PATIENCE = 120.0
-#: The same for what runs on Spark, which takes minutes to start beside all other tests.
+#: The same for jobs on Spark, which takes minutes to start beside all other tests.
 SPARK_PATIENCE = 1800.0
-#: How soon it looks again, in seconds: the longer it waits, the less often, as many a look is a
-#: call to a server, and those who wait share the machine with those who are to act.
+#: The pauses between two checks, in seconds. They grow, because many checks are calls to a server,
+#: and the waiting process shares the machine with the processes that it waits for.
 POLL_SECONDS, MOST_POLL_SECONDS = 0.02, 0.3
 POLL_GROWTH = 1.2
 
 
 def pauses() -> Iterator[None]:
-    """Pause each time before another look, ever longer."""
+    """Pause before each further check, longer each time."""
     seconds = POLL_SECONDS
     while True:
         time.sleep(seconds)
@@ -33,10 +33,10 @@ def wait_until(
     """Return once the condition holds.
 
     Args:
-        tell: Returns what to say when it does not.
+        tell: Returns the text of the error.
 
     Raises:
-        TimeoutError: It does not within `timeout` seconds.
+        TimeoutError: It does not hold within `timeout` seconds.
     """
     deadline = time.monotonic() + timeout
     pause = pauses()

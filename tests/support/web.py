@@ -1,4 +1,4 @@
-"""Plain HTTP on loopback, and what a simulated SQS answers besides its API."""
+"""Plain HTTP on loopback, and the simulated SQS's calls besides its API."""
 
 from __future__ import annotations
 

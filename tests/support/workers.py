@@ -1,4 +1,4 @@
-"""Real worker processes behind pytest-celery's worker classes; no container engine needed."""
+"""Real worker processes behind pytest-celery's worker classes, without a container engine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.process import ProcessContainer, start_fresh
 from tests.support.waiting import PATIENCE, pauses
 from tests.support.warm.client import Forked
 
-#: Where the worker runs, so that `-A tests...` can be imported.
+#: The folder in which the worker runs, so it can import `-A tests...`.
 ROOT = Path(__file__).parents[2]
 TAIL_LINES = 40
 
@@ -41,7 +41,7 @@ class ProcessWorkerContainer(CeleryWorkerContainer):
 class ProcessWorker(CeleryTestWorker):
     """A worker under test. `kill`, `restart`, `logs` and the log assertions are pytest-celery's.
 
-    `logs` and all waits look at the current run only; `history` has the runs before, too.
+    `logs` and all waits use only the current run. `history` includes the earlier runs.
     """
 
     def __init__(self, process: ProcessContainer, app: Celery | None = None) -> None:
@@ -58,7 +58,7 @@ class ProcessWorker(CeleryTestWorker):
         return f"{self.name()}@localhost"
 
     def child_pids(self) -> list[int]:
-        """Return the process ids of its pool, and of whatever else it started."""
+        """Return the process ids of its pool, and of all other processes that it started."""
         return [child.pid for child in psutil.Process(self.pid).children(recursive=True)]
 
     def history(self) -> str:
@@ -93,7 +93,7 @@ def wait_for_log(process: ProcessContainer, text: str, timeout: float, message: 
     deadline = time.monotonic() + timeout
     pause = pauses()
     while True:
-        # Asked before the log is read: what it wrote last is in what we read then.
+        # Checked before the log is read: then the log contains the process's last lines.
         exit_code = process.exit_code
         log = process.logs().decode(errors="replace")
         if text in log:
@@ -123,10 +123,10 @@ def launch(
     cwd: Path = ROOT,
     fresh: bool = False,
 ) -> ProcessWorker:
-    """Start `celery -A app worker`; it is not ready yet when this returns.
+    """Start `celery -A app worker`. It is not ready yet when this returns.
 
     Args:
-        fresh: In an interpreter of its own, for what happens while Celery is imported.
+        fresh: Start a fresh interpreter, for tests of what happens while Celery is imported.
     """
     command = [sys.executable, "-m", "celery", "-A", app, "worker", "--loglevel=INFO"]
     command += ["-n", f"{name}@localhost", *args]

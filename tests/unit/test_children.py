@@ -10,7 +10,7 @@ import pytest
 from celery_sqs_heartbeat.current.sharing import VARIABLE
 from tests.support.workers import ROOT
 
-#: Forks, and dies before the child has made its first system call for this.
+#: Forks, and dies before the child calls `end_with_parent`.
 ORPHAN = """
 import os, time
 from celery_sqs_heartbeat.worker.children import end_with_parent

@@ -145,7 +145,7 @@ def test_a_release_of_which_nothing_was_sent_is_tried_again(booking: BookHarness
     assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
     booking.apply_results(stuck, Outcome.UNKNOWN)
     assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
-    # Nor does a call that returns wait because of it.
+    # Nor is the message refused when it is received again.
     assert booking.receive("a", handle="again") is ReceivedAs.NEW
 
 

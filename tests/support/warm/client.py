@@ -1,4 +1,4 @@
-"""Processes that the warm server forks: as `subprocess.Popen` has them, or run to their end."""
+"""Processes that the warm server forks: like `subprocess.Popen`, or run to their end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Forked:
 
     Args:
         command: The whole command: `[sys.executable, "-m", module, ...]`, or with a script.
-        log: Becomes its standard output, and its standard error without `errors`.
+        log: The file for its standard output, and without `errors` also for its standard error.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Forked:
     def _look(self, timeout: float | None) -> int | None:
         with self._lock:
             if self.returncode is None and select.select([self._connection], [], [], timeout)[0]:
-                # An empty line: the server is gone, and has killed all that it had forked.
+                # An empty line: the server is gone, and has killed all its processes.
                 end = json.loads(self._answers.readline() or b'{"exit_code": -9}')
                 self.returncode = end["exit_code"]
                 self._answers.close()
@@ -90,7 +90,7 @@ class Forked:
 def run_forked(
     command: Sequence[str], *, env: Mapping[str, str], cwd: Path
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end; return its exit code and what it wrote."""
+    """Run a command to its end, and return its exit code and its output."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         code = Forked(command, env, cwd, out, errors).wait()
         texts = []

@@ -1,4 +1,4 @@
-"""Forks a process for each request, from one that has imported what they all need.
+"""Forks a process for each request, from one that has already imported what they all need.
 
 `python -m tests.support.warm.server SOCKET` listens on a Unix socket until its standard input is
 closed, which is when the test process ends, however it ends. A request is one line of JSON, with
@@ -27,7 +27,7 @@ from typing import Any
 
 from tests.support.described import read_sqs, share_descriptions
 
-#: What a worker and the doctor import. What is missing here is imported by each process.
+#: The modules that a worker and the doctor import. Each process imports a missing one itself.
 MODULES = (
     "billiard.popen_fork",
     "billiard.synchronize",
@@ -48,13 +48,13 @@ MODULES = (
     "kombu.asynchronous.aws.sqs.connection",
     "kombu.transport.SQS",
 )
-#: A request is smaller: the arguments and the environment of one process.
+#: Larger than any request, which has the arguments and the environment of one process.
 REQUEST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
 class Request:
-    """One process to fork: what follows `python`, and two file descriptors, open for writing."""
+    """One process to fork: the arguments of `python`, and two file descriptors open for writing."""
 
     args: list[str]
     env: dict[str, str]
@@ -64,11 +64,11 @@ class Request:
 
 
 class Server:
-    """Forks, and reports how its processes end; in one thread, as it forks."""
+    """Forks, and reports how its processes end. It has one thread, because it forks."""
 
     def __init__(self, path: str) -> None:
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        # It takes its name only once it listens.
+        # The socket gets its name only once it listens.
         self._listener.bind(f"{path}.new")
         self._listener.listen()
         os.rename(f"{path}.new", path)
@@ -80,7 +80,7 @@ class Server:
         self._running: dict[int, socket.socket] = {}
 
     def serve(self) -> Request | None:
-        """Return a request in the process that was forked for it, None at the end."""
+        """Return a request in the process that was forked for it, or None at the end."""
         ready = selectors.DefaultSelector()
         for source in (sys.stdin.fileno(), self._listener, self._woken):
             ready.register(source, selectors.EVENT_READ)
@@ -99,13 +99,13 @@ class Server:
     def close(self) -> None:
         """Kill what still runs."""
         for pid in self._running:
-            # The process itself too: it may have no group yet.
+            # Also kill the process itself: it may have no group yet.
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(ProcessLookupError):
                     kill(pid, signal.SIGKILL)
 
     def _fork(self) -> Request | None:
-        """Fork for the next request; return it in the new process only."""
+        """Fork for the next request. Return it only in the new process."""
         connection, _ = self._listener.accept()
         request = receive(connection)
         pid = os.fork()
@@ -157,7 +157,7 @@ def receive(connection: socket.socket) -> Request:
 
 
 def become(request: Request) -> None:
-    """Give this process what a fresh one has of its own, and run the request in it."""
+    """Give this process everything that a fresh process has, and run the request in it."""
     null = os.open(os.devnull, os.O_RDONLY)
     for target, source in enumerate((null, request.out, request.err)):
         os.dup2(source, target)
@@ -181,14 +181,14 @@ def become(request: Request) -> None:
 
 
 def main() -> None:
-    """Import and read, serve, and in a forked process do what it was forked for."""
+    """Import the modules, serve, and in a forked process run its request."""
     for module in MODULES:
         importlib.import_module(module)
     share_descriptions()
     read_sqs()
     assert threading.active_count() == 1, "a thread would not come along into a forked process"
     gc.collect()
-    # What is here by now is not looked at again, so its memory stays shared.
+    # The garbage collector ignores the objects that exist by now, so their memory stays shared.
     gc.freeze()
     server = Server(sys.argv[1])
     request = server.serve()
