@@ -255,7 +255,7 @@ def test_a_redelivery_of_a_running_message_starts_no_second_copy_and_its_ack_del
     assert desk.counts() == (0, 0)
 
 
-def test_a_message_that_is_received_again_after_its_task_succeeded_is_deleted_not_run(
+def test_a_message_received_again_after_its_task_succeeded_is_deleted_not_run(
     desk: ChannelHarness,
 ) -> None:
     desk.publish("a")

@@ -38,7 +38,7 @@ class BookMachine(OwnerActions):
 
     @rule()
     def go_on_to_the_next_call(self) -> None:
-        """Go to the time that the book names: a call is due then, or the book names a later time."""
+        """Go to the time that the book names. A call is due then, or the book names a later one."""
         idle = 0
         while idle < IDLE_PLANS:
             due = self.book.next_due(self.now)

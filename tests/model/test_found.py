@@ -73,7 +73,7 @@ def test_a_queue_that_refuses_one_of_two_calls_is_probed_though_the_other_was_un
     assert len(booking.one_call().entries) == 1
 
 
-def test_a_lost_lease_is_not_taken_for_ours_when_a_permission_comes_back() -> None:
+def test_a_lost_lease_does_not_become_ours_when_a_permission_is_restored() -> None:
     booking = BookHarness()
     booking.receive("lost")
     booking.now = 1020.0

@@ -58,7 +58,7 @@ def group() -> Group:
     return Group()
 
 
-def test_a_loss_that_is_heard_late_does_not_take_the_place_of_a_later_receive(
+def test_a_loss_that_is_reported_late_does_not_end_a_later_receive(
     group: Group,
 ) -> None:
     group.get("m1")
@@ -74,7 +74,7 @@ def test_a_loss_that_is_heard_late_does_not_take_the_place_of_a_later_receive(
     assert group.elsewhere.keeper.waits_behind("m3-1")
 
 
-def test_two_that_come_again_wait_for_each_other_whatever_is_heard_of_their_loss(
+def test_two_redelivered_messages_wait_for_each_other_despite_late_reports_of_their_loss(
     group: Group,
 ) -> None:
     group.get("m1", "m2")
@@ -88,7 +88,7 @@ def test_two_that_come_again_wait_for_each_other_whatever_is_heard_of_their_loss
     assert group.states("m1-2", "m2-2") == [Goal.HOLD, Goal.HOLD]
 
 
-def test_what_came_with_the_lost_receive_goes_back_though_the_first_has_come_again(
+def test_messages_of_a_lost_receive_are_released_although_the_first_was_received_again(
     group: Group,
 ) -> None:
     # The keeper releases it, and may have done that by the time it confirms the first's delete.
@@ -106,7 +106,7 @@ def test_what_came_with_the_lost_receive_goes_back_though_the_first_has_come_aga
 
 
 @pytest.mark.parametrize("delay", [math.inf, math.nan])
-def test_a_delay_that_is_no_finite_number_releases_nothing(group: Group, delay: float) -> None:
+def test_a_delay_that_is_not_a_finite_number_releases_nothing(group: Group, delay: float) -> None:
     group.get("m1", "m2")
     group.deliver()
     for keeper in (group.worker, group.elsewhere.keeper):

@@ -35,7 +35,7 @@ def test_no_message_begins_before_those_ahead_of_it_are_deleted() -> None:
 
 
 @pytest.mark.thorough
-def test_none_does_in_thousands_of_worker_hours() -> None:
+def test_no_message_begins_too_early_in_thousands_of_worker_hours() -> None:
     tally, _, failure = simulate(MANY_HOURS, kinds=ORDERED)
     assert failure is None, failure
     assert {"worker died", "pause", "suspend", "capped"} <= {*tally.causes}
@@ -53,7 +53,7 @@ def test_none_does_in_thousands_of_worker_hours() -> None:
         ),
     ],
 )
-def test_seeds_that_once_broke_the_order_hold(kind: str, seed: int) -> None:
+def test_seeds_that_once_broke_the_order_now_pass(kind: str, seed: int) -> None:
     world = World(kind, seed)
     try:
         world.run()
@@ -139,7 +139,7 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
         ),
     ],
 )
-def test_a_broken_order_is_found_out(
+def test_a_broken_order_is_found(
     monkeypatch: pytest.MonkeyPatch,
     part: type,
     name: str,
@@ -153,7 +153,7 @@ def test_a_broken_order_is_found_out(
         World(kind, seed).run()
 
 
-def test_groups_that_stand_still_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_groups_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         "celery_sqs_heartbeat.transport.group_waitlist.GroupWaitlist.deliver_due", lambda _: None
     )

@@ -49,14 +49,14 @@ def test_no_invariant_breaks_in_hundreds_of_worker_hours() -> None:
     assert tally.overlaps > 5
 
 
-def test_no_invariant_breaks_where_keepers_have_processes_of_their_own() -> None:
+def test_no_invariant_breaks_if_keepers_have_their_own_processes() -> None:
     tally, _, failure = simulate(HOURS_APART, kinds=APART)
     assert failure is None, failure
     assert tally.worker_hours >= HOURS_APART
     assert tally.disturbances["keeper dies"] > 5
 
 
-def test_no_invariant_breaks_where_a_redelivery_overtakes_its_release() -> None:
+def test_no_invariant_breaks_if_a_redelivery_overtakes_its_release() -> None:
     """That is rare: a worker waits for the answer to a release before it leases its message again.
 
     If this seed no longer shows it, use another: it happens in about one of fifty stormy worlds
@@ -127,7 +127,7 @@ def test_no_invariant_breaks_in_thousands_of_worker_hours() -> None:
         ),
     ],
 )
-def test_seeds_that_once_broke_an_invariant_hold(kind: str, seed: int) -> None:
+def test_seeds_that_once_broke_an_invariant_now_pass(kind: str, seed: int) -> None:
     world = World(kind, seed)
     try:
         world.run()
@@ -135,7 +135,7 @@ def test_seeds_that_once_broke_an_invariant_hold(kind: str, seed: int) -> None:
         pytest.fail(report(world, kind, seed, error))
 
 
-def test_workers_whose_polls_have_no_deadline_never_end_their_messages(
+def test_workers_whose_polls_have_no_deadline_never_finish_their_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SimulatedWorker, "gives_up_polls", False)
@@ -145,7 +145,7 @@ def test_workers_whose_polls_have_no_deadline_never_end_their_messages(
     assert "Violation: liveness:" in failure
 
 
-def test_a_worker_that_does_not_read_its_last_poll_takes_messages_along(
+def test_a_worker_that_does_not_read_its_last_poll_leaves_messages_in_flight(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SimulatedWorker, "reads_last_poll", False)
@@ -170,7 +170,7 @@ def test_a_queue_that_hangs_without_a_pause_takes_the_threads_of_another(
         pytest.param(121, "releases", id="releases", marks=pytest.mark.thorough),
     ],
 )
-def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found_out(
+def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found(
     monkeypatch: pytest.MonkeyPatch, seed: int, forgotten: str
 ) -> None:
     nothing = {"limit": math.inf, "releases": False}[forgotten]
@@ -179,7 +179,7 @@ def test_a_book_that_forgets_older_calls_after_a_redelivery_is_found_out(
         World("storm", seed).run()
 
 
-def test_a_release_that_is_sent_when_its_lease_is_over_is_found_out(
+def test_a_release_that_is_sent_after_its_lease_expired_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Call, "send_by", math.inf)
@@ -187,7 +187,7 @@ def test_a_release_that_is_sent_when_its_lease_is_over_is_found_out(
         World("storm-apart", 109).run()
 
 
-def test_a_worker_that_holds_its_settings_against_what_it_could_not_read_is_found_out(
+def test_a_worker_that_checks_its_settings_against_an_unread_timeout_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(queues, "QueueAttributes", lambda is_known: QueueAttributes())
@@ -201,7 +201,7 @@ def test_one_seed_reproduces_everything() -> None:
     assert list(first.trace) == list(second.trace)
 
 
-def test_a_failure_names_its_message_and_how_to_see_it_again() -> None:
+def test_a_failure_names_its_message_and_how_to_reproduce_it() -> None:
     world = World("storm", 2)
     world.run()
     message_id = next(named for _, _, what, named in reversed(world.trace) if what == "begins")
@@ -228,9 +228,7 @@ def test_without_the_net_a_message_whose_end_was_lost_is_kept_for_good(
         pytest.param("never_extend", "4:", id="every lease capped at once"),
     ],
 )
-def test_a_broken_book_is_found_out(
-    monkeypatch: pytest.MonkeyPatch, broken: str, said: str
-) -> None:
+def test_a_broken_book_is_found(monkeypatch: pytest.MonkeyPatch, broken: str, said: str) -> None:
     from celery_sqs_heartbeat.leases import policy
     from celery_sqs_heartbeat.leases.result_handler import ResultHandler
 
@@ -250,7 +248,7 @@ def test_a_broken_book_is_found_out(
     assert f"Violation: {said}" in failure
 
 
-def test_a_keeper_that_repeats_a_release_which_may_be_done_is_found_out(
+def test_a_keeper_that_repeats_a_release_that_may_have_taken_effect_is_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     seed = 153
@@ -268,7 +266,7 @@ def test_a_keeper_that_repeats_a_release_which_may_be_done_is_found_out(
         pytest.param("never_clamp", id="a threshold above the timeout"),
     ],
 )
-def test_a_worker_that_does_not_follow_its_queue_is_found_out(
+def test_a_worker_that_does_not_follow_its_queue_is_found(
     monkeypatch: pytest.MonkeyPatch, broken: str
 ) -> None:
     if broken == "receive_without_a_timeout":
@@ -303,7 +301,7 @@ def test_a_worker_that_does_not_follow_its_queue_is_found_out(
         ),
     ],
 )
-def test_a_keeper_in_a_process_of_its_own_that_is_broken_is_found_out(
+def test_a_broken_keeper_in_its_own_process_is_found(
     monkeypatch: pytest.MonkeyPatch, broken: str, kind: str, seed: int, said: str
 ) -> None:
     if broken == "releasing":
@@ -318,7 +316,7 @@ def test_a_keeper_in_a_process_of_its_own_that_is_broken_is_found_out(
         World(kind, seed).run()
 
 
-def test_half_a_frame_of_a_dead_keeper_must_not_count_for_the_next(
+def test_half_a_frame_of_a_dead_keeper_must_not_reach_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     readers: dict[object, FrameReader] = {}

@@ -32,7 +32,7 @@ def ask(worker: Worker, delay: Any) -> None:
     worker.run(run)
 
 
-def test_a_task_reads_what_it_has_set_and_so_does_its_worker(worker: Worker) -> None:
+def test_a_task_and_its_worker_read_the_delay_that_the_task_has_set(worker: Worker) -> None:
     assert worker.run(lambda: current_lease.release_delay) is None
     assert asked_delay("a") is None
     for delay in (90, 0.5, 0, 10**6):
@@ -44,7 +44,7 @@ def test_a_task_reads_what_it_has_set_and_so_does_its_worker(worker: Worker) -> 
     assert asked_delay("a") is None
 
 
-def test_a_retry_and_a_delay_are_asked_for_side_by_side(worker: Worker) -> None:
+def test_a_task_may_request_both_a_retry_and_a_delay(worker: Worker) -> None:
     assert asked_retry("a") is None
     ask(worker, 90)
     assert ask_for_retry("a", 1_000)
@@ -58,7 +58,7 @@ def test_a_retry_and_a_delay_are_asked_for_side_by_side(worker: Worker) -> None:
     assert asked_delay("a") == 50
 
 
-def test_a_retry_for_which_there_is_no_place_is_not_taken_for_noted(worker: Worker) -> None:
+def test_a_retry_without_a_place_in_the_table_does_not_count_as_noted(worker: Worker) -> None:
     assert not ask_for_retry("unknown", 5)
     assert asked_retry("unknown") is None
     unshare_table()
@@ -66,7 +66,7 @@ def test_a_retry_for_which_there_is_no_place_is_not_taken_for_noted(worker: Work
     assert asked_retry("a") is None
 
 
-def test_changes_of_the_lease_do_not_touch_it(worker: Worker) -> None:
+def test_changes_of_the_lease_do_not_change_the_delay(worker: Worker) -> None:
     ask(worker, 90)
     worker.change(expires_at=5_000)
     assert asked_delay("a") == 90
@@ -93,7 +93,7 @@ def test_a_bad_delay_is_refused_where_it_is_set(
     assert asked_delay("a") == 90
 
 
-def test_without_a_lease_there_is_nothing_to_set(worker: Worker) -> None:
+def test_without_a_lease_no_delay_can_be_set(worker: Worker) -> None:
     def set_it() -> None:
         current_lease.release_delay = 90
 
@@ -105,7 +105,7 @@ def test_without_a_lease_there_is_nothing_to_set(worker: Worker) -> None:
     assert asked_delay("a") is None
 
 
-def test_a_message_does_not_inherit_the_delay_of_the_one_that_had_its_place(
+def test_a_message_does_not_inherit_the_delay_of_the_previous_one_in_its_place(
     worker: Worker,
 ) -> None:
     ask(worker, 90)
@@ -121,7 +121,7 @@ def test_a_message_does_not_inherit_the_delay_of_the_one_that_had_its_place(
 
 
 @pytest.mark.parametrize("at", range(SLOT_BYTES))
-def test_half_of_what_a_killed_task_wrote_counts_for_nothing(worker: Worker, at: int) -> None:
+def test_a_delay_that_a_killed_task_wrote_halfway_does_not_count(worker: Worker, at: int) -> None:
     ask(worker, 90)
     table = shared_table()
     place = table.place_of(key_of("a"))
@@ -147,7 +147,7 @@ run_in_task(ask, sqs_message("a"))
 """
 
 
-def test_a_process_that_is_not_forked_and_is_killed_then_has_said_it(worker: Worker) -> None:
+def test_a_delay_from_a_killed_process_that_was_not_forked_still_counts(worker: Worker) -> None:
     # The rest of the table is not touched.
     before = shared_table().read(key_of("a"))
     done = subprocess.run([sys.executable, "-c", SET, "90"], cwd=ROOT, check=False)
@@ -156,7 +156,9 @@ def test_a_process_that_is_not_forked_and_is_killed_then_has_said_it(worker: Wor
     assert shared_table().read(key_of("a")) == before
 
 
-def test_leases_side_by_side_have_a_delay_each(worker: Worker, at: Callable[[float], None]) -> None:
+def test_leases_at_the_same_time_each_have_their_own_delay(
+    worker: Worker, at: Callable[[float], None]
+) -> None:
     handles = [f"h{number}" for number in range(200)]
     for handle in handles:
         worker.board.show(lease_of(handle))

@@ -12,7 +12,7 @@ from celery_sqs_heartbeat.link.held_messages import HeldMessages
 from celery_sqs_heartbeat.link.wire import Wire
 
 
-def test_a_keeper_of_a_worker_that_ends_hears_of_every_lease_before_that() -> None:
+def test_a_new_keeper_of_an_ending_worker_gets_every_lease_before_the_order_to_stop() -> None:
     keeper = LinkedKeeper(HeldMessages(Table(mmap(-1, Table.size_for(REACH)))))
     keeper.order("reach", "q", about=("q",))
     keeper.order("stop", 15)

@@ -103,7 +103,7 @@ def requests(desk: RequestHarness, task: Gathering) -> list[Request]:
     return [desk.receive(tag, task) for tag in ("a", "b", "c")]
 
 
-def test_a_batch_that_ends_is_acked_and_nothing_else(
+def test_a_batch_that_succeeds_is_acked_and_nothing_else_happens(
     desk: RequestHarness,
     pool: Pool,
     task: Gathering,
@@ -133,7 +133,7 @@ def failed() -> ExceptionInfo:
         pytest.param("callback", (1, failed(), 0.0), id="an error around it in a thread"),
     ],
 )
-def test_a_batch_that_is_lost_is_released_but_for_what_is_settled(
+def test_a_lost_batch_is_released_except_its_settled_messages(
     desk: RequestHarness,
     pool: Pool,
     task: Gathering,
@@ -153,7 +153,7 @@ def test_a_batch_that_is_lost_is_released_but_for_what_is_settled(
     assert "(OSError('exited prematurely')" in caplog.text
 
 
-def test_a_flush_that_fails_releases_what_it_gave_no_job(
+def test_a_flush_that_fails_releases_the_requests_without_a_job(
     desk: RequestHarness,
     task: Gathering,
     requests: list[Request],
@@ -179,7 +179,7 @@ def test_a_flush_that_fails_late_leaves_its_job_alone(
     assert requests[0].acknowledged
 
 
-def test_of_several_jobs_the_last_to_end_counts(
+def test_the_last_of_several_jobs_settles_the_batch(
     desk: RequestHarness,
     pool: Pool,
     task: Gathering,
@@ -202,7 +202,7 @@ class Raced(deque[Any]):
         return super().popleft()
 
 
-def test_a_job_that_ends_on_another_thread_at_the_flushs_end_settles_each_request_once(
+def test_a_job_that_ends_on_another_thread_as_the_flush_ends_settles_each_request_once(
     desk: RequestHarness, requests: list[Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batches, "deque", Raced)
@@ -219,7 +219,7 @@ class Timed:
         self.is_cancelled = True
 
 
-def test_every_consumer_times_its_flushes_anew(pool: Pool) -> None:
+def test_every_consumer_starts_its_own_flush_timer(pool: Pool) -> None:
     class Timing(Gathering):
         _tref: Timed | None = None
 
@@ -248,7 +248,7 @@ def test_every_consumer_times_its_flushes_anew(pool: Pool) -> None:
     assert not hasattr(untimed, "_tref")
 
 
-def test_messages_that_are_not_ours_any_more_are_left_out(
+def test_messages_that_are_no_longer_ours_are_left_out(
     desk: RequestHarness,
     task: Gathering,
     requests: list[Request],
@@ -290,7 +290,7 @@ def test_a_batch_whose_messages_were_released_while_it_waited_does_not_run(
     assert desk.rejected == [("c", True)]
 
 
-def test_nor_does_one_of_which_a_message_is_about_to_be_released(
+def test_a_batch_with_a_message_that_is_about_to_be_released_does_not_run(
     desk: RequestHarness,
     green: Pool,
     task: Gathering,
@@ -305,7 +305,7 @@ def test_nor_does_one_of_which_a_message_is_about_to_be_released(
     assert not any(request.has_started() for request in requests)
 
 
-def test_a_job_is_not_refused_for_what_another_job_of_its_batch_has_settled(
+def test_a_job_runs_although_another_job_of_its_batch_has_settled_messages(
     desk: RequestHarness,
     green: Pool,
     task: Gathering,
@@ -327,7 +327,7 @@ def test_jobs_of_other_tasks_are_left_alone(pool: Pool, task: Gathering) -> None
     assert pool.options == [{"callback": print}]
 
 
-def test_what_waits_for_a_full_batch_does_not_outlive_its_consumer_and_what_runs_does(
+def test_requests_that_wait_for_a_full_batch_end_with_their_consumer_and_running_ones_do_not(
     pool: Pool, task: Gathering, requests: list[Request]
 ) -> None:
     request = requests[0]
@@ -341,14 +341,14 @@ def test_what_waits_for_a_full_batch_does_not_outlive_its_consumer_and_what_runs
     assert request.outlives_consumer()
 
 
-def test_what_a_strategy_of_its_own_has_is_taken_to_run(desk: RequestHarness) -> None:
+def test_requests_in_a_tasks_own_strategy_count_as_running(desk: RequestHarness) -> None:
     own = SimpleNamespace(Strategy=lambda task, app, consumer: None)
     for request, runs in ((desk.receive("own", own), True), (desk.receive("celery's"), False)):
         assert request.outlives_consumer() is runs
         assert request.has_started() is runs
 
 
-def test_a_batch_is_not_stopped_for_one_lost_lease(
+def test_one_lost_lease_does_not_stop_a_batch(
     desk: RequestHarness,
     pool: Pool,
     task: Gathering,

@@ -31,7 +31,7 @@ class Request(LeasedRequest, CelerysRequest): ...
         pytest.param(False, 139_872_313_442_304, None, id="gevent: the number of a greenlet"),
     ],
 )
-def test_only_a_pool_of_processes_says_in_which_one_a_task_begins(
+def test_only_a_pool_of_processes_reports_the_process_of_a_task(
     desk: RequestHarness,
     monkeypatch: pytest.MonkeyPatch,
     has_processes: bool,

@@ -13,7 +13,7 @@ from celery_sqs_heartbeat.common.auto_reset_event import AutoResetEvent
 from tests.support.waiting import PATIENCE
 
 
-def test_a_bell_that_was_rung_has_one_wait_return_at_once() -> None:
+def test_a_set_event_makes_one_wait_return_at_once() -> None:
     bell = AutoResetEvent()
     bell.set()
     bell.set()
@@ -22,7 +22,7 @@ def test_a_bell_that_was_rung_has_one_wait_return_at_once() -> None:
     assert not bell.wait(-1)
 
 
-def test_a_bell_wakes_the_thread_that_waits_however_long_it_meant_to() -> None:
+def test_setting_the_event_wakes_the_waiting_thread_regardless_of_its_timeout() -> None:
     bell = AutoResetEvent()
     threading.Timer(0.01, bell.set).start()
     assert bell.wait(float("inf"))
@@ -39,7 +39,9 @@ def handled() -> Iterator[list[AutoResetEvent]]:
     signal.signal(signal.SIGALRM, before)
 
 
-def test_a_signals_handler_may_ring_it_amid_a_ring(handled: list[AutoResetEvent]) -> None:
+def test_a_signals_handler_may_set_the_event_while_it_is_being_set(
+    handled: list[AutoResetEvent],
+) -> None:
     bell = AutoResetEvent()
     handled.append(bell)
     until = time.monotonic() + 0.2

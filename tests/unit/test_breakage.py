@@ -35,7 +35,7 @@ def test_failures_of_different_messages_in_a_row_mean_a_broken_worker(
     assert breakage.is_found is bool(ends)
 
 
-def test_what_is_done_to_messages_is_counted_apart() -> None:
+def test_starts_and_other_failures_of_messages_are_counted_separately() -> None:
     breakage = BrokenWorkerDetector()
     for number in range(BROKEN_AFTER - 1):
         breakage.failed("started", number, ERROR)
@@ -45,7 +45,7 @@ def test_what_is_done_to_messages_is_counted_apart() -> None:
         breakage.failed("started", "another", ERROR)
 
 
-def test_it_says_why(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_error_names_the_reason(caplog: pytest.LogCaptureFixture) -> None:
     breakage = BrokenWorkerDetector()
     breakage.end = lambda error: None
     for number in range(BROKEN_AFTER):

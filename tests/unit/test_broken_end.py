@@ -61,7 +61,7 @@ def consume(error: Exception) -> None:
         hub.close()
 
 
-def test_the_error_reaches_the_worker_as_it_would_a_stock_one() -> None:
+def test_the_error_reaches_the_worker_as_in_stock_celery() -> None:
     error = NotImplementedError("the pool cannot grow")
     with pytest.raises(NotImplementedError) as caught:
         consume(error)
@@ -71,7 +71,7 @@ def test_the_error_reaches_the_worker_as_it_would_a_stock_one() -> None:
 @pytest.mark.parametrize(
     "error", [OSError(5, "no backend"), EndpointConnectionError(endpoint_url="https://results")]
 )
-def test_an_error_that_celery_reconnects_after_ends_it_too(error: Exception) -> None:
+def test_an_error_after_which_celery_reconnects_also_ends_the_worker(error: Exception) -> None:
     with pytest.raises(WorkerShutdown) as caught:
         consume(error)
     assert caught.value.code == EX_FAILURE

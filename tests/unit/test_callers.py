@@ -62,7 +62,7 @@ def test_an_idle_thread_ends_and_another_takes_the_next_job(
     threads.close()
 
 
-def test_a_closed_one_finishes_what_it_has_and_takes_no_more() -> None:
+def test_a_closed_one_finishes_its_jobs_and_accepts_no_more() -> None:
     threads = CallerThreads(1, "test")
     may_end = threading.Event()
     done: list[str] = []

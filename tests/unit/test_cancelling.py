@@ -43,7 +43,7 @@ class Request(LeasedRequest, CelerysRequest):
         pytest.param(1.0, NotImplementedError, False, id="its pool cannot stop it"),
     ],
 )
-def test_what_a_cancelled_task_ends_by_is_a_failure_unless_celery_announced_it(
+def test_the_end_of_a_cancelled_task_is_a_failure_unless_celery_has_announced_it(
     desk: RequestHarness,
     time_start: float | None,
     error: type[Exception] | None,

@@ -29,7 +29,7 @@ MACOS_SAYS = {RAW: 3600.0, MONOTONIC: 3600.1}
         ("win32", {}, {}, 1.0),
     ],
 )
-def test_a_platforms_clock_that_goes_on_in_its_sleep_is_chosen(
+def test_the_clock_that_keeps_running_during_a_suspend_is_chosen(
     monkeypatch: pytest.MonkeyPatch,
     platform: str,
     clocks: dict[str, int],
@@ -51,6 +51,6 @@ def test_a_platforms_clock_that_goes_on_in_its_sleep_is_chosen(
     assert clock.choose_clock(platform)() == now
 
 
-def test_it_does_not_go_back() -> None:
+def test_the_clock_never_goes_backward() -> None:
     times = [clock.now() for _ in range(100)]
     assert times == sorted(times)

@@ -28,7 +28,7 @@ def test_each_make_command_is_a_target(document: str) -> None:
     assert named <= MAKE
 
 
-def test_what_is_left_to_the_second_tier_is_run_there() -> None:
+def test_the_second_tier_runs_everything_that_the_first_leaves_to_it() -> None:
     dry = ["make", "--dry-run", "--no-print-directory", "test-all"]
     recipes = subprocess.run(dry, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     run = tuple(re.findall(r" (tests/[\w/.]+)", recipes))

@@ -24,7 +24,7 @@ def test_a_task_knows_its_message(worker: Worker) -> None:
     assert worker.run(lambda: bool(current_lease)) is True
 
 
-def test_what_is_left_counts_down_and_grows_with_an_extension(
+def test_the_remaining_time_counts_down_and_grows_with_an_extension(
     worker: Worker, at: Callable[[float], None]
 ) -> None:
     assert worker.remaining() == 20
@@ -34,7 +34,7 @@ def test_what_is_left_counts_down_and_grows_with_an_extension(
     assert worker.remaining() == 30
 
 
-def test_it_shows_itself(worker: Worker) -> None:
+def test_a_lease_has_a_readable_repr(worker: Worker) -> None:
     shown = worker.run(lambda: repr(current_lease))
     assert shown == "<current_lease: message the-message, 20 s left>"
     assert "no worker runs a task here" in repr(current_lease)
@@ -53,7 +53,7 @@ def test_it_shows_itself(worker: Worker) -> None:
         (-1, [0], False),
     ],
 )
-def test_a_lease_is_valid_that_has_as_much_left_as_was_asked_for(
+def test_a_lease_is_valid_if_it_has_the_requested_time_left(
     worker: Worker, left: float, asked: list[float], is_enough: bool
 ) -> None:
     worker.change(expires_at=NOW + left)
@@ -79,7 +79,7 @@ def test_a_lease_is_valid_that_has_as_much_left_as_was_asked_for(
         ({}, 20, "a visibility timeout of 30 s, as little as 10 s may be left before an extension"),
     ],
 )
-def test_the_error_says_why_it_is_not_valid(
+def test_the_error_says_why_the_lease_is_not_valid(
     worker: Worker, changes: dict[str, Any], left: float, reason: str
 ) -> None:
     worker.change(**changes)
@@ -92,7 +92,7 @@ def test_the_error_says_why_it_is_not_valid(
     assert worker.run(lambda: bool(current_lease)) is True
 
 
-def test_the_error_tells_of_a_visibility_timeout_that_is_too_short(worker: Worker) -> None:
+def test_the_error_names_a_visibility_timeout_that_is_too_short(worker: Worker) -> None:
     worker.change(expires_at=NOW + 2, terms=LeaseTerms.of(4))
     with pytest.raises(LeaseLost) as raised:
         worker.ensure_valid()
@@ -116,7 +116,7 @@ def test_a_lease_that_the_book_has_forgotten_is_lost(worker: Worker) -> None:
         worker.ensure_valid(0)
 
 
-def test_a_lost_claim_does_not_come_back_with_another_on_the_same_message(worker: Worker) -> None:
+def test_a_lost_claim_stays_lost_when_the_same_message_is_claimed_again(worker: Worker) -> None:
     worker.board.remove(worker.lease)
     again = sqs_message("b", message_id="the-message", receive_count=4)
     worker.board.show(lease_of("b", expires_at=NOW + 30))
@@ -125,18 +125,18 @@ def test_a_lost_claim_does_not_come_back_with_another_on_the_same_message(worker
 
 
 @pytest.mark.parametrize("asked", ["5", None, True, [5], 1j])
-def test_what_is_asked_for_is_a_number(worker: Worker, asked: Any) -> None:
+def test_the_requested_time_must_be_a_number(worker: Worker, asked: Any) -> None:
     with pytest.raises(TypeError, match=r"min_remaining is .*: give it as seconds"):
         worker.ensure_valid(asked)
 
 
 @pytest.mark.parametrize("asked", [-1, -0.1, math.inf, math.nan])
-def test_what_is_asked_for_is_not_negative_and_finite(worker: Worker, asked: float) -> None:
+def test_the_requested_time_must_be_finite_and_not_negative(worker: Worker, asked: float) -> None:
     with pytest.raises(ValueError, match=r"min_remaining is .*: give it as seconds, 0 or more"):
         worker.ensure_valid(asked)
 
 
-def test_the_error_comes_out_of_a_pool_process_as_it_was_raised(worker: Worker) -> None:
+def test_the_error_leaves_a_pool_process_unchanged(worker: Worker) -> None:
     worker.change(status=LeaseStatus.LOST)
     with pytest.raises(LeaseLost) as raised:
         worker.ensure_valid()
@@ -149,7 +149,7 @@ def test_the_error_comes_out_of_a_pool_process_as_it_was_raised(worker: Worker) 
     assert str(pickle.loads(pickle.dumps(NoLease("x")))) == str(NoLease("x"))
 
 
-def test_a_message_that_does_not_tell_its_receive_count_counts_as_the_first(worker: Worker) -> None:
+def test_a_message_without_a_receive_count_counts_as_received_once(worker: Worker) -> None:
     message = {"MessageId": "m", "ReceiptHandle": "a"}
     assert worker.run(lambda: current_lease.receive_count, message) == 1
 

@@ -46,7 +46,7 @@ def lines(notes: str) -> list[str]:
         ("fails and is not tried again", 0, 0, set(), None, None),
     ],
 )
-def test_duplicates_losses_and_the_time_to_the_next_try_are_told(
+def test_duplicates_losses_and_the_time_to_the_next_try_are_counted(
     notes: str,
     twice: int,
     expected: int,
@@ -62,7 +62,7 @@ def test_duplicates_losses_and_the_time_to_the_next_try_are_told(
     assert mean_delay(runs, Event.KILLED) == killed
 
 
-def test_both_kinds_of_worker_stand_side_by_side() -> None:
+def test_both_kinds_of_worker_are_shown_side_by_side() -> None:
     stock = Result(
         executions=executions(lines("a1 started 0, a1 failed 1, a2 started 31")), calls=Counter()
     )

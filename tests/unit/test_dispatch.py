@@ -53,7 +53,7 @@ def planned(count: int) -> list[Call]:
     return booking.plan(count)
 
 
-def test_a_call_is_made_though_all_threads_hang_in_calls_that_were_given_up(
+def test_a_call_is_made_although_given_up_calls_block_all_threads(
     sqs: HangingSqs,
 ) -> None:
     stuck, after = planned(2)
@@ -86,7 +86,7 @@ def test_a_call_that_was_given_up_before_a_thread_was_free_is_not_made(sqs: Hang
     assert waiting.number in settled
 
 
-def test_stand_ins_are_few_and_end_with_what_they_stand_in_for() -> None:
+def test_spare_threads_are_few_and_end_with_the_calls_that_they_replace() -> None:
     threads = CallerThreads(1, "test", most_stand_ins=MAX_STAND_INS)
     added = [threads.add_stand_in() for _ in range(MAX_STAND_INS + 1)]
     assert added == [True] * MAX_STAND_INS + [False]
@@ -129,7 +129,7 @@ class SlowToStart:
         return {"Successful": [{"Id": "0"}]}
 
 
-def test_a_call_that_is_given_up_as_its_client_is_made_was_not_sent_and_never_is() -> None:
+def test_a_call_given_up_while_its_client_is_created_is_never_sent() -> None:
     sqs = SlowToStart()
     (call,) = planned(1)
     dispatcher = ThreadDispatcher(BotoSqs(sqs.client), 1)
@@ -143,7 +143,7 @@ def test_a_call_that_is_given_up_as_its_client_is_made_was_not_sent_and_never_is
     dispatcher.close()
 
 
-def test_a_call_that_hangs_within_a_client_that_asks_was_not_sent_and_never_is(
+def test_a_call_given_up_inside_a_client_that_checks_is_never_sent(
     client: Any, sent: list[str]
 ) -> None:
     steps: list[str] = []
@@ -167,7 +167,7 @@ def test_a_call_that_hangs_within_a_client_that_asks_was_not_sent_and_never_is(
 
 
 @pytest.mark.parametrize(("waits", "is_sent"), [(29.9, True), (30.0, False)])
-def test_a_release_is_not_sent_once_its_lease_is_over(waits: float, *, is_sent: bool) -> None:
+def test_a_release_is_not_sent_once_its_lease_has_expired(waits: float, *, is_sent: bool) -> None:
     booking = BookHarness()
     booking.receive("m1")
     booking.book.release("m1", 0, booking.now)
@@ -186,12 +186,12 @@ def test_a_release_is_not_sent_once_its_lease_is_over(waits: float, *, is_sent: 
     dispatcher.close()
 
 
-def test_an_extension_is_sent_however_late() -> None:
+def test_an_extension_is_sent_even_if_it_is_late() -> None:
     (call,) = planned(1)
     assert call.send_by == math.inf
 
 
-def test_one_that_is_given_up_after_that_may_have_been_sent() -> None:
+def test_an_extension_that_is_given_up_later_may_have_been_sent() -> None:
     sqs = SlowToStart()
     (call,) = planned(1)
     dispatcher = ThreadDispatcher(BotoSqs(sqs.client), 1)

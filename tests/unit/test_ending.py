@@ -87,7 +87,7 @@ def test_a_delete_in_a_queue_that_is_not_there_is_abandoned_after_12_hours(
     assert tries < 43_200 / 30 + 50
 
 
-def test_a_message_that_comes_back_after_its_task_succeeded_is_deleted_not_run(
+def test_a_message_received_again_after_its_task_succeeded_is_deleted_not_run(
     booking: BookHarness,
 ) -> None:
     booking.receive("a", handle="h1")
@@ -98,7 +98,7 @@ def test_a_message_that_comes_back_after_its_task_succeeded_is_deleted_not_run(
     assert summary(booking.one_call()) == [("h2", "delete", 0)]
 
 
-def test_a_message_that_comes_back_while_its_delete_is_pending_is_deleted_by_its_new_handle(
+def test_a_message_received_again_while_its_delete_is_pending_is_deleted_by_its_new_handle(
     booking: BookHarness,
 ) -> None:
     booking.receive("a", handle="h1")
@@ -125,7 +125,7 @@ def test_a_release_is_made_at_once_and_no_extension_follows(booking: BookHarness
     assert booking.kinds() == [EventKind.MESSAGE_RELEASED]
 
 
-def test_a_release_whose_fate_is_unknown_is_not_repeated(booking: BookHarness) -> None:
+def test_a_release_with_an_unknown_result_is_not_repeated(booking: BookHarness) -> None:
     # After the first release someone else may have the message. A second would take it from them.
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
@@ -172,7 +172,7 @@ def test_a_release_that_waited_for_an_extension_which_came_late_is_not_sent(
     assert len(booking.book) == booking.book.ending == 0
 
 
-def test_a_message_extended_late_is_kept_on_and_deleted_after_its_task(
+def test_a_message_extended_late_is_kept_and_deleted_after_its_task(
     booking: BookHarness,
 ) -> None:
     extended_late(booking)
@@ -183,7 +183,7 @@ def test_a_message_extended_late_is_kept_on_and_deleted_after_its_task(
     assert summary(booking.one_call()) == [("a", "delete", 0)]
 
 
-def test_a_message_that_came_again_may_be_released_again(booking: BookHarness) -> None:
+def test_a_message_that_was_received_again_may_be_released_again(booking: BookHarness) -> None:
     extended_late(booking)
     booking.receive("a", handle="a2")
     booking.book.release("a2", 0, booking.now)
@@ -228,7 +228,7 @@ def test_an_extension_that_was_due_before_goes_before_a_release(booking: BookHar
     assert [action for _, action, _ in summary(booking.one_call())] == ["extend", "release"]
 
 
-def test_deletes_that_fail_over_and_over_do_not_hold_up_a_new_one(booking: BookHarness) -> None:
+def test_deletes_that_fail_over_and_over_do_not_delay_a_new_one(booking: BookHarness) -> None:
     # More deletes than are called within five seconds. After that time each is tried again.
     for number in range(600):
         booking.receive(f"m{number}", terms=LeaseTerms(visibility_timeout=30, threshold=1))
@@ -270,7 +270,7 @@ def test_a_message_released_and_received_again_here_is_a_new_lease(booking: Book
     assert booking.book.ending == 0
 
 
-def test_a_dropped_lease_leaves_nothing_behind(booking: BookHarness) -> None:
+def test_a_lease_that_is_let_expire_leaves_nothing_behind(booking: BookHarness) -> None:
     booking.receive("a")
     assert booking.book.let_expire("a", booking.now)
     assert not booking.book.let_expire("a", booking.now)
@@ -278,7 +278,9 @@ def test_a_dropped_lease_leaves_nothing_behind(booking: BookHarness) -> None:
     assert booking.book.next_due(booking.now) == NEVER
 
 
-def test_without_permission_a_release_lapses_and_deletes_go_on(booking: BookHarness) -> None:
+def test_without_permission_a_release_is_given_up_and_deletes_continue(
+    booking: BookHarness,
+) -> None:
     for name in ("a", "b"):
         booking.receive(name)
     booking.book.release("a", 0, booking.now)
@@ -298,7 +300,7 @@ def test_an_unknown_handle_is_refused_quietly(booking: BookHarness, act: str) ->
     assert getattr(booking.book, act)("unknown", *arguments) is False
 
 
-def test_the_first_wish_wins(booking: BookHarness) -> None:
+def test_the_first_goal_wins(booking: BookHarness) -> None:
     booking.receive("a")
     booking.book.done("a", booking.now)
     booking.book.release("a", 0, booking.now)
@@ -323,7 +325,7 @@ def test_a_task_that_succeeds_although_its_message_was_released_never_runs_again
     assert ("b", "delete", 0) in summary(booking.one_call())
 
 
-def test_a_delete_that_pauses_is_not_hurried_by_another_call(booking: BookHarness) -> None:
+def test_another_call_does_not_hurry_a_delete_that_pauses(booking: BookHarness) -> None:
     for name in ("paused", "other"):
         booking.receive(name)
     booking.book.done("paused", booking.now)
@@ -334,7 +336,7 @@ def test_a_delete_that_pauses_is_not_hurried_by_another_call(booking: BookHarnes
     assert summary(booking.one_call()) == [("other", "delete", 0)]
 
 
-def test_a_delay_that_is_no_number_changes_nothing(booking: BookHarness) -> None:
+def test_a_delay_that_is_not_a_number_changes_nothing(booking: BookHarness) -> None:
     booking.receive("a")
     with pytest.raises(ValueError, match="NaN"):
         booking.book.release("a", float("nan"), booking.now)
@@ -342,7 +344,7 @@ def test_a_delay_that_is_no_number_changes_nothing(booking: BookHarness) -> None
     assert booking.book.release("a", 0, booking.now)
 
 
-def test_a_message_that_was_given_up_is_asked_nothing_of_sqs_again(booking: BookHarness) -> None:
+def test_no_call_follows_for_a_message_that_was_given_up(booking: BookHarness) -> None:
     booking.receive("a", handle="a1")
     booking.receive("a", handle="a2")
     assert booking.book.disown("a1", booking.now)
@@ -355,7 +357,7 @@ def test_a_message_that_was_given_up_is_asked_nothing_of_sqs_again(booking: Book
     assert len(booking.book) == 0
 
 
-def test_a_message_that_was_given_up_and_comes_again_is_run_again(booking: BookHarness) -> None:
+def test_a_message_that_was_given_up_and_received_again_runs_again(booking: BookHarness) -> None:
     booking.receive("a", handle="a1")
     booking.book.disown("a1", booking.now)
     booking.now += 40

@@ -93,7 +93,7 @@ def release_each(awaited: Awaited, *names: str) -> None:
         awaited.release(each)
 
 
-def test_a_change_wakes_the_engine_for_what_is_due_by_it(awaited: Awaited) -> None:
+def test_a_change_wakes_the_engine_if_it_makes_a_call_due(awaited: Awaited) -> None:
     awaited.release("a")
     assert awaited.woken == 1
     awaited.engine.step()
@@ -111,7 +111,7 @@ def test_changes_that_come_together_wake_it_once_and_all_are_made(awaited: Await
     assert sorted(handles) == list(NAMES)
 
 
-def test_changes_before_an_error_wake_it_all_the_same(awaited: Awaited) -> None:
+def test_changes_before_an_error_still_wake_it(awaited: Awaited) -> None:
     def fail() -> None:
         with awaited.engine.gathering():
             release_each(awaited, "a", "b")

@@ -50,7 +50,7 @@ def is_harmless(text: str) -> bool:
     return all(each.isprintable() for each in text.removesuffix("\n")) and "\\n" in text
 
 
-def test_all_that_does_more_than_be_seen_is_escaped() -> None:
+def test_everything_except_visible_text_is_escaped() -> None:
     assert escaped(EVIL) == (
         r"a\nsqs-heartbeat: forged\r\x1b[31m\x1b]0;title\x07\x9b2J\x7f\u2028\u202etxt.exe\u2066"
         r"\u200b\ud800"
@@ -58,7 +58,7 @@ def test_all_that_does_more_than_be_seen_is_escaped() -> None:
 
 
 @pytest.mark.parametrize("text", ["proj.add", "größe.測定", "a b\\n", "🐘", ""])
-def test_all_other_text_stays_as_it_is(text: str) -> None:
+def test_all_other_text_stays_unchanged(text: str) -> None:
     assert escaped(text) == text
 
 
@@ -72,7 +72,9 @@ def test_a_name_forges_no_log_line(kind: EventKind, caplog: pytest.LogCaptureFix
     assert len(caplog.records) == 2
 
 
-def test_an_error_s_text_is_escaped_and_all_else_is_left(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_text_of_an_error_is_escaped_and_other_arguments_are_not(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     error, number = ValueError(EVIL), 4
     get_logger("celery_sqs_heartbeat.tests").warning("%s %s %d %s", error, None, number, "a")
     (record,) = caplog.records
@@ -99,7 +101,7 @@ def words_of(call: ast.Call) -> set[str]:
     }
 
 
-def test_every_module_that_logs_what_messages_say_escapes_it() -> None:
+def test_every_module_that_logs_text_from_messages_escapes_it() -> None:
     plain, escaping = [], []
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")
@@ -110,12 +112,12 @@ def test_every_module_that_logs_what_messages_say_escapes_it() -> None:
     assert len(escaping) >= 6
 
 
-def test_a_printed_journal_has_a_line_an_event() -> None:
+def test_a_printed_journal_has_one_line_per_event() -> None:
     fields = slim(record_of(event_of(task=EVIL, task_id=EVIL, cause=EVIL), 1, ORIGIN))
     assert is_harmless(text_of(fields))
 
 
-def test_the_table_of_leases_obeys_no_name() -> None:
+def test_names_can_not_control_the_table_of_leases() -> None:
     counts = ("in_flight", "running", "waiting", "pending_deletes", "pending_releases", "not_well")
     of_groups = ("groups", "behind", "stopped_groups_left_out")
     sums = {**dict.fromkeys((*counts, *of_groups), 1), "oldest": 1.0, "least_left": 2.0}
@@ -130,7 +132,7 @@ def test_the_table_of_leases_obeys_no_name() -> None:
     assert is_harmless("".join(shown))
 
 
-def test_settings_to_paste_have_no_line_of_a_name() -> None:
+def test_names_can_not_add_lines_to_the_settings_to_paste() -> None:
     verdict: Any = SimpleNamespace(
         queue=EVIL,
         task=EVIL,

@@ -54,7 +54,7 @@ def test_a_message_without_an_eta_has_none() -> None:
         pytest.param(3, 1, 1, id="a short max_lease: SQS keeps it to the end"),
     ],
 )
-def test_a_far_eta_takes_a_receive_for_each_twelve_hours(
+def test_a_distant_eta_takes_one_receive_per_twelve_hours(
     hours: float, lasts_hours: float, receives: int
 ) -> None:
     assert receives_until(hours * HOUR, lasts=lasts_hours * HOUR) == receives
@@ -84,7 +84,7 @@ def lease(queue: str = "https://q", *, receive_count: int = 1, **terms: Any) -> 
         pytest.param(2, 1, id="one too few"),
     ],
 )
-def test_a_queue_that_allows_too_few_receives_for_a_far_eta_is_warned_of_once(
+def test_a_queue_that_allows_too_few_receives_for_a_distant_eta_gets_one_warning(
     most: int | None, warnings: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -97,7 +97,7 @@ def test_a_queue_that_allows_too_few_receives_for_a_far_eta_is_warned_of_once(
     assert sum("needs 3 receives" in message for message in caplog.messages) == warnings
 
 
-def test_made_up_names_of_tasks_neither_fill_the_log_nor_the_memory(
+def test_invented_task_names_fill_neither_the_log_nor_the_memory(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     etas = parking(2)
@@ -121,7 +121,7 @@ def test_made_up_names_of_tasks_neither_fill_the_log_nor_the_memory(
         pytest.param(-5, 0, False, id="overdue"),
     ],
 )
-def test_a_message_waits_at_sqs_when_its_task_is_due_later_than_it_is_held(
+def test_a_message_waits_at_sqs_if_its_task_is_due_later_than_messages_are_held(
     wait: float, hold: float, is_parked: bool
 ) -> None:
     assert parking().is_parked(lease(), wait, hold=hold, now=0.0) is is_parked
@@ -149,14 +149,14 @@ def test_a_message_with_few_receives_left_is_held(
     assert ("wait at SQS until then" if is_parked else "too few for a wait at SQS") in logged
 
 
-def test_a_message_of_a_queue_that_does_not_tell_of_its_receives_is_held() -> None:
+def test_a_message_of_a_queue_with_unknown_receive_limits_is_held() -> None:
     assert not parking(is_known=False).is_parked(lease(), HOUR, hold=60, now=0.0)
 
 
 @pytest.mark.parametrize(
     ("wait", "is_parked"), [(HOUR, False), pytest.param(13 * HOUR, True, id="no lease lasts")]
 )
-def test_a_message_of_a_fifo_queue_is_held_as_long_as_it_can_be(
+def test_a_message_of_a_fifo_queue_is_held_as_long_as_possible(
     wait: float, is_parked: bool
 ) -> None:
     held = lease("https://q.fifo")
@@ -165,7 +165,7 @@ def test_a_message_of_a_fifo_queue_is_held_as_long_as_it_can_be(
 
 @pytest.mark.parametrize("queue", ["https://q", "https://q.fifo"])
 @pytest.mark.parametrize(("wait", "is_parked"), [(29, False), (31, True)])
-def test_a_message_that_is_not_extended_is_parked_as_it_would_come_back_before_it_is_due(
+def test_a_message_that_is_not_extended_is_parked_because_it_would_become_visible_before_it_is_due(
     queue: str, wait: float, is_parked: bool
 ) -> None:
     held = lease(queue, extend=False)
@@ -183,7 +183,7 @@ def test_a_message_that_is_not_extended_is_parked_as_it_would_come_back_before_i
         pytest.param({"tasks": {"t": {"hold_eta": 70}}}, "u", 60, id="of another task"),
     ],
 )
-def test_how_long_a_message_is_held_for_is_what_is_set_closest_to_it(
+def test_the_most_specific_setting_decides_how_long_a_message_is_held(
     settings: dict[str, Any], task: str | None, hold: float
 ) -> None:
     conf = {f"sqs_heartbeat_{name}": value for name, value in settings.items()}

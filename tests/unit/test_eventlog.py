@@ -37,7 +37,7 @@ def logged(caplog: pytest.LogCaptureFixture, kind: EventKind, **values: Any) -> 
         (LAPSING, "becomes visible when its visibility timeout expires"),
     ],
 )
-def test_a_group_that_a_failure_stops_is_named_with_all_that_is_known(
+def test_the_log_names_a_group_that_a_failure_stops_with_all_known_facts(
     caplog: pytest.LogCaptureFixture, kind: EventKind, when: str
 ) -> None:
     level, line = logged(
@@ -55,7 +55,7 @@ def test_a_group_that_a_failure_stops_is_named_with_all_that_is_known(
         (5, "becomes a dead letter in 0 s, and the rest of its group continues without it"),
     ],
 )
-def test_of_a_last_receive_it_says_that_the_group_goes_on(
+def test_after_the_last_receive_the_log_says_that_the_group_continues(
     caplog: pytest.LogCaptureFixture, count: int, says: str
 ) -> None:
     values = {"stops_group": True, "visibility_timeout": 0, "max_receive_count": 5}
@@ -71,7 +71,7 @@ def test_of_a_last_receive_it_says_that_the_group_goes_on(
         {"stops_group": True, "cause": "consumer closed"},
     ],
 )
-def test_what_is_released_with_it_or_without_a_failure_is_for_debugging(
+def test_releases_with_the_group_or_without_a_failure_are_logged_at_debug(
     caplog: pytest.LogCaptureFixture, values: dict[str, Any]
 ) -> None:
     level, line = logged(caplog, RELEASED, **values)

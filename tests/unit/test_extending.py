@@ -78,7 +78,7 @@ def test_leases_received_apart_drift_into_common_batches(booking: BookHarness) -
     assert calls == pytest.approx(600 / 20, abs=2)
 
 
-def test_leases_that_are_filled_in_early_are_never_shortened(booking: BookHarness) -> None:
+def test_leases_that_fill_up_a_call_early_are_never_shortened(booking: BookHarness) -> None:
     long = LeaseTerms(visibility_timeout=300, threshold=10)
     booking.receive("short")
     booking.receive("long", terms=long)
@@ -162,7 +162,7 @@ def test_failed_entries_of_a_good_batch_are_retried_and_the_others_are_not(
     assert summary(booking.one_call())[0] == ("bad", "extend", 30)
 
 
-def test_a_lost_lease_is_extended_no_more_and_says_so(booking: BookHarness) -> None:
+def test_a_lost_lease_is_no_longer_extended_and_is_reported(booking: BookHarness) -> None:
     booking.receive("a")
     booking.now = 1020.0
     booking.apply_results(booking.one_call(), Outcome.LOST)
@@ -170,7 +170,7 @@ def test_a_lost_lease_is_extended_no_more_and_says_so(booking: BookHarness) -> N
     assert booking.book.next_due(booking.now) == float("inf")
 
 
-def test_expired_and_lost_are_told_apart(booking: BookHarness) -> None:
+def test_an_expired_lease_is_distinguished_from_a_lost_one(booking: BookHarness) -> None:
     booking.receive("a")
     booking.now = 1030.0
     call = booking.one_call()
@@ -183,7 +183,7 @@ def test_expired_and_lost_are_told_apart(booking: BookHarness) -> None:
     assert booking.lease("a").status is LeaseStatus.LOST
 
 
-def test_the_12_hour_refusal_caps_the_lease_and_is_not_a_loss(booking: BookHarness) -> None:
+def test_refusal_after_12_hours_caps_the_lease_and_is_not_a_loss(booking: BookHarness) -> None:
     booking.receive("a")
     booking.now = 1020.0
     booking.apply_results(booking.one_call(), Outcome.CAPPED)
@@ -191,7 +191,7 @@ def test_the_12_hour_refusal_caps_the_lease_and_is_not_a_loss(booking: BookHarne
     assert booking.book.next_due(booking.now) == float("inf")
 
 
-def test_a_message_that_came_late_in_a_long_poll_is_extended_at_once_and_not_capped(
+def test_a_message_that_arrived_late_in_a_long_poll_is_extended_at_once_and_not_capped(
     booking: BookHarness,
 ) -> None:
     # Found by the simulation (calm 0): the longest possible hiding time is not the certain one.
@@ -199,7 +199,7 @@ def test_a_message_that_came_late_in_a_long_poll_is_extended_at_once_and_not_cap
     assert summary(booking.one_call()) == [("a", "extend", 30)]
 
 
-def test_a_message_that_was_held_up_for_too_long_is_not_leased_nor_run(
+def test_a_message_that_was_delayed_for_too_long_is_neither_leased_nor_run(
     booking: BookHarness,
 ) -> None:
     # Found by the simulation (storm 14): a process that was stalled for hours.
@@ -299,7 +299,9 @@ def test_an_older_receive_that_arrives_late_is_not_run_after_the_release(
     assert summary(booking.one_call()) == [("new", "release", 0)]
 
 
-def test_a_lost_lease_whose_task_still_runs_here_is_taken_up_again(booking: BookHarness) -> None:
+def test_a_lost_lease_whose_task_still_runs_here_resumes_after_a_redelivery(
+    booking: BookHarness,
+) -> None:
     booking.receive("a", handle="h1")
     booking.now = 1020.0
     booking.apply_results(booking.one_call(), Outcome.LOST)
@@ -309,7 +311,7 @@ def test_a_lost_lease_whose_task_still_runs_here_is_taken_up_again(booking: Book
     assert summary(booking.one_call()) == [("h2", "delete", 0)]
 
 
-def test_a_task_may_ask_for_more_than_its_queue_gives(booking: BookHarness) -> None:
+def test_a_task_may_have_a_longer_timeout_than_its_queue(booking: BookHarness) -> None:
     terms = LeaseTerms(visibility_timeout=300, threshold=100)
     booking.receive("a", terms=terms, hidden_for=30)
     assert summary(booking.one_call()) == [("a", "extend", 300)]
@@ -319,7 +321,7 @@ def test_terms_default_to_a_third_as_threshold() -> None:
     assert LeaseTerms.of(30) == TERMS
 
 
-def test_a_lease_near_its_end_is_told_of_once(booking: BookHarness) -> None:
+def test_a_lease_near_its_end_is_reported_once(booking: BookHarness) -> None:
     terms = LeaseTerms(visibility_timeout=30, threshold=10, max_lease=1000)
     booking.receive("a", terms=terms)
     told_at = []
@@ -364,7 +366,7 @@ def test_a_lease_whose_task_is_stopped_when_it_expires_is_not_extended_late(
     assert booking.book.next_due(booking.now) == math.inf
 
 
-def test_it_is_extended_late_while_its_delete_is_repeated(booking: BookHarness) -> None:
+def test_such_a_lease_is_extended_late_while_its_delete_is_repeated(booking: BookHarness) -> None:
     booking.receive("a", terms=replace(TERMS, extend_late=False))
     booking.now = 1006.0
     booking.book.done("a", booking.now)
@@ -374,7 +376,7 @@ def test_it_is_extended_late_while_its_delete_is_repeated(booking: BookHarness) 
 
 
 @pytest.mark.parametrize("outcome", [Outcome.UNKNOWN, Outcome.FAILED, Outcome.THROTTLED])
-def test_a_delete_that_failed_until_its_lease_was_over_is_tried_again_once_that_goes_on(
+def test_a_delete_that_failed_until_its_lease_expired_is_tried_again_once_the_lease_is_extended(
     booking: BookHarness, outcome: Outcome
 ) -> None:
     # The pause between its tries has grown to seconds by then, and SQS answers again.
@@ -403,7 +405,7 @@ def test_a_delete_that_is_not_permitted_is_not_tried_more_often_for_an_extension
     assert booking.plan() == []
 
 
-def test_a_late_extension_in_full_is_sent(booking: BookHarness) -> None:
+def test_a_full_late_extension_is_sent(booking: BookHarness) -> None:
     booking.receive("a", terms=LeaseTerms(visibility_timeout=30, threshold=10, max_lease=70))
     booking.now = 1031.0
     assert summary(booking.one_call()) == [("a", "extend", 30)]

@@ -37,7 +37,7 @@ def lines(page: str) -> list[list[str]]:
     return [shlex.split(line.partition(" | ")[0]) for line in text.splitlines()]
 
 
-def test_there_is_an_answer_to_each_question() -> None:
+def test_each_question_has_an_answer() -> None:
     questions = re.findall(r"^### (.+)$", TEXT, re.MULTILINE)
     assert list(entries()) == questions
     assert len(questions) > 20
@@ -52,7 +52,7 @@ def test_each_answer_ends_with_a_command_that_checks_it(question: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_our_commands_are_taken_as_they_are_written(page: str) -> None:
+def test_our_commands_are_accepted_as_written(page: str) -> None:
     parsed = 0
     for words in lines(page):
         for start, command in COMMANDS.items():
@@ -64,7 +64,7 @@ def test_our_commands_are_taken_as_they_are_written(page: str) -> None:
     assert parsed == len(named) > 0
 
 
-def test_the_commands_of_aws_ask_for_what_sqs_has() -> None:
+def test_the_commands_of_aws_use_operations_and_parameters_of_sqs() -> None:
     model = botocore.session.get_session().get_service_model("sqs")
     operations = {xform_name(name, "-"): name for name in model.operation_names}
     asked = [words for words in lines(FAQ) if words[0] == "aws"]

@@ -30,7 +30,9 @@ def test_the_receives_that_retries_need_are_the_doctors() -> None:
 
 
 @pytest.mark.parametrize("page", ["howto/fifo.md", "settings.md"])
-def test_each_page_says_that_only_what_no_lease_can_last_for_is_parked_there(page: str) -> None:
-    # As `test_a_message_of_a_fifo_queue_is_held_as_long_as_it_can_be` shows.
+def test_each_page_says_that_only_tasks_due_after_the_longest_lease_are_parked_there(
+    page: str,
+) -> None:
+    # As `test_a_message_of_a_fifo_queue_is_held_as_long_as_possible` shows.
     assert "FIFO queues: never" not in text_of(page).replace("**", "")
     assert "due later than its lease can last" in text_of(page)

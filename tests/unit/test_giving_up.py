@@ -32,7 +32,7 @@ def given_up(booking: BookHarness, *, may_be_sent: bool = True) -> list[Call]:
     ("threshold", "patience"),
     [(0.5, 0.6), (1, 0.6), (4, 2.4), (10, 6), (15, 6), (30, 10), (60, 20), (600, 20)],
 )
-def test_a_call_is_waited_for_as_long_as_its_threshold_allows(
+def test_the_keeper_waits_for_a_call_as_long_as_its_threshold_allows(
     threshold: float, patience: float
 ) -> None:
     assert call_patience(threshold) == pytest.approx(patience)
@@ -55,7 +55,7 @@ def test_a_lease_in_a_call_without_an_answer_joins_another(booking: BookHarness)
     assert booking.lease("a").status is LeaseStatus.OWNED
 
 
-def test_the_most_hurried_lease_of_a_call_says_how_long_it_may_take(booking: BookHarness) -> None:
+def test_the_most_urgent_lease_of_a_call_decides_how_long_it_may_take(booking: BookHarness) -> None:
     booking.receive("hurried", terms=LeaseTerms(visibility_timeout=30, threshold=5))
     booking.receive("lazy", terms=LeaseTerms(visibility_timeout=30, threshold=20))
     booking.now = 1010.0
@@ -75,7 +75,7 @@ def test_a_late_answer_counts_from_the_planning_of_its_call(booking: BookHarness
     assert booking.lease("a").is_exclusive
 
 
-def test_a_late_answer_after_the_expiry_leaves_open_whose_the_message_is(
+def test_after_a_late_answer_past_the_expiry_the_owner_is_unknown(
     booking: BookHarness,
 ) -> None:
     booking.receive("a")
@@ -91,7 +91,7 @@ def test_a_late_answer_after_the_expiry_leaves_open_whose_the_message_is(
 
 
 @pytest.mark.parametrize("outcome", [each for each in Outcome if each is not Outcome.DONE])
-def test_a_late_answer_that_is_no_success_changes_nothing(
+def test_a_late_answer_without_success_changes_nothing(
     booking: BookHarness, outcome: Outcome
 ) -> None:
     booking.receive("a")
@@ -118,7 +118,7 @@ def test_a_late_answer_to_a_delete_ends_the_lease(booking: BookHarness) -> None:
     assert booking.book.ending == len(booking.book) == 0
 
 
-def test_a_release_without_an_answer_lapses(booking: BookHarness) -> None:
+def test_a_release_without_an_answer_is_given_up(booking: BookHarness) -> None:
     # It may have taken effect. A second release could take the message from its next owner.
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
@@ -130,7 +130,7 @@ def test_a_release_without_an_answer_lapses(booking: BookHarness) -> None:
     assert booking.kinds() == [EventKind.MESSAGE_LAPSING]
 
 
-def test_a_release_of_which_nothing_was_sent_is_tried_again(booking: BookHarness) -> None:
+def test_a_release_that_was_never_sent_is_tried_again(booking: BookHarness) -> None:
     # The first call creates the client, which may take longer than the wait for an answer.
     booking.receive("a")
     booking.book.release("a", 0, booking.now)
@@ -161,7 +161,7 @@ def test_calls_that_hang_leave_room_for_others(booking: BookHarness) -> None:
     assert sorted(fresh) == [f"m{number}" for number in range(40, 60)]
 
 
-def test_a_queue_whose_calls_hang_takes_few_places_and_leaves_the_others_theirs(
+def test_a_queue_whose_calls_hang_takes_few_places_and_leaves_room_for_others(
     booking: BookHarness,
 ) -> None:
     for number in range(120):
@@ -201,7 +201,7 @@ def hang(booking: BookHarness, until: float) -> list[tuple[float, Call]]:
     return calls
 
 
-def test_a_queue_whose_calls_hang_is_tried_again_and_after_hours_less_often(
+def test_a_queue_whose_calls_hang_is_tried_again_but_less_often_after_hours(
     booking: BookHarness,
 ) -> None:
     times = [at for at, _ in hang(booking, booking.now + 12 * 3600)]
@@ -212,7 +212,9 @@ def test_a_queue_whose_calls_hang_is_tried_again_and_after_hours_less_often(
     assert pauses[: len(expected)] == pytest.approx(expected, abs=0.1)
 
 
-def test_releases_lapse_in_time_though_their_queue_is_not_tried(booking: BookHarness) -> None:
+def test_releases_are_given_up_in_time_although_their_queue_gets_no_calls(
+    booking: BookHarness,
+) -> None:
     hang(booking, booking.now + 3_600)
     for number in range(3):
         booking.receive(f"late {number}")
@@ -227,7 +229,7 @@ def test_releases_lapse_in_time_though_their_queue_is_not_tried(booking: BookHar
     assert booking.book.ending == 0
 
 
-def test_an_expired_lease_is_lost_in_time_though_its_queue_is_not_tried(
+def test_an_expired_lease_is_lost_in_time_although_its_queue_gets_no_calls(
     booking: BookHarness,
 ) -> None:
     booking.receive("a", terms=LeaseTerms.of(30))
@@ -238,7 +240,7 @@ def test_an_expired_lease_is_lost_in_time_though_its_queue_is_not_tried(
     assert not booking.book.is_lost("unknown", booking.now)
 
 
-def test_calls_that_hang_now_and_then_do_not_hold_up_the_others(booking: BookHarness) -> None:
+def test_calls_that_hang_now_and_then_do_not_delay_the_others(booking: BookHarness) -> None:
     terms = LeaseTerms.of(600)
     for number in range(4 * MAX_STUCK_PER_LANE):
         booking.receive(f"m{number}", terms=terms)
@@ -257,7 +259,7 @@ def test_calls_that_hang_now_and_then_do_not_hold_up_the_others(booking: BookHar
         assert booking.now < 1_000 + 422 * (number + 1)
 
 
-def test_a_queue_that_answers_again_is_not_held_up_by_calls_that_never_end(
+def test_calls_that_never_end_do_not_delay_a_queue_that_answers_again(
     booking: BookHarness,
 ) -> None:
     calls = hang(booking, booking.now + 3600)
@@ -282,7 +284,7 @@ def test_the_expiry_of_a_lease_in_an_endless_call_is_reported(booking: BookHarne
     assert booking.lease("a").status is LeaseStatus.EXPIRED
 
 
-def test_an_expiry_is_due_though_there_is_no_room_for_calls(booking: BookHarness) -> None:
+def test_an_expiry_is_due_although_there_is_no_room_for_calls(booking: BookHarness) -> None:
     booking.receive("a")
     assert booking.book.next_due(booking.now, 1) == 1020.0
     assert booking.book.next_due(booking.now, 0) == 1030.0
@@ -304,7 +306,7 @@ def test_a_redelivery_moves_the_expiry_that_is_watched(booking: BookHarness) -> 
     assert summary(booking.one_call())[0][0] == "a2"
 
 
-def test_an_extended_lease_is_watched_on(booking: BookHarness) -> None:
+def test_the_expiry_of_an_extended_lease_is_still_watched(booking: BookHarness) -> None:
     booking.receive("a")
     for _ in range(3):
         booking.now = booking.book.next_due(booking.now)

@@ -47,7 +47,7 @@ def test_only_the_first_of_a_group_does_not_wait(booking: BookHarness) -> None:
     assert waiting(booking, "m1-1", "m2-1", "m3-1", "n7-1") == [False, True, True, False]
 
 
-def test_the_order_is_that_of_the_numbers_whatever_came_first(booking: BookHarness) -> None:
+def test_the_sequence_numbers_decide_the_order_regardless_of_arrival(booking: BookHarness) -> None:
     receive(booking, "m10", "m9")
     assert waiting(booking, "m9-1", "m10-1") == [False, True]
 
@@ -55,7 +55,7 @@ def test_the_order_is_that_of_the_numbers_whatever_came_first(booking: BookHarne
 @pytest.mark.parametrize(
     ("terms", "number"), [(TERMS, 1), (IN_ORDER, None)], ids=["parallel", "a standard queue"]
 )
-def test_nothing_waits_that_is_not_kept_in_order(
+def test_messages_that_are_not_kept_in_order_do_not_wait(
     booking: BookHarness, terms: object, number: int | None
 ) -> None:
     for name in ("a", "b"):
@@ -88,7 +88,7 @@ def test_a_delete_in_order_does_not_wait_for_others(booking: BookHarness) -> Non
     assert asked(booking.one_call())[0] == "delete m1-1"
 
 
-def test_a_release_takes_along_what_is_behind_and_comes_last(booking: BookHarness) -> None:
+def test_releasing_a_message_releases_those_behind_it_first(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3", "m4")
     booking.book.release("m1-1", 90, booking.now, "failed")
     first = booking.one_call()
@@ -114,14 +114,16 @@ def test_the_first_waits_for_a_release_that_is_tried_again(booking: BookHarness)
     assert asked(booking.one_call()) == ["release m1-1"]
 
 
-def test_the_first_does_not_wait_for_one_whose_fate_is_unknown(booking: BookHarness) -> None:
+def test_the_first_does_not_wait_for_a_release_with_an_unknown_result(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.release("m1-1", 0, booking.now, "failed")
     booking.apply_results(booking.one_call(), Outcome.UNKNOWN)
     assert asked(booking.one_call()) == ["release m1-1"]
 
 
-def test_the_first_lapses_where_the_others_take_too_long(booking: BookHarness) -> None:
+def test_the_release_of_the_first_is_given_up_if_the_others_take_too_long(
+    booking: BookHarness,
+) -> None:
     receive(booking, "m1", "m2")
     booking.book.release("m1-1", 0, booking.now, "failed")
     call = booking.one_call()
@@ -142,7 +144,7 @@ def test_one_in_the_middle_leaves_those_before_it_alone(booking: BookHarness) ->
 
 
 @pytest.mark.parametrize("act", ["let_expire", "disown"])
-def test_what_is_given_up_stops_its_group(booking: BookHarness, act: str) -> None:
+def test_a_message_that_is_given_up_stops_its_group(booking: BookHarness, act: str) -> None:
     receive(booking, "m1", "m2", "m3")
     assert getattr(booking.book, act)("m1-1", booking.now)
     first = booking.one_call()
@@ -151,7 +153,7 @@ def test_what_is_given_up_stops_its_group(booking: BookHarness, act: str) -> Non
     assert asked(booking.one_call()) == ["release m2-1"]
 
 
-def test_a_lost_lease_stops_its_group_while_its_task_goes_on(booking: BookHarness) -> None:
+def test_a_lost_lease_stops_its_group_while_its_task_continues(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3")
     booking.now += 20.0
     call = booking.one_call()
@@ -173,7 +175,7 @@ def test_a_lease_that_expires_stops_its_group(booking: BookHarness) -> None:
     assert booking.lease("m2-1").goal is Goal.RELEASE
 
 
-def test_what_comes_after_a_lost_one_does_not_wait_for_it(booking: BookHarness) -> None:
+def test_messages_received_after_a_loss_do_not_wait_for_the_lost_one(booking: BookHarness) -> None:
     receive(booking, "m1")
     booking.now += 20.0
     booking.apply_results(booking.one_call(), Outcome.LOST)
@@ -181,7 +183,7 @@ def test_what_comes_after_a_lost_one_does_not_wait_for_it(booking: BookHarness) 
     assert waiting(booking, "m2-1") == [False]
 
 
-def test_one_that_comes_again_has_its_place_again(booking: BookHarness) -> None:
+def test_a_message_that_is_received_again_regains_its_place(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.release("m1-1", 0, booking.now, "failed")
     for _ in range(2):
@@ -190,7 +192,7 @@ def test_one_that_comes_again_has_its_place_again(booking: BookHarness) -> None:
     assert waiting(booking, "m1-2", "m2-2") == [False, True]
 
 
-def test_one_whose_task_goes_on_has_its_place_again(booking: BookHarness) -> None:
+def test_a_message_whose_task_continues_regains_its_place(booking: BookHarness) -> None:
     receive(booking, "m1")
     booking.now += 20.0
     booking.apply_results(booking.one_call(), Outcome.LOST)
@@ -198,7 +200,7 @@ def test_one_whose_task_goes_on_has_its_place_again(booking: BookHarness) -> Non
     assert waiting(booking, "m1-2", "m2-2") == [False, True]
 
 
-def test_what_comes_before_a_release_is_confirmed_neither_waits_nor_goes_back(
+def test_a_message_received_before_a_release_is_confirmed_neither_waits_nor_is_released(
     booking: BookHarness,
 ) -> None:
     receive(booking, "m1")
@@ -226,7 +228,7 @@ def test_a_group_is_extended_in_one_call(booking: BookHarness) -> None:
     assert len(call.entries) == 10
 
 
-def test_one_that_has_waited_until_its_lease_is_near_its_end_is_released(
+def test_a_message_that_waits_until_its_lease_nears_its_end_is_released(
     booking: BookHarness,
 ) -> None:
     terms = replace(IN_ORDER, max_lease=100.0)
@@ -257,14 +259,14 @@ def settle_all(booking: BookHarness) -> None:
             booking.apply_results(call, *[Outcome.DONE] * len(call.entries))
 
 
-def test_a_group_is_said_to_stop_for_the_first_of_it_alone(booking: BookHarness) -> None:
+def test_only_the_first_message_of_a_group_is_reported_to_stop_it(booking: BookHarness) -> None:
     receive(booking, "m1", "m2", "m3")
     booking.book.release("m1-1", 0, booking.now, "failed")
     settle_all(booking)
     assert stops(booking) == {"m1": True, "m2": False, "m3": False}
 
 
-def test_a_group_does_not_stop_for_one_that_waits_behind_another(booking: BookHarness) -> None:
+def test_a_message_that_waits_behind_another_does_not_stop_its_group(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.release("m2-1", 0, booking.now, "shutdown")
     settle_all(booking)
@@ -272,7 +274,7 @@ def test_a_group_does_not_stop_for_one_that_waits_behind_another(booking: BookHa
 
 
 @pytest.mark.parametrize("cause", [GROUP_STOPPED, WAITED_LONG, NO_ROOM])
-def test_a_group_does_not_stop_for_one_that_had_to_wait_until_it_is_the_first(
+def test_a_message_that_waited_until_it_was_the_first_does_not_stop_its_group(
     booking: BookHarness, cause: str
 ) -> None:
     receive(booking, "m1")
@@ -281,7 +283,7 @@ def test_a_group_does_not_stop_for_one_that_had_to_wait_until_it_is_the_first(
     assert stops(booking) == {"m1": False}
 
 
-def test_a_group_stops_for_one_that_is_left_to_lapse(booking: BookHarness) -> None:
+def test_a_message_that_is_let_expire_stops_its_group(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.now += 31.0
     booking.plan()
@@ -290,20 +292,20 @@ def test_a_group_stops_for_one_that_is_left_to_lapse(booking: BookHarness) -> No
     assert stops(booking)["m1"] is True
 
 
-def test_a_group_stops_for_one_that_is_left_to_its_timeout(booking: BookHarness) -> None:
+def test_a_message_whose_release_is_given_up_stops_its_group(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.let_expire("m1-1", booking.now, "kept")
     settle_all(booking)
     assert stops(booking) == {"m1": True, "m2": False}
 
 
-def test_nothing_is_said_of_one_that_something_else_settles(booking: BookHarness) -> None:
+def test_nothing_is_reported_for_a_message_that_is_settled_otherwise(booking: BookHarness) -> None:
     receive(booking, "m1")
     booking.book.let_expire("m1-1", booking.now)
     assert stops(booking) == {}
 
 
-def test_nothing_stops_that_is_not_kept_in_order(booking: BookHarness) -> None:
+def test_a_group_that_is_not_kept_in_order_does_not_stop(booking: BookHarness) -> None:
     booking.receive("a", group="g", number=1)
     booking.book.release("a", 0, booking.now, "failed")
     settle_all(booking)

@@ -81,13 +81,13 @@ def test_the_next_is_delivered_once_the_delete_is_confirmed() -> None:
     assert scene.delivered == ["m1", "m2"]
 
 
-def test_what_has_no_place_in_a_group_does_not_wait() -> None:
+def test_messages_without_a_place_in_a_group_do_not_wait() -> None:
     scene = Scene()
     scene.receive("m1", "m2", terms=LeaseTerms.of(30))
     assert scene.delivered == ["m1", "m2"]
 
 
-def test_what_goes_back_with_the_first_is_not_delivered() -> None:
+def test_messages_released_with_the_first_are_not_delivered() -> None:
     scene = Scene()
     scene.receive("m1", "m2")
     scene.keeper.release("m1", cause="failed")
@@ -97,14 +97,14 @@ def test_what_goes_back_with_the_first_is_not_delivered() -> None:
     assert scene.causes() == {"m1": "failed", "m2": GROUP_STOPPED}
 
 
-def test_what_finds_no_room_is_released_with_all_behind_it() -> None:
+def test_a_message_without_room_is_released_with_all_behind_it() -> None:
     scene = Scene(limit=1)
     scene.receive("m1", "m2", "m3", "m4")
     assert len(scene.groups) == 1
     assert scene.causes() == {"m3": NO_ROOM, "m4": GROUP_STOPPED}
 
 
-def test_the_one_message_that_a_receive_may_always_bring_has_room() -> None:
+def test_the_single_message_that_a_receive_may_always_return_has_room() -> None:
     # SQS has done the delete, or it would not deliver the next message: that waits only briefly.
     scene = Scene(limit=0)
     scene.receive("m1")
@@ -116,7 +116,7 @@ def test_the_one_message_that_a_receive_may_always_bring_has_room() -> None:
     assert scene.delivered == ["m1", "m2"]
 
 
-def test_beyond_the_room_there_is_one_of_each_group() -> None:
+def test_beyond_the_room_one_message_of_each_group_may_wait() -> None:
     scene = Scene(limit=1)
     for group in "ab":
         scene.receive(f"{group}1", group=group)
@@ -131,7 +131,7 @@ def test_beyond_the_room_there_is_one_of_each_group() -> None:
 
 
 @pytest.mark.parametrize(("limit", "wait", "wanted"), [(0, 0, 1), (3, 0, 4), (3, 2, 2), (3, 3, 1)])
-def test_a_receive_may_bring_what_has_room_and_one_to_deliver(
+def test_a_receive_may_return_messages_for_the_room_and_one_to_deliver(
     limit: int, wait: int, wanted: int
 ) -> None:
     scene = Scene(limit)
@@ -150,7 +150,7 @@ def test_a_slot_is_kept_for_the_next_of_a_group() -> None:
     assert scene.groups.next_up == 0
 
 
-def test_one_whose_lease_has_run_out_goes_back_to_sqs() -> None:
+def test_a_waiting_message_whose_lease_has_expired_is_released() -> None:
     scene = Scene()
     scene.receive("m1", "m2")
     scene.clock.advance(31)
@@ -161,7 +161,7 @@ def test_one_whose_lease_has_run_out_goes_back_to_sqs() -> None:
     assert scene.keeper.find("m2") is None
 
 
-def test_one_that_was_saved_after_its_expiry_goes_back_to_sqs() -> None:
+def test_a_waiting_message_that_was_extended_after_its_expiry_is_released() -> None:
     scene = Scene()
     scene.receive("m1", "m2")
     scene.lease("m2").is_exclusive = False
@@ -171,7 +171,7 @@ def test_one_that_was_saved_after_its_expiry_goes_back_to_sqs() -> None:
     assert scene.keeper.find("m2") is None
 
 
-def test_one_that_has_waited_for_half_of_its_time_is_received_anew() -> None:
+def test_a_message_that_has_waited_for_half_of_its_time_is_released() -> None:
     scene = Scene()
     scene.receive("m1", "m2", terms=replace(TERMS, max_lease=50.0))
     scene.clock.advance(26)
@@ -181,7 +181,7 @@ def test_one_that_has_waited_for_half_of_its_time_is_received_anew() -> None:
     assert scene.causes() == {"m2": WAITED_LONG}
 
 
-def test_a_queue_is_left_last_message_first_and_the_others_are_not() -> None:
+def test_leaving_a_queue_releases_its_messages_from_the_last_and_no_others() -> None:
     scene = Scene()
     scene.receive("m1", "m2", "m3")
     scene.groups.leave("consumer closed", "other.fifo")
@@ -212,7 +212,7 @@ def test_nothing_is_called_while_nothing_waits() -> None:
     scene.groups.look()
 
 
-def test_a_message_that_sqs_has_back_when_it_is_to_be_delivered_is_not() -> None:
+def test_a_message_that_was_released_before_its_turn_is_not_delivered() -> None:
     scene = Scene()
     deliver = scene.groups.hold_back
     assert deliver([payload("m1")], queue=QUEUE, deliver=lambda _: None) == []

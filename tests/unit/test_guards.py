@@ -107,9 +107,7 @@ class TimeoutOfOwn(gevent.Timeout):  # type: ignore[misc]
         (TimeoutOfOwn(5), "failure WorkerLostError('5 seconds')"),
     ],
 )
-def test_however_a_task_ends_its_request_learns_of_it(
-    error: BaseException | None, told: str
-) -> None:
+def test_a_request_learns_of_every_end_of_its_task(error: BaseException | None, told: str) -> None:
     request = Request()
     run(request, error)
     assert request.told == [told, "end"]
@@ -122,7 +120,9 @@ def test_an_error_without_a_repr_is_a_failure_like_any_other() -> None:
 
 
 @pytest.mark.parametrize("error", [WorkerShutdown(0), WorkerTerminate(1)])
-def test_what_ends_the_worker_still_does_and_is_no_end_of_the_task(error: SystemExit) -> None:
+def test_an_error_that_ends_the_worker_still_does_and_does_not_end_the_task(
+    error: SystemExit,
+) -> None:
     request = Request()
     with pytest.raises(type(error)):
         run(request, error)
@@ -136,7 +136,7 @@ def test_a_greenlet_that_celery_killed_is_left_to_its_pool() -> None:
 
 
 @pytest.mark.parametrize(("limit", "is_for_pool"), [(5, True), (6, False)])
-def test_the_pools_time_limit_is_told_from_a_timeout_of_the_tasks_own(
+def test_the_pools_time_limit_is_distinguished_from_the_tasks_own_timeout(
     limit: float, is_for_pool: bool
 ) -> None:
     request = Request()
@@ -149,7 +149,7 @@ def test_the_pools_time_limit_is_told_from_a_timeout_of_the_tasks_own(
         assert request.told == ["failure WorkerLostError('5 seconds')", "end"]
 
 
-def test_a_task_that_is_out_of_time_has_its_message_settled() -> None:
+def test_the_message_of_a_task_that_runs_out_of_time_is_settled() -> None:
     request = Request()
     told: dict[str, Any] = {}
     pool: Any = SimpleNamespace(
@@ -207,7 +207,7 @@ def fails(task: str, task_id: str) -> None:
     raise ConnectionError(f"the result backend is down, {task}[{task_id}]")
 
 
-def test_an_error_around_a_task_in_a_thread_comes_back_as_its_failure() -> None:
+def test_an_error_around_a_task_in_a_thread_is_returned_as_its_failure() -> None:
     pool = pool_of(uses_semaphore=False)
     guard_run(pool)
     failed, info, _ = pool.on_apply(fails, ("t", "1"))
@@ -215,7 +215,7 @@ def test_an_error_around_a_task_in_a_thread_comes_back_as_its_failure() -> None:
     assert "the result backend is down, t[1]" in str(info.exception)
 
 
-def test_a_task_that_a_stopped_threads_pool_is_given_waits_for_the_end_of_its_worker() -> None:
+def test_a_task_given_to_a_stopped_threads_pool_waits_for_the_end_of_its_worker() -> None:
     request = Request()
     followed: list[object] = []
     request.follow = followed.append  # type: ignore[method-assign,assignment]
@@ -227,7 +227,7 @@ def test_a_task_that_a_stopped_threads_pool_is_given_waits_for_the_end_of_its_wo
     assert (request.told, followed) == ([], [])
 
 
-def test_what_a_thread_returns_is_passed_on() -> None:
+def test_the_result_of_a_thread_is_passed_on() -> None:
     pool = pool_of(uses_semaphore=False)
     guard_run(pool)
     assert pool.on_apply(lambda task, task_id: (0, task, task_id), ("t", "1")) == (0, "t", "1")

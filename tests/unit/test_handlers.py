@@ -78,7 +78,7 @@ def test_a_handler_runs_after_the_change_that_its_signal_interrupted(
     assert keeper.ending == 2
 
 
-def test_a_handler_that_waits_holds_up_no_other_thread(
+def test_a_handler_that_waits_delays_no_other_thread(
     keeper: ThreadKeeper, clock: SignallingClock
 ) -> None:
     # The soft shutdown waits like this to give running tasks time. If the keeper had to wait
@@ -105,7 +105,7 @@ def test_a_signal_at_any_other_time_is_handled_at_once(keeper: ThreadKeeper) -> 
     assert handled == [SIGNAL]
 
 
-def test_what_a_handler_puts_in_its_own_place_is_put_off_too(
+def test_a_handler_that_replaces_itself_is_deferred_too(
     keeper: ThreadKeeper, clock: SignallingClock
 ) -> None:
     # Celery's handlers do that at the first Ctrl+C, and again in a cold and in a soft shutdown.
@@ -135,7 +135,7 @@ def test_a_handler_is_wrapped_once(keeper: ThreadKeeper) -> None:
     assert signal.getsignal(SIGNAL) is wrapped
 
 
-def test_handlers_installed_for_a_soft_shutdown_are_put_off_while_it_waits(
+def test_handlers_installed_for_a_soft_shutdown_are_deferred_while_it_waits(
     keeper: ThreadKeeper, clock: SignallingClock
 ) -> None:
     receive(keeper, "a")
@@ -164,7 +164,7 @@ def test_a_worker_beside_the_main_thread_leaves_its_signals_alone(keeper: Thread
     assert signal.getsignal(SIGNAL) is before
 
 
-def test_what_is_put_off_waits_for_the_outermost_end() -> None:
+def test_deferred_handlers_wait_until_the_outermost_lock_is_released() -> None:
     lock, done = SignalSafeLock(), list[str]()
     with lock:
         with lock:
@@ -196,7 +196,7 @@ def test_no_event_loop_needs_nothing() -> None:
 
 
 @pytest.mark.parametrize("is_ending", [False, True])
-def test_a_slot_that_is_freed_as_the_worker_goes_makes_no_poll(is_ending: bool) -> None:
+def test_a_slot_that_is_freed_while_the_worker_ends_causes_no_poll(is_ending: bool) -> None:
     desk = FakeDesk(lambda message: None)
     try:
         desk.channel.basic_qos(0, 1, False)
@@ -212,7 +212,7 @@ def test_a_slot_that_is_freed_as_the_worker_goes_makes_no_poll(is_ending: bool) 
         desk.close()
 
 
-def test_what_was_put_off_is_done_as_the_lock_is_opened() -> None:
+def test_deferred_handlers_run_when_the_lock_is_opened() -> None:
     lock, done = SignalSafeLock(), list[str]()
     with lock, lock:
         assert lock.defer(lambda: done.append("before"))

@@ -62,7 +62,7 @@ def new_session() -> boto3.Session:
         ({"board": SimpleNamespace()}, "board"),
     ],
 )
-def test_what_another_process_can_not_use_is_refused_by_name(
+def test_arguments_that_another_process_can_not_use_are_refused_by_name(
     options: Mapping[str, Any], named: str
 ) -> None:
     with pytest.raises(ConfigurationError, match=f"{named}: .*leave out process=True"):
@@ -80,7 +80,7 @@ def test_all_faults_are_in_one_error() -> None:
     assert [fault.partition(":")[0] for fault in raised.value.faults] == ["clock", "jitter", "sqs"]
 
 
-def test_the_defaults_are_no_fault() -> None:
+def test_the_defaults_have_no_faults() -> None:
     sqs = BotoSqs(new_boto_client())
     LeaseKeeper(sqs, process=True, clock=clocks.now, jitter=random.random)
 
@@ -127,7 +127,7 @@ def test_credentials_that_can_not_be_read_are_refused(monkeypatch: pytest.Monkey
         LeaseKeeper(sqs, process=True)
 
 
-def test_a_session_that_can_not_be_is_refused() -> None:
+def test_a_session_that_can_not_be_created_is_refused() -> None:
     sqs = BotoSqs(new_boto_client())
     with pytest.raises(ConfigurationError, match="session='nowhere:new': can't be imported"):
         LeaseKeeper(sqs, process=True, session="nowhere:new")
@@ -148,7 +148,7 @@ def test_a_session_that_can_not_be_is_refused() -> None:
         {"config": Config(signature_version=UNSIGNED)},
     ],
 )
-def test_a_client_is_made_anew_as_it_was(options: Mapping[str, Any]) -> None:
+def test_a_client_is_recreated_with_the_same_options(options: Mapping[str, Any]) -> None:
     client = new_boto_client(**options)
     _, url, threshold, _, plain = reach(config_of(client), URL, 3.0, URL)
     made = new_client(read_config(plain), url, threshold)

@@ -91,7 +91,7 @@ DIES = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadException
 
 
 @pytest.mark.parametrize("where", ["clock", "dispatcher"])
-def test_a_thread_that_died_is_replaced_and_its_leases_are_kept_on(
+def test_a_dead_thread_is_replaced_and_its_leases_are_kept(
     new_keeper: Callable[..., LeaseKeeper],
     die: Once,
     where: str,
@@ -132,7 +132,7 @@ def test_a_thread_that_died_is_replaced_and_its_leases_are_kept_on(
 # Python reports every thread that an error ends.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 @pytest.mark.parametrize("where", ["call", "observer"])
-def test_a_call_that_ends_its_thread_is_settled_all_the_same(
+def test_a_call_that_ends_its_thread_still_gets_a_result(
     new_keeper: Callable[..., LeaseKeeper], die: Once, where: str
 ) -> None:
     sqs = CountingSqs()
@@ -176,7 +176,7 @@ def test_a_thread_that_was_stopped_is_not_missed() -> None:
 
 
 @DIES
-def test_a_keeper_that_is_stopped_while_its_watcher_looks_stays_stopped(
+def test_a_keeper_that_is_stopped_while_its_watchdog_checks_stays_stopped(
     new_keeper: Callable[..., LeaseKeeper], die: Once, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revived: list[bool] = []
@@ -232,7 +232,7 @@ def watchdog(rounds: TickThread, fake_clock: FakeClock, told: list[float]) -> Wa
     return Watchdog(rounds, lambda: True, lambda: LIMIT, fake_clock, told.append)
 
 
-def test_a_late_thread_is_reported_once_an_episode(
+def test_a_late_thread_is_reported_once_per_episode(
     watchdog: Watchdog,
     rounds: TickThread,
     fake_clock: FakeClock,
@@ -289,7 +289,7 @@ def test_a_thread_that_sleeps_for_long_is_not_late(
         ([10], {"late_after": 2.5}, 2.5),
     ],
 )
-def test_a_round_may_be_late_by_the_smallest_threshold(
+def test_a_tick_may_be_late_by_the_smallest_threshold(
     thresholds: list[float],
     options: dict[str, float],
     limit: float,
@@ -311,7 +311,7 @@ def test_a_round_may_be_late_by_the_smallest_threshold(
     ("interval", "overslept", "is_told"),
     [(0.1, 0.9, False), (0.1, 1.1, True), (5.0, 4.0, False), (5.0, 3600.0, True)],
 )
-def test_a_process_that_stood_still_says_so(
+def test_a_stalled_process_reports_the_standstill(
     fake_clock: FakeClock,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
@@ -335,7 +335,7 @@ def test_a_process_that_stood_still_says_so(
     assert (f"the process did not run for {overslept:.1f} s" in caplog.text) is is_told
 
 
-def test_a_step_that_takes_long_is_not_taken_for_a_standstill(
+def test_a_long_step_does_not_count_as_a_standstill(
     fake_clock: FakeClock, threads: list[Callable[[], None]]
 ) -> None:
     began = fake_clock()

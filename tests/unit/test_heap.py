@@ -70,7 +70,7 @@ def alive(leases: list[weakref.ref[Lease]]) -> int:
     return sum(lease() is not None for lease in leases)
 
 
-def test_acked_leases_do_not_pile_up_until_their_extension_had_been_due() -> None:
+def test_acked_leases_do_not_pile_up_until_their_extension_would_be_due() -> None:
     heap = LeaseHeap()
     passed = [pass_through(heap, 1_800.0 + number) for number in range(10_000)]
     assert alive(passed) < 100
@@ -95,7 +95,7 @@ def interrupted(handler: Callable[[], object] | None = None) -> Interrupted:
     return lease
 
 
-def test_what_is_put_in_in_the_middle_of_a_rebuild_is_not_lost() -> None:
+def test_a_lease_put_in_during_a_rebuild_is_not_lost() -> None:
     heap, late = LeaseHeap(), new_lease("late")
     held = interrupted()
     heap.put(held, 1.0)
@@ -111,7 +111,7 @@ def test_what_is_put_in_in_the_middle_of_a_rebuild_is_not_lost() -> None:
     assert alive(passed) == 0
 
 
-def test_what_is_put_in_while_a_dead_entry_is_looked_at_is_not_lost() -> None:
+def test_a_lease_put_in_while_a_dead_entry_is_checked_is_not_lost() -> None:
     heap, first = LeaseHeap(), new_lease("first")
     gone = interrupted()
     heap.put(gone, 1.0)

@@ -55,10 +55,10 @@ def test_the_package_names_its_repository_tracker_and_security_policy() -> None:
 
 
 @pytest.mark.parametrize("name", ["Documentation", "Changelog"])
-def test_what_the_addresses_name_in_the_repository_is_there(name: str) -> None:
+def test_the_files_that_the_addresses_name_exist(name: str) -> None:
     assert (ROOT / re.split(r"/(?:tree|blob)/main/", URLS[name])[1]).exists()
 
 
 @pytest.mark.parametrize("document", ["SECURITY.md", "docs/security.md"])
-def test_a_vulnerability_is_reported_in_private(document: str) -> None:
+def test_a_vulnerability_is_reported_privately(document: str) -> None:
     assert f"({HOME}/security/advisories/new)" in (ROOT / document).read_text(encoding="utf-8")

@@ -95,7 +95,7 @@ def test_a_message_whose_block_fails_is_released(keeper: LeaseKeeper, sqs: Scrip
     ("delay", "count", "timeout"),
     [(0, 1, 0), (5, 1, 5), (lambda count: 2**count, 1, 2), (lambda count: 2**count, 3, 8)],
 )
-def test_a_message_whose_block_fails_comes_back_after_the_release_delay(
+def test_a_message_whose_block_fails_becomes_visible_after_the_release_delay(
     keeper: LeaseKeeper, sqs: ScriptedSqs, delay: Any, count: int, timeout: int
 ) -> None:
     asked: list[int] = []
@@ -115,7 +115,7 @@ def test_a_message_whose_block_fails_comes_back_after_the_release_delay(
     assert asked == [timeout]
 
 
-def test_a_release_delay_that_fails_keeps_no_message(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
+def test_a_failing_release_delay_keeps_no_message(keeper: LeaseKeeper, sqs: ScriptedSqs) -> None:
     def fail(_: int) -> float:
         raise KeyError
 
@@ -128,7 +128,7 @@ def test_a_release_delay_that_fails_keeps_no_message(keeper: LeaseKeeper, sqs: S
     sqs.wait_for(("release", "a-1"))
 
 
-def test_the_rest_of_a_batch_is_covered_and_then_held(
+def test_the_rest_of_a_batch_is_extended_and_then_held(
     keeper: LeaseKeeper, sqs: ScriptedSqs
 ) -> None:
     batch = [message("a"), message("b")]
@@ -224,7 +224,7 @@ def test_several_calls_are_in_flight_when_one_connection_is_too_slow(
     assert not all_there.broken
 
 
-def test_the_keeper_wakes_for_what_is_due_before_it_meant_to(sqs: ScriptedSqs) -> None:
+def test_the_keeper_wakes_early_for_an_earlier_due_time(sqs: ScriptedSqs) -> None:
     keeper = LeaseKeeper(sqs, terms=LeaseTerms.of(43_200), interval=3_600)
     keeper.start()
     keeper.receive(QUEUE, message("long"))
@@ -235,7 +235,7 @@ def test_the_keeper_wakes_for_what_is_due_before_it_meant_to(sqs: ScriptedSqs) -
     keeper.stop()
 
 
-def test_a_flush_tries_at_once_what_was_refused(
+def test_a_flush_retries_refused_calls_at_once(
     keeper: LeaseKeeper, sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("PROBE_SECONDS", "MAX_REFUSED_DELETE_SECONDS"):
@@ -323,7 +323,7 @@ def test_a_message_received_twice_under_one_handle_is_one_lease(
     assert len(keeper) == keeper.ending == 0
 
 
-def test_the_keeper_survives_that_no_thread_can_be_started(
+def test_the_keeper_survives_when_no_thread_can_be_started(
     sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     keeper = LeaseKeeper(sqs, terms=EAGER)
@@ -354,7 +354,7 @@ def test_a_stopped_keeper_has_forgotten_its_leases(sqs: ScriptedSqs) -> None:
     assert keeper.find("a-1") is None
 
 
-def test_a_stop_waits_for_what_is_being_reported(sqs: ScriptedSqs) -> None:
+def test_a_stop_waits_for_events_that_are_being_reported(sqs: ScriptedSqs) -> None:
     # The process exits after the stop. Events not reported by then reach no log or journal.
     reported: list[str] = []
     is_reporting = threading.Event()
@@ -373,7 +373,7 @@ def test_a_stop_waits_for_what_is_being_reported(sqs: ScriptedSqs) -> None:
     assert "message-deleted" in reported
 
 
-def test_a_stop_reports_what_has_happened_last(sqs: ScriptedSqs) -> None:
+def test_a_stop_reports_the_last_events(sqs: ScriptedSqs) -> None:
     reported: list[str] = []
     keeper = LeaseKeeper(
         sqs, terms=LeaseTerms.of(30), observer=lambda event: reported.append(event.kind.value)
@@ -422,7 +422,7 @@ def test_an_observer_may_stop_the_keeper(sqs: ScriptedSqs) -> None:
     assert stopped.wait(PATIENCE)
 
 
-def test_a_receive_is_reported_in_the_next_round_and_wakes_nobody_for_that(
+def test_a_receive_is_reported_in_the_next_tick_and_wakes_no_thread(
     sqs: ScriptedSqs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
@@ -439,7 +439,7 @@ def test_a_receive_is_reported_in_the_next_round_and_wakes_nobody_for_that(
     assert woken == ["woken"]
 
 
-def test_a_threshold_above_the_timeout_does_not_make_extensions_without_end() -> None:
+def test_a_threshold_above_the_timeout_does_not_cause_endless_extensions() -> None:
     clock, sqs = FakeClock(), ScriptedSqs()
     calls: list[float] = []
 

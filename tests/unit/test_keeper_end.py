@@ -98,7 +98,7 @@ def test_a_keeper_that_flushes_for_longer_than_a_second_does_not_hang(
     assert side.keeper.ending == 1
 
 
-def test_one_that_is_killed_as_it_flushes_has_a_successor_that_does(
+def test_a_keeper_that_is_killed_while_it_flushes_has_a_successor_that_flushes(
     side: Side, caplog: pytest.LogCaptureFixture
 ) -> None:
     side.begin()
@@ -126,7 +126,7 @@ def test_a_new_keeper_gets_all_leases_before_it_is_to_end() -> None:
     assert kinds == ["hello", "pool", "resume", "stop"]
 
 
-def test_one_that_is_through_ends_at_once_whatever_python_would_wait_for(
+def test_a_keeper_that_has_finished_exits_at_once_regardless_of_other_threads(
     side: Side,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -37,20 +37,20 @@ class Scene:
         ]
 
 
-def test_what_is_held_is_ours() -> None:
+def test_a_held_message_is_ours() -> None:
     scene = Scene()
     scene.receive("m1")
     assert scene.kept("m1") == ["m1"]
 
 
-def test_what_is_to_be_released_is_not() -> None:
+def test_a_message_to_be_released_is_not_ours() -> None:
     scene = Scene()
     scene.receive("m1")
     scene.keeper.release("m1", cause="group stopped")
     assert scene.kept("m1") == []
 
 
-def test_what_sqs_has_back_already_is_not() -> None:
+def test_a_message_that_is_already_released_is_not_ours() -> None:
     # While the worker waited for another message's extension, which may take seconds.
     scene = Scene()
     assert scene.kept("m1") == []
@@ -75,7 +75,7 @@ class Unconfirmed:
         self.dropped.append(handle)
 
 
-def test_an_answer_that_came_late_is_waited_for_once_however_many_messages_it_has(
+def test_a_late_receive_waits_once_for_all_its_messages(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     keeper = Unconfirmed()

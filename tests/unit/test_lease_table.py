@@ -67,7 +67,7 @@ def test_a_lease_is_read_as_it_was_shown_last(shown: Shown) -> None:
         (LeaseStatus.REFUSED, Mark.REFUSED),
     ],
 )
-def test_the_standing_of_a_lease_is_told(shown: Shown, status: LeaseStatus, mark: Mark) -> None:
+def test_the_status_of_a_lease_is_shown(shown: Shown, status: LeaseStatus, mark: Mark) -> None:
     lease = lease_of("a")
     lease.status = status
     shown.board.show(lease)
@@ -82,7 +82,7 @@ def test_the_standing_of_a_lease_is_told(shown: Shown, status: LeaseStatus, mark
         (Goal.DELETE, Mark.ACKED, Mark.ACKED),
     ],
 )
-def test_an_ended_lease_tells_how_it_ended(
+def test_an_ended_lease_shows_how_it_ended(
     shown: Shown, goal: Goal, while_it_lasts: Mark, afterwards: Mark
 ) -> None:
     lease = lease_of("a")
@@ -93,13 +93,13 @@ def test_an_ended_lease_tells_how_it_ended(
     assert shown.mark(lease) is afterwards
 
 
-def test_a_task_that_opted_out_is_told_until_its_end(shown: Shown) -> None:
+def test_a_task_that_opted_out_sees_its_lease_until_its_end(shown: Shown) -> None:
     lease = lease_of("a", terms=replace(TERMS, extend=False))
     shown.board.show(lease)
     assert shown.mark(lease) is Mark.OPTED_OUT
 
 
-def test_a_redelivery_goes_on_with_the_claim(shown: Shown) -> None:
+def test_a_redelivery_continues_the_claim(shown: Shown) -> None:
     lease = lease_of("a", expires_at=10.0)
     shown.board.show(lease)
     lease.take_receive(
@@ -119,7 +119,7 @@ def test_a_claim_stays_lost_when_another_on_the_same_message_follows_it(shown: S
     assert shown.mark(second) is Mark.HELD
 
 
-def test_a_claim_that_begins_again_under_its_handle_is_not_taken_for_its_past(
+def test_a_claim_that_begins_again_under_its_handle_is_not_confused_with_the_earlier_one(
     shown: Shown,
 ) -> None:
     shown.board.show(lease_of("before"))
@@ -151,7 +151,7 @@ def test_the_place_that_is_free_for_longest_is_taken_first(shown: Shown) -> None
     assert shown.mark(first) is Mark.ACKED
 
 
-def test_in_a_full_table_nobody_is_taken_for_lost(shown: Shown) -> None:
+def test_in_a_full_table_no_lease_counts_as_lost(shown: Shown) -> None:
     leases = shown.fill()
     late = lease_of("late")
     shown.board.show(late)
@@ -209,7 +209,7 @@ class Silent:
         return [Outcome.UNKNOWN] * len(call.entries)
 
 
-def test_a_keeper_shows_what_it_is_told_also_after_it_was_stopped(shown: Shown) -> None:
+def test_a_keeper_still_shows_changes_after_it_was_stopped(shown: Shown) -> None:
     keeper = LeaseKeeper(Silent(), terms=LeaseTerms.of(3_600), board=shown.board)
     keeper.start()
     for handle in ("a", "b"):
@@ -230,7 +230,7 @@ changes = st.tuples(
 
 @FUZZ
 @given(places=st.integers(SMALLEST, 2 * SMALLEST), changes=st.lists(changes, max_size=120))
-def test_the_table_says_what_a_dict_would(
+def test_the_table_behaves_like_a_dict(
     places: int, changes: list[tuple[str, int, LeaseStatus, Goal]]
 ) -> None:
     shown = Shown(places)

@@ -45,7 +45,7 @@ def event(kind: EventKind, outcome: Outcome | None = None, message: str = "m") -
         (EventKind.MESSAGE_LAPSING, None, None),
     ],
 )
-def test_expired_lost_and_capped_are_told_apart(
+def test_expired_lost_and_capped_are_distinguished(
     kind: EventKind, outcome: Outcome | None, cause: str | None
 ) -> None:
     assert cause_of(event(kind, outcome)) == cause
@@ -61,7 +61,7 @@ class _Heartbeat:
     requests: dict[Any, Any] = {}  # noqa: RUF012
 
 
-def test_a_handler_that_hangs_holds_up_the_next_signals_and_nothing_else() -> None:
+def test_a_handler_that_hangs_delays_the_next_signals_and_nothing_else() -> None:
     losses = LostLeaseHandler(Celery("proj", set_as_current=False))
     losses.attach(_Heartbeat())  # type: ignore[arg-type]
     go_on, done = threading.Event(), threading.Event()

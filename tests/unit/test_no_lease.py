@@ -34,7 +34,7 @@ QUESTIONS: dict[str, Callable[[], Any]] = {
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-def test_where_there_is_no_lease_every_question_says_so(question: str) -> None:
+def test_without_a_lease_every_question_reports_that(question: str) -> None:
     ask = QUESTIONS[question]
     for reason in (
         why_not(ask),

@@ -101,7 +101,7 @@ def test_all_wrong_options_are_listed_at_once() -> None:
     assert len([*option_faults(options)]) == 4
 
 
-def test_what_may_hold_a_key_is_not_quoted() -> None:
+def test_options_that_may_contain_a_key_are_not_quoted() -> None:
     options = {
         "predefined_queues": {"q": {"secret_access_key": SECRET}, "r": SECRET},
         "client-config": {"proxies": {"https": f"http://user:{SECRET}@proxy"}, "nope": SECRET},

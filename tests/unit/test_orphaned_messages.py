@@ -104,7 +104,7 @@ def test_a_job_that_has_ended_need_not_be_gone() -> None:
 
 
 @pytest.mark.parametrize("settle", ["done", "release", "let_expire", "disown"])
-def test_what_is_settled_is_left_alone(settle: str) -> None:
+def test_settled_messages_are_left_alone(settle: str) -> None:
     scene, request = Scene(), Request()
     watch = weakref.ref(scene.watch(request, scene.receive()))
     getattr(scene.keeper, settle)("a")
@@ -148,7 +148,7 @@ def test_the_request_of_an_ended_lease_says_nothing_of_a_later_lease_on_its_mess
     assert later.goal is Goal.HOLD
 
 
-def test_what_is_left_at_the_end_is_released_whatever_the_pool() -> None:
+def test_remaining_messages_are_released_at_the_end_with_any_pool() -> None:
     scene, request = Scene(may_run_on=True), Request()
     scene.watch(request, scene.receive())
     del request
@@ -156,7 +156,7 @@ def test_what_is_left_at_the_end_is_released_whatever_the_pool() -> None:
     assert scene.channel.done == [(RELEASED, "a")]
 
 
-def test_a_watch_needs_no_garbage_collector_to_go() -> None:
+def test_a_watch_is_freed_without_the_garbage_collector() -> None:
     scene, request, job = Scene(), Request(), Job()
     gc.collect()
     gc.disable()

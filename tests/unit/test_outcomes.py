@@ -131,7 +131,7 @@ def test_what_a_failed_call_means_for_its_entries(error: Exception, expected: Ou
         ("NeverHeardOf", 400),
     ],
 )
-def test_what_another_operation_answers_says_nothing_of_the_messages(
+def test_answers_of_other_operations_say_nothing_about_the_messages(
     operation: str, code: str, status: int
 ) -> None:
     """Nothing was sent: the call that needs credentials renews them first."""
@@ -169,7 +169,7 @@ def test_a_denial_of_the_operation_itself_is_one(kind: CallKind, suffix: str) ->
         ("gibberish", [Outcome.UNKNOWN] * 2),
     ],
 )
-def test_every_entry_gets_an_outcome_whatever_the_answer(
+def test_every_entry_gets_an_outcome_for_any_answer(
     answer: object, expected: list[Outcome]
 ) -> None:
     assert read_answer(answer, 2) == expected
@@ -231,7 +231,7 @@ def test_a_call_becomes_one_batch_request_with_distinct_valid_ids(kind: CallKind
         assert [entry["VisibilityTimeout"] for entry in sent] == list(range(30, 40))
 
 
-def test_a_fault_of_our_own_is_not_taken_for_an_answer() -> None:
+def test_our_own_faults_do_not_count_as_answers() -> None:
     class Broken:
         def delete_message_batch(self, **request: object) -> None:
             raise ZeroDivisionError

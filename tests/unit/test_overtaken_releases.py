@@ -71,7 +71,7 @@ def test_a_release_that_is_confirmed_after_its_redelivery_is_reported_once() -> 
     assert booking.kinds() == [K.MESSAGE_RELEASED]
 
 
-def test_a_release_whose_lease_ran_out_on_the_way_may_not_have_done_it() -> None:
+def test_a_release_whose_lease_expired_on_the_way_may_have_had_no_effect() -> None:
     booking = BookHarness()
     booking.receive("m", handle="m#1")
     release_under_way_as_the_lease_ran_out(booking)

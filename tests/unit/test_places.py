@@ -52,7 +52,7 @@ def test_a_claim_without_room_is_unknown_and_takes_no_place(seats: Seats) -> Non
     assert not seats.table.is_short
 
 
-def test_a_claim_that_is_over_is_readable_until_its_place_is_needed(seats: Seats) -> None:
+def test_an_ended_claim_is_readable_until_its_place_is_needed(seats: Seats) -> None:
     place = seats.take("a")
     for number in range(REACH - 1):
         seats.take(f"filling-{number}")

@@ -29,7 +29,7 @@ def lease(*, received_at: float = 0.0, expires_at: float, max_lease: float = 43_
         pytest.param(19.0, 0, 29.0, id="of an unknown timeout the threshold is granted"),
     ],
 )
-def test_first_expiry_is_the_safe_side(
+def test_the_first_expiry_is_the_earliest_possible(
     arrived_at: float, visibility_timeout: int, expected: float
 ) -> None:
     expiry = policy.first_expiry(
@@ -52,7 +52,7 @@ def test_first_expiry_is_the_safe_side(
         pytest.param(20, 0, 10, 20, id="no limit where the timeout is unknown"),
     ],
 )
-def test_a_receive_waits_so_long_that_the_threshold_is_left_at_its_end(
+def test_a_receive_waits_only_so_long_that_the_threshold_remains_at_its_end(
     wait: int, visibility_timeout: int, threshold: float, expected: int
 ) -> None:
     longest = policy.longest_wait(wait, visibility_timeout=visibility_timeout, threshold=threshold)
@@ -97,7 +97,7 @@ def test_retry_delay(
     ) == pytest.approx(expected)
 
 
-def test_a_margin_of_a_second_takes_many_retries() -> None:
+def test_a_margin_of_a_second_allows_many_retries() -> None:
     margin, tries = 1.3, 0
     while margin > 0.05:
         tries += 1

@@ -39,7 +39,7 @@ def test_a_keeper_that_does_nothing_for_a_second_hangs() -> None:
     assert looks_until_gone(busy=False, ticks=10) == 15
 
 
-def test_one_that_waits_for_a_cpu_has_five() -> None:
+def test_a_keeper_that_waits_for_a_cpu_has_five_seconds() -> None:
     assert looks_until_gone(busy=True) == 26
 
 
@@ -51,7 +51,7 @@ def test_one_that_waits_for_a_cpu_has_five() -> None:
         pytest.param([False] * 135, 0, id="the system does not say"),
     ],
 )
-def test_one_that_stands_still_as_it_starts_has_three(busy: list[bool], gone: int) -> None:
+def test_a_keeper_that_stalls_at_its_start_has_three_seconds(busy: list[bool], gone: int) -> None:
     clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
     states = iter(busy)
     pulse = LivenessMonitor(table, clock, lambda: next(states))
@@ -83,13 +83,13 @@ def test_a_process_is_busy_while_it_computes_and_not_when_it_is_stopped(
 
 
 @only_linux
-def test_one_that_sleeps_is_not() -> None:
+def test_a_process_that_sleeps_is_not_busy() -> None:
     with subprocess.Popen(["sleep", "60"]) as sleeping:
         wait_until(lambda: not is_busy(sleeping.pid))
         sleeping.kill()
 
 
-def test_one_that_has_ended_is_not() -> None:
+def test_a_process_that_has_ended_is_not_busy() -> None:
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     assert not is_busy(process.pid)

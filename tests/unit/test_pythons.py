@@ -87,7 +87,7 @@ def test_the_supported_ones_are_those_of_the_classifiers() -> None:
     ) == ["3.14"]
 
 
-def test_what_is_run_and_what_is_left_out_exists() -> None:
+def test_the_tests_that_are_run_and_left_out_exist() -> None:
     paths = [path.removeprefix("--ignore=") for path in pythons.TESTS]
     assert [path for path in paths if not (pythons.ROOT / path).exists()] == []
 
@@ -106,7 +106,7 @@ ABSENT = "Python 3.14 is not on this machine: not run"
         (["3.8"], [], ["--only", "3.8"], ["3.8; supported are 3.10, 3.14"], 2),
     ],
 )
-def test_each_python_has_a_line_and_one_that_is_missing_is_no_failure(
+def test_each_python_has_a_line_and_a_missing_one_is_not_a_failure(
     on_machine: list[str],
     failing: list[str],
     arguments: list[str],
@@ -140,7 +140,7 @@ def test_the_running_python_is_left_out_unless_it_is_asked_for(
     assert ran[-1] == f"/python{pythons.RUNNING}"
 
 
-def test_a_virtual_environment_is_made_anew_only_when_the_project_has_changed(
+def test_a_virtual_environment_is_rebuilt_only_if_the_project_has_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = tmp_path / "pyproject.toml"

@@ -68,7 +68,7 @@ def test_the_log_names_the_cause_for_which_attributes_could_not_be_read(
     assert ("permission" in line) is (said == PERMISSION)
 
 
-def test_others_ask_while_a_refresh_begins() -> None:
+def test_other_threads_may_ask_while_a_refresh_begins() -> None:
     """Another greenlet does that if starting a thread lets others run."""
 
     def run(job: Callable[[], None]) -> None:

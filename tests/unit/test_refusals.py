@@ -24,7 +24,7 @@ def booking() -> BookHarness:
 @pytest.mark.parametrize(
     ("refusals", "pause"), [(1, 0.2), (2, 0.4), (3, 0.8), (6, 6.4), (7, 10.0), (99, 10.0)]
 )
-def test_probes_of_a_refusing_queue_come_ever_more_seldom(refusals: int, pause: float) -> None:
+def test_probes_of_a_refusing_queue_become_rarer(refusals: int, pause: float) -> None:
     assert probe_delay(refusals, jitter=1.0) == pytest.approx(pause)
     assert probe_delay(refusals, jitter=0.0) == pytest.approx(pause / 2)
 
@@ -52,7 +52,7 @@ def test_after_one_refusal_a_single_entry_is_tried_and_then_all_others(
     assert EventKind.LEASE_EXPIRED not in booking.kinds()
 
 
-def test_a_queue_that_goes_on_refusing_is_probed_and_the_expiry_of_its_leases_reported(
+def test_a_queue_that_keeps_refusing_is_probed_and_the_expiry_of_its_leases_reported(
     booking: BookHarness,
 ) -> None:
     booking.receive("a")
@@ -85,7 +85,7 @@ def refuse_twice(booking: BookHarness) -> None:
     booking.apply_results(booking.one_call(), Outcome.DENIED)
 
 
-def test_leases_of_a_refusing_queue_go_on_once_it_takes_extensions_again(
+def test_leases_of_a_refusing_queue_continue_once_it_accepts_extensions_again(
     booking: BookHarness,
 ) -> None:
     refuse_twice(booking)
@@ -108,7 +108,7 @@ def test_a_release_outlives_a_single_refusal(booking: BookHarness) -> None:
     assert summary(booking.one_call()) == [("a", "release", 5)]
 
 
-def test_a_release_that_is_tried_again_asks_for_what_is_left_of_its_delay(
+def test_a_repeated_release_requests_the_rest_of_its_delay(
     booking: BookHarness,
 ) -> None:
     # A message that is due at a certain time must not be late because SQS was throttling.
@@ -173,7 +173,7 @@ def test_refusals_of_one_batch_count_once(booking: BookHarness) -> None:
     assert booking.kinds().count(EventKind.PERMISSION_DENIED) == 1
 
 
-def test_a_lost_lease_is_not_taken_up_again_by_a_grant(booking: BookHarness) -> None:
+def test_a_granted_permission_does_not_revive_a_lost_lease(booking: BookHarness) -> None:
     # Its delete is repeated. An extension by the stale handle would hide the new owner's message.
     booking.receive("lost")
     booking.receive("other")
@@ -204,7 +204,7 @@ def test_an_expiry_is_reported_though_the_grant_comes_first(booking: BookHarness
 
 
 @REFUSED
-def test_a_refused_delete_is_tried_soon_again_and_then_ever_more_seldom(
+def test_a_refused_delete_is_tried_again_soon_and_then_ever_more_rarely(
     booking: BookHarness, refused: Outcome
 ) -> None:
     booking.receive("done", terms=KEPT)
@@ -244,7 +244,7 @@ def test_a_delete_that_failed_otherwise_before_is_tried_as_soon(booking: BookHar
     assert booking.book.next_due(booking.now) - booking.now == pytest.approx(0.2)
 
 
-def test_once_a_delete_is_taken_again_the_others_do_not_wait(booking: BookHarness) -> None:
+def test_once_a_delete_succeeds_again_the_others_do_not_wait(booking: BookHarness) -> None:
     refused_deletes(booking)
     booking.now = booking.book.next_due(booking.now)
     first = booking.one_call()
@@ -256,7 +256,7 @@ def test_once_a_delete_is_taken_again_the_others_do_not_wait(booking: BookHarnes
     assert len(booking.book) == 0
 
 
-def test_a_delete_that_another_queue_takes_again_hurries_none(booking: BookHarness) -> None:
+def test_a_delete_that_succeeds_again_in_another_queue_hurries_none(booking: BookHarness) -> None:
     refused_deletes(booking)
     booking.receive("c", queue="https://sqs/1/another", terms=KEPT)
     booking.book.done("c", booking.now)
@@ -269,7 +269,7 @@ def test_a_delete_that_another_queue_takes_again_hurries_none(booking: BookHarne
     assert booking.book.next_due(booking.now) > booking.now
 
 
-def test_a_hurry_has_every_delete_tried_at_once(booking: BookHarness) -> None:
+def test_a_flush_tries_every_delete_at_once(booking: BookHarness) -> None:
     refused_deletes(booking)
     assert booking.book.next_due(booking.now) > booking.now
     booking.book.hurry_deletes(booking.now)

@@ -85,7 +85,7 @@ def test_release_delay(setting: Any, failure: Failure, expected: Any) -> None:
     assert chosen(setting, failure) == expected
 
 
-def test_a_tasks_policy_goes_over_its_queues_and_that_over_the_one_for_all() -> None:
+def test_a_tasks_policy_overrides_its_queues_which_overrides_the_general_one() -> None:
     settings = read_settings(
         {
             "sqs_heartbeat_release_delay": "fixed(1)",
@@ -118,7 +118,9 @@ def test_a_function_of_either_form_may_return_none_to_keep_the_message() -> None
     ("answer", "expected"),
     [(-1, 0), (43_201, 43_200), (10**400, 43_200), (float("inf"), 43_200), (1.5, 1.5)],
 )
-def test_what_a_function_returns_is_cut_to_what_sqs_takes(answer: float, expected: float) -> None:
+def test_the_result_of_a_function_is_limited_to_what_sqs_accepts(
+    answer: float, expected: float
+) -> None:
     by_count, by_failure = both_forms(answer)
     assert chosen(by_failure, after()) == expected
     # If the function takes only the count, 0 means the default, and so does a value cut to 0.
@@ -140,7 +142,7 @@ policies = (
 
 
 @given(setting=policies, count=counts, draw=st.floats(0, 1), held_for=st.floats(0, 50_000))
-def test_whatever_the_policy_its_seconds_are_those_that_sqs_takes_at_that_moment(
+def test_any_policy_returns_seconds_that_sqs_accepts_at_that_moment(
     setting: Any, count: int, draw: float, held_for: float
 ) -> None:
     rules = read(setting).rules
@@ -223,9 +225,7 @@ def test_a_function_that_can_be_called_in_neither_form_is_one_fault(
         (lambda receive_count, exception=None, **_: 1 if exception is KeyError else 0, 1),
     ],
 )
-def test_each_form_of_a_function_is_told_by_what_it_can_be_called_with(
-    function: Any, expected: float
-) -> None:
+def test_a_functions_signature_decides_its_form(function: Any, expected: float) -> None:
     assert read(function).rules.release_delay is function
     assert chosen(function, after(2, exception=KeyError)) == expected
 
@@ -268,6 +268,6 @@ def test_a_path_that_names_no_such_function_is_one_fault(module: str, path: str,
 
 
 @pytest.mark.parametrize("setting", ["later", b"5", {"a": 1}, object(), [1, "2"]])
-def test_what_is_nothing_of_that_kind_is_one_fault(setting: Any) -> None:
+def test_a_value_of_any_other_kind_is_one_fault(setting: Any) -> None:
     for fault in faults(setting):
         assert "release_delay" in fault

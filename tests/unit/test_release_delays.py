@@ -151,7 +151,7 @@ def test_a_function_of_any_kind_is_named(
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, WorkerShutdown, WorkerTerminate])
-def test_what_a_signal_ends_the_worker_by_is_no_failure_of_the_function(
+def test_an_exception_from_a_signal_that_ends_the_worker_is_not_a_failure_of_the_function(
     error: type[BaseException],
 ) -> None:
     def interrupted(receive_count: int) -> float:
@@ -177,7 +177,7 @@ def test_what_a_signal_ends_the_worker_by_is_no_failure_of_the_function(
         (None, 2, None, "keep", 2),
     ],
 )
-def test_what_the_task_says_goes_over_kombus_policy_and_that_over_the_setting(
+def test_the_tasks_delay_overrides_kombus_policy_which_overrides_the_setting(
     monkeypatch: pytest.MonkeyPatch,
     raised: float | None,
     asked: float | None,
@@ -209,13 +209,13 @@ def test_what_the_task_says_goes_over_kombus_policy_and_that_over_the_setting(
         (None, QueueAttributes(is_known=False), [1, 4, 30]),
     ],
 )
-def test_without_a_dead_letter_queue_only_what_is_set_by_name_is_at_once(
+def test_without_a_dead_letter_queue_only_an_explicit_setting_releases_at_once(
     setting: Any, queue: QueueAttributes, expected: list[float | None]
 ) -> None:
     assert [after(setting, receive_count=count, queue=queue) for count in (1, 3, 9)] == expected
 
 
-def test_a_function_is_told_all_that_is_known() -> None:
+def test_a_function_gets_all_known_facts() -> None:
     seen: list[dict[str, Any]] = []
     after(
         lambda **known: seen.append(known),
@@ -279,7 +279,7 @@ def test_that_line_ends_with_the_reason_that_the_task_gave(
     assert message.endswith(said)
 
 
-def test_a_failure_is_no_line_of_ours(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failure_adds_no_line_of_ours(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     after("fixed(7)", ended=TaskFailure(exception=KeyError))
     assert caplog.records == []

@@ -38,7 +38,7 @@ def test_a_bad_delay_is_refused_where_it_is_raised(delay: Any, error: type[Excep
         ReleaseMessage(delay=delay)
 
 
-def test_a_stock_worker_takes_it_for_a_reject_that_requeues() -> None:
+def test_a_stock_worker_treats_it_as_a_reject_that_requeues() -> None:
     error = ReleaseMessage(delay=90)
     assert isinstance(error, Reject)
     assert error.requeue is True
@@ -66,9 +66,7 @@ def info_of(error: Exception) -> ExceptionInfo:
         (ReleaseMessage(reason="busy"), "message released: busy"),
     ],
 )
-def test_it_comes_out_of_a_pools_process_as_it_was_raised(
-    error: ReleaseMessage, shown: str
-) -> None:
+def test_it_leaves_a_pool_process_unchanged(error: ReleaseMessage, shown: str) -> None:
     info = pickle.loads(pickle.dumps(info_of(error)))
     again = getattr(info.exception, "exc", info.exception)
     assert type(again) is ReleaseMessage
@@ -100,7 +98,7 @@ def test_retries_for_any_exception_let_it_pass(error: Exception, is_retried: boo
     assert retried == ([error] if is_retried else [])
 
 
-def test_celery_asks_for_a_reject_before_it_asks_for_what_is_ignored() -> None:
+def test_celery_checks_for_a_reject_before_it_checks_for_ignored_errors() -> None:
     ends: list[str] = []
 
     class Request(CeleryRequest):
@@ -135,13 +133,13 @@ def release_with_traceback(caplog: pytest.LogCaptureFixture) -> list[logging.Log
     return caplog.records
 
 
-def test_where_there_is_a_lease_celery_logs_nothing_of_it(
+def test_with_a_lease_celery_logs_nothing_about_it(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert release_with_traceback(caplog) == []
 
 
-def test_elsewhere_one_line_says_that_its_delay_has_no_effect(
+def test_without_a_lease_one_line_says_that_its_delay_has_no_effect(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     unshare_table()
@@ -154,7 +152,7 @@ def test_elsewhere_one_line_says_that_its_delay_has_no_effect(
     assert "Traceback" not in caplog.text
 
 
-def test_of_a_task_that_acks_early_it_says_that_the_message_is_gone(
+def test_for_a_task_that_acks_early_the_line_says_that_the_message_is_gone(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_releases()
@@ -168,7 +166,9 @@ def test_of_a_task_that_acks_early_it_says_that_the_message_is_gone(
     assert "acks_late=False: its message is deleted when it begins" in record.getMessage()
 
 
-def test_of_an_eager_task_it_says_so(worker: Worker, caplog: pytest.LogCaptureFixture) -> None:
+def test_for_an_eager_task_the_line_says_so(
+    worker: Worker, caplog: pytest.LogCaptureFixture
+) -> None:
     log_releases()
     app = Celery("eager", set_as_current=False)
 
@@ -183,7 +183,7 @@ def test_of_an_eager_task_it_says_so(worker: Worker, caplog: pytest.LogCaptureFi
     assert record.exc_info is None
 
 
-def test_any_other_error_is_logged_as_ever(
+def test_any_other_error_is_logged_as_usual(
     worker: Worker, caplog: pytest.LogCaptureFixture
 ) -> None:
     log_releases()
@@ -226,7 +226,7 @@ class _Request:
         (ConnectionError(), ConnectionError, False, None, ""),
     ],
 )
-def test_a_request_hands_on_how_its_task_failed(
+def test_a_request_passes_on_how_its_task_failed(
     desk: RequestHarness,
     error: Exception,
     exception: type,
@@ -246,7 +246,7 @@ def test_a_request_hands_on_how_its_task_failed(
     assert failure.cause == ("asked by task" if is_wanted else "failed")
 
 
-def test_an_error_that_can_not_be_pickled_is_known_by_its_type(desk: RequestHarness) -> None:
+def test_an_error_that_can_not_be_pickled_is_identified_by_its_type(desk: RequestHarness) -> None:
     request = desk.receive()
     request.__class__ = type("Failing", (type(request), _Request), {})
     info = info_of(UnpickleableExceptionWrapper("m", "LockError", (), "LockError()"))
@@ -257,7 +257,7 @@ def test_an_error_that_can_not_be_pickled_is_known_by_its_type(desk: RequestHarn
 
 
 @pytest.mark.parametrize(("soft", "exception"), [(False, TimeLimitExceeded), (True, None)])
-def test_a_request_hands_on_that_its_time_was_over(
+def test_a_request_passes_on_that_its_task_ran_out_of_time(
     desk: RequestHarness, soft: bool, exception: type | None
 ) -> None:
     class Base(_Request):

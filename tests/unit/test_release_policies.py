@@ -33,16 +33,18 @@ def delays(text: str, *counts: int, draw: float = 1.0) -> list[float]:
         (" exponential ( base = 1e1 , max = 20. , jitter = False ) ", [10, 20, 20, 20]),
     ],
 )
-def test_what_a_policy_says_after_1_2_3_and_100_receives(text: str, expected: list[float]) -> None:
+def test_the_delay_of_a_policy_after_1_2_3_and_100_receives(
+    text: str, expected: list[float]
+) -> None:
     assert delays(text, 1, 2, 3, 100) == expected
 
 
-def test_keep_is_no_number_of_seconds() -> None:
+def test_keep_is_not_a_number_of_seconds() -> None:
     assert parse_policy("keep") is Verdict.KEEP
 
 
 @pytest.mark.parametrize(("draw", "expected"), [(0.0, [4, 8]), (0.5, [6, 12]), (1.0, [8, 16])])
-def test_jitter_takes_the_upper_half_and_is_there_unless_it_is_off(
+def test_jitter_uses_the_upper_half_and_is_on_by_default(
     draw: float, expected: list[float]
 ) -> None:
     for text in ("exponential(8)", "exponential(base=8, jitter=True)"):
@@ -106,7 +108,7 @@ def test_each_example_is_a_policy(example: str) -> None:
         ("\u0664", "is not a release policy"),
     ],
 )
-def test_what_is_no_policy_is_refused_with_the_way_out(text: str, said: str) -> None:
+def test_a_value_that_is_not_a_policy_is_refused_with_the_way_out(text: str, said: str) -> None:
     with pytest.raises(BadPolicy) as caught:
         parse_policy(text)
     assert said in str(caught.value)

@@ -28,7 +28,7 @@ def change(timeouts: dict[str, int], *, done: set[str], forwarded_at: float | No
     )
 
 
-def test_a_change_is_known_by_its_message_and_receive_and_counts_when_it_is_confirmed() -> None:
+def test_a_change_is_identified_by_message_and_receive_and_counts_once_confirmed() -> None:
     calls = [
         change({"a-1": 30, "b-1": 30}, done={"a-1", "b-1"}),
         receive("a", 1),

@@ -73,7 +73,7 @@ def kept(handle: str, goal: Goal = Goal.HOLD, pending: Action | None = None) -> 
     )
 
 
-def test_a_release_that_was_not_sent_is_to_be_sent() -> None:
+def test_a_release_that_was_not_sent_is_sent_by_the_new_keeper() -> None:
     worker = Worker()
     holding = worker.released()
     worker.board.show(kept("h", Goal.RELEASE))
@@ -87,7 +87,7 @@ def test_a_release_that_was_planned_may_have_been_sent() -> None:
     assert worker.holdings.to_resume(0.0) == [(holding, True)]
 
 
-def test_a_release_that_was_answered_is_over_though_the_worker_has_not_heard_of_it() -> None:
+def test_an_answered_release_has_ended_even_if_the_worker_does_not_know() -> None:
     worker = Worker()
     worker.released()
     worker.board.show(kept("h", Goal.RELEASE, Action.RELEASE))
@@ -97,7 +97,7 @@ def test_a_release_that_was_answered_is_over_though_the_worker_has_not_heard_of_
 
 
 @pytest.mark.parametrize("is_over", [False, True])
-def test_a_release_that_the_keeper_sent_unasked_is_not_sent_again(is_over: bool) -> None:
+def test_a_release_that_the_keeper_sent_on_its_own_is_not_sent_again(is_over: bool) -> None:
     """Found by the simulation (storm-fifo-apart 4): a message behind one that is released."""
     worker = Worker()
     holding = worker.hold()
@@ -109,7 +109,7 @@ def test_a_release_that_the_keeper_sent_unasked_is_not_sent_again(is_over: bool)
     assert worker.holdings.ending == 1
 
 
-def test_a_release_of_which_only_half_a_record_was_written_may_have_been_sent() -> None:
+def test_a_release_with_a_half_written_record_may_have_been_sent() -> None:
     worker = Worker()
     holding = worker.released()
     at = worker.memory.find(key_of("h"))
@@ -136,7 +136,7 @@ def test_a_new_keeper_knows_how_long_the_last_extension_hides_a_message() -> Non
 
 
 @pytest.mark.parametrize("was_releasing", [True, False])
-def test_the_end_of_a_lease_that_lapses_when_it_is_resumed_is_shown(was_releasing: bool) -> None:
+def test_the_end_of_a_lease_that_expires_when_it_is_resumed_is_shown(was_releasing: bool) -> None:
     shown: list[str] = []
 
     class Noting(Board):

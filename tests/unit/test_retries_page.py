@@ -48,7 +48,7 @@ def after(exception: type[BaseException] | None, count: int = 3, **known: Any) -
     return Failure(queue=QUEUE, receive_count=count, exception=exception, **known)
 
 
-def test_its_settings_are_taken_and_mean_what_it_says(names: dict[str, Any]) -> None:
+def test_its_settings_are_accepted_and_work_as_described(names: dict[str, Any]) -> None:
     app = names["app"]
     tasks = {"rebuild": app.tasks[names["rebuild"].name].sqs_heartbeat}
     settings = read_settings(app.conf.get, tasks=tasks)
@@ -74,7 +74,7 @@ def test_its_function_can_be_set(names: dict[str, Any], failure: Failure, expect
     assert settings.rules.delay_after(failure) == expected
 
 
-def test_its_task_decides_for_itself(names: dict[str, Any], worker: Worker) -> None:
+def test_its_task_requests_its_own_delay(names: dict[str, Any], worker: Worker) -> None:
     task = names["import_orders"]
     with pytest.raises(ReleaseMessage) as raised:
         run_task(task, ["busy"], MESSAGE)
@@ -89,7 +89,7 @@ def test_it_lists_every_policy() -> None:
         assert f'`"{example}"`' in TEXT
 
 
-def test_its_examples_of_an_exponential_policy_are_what_that_says() -> None:
+def test_its_examples_of_an_exponential_policy_match_the_policy() -> None:
     shown = re.findall(r"`(base=\d+)`: after ([\d, ]+), \.\.\. s", TEXT)
     assert [base for base, _ in shown] == ["base=2", "base=5"]
     for base, seconds in shown:

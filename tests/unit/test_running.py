@@ -33,7 +33,7 @@ def run(folder: Path, *arguments: str, code: str = "") -> subprocess.CompletedPr
 
 
 @pytest.mark.parametrize("code", [0, 1, 5])
-def test_it_ends_as_its_command_ends(code: int, tmp_path: Path) -> None:
+def test_a_run_ends_with_its_commands_exit_code(code: int, tmp_path: Path) -> None:
     assert run(tmp_path, "run", "core", code=f"raise SystemExit({code})").returncode == code
 
 
@@ -55,7 +55,7 @@ def test_a_cost_is_shown_beside_that_of_the_last_run(tmp_path: Path) -> None:
     assert "times the CPU" not in shown
 
 
-def test_half_as_much_again_is_reported(tmp_path: Path) -> None:
+def test_fifty_percent_more_cpu_is_reported(tmp_path: Path) -> None:
     Cost(seconds=90, cpu_seconds=100).write(tmp_path, "core")
     take_over(tmp_path, ["core"])
     Cost(seconds=90, cpu_seconds=151).write(tmp_path, "core")
@@ -70,7 +70,7 @@ def test_a_file_that_cant_be_read_counts_as_none(text: str, tmp_path: Path) -> N
     assert read(tmp_path / "core.last") is None
 
 
-def test_what_a_group_leaves_running_is_killed_and_named() -> None:
+def test_processes_that_a_group_leaves_running_are_killed_and_named() -> None:
     stay = "import time; time.sleep(600)"
     leave = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {stay!r}])"
     code = (
@@ -91,7 +91,7 @@ sys.exit(len(runs.read_text()) == 2)
 """
 
 
-def test_a_repeated_command_is_counted_by_its_failures_and_its_output_is_kept(
+def test_a_repeated_commands_failures_are_counted_and_its_output_is_kept(
     tmp_path: Path,
 ) -> None:
     code = [sys.executable, "-c", SECOND_FAILS, str(tmp_path / "runs")]

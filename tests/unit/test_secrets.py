@@ -197,7 +197,7 @@ def test_an_error_that_quotes_a_handle_is_logged_without_it(
     assert SECRET not in caplog.text
 
 
-def test_the_broker_s_keys_are_not_shown() -> None:
+def test_the_brokers_keys_are_not_shown() -> None:
     app = Celery(broker=f"sqs://AKIA{SECRET}:{SECRET}@")
     app.conf.broker_transport_options = {
         "region": "eu-west-1",

@@ -66,13 +66,13 @@ def test_a_function_that_fails_is_named_with_what_it_must_do() -> None:
         (f"{__name__}:URL", "is not a function"),
     ],
 )
-def test_what_names_no_function_is_refused(path: str, fault: str) -> None:
+def test_a_path_that_names_no_function_is_refused(path: str, fault: str) -> None:
     with pytest.raises(ConfigurationError, match=fault) as raised:
         find_session_function(path)
     assert f"sqs_heartbeat_session={path!r}" in str(raised.value)
 
 
-def test_what_returns_no_session_is_refused() -> None:
+def test_a_function_that_returns_no_session_is_refused() -> None:
     with pytest.raises(ConfigurationError, match=r"returned str: return a boto3\.Session"):
         find_session_function(f"{__name__}:no_session")()
 

@@ -35,7 +35,7 @@ def test_the_interval_shrinks_with_the_threshold() -> None:
     assert read(visibility_timeout=3, interval=0.2).longest_sleep() == 0.2
 
 
-def test_a_queue_goes_over_all_and_a_task_over_its_queue() -> None:
+def test_a_queue_overrides_the_general_setting_and_a_task_overrides_its_queue() -> None:
     settings = read(
         visibility_timeout=60,
         threshold=25,
@@ -127,7 +127,7 @@ def test_every_fault_is_listed_in_one_error() -> None:
     assert str(caught.value).startswith("sqs-heartbeat: 4 settings are wrong:\n  - ")
 
 
-def test_a_fault_that_a_queue_inherits_is_told_once() -> None:
+def test_a_fault_that_a_queue_inherits_is_reported_once() -> None:
     assert len(faults(visibility_timeout=30, threshold=40, queues={"a": {}, "b": {}})) == 1
 
 
@@ -142,7 +142,7 @@ def test_a_fault_that_a_queue_inherits_is_told_once() -> None:
         ({"tasks": {"t": {"threshold": 35}}}, 30, 8, "task 't' on queue 'q': threshold=35"),
     ],
 )
-def test_what_depends_on_the_queues_own_timeout_is_checked_once_that_is_known(
+def test_settings_that_depend_on_the_queues_timeout_are_checked_once_it_is_known(
     values: dict[str, Any], own_timeout: int, leases: int, said: str
 ) -> None:
     settings = read(**values)
@@ -169,7 +169,9 @@ def test_the_longest_visibility_timeout_needs_no_max_lease() -> None:
         ("journal", 5, "must be a folder"),
     ],
 )
-def test_where_a_worker_reports_to_is_checked(setting: str, value: Any, fault: str) -> None:
+def test_the_addresses_that_a_worker_reports_to_are_checked(
+    setting: str, value: Any, fault: str
+) -> None:
     (told,) = faults(**{setting: value})
     assert told.startswith(f"sqs_heartbeat_{setting}={value!r}: ")
     assert fault in told
@@ -184,7 +186,7 @@ def test_a_status_page_that_others_can_reach_needs_a_token() -> None:
 
 
 @pytest.mark.parametrize("token", ["secret", "with a secret in it", "sécret" * 4])
-def test_a_token_that_others_could_guess_or_not_send_is_told_of_and_not_shown(token: str) -> None:
+def test_a_token_that_is_guessable_or_can_not_be_sent_is_reported_but_not_shown(token: str) -> None:
     (fault,) = faults(status_token=token)
     assert fault.startswith("sqs_heartbeat_status_token=...: ")
     assert "at least 16 visible ASCII characters" in fault
@@ -196,7 +198,9 @@ def test_a_bad_token_is_one_fault_and_not_a_missing_one_too() -> None:
 
 
 @pytest.mark.parametrize("threshold", [None, 10])
-def test_a_queue_that_hides_nothing_is_blamed_for_its_timeout(threshold: float | None) -> None:
+def test_the_error_for_a_queue_with_a_timeout_of_0_names_the_timeout(
+    threshold: float | None,
+) -> None:
     (fault,) = read(threshold=threshold).faults_with("q", 0, 8)
     assert "visibility_timeout=0 must be at least 1" in fault
     assert "threshold" not in fault

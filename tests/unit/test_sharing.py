@@ -73,7 +73,7 @@ def test_without_a_worker_there_is_no_table() -> None:
         shared_table()
 
 
-def test_the_table_is_there_until_it_is_taken_back() -> None:
+def test_the_table_exists_until_it_is_removed() -> None:
     board = share_board(8)
     lease = lease_of("a")
     board.show(lease)
@@ -139,7 +139,7 @@ def test_a_killed_worker_leaves_nothing_behind() -> None:
 
 
 @nameless
-def test_the_nameless_file_is_the_users_alone() -> None:
+def test_only_the_user_can_use_the_nameless_file() -> None:
     share_board(8)
     assert stat.S_IMODE(os.stat(os.environ[VARIABLE]).st_mode) == 0o600
 
@@ -158,7 +158,7 @@ def descriptors_of_root(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("system", [no_memory_files, no_descriptors, descriptors_of_root])
-def test_elsewhere_the_file_has_a_name_and_is_the_users_alone(
+def test_on_other_systems_the_file_has_a_name_and_only_the_user_can_use_it(
     system: Callable[[pytest.MonkeyPatch], None], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     system(monkeypatch)
@@ -175,7 +175,7 @@ def test_a_large_worker_has_room_to_spare() -> None:
     assert shared_table().places >= 400_000
 
 
-def test_a_worker_that_can_share_nothing_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_can_not_share_a_table_reports_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError("No space left on device")
 
@@ -189,7 +189,7 @@ def test_a_worker_that_can_share_nothing_says_so(monkeypatch: pytest.MonkeyPatch
         shared_table()
 
 
-def test_a_file_that_is_gone_is_told(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+def test_a_missing_file_is_reported(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setenv(VARIABLE, str(folder / "gone"))
     with pytest.raises(NoLease, match=r"can't be read: .*gone"):
         shared_table()
@@ -235,7 +235,7 @@ while reads < int(sys.argv[1]) or len(seen) < 3:
 """
 
 
-def test_a_process_that_reads_while_another_writes_never_sees_half_of_it() -> None:
+def test_a_process_that_reads_while_another_writes_never_sees_half_a_record() -> None:
     board = share_board(8)
     lease = lease_of("a")
 

@@ -40,7 +40,7 @@ def test_groups_come_by_when_their_first_message_became_visible(there: str, come
     assert [message.body for message in available] == come.split()
 
 
-def test_groups_beyond_the_messages_that_are_looked_through_wait() -> None:
+def test_groups_beyond_the_messages_that_sqs_looks_at_wait() -> None:
     available = available_of_fifo(_messages("a1:200 a2:2 b1:3 c1:4"), NOW, scanned=3)
     assert [message.body for message in available] == ["b1"]
 

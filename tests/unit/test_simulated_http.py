@@ -93,7 +93,7 @@ def test_an_unforeseen_error_is_answered_and_logged_in_one_line(
     assert capfd.readouterr().err == ""
 
 
-def test_an_answer_that_is_no_json_is_an_unforeseen_error_too(
+def test_an_answer_that_is_not_json_is_an_unforeseen_error_too(
     server: SimulatedServer,
     connection: http.client.HTTPConnection,
     monkeypatch: pytest.MonkeyPatch,
@@ -127,7 +127,7 @@ def test_an_unforeseen_error_of_the_admin_endpoint_is_answered(
         ("", "UnknownOperationException", "use boto3 1.34 or later, which speaks this protocol"),
     ],
 )
-def test_a_call_that_can_not_be_done_says_why(
+def test_an_impossible_call_gets_an_error_with_the_reason(
     connection: http.client.HTTPConnection, target: str, type_: str, says: str
 ) -> None:
     status, answer = ask(connection, "POST", "/", target)

@@ -28,7 +28,7 @@ def refusal(sqs: Any, **message: Any) -> tuple[str, str]:
 @pytest.mark.parametrize(
     "name", ["a", "A-b_9", "trace.id", "9", "aws", "awsome.x", "amazon", "x.AWS.y", "x" * 256]
 )
-def test_an_attributes_name_is_taken(sqs: SimulatedSqs, name: str) -> None:
+def test_an_attributes_name_is_accepted(sqs: SimulatedSqs, name: str) -> None:
     sqs.send_message(QueueUrl=create(sqs), MessageBody="a", MessageAttributes={name: TEXT})
 
 
@@ -73,7 +73,7 @@ def test_an_attributes_name_is_refused(sqs: SimulatedSqs, name: str, says: str) 
         {"DataType": "String", "StringValue": "x", "StringListValues": []},
     ],
 )
-def test_an_attributes_value_is_taken(sqs: SimulatedSqs, value: dict[str, Any]) -> None:
+def test_an_attributes_value_is_accepted(sqs: SimulatedSqs, value: dict[str, Any]) -> None:
     url = create(sqs)
     sqs.send_message(QueueUrl=url, MessageBody="a", MessageAttributes={"a": value})
     (message,) = sqs.receive_message(QueueUrl=url, MessageAttributeNames=["a"])["Messages"]
@@ -139,7 +139,7 @@ def test_a_message_has_ten_attributes_and_not_eleven(sqs: SimulatedSqs) -> None:
     assert "[11] exceeds the allowed maximum [10]" in words
 
 
-def test_a_trace_header_is_taken(sqs: SimulatedSqs) -> None:
+def test_a_trace_header_is_accepted(sqs: SimulatedSqs) -> None:
     header = {"AWSTraceHeader": {"DataType": "String", "StringValue": TRACE}}
     sqs.send_message(QueueUrl=create(sqs), MessageBody="a", MessageSystemAttributes=header)
 
@@ -165,7 +165,7 @@ def test_another_system_attribute_is_refused(
     assert says in words
 
 
-def test_only_the_entry_of_a_batch_fails_that_has_the_wrong_attribute(sqs: SimulatedSqs) -> None:
+def test_only_the_entry_with_the_wrong_attribute_fails_in_a_batch(sqs: SimulatedSqs) -> None:
     url = create(sqs)
     answer = sqs.send_message_batch(
         QueueUrl=url,
@@ -183,7 +183,7 @@ def test_only_the_entry_of_a_batch_fails_that_has_the_wrong_attribute(sqs: Simul
 
 
 @pytest.mark.parametrize("list_name", ["MessageSystemAttributeNames", "AttributeNames"])
-def test_an_unknown_attribute_is_not_asked_for_with_a_message(
+def test_an_unknown_attribute_can_not_be_requested_with_a_message(
     sqs: SimulatedSqs, list_name: str
 ) -> None:
     url = create(sqs)
@@ -198,7 +198,9 @@ def test_an_unknown_attribute_is_not_asked_for_with_a_message(
     assert message["Body"] == "a"
 
 
-def test_the_older_list_may_have_a_queues_attributes_and_brings_none(sqs: SimulatedSqs) -> None:
+def test_the_older_parameter_accepts_attributes_of_queues_and_returns_none(
+    sqs: SimulatedSqs,
+) -> None:
     """SQS API reference, ReceiveMessage: they are among the valid values of AttributeNames."""
     url = create(sqs)
     sqs.send_message(QueueUrl=url, MessageBody="a")
@@ -219,7 +221,7 @@ def test_the_group_of_a_standard_queues_message_comes_without_a_sequence(
     assert not {"MessageDeduplicationId", "SequenceNumber"} & set(message["Attributes"])
 
 
-def test_bytes_come_back_over_http_and_count_as_bytes() -> None:
+def test_bytes_are_returned_over_http_and_count_as_bytes() -> None:
     """On the wire they are base64, which is a third longer."""
     data = bytes(range(256)) * 3
     value = {"DataType": "Binary", "BinaryValue": data}

@@ -68,7 +68,7 @@ def test_a_policy_is_refused_and_changes_nothing(
         ("RedriveAllowPolicy", allow("byQueue", *map(arn, "abcdefghij"))),
     ],
 )
-def test_a_policy_is_taken_and_unset_by_an_empty_one(
+def test_a_policy_is_accepted_and_removed_by_an_empty_one(
     sqs: SimulatedSqs, name: str, value: str
 ) -> None:
     url = create(sqs, **{name: value})
@@ -140,7 +140,7 @@ def test_a_fifo_queue_shows_its_scope_and_limit_though_they_were_not_set(
         ({"Visibility": "30"}, "InvalidAttributeName", "Unknown Attribute Visibility."),
     ],
 )
-def test_an_attribute_is_none_of_a_standard_queue_whether_it_exists_or_not(
+def test_a_standard_queue_refuses_fifo_and_unknown_attributes_alike(
     sqs: SimulatedSqs, attributes: dict[str, str], code: str, says: str
 ) -> None:
     """L test_create_standard_queue_with_fifo_attribute_raises_error."""

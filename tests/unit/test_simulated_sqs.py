@@ -18,7 +18,7 @@ LARGEST = 1_048_576
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_9", "x" * 80])
-def test_a_standard_queues_name_is_taken(sqs: SimulatedSqs, name: str) -> None:
+def test_a_standard_queues_name_is_accepted(sqs: SimulatedSqs, name: str) -> None:
     create(sqs, name)
 
 
@@ -45,7 +45,7 @@ def test_a_fifo_queues_name_is_refused(sqs: SimulatedSqs, name: str) -> None:
         ("KmsDataKeyReusePeriodSeconds", 60, DAY),
     ],
 )
-def test_a_number_is_taken_within_its_range_and_shown(
+def test_a_number_within_its_range_is_accepted_and_shown(
     sqs: SimulatedSqs, name: str, low: int, high: int
 ) -> None:
     url = create(sqs)
@@ -88,7 +88,7 @@ def test_an_attribute_is_refused_and_changes_nothing(
     assert attributes_of(sqs, url)["VisibilityTimeout"] == "30"
 
 
-def test_attributes_without_an_effect_are_kept_and_shown(sqs: SimulatedSqs) -> None:
+def test_attributes_without_an_effect_are_stored_and_shown(sqs: SimulatedSqs) -> None:
     kept = {"Policy": "{}", "KmsMasterKeyId": "alias/aws/sqs", "SqsManagedSseEnabled": "false"}
     assert attributes_of(sqs, create(sqs, **kept)).items() >= kept.items()
 
@@ -145,7 +145,7 @@ def test_a_message_is_refused(sqs: SimulatedSqs, message: dict[str, Any], code: 
     sqs.send_message(QueueUrl=url, MessageBody="\t\r\n é 🎂" + "x" * 1_000_000)
 
 
-def test_a_batch_of_messages_is_refused_that_is_too_large_together(sqs: SimulatedSqs) -> None:
+def test_a_batch_that_is_too_large_is_refused(sqs: SimulatedSqs) -> None:
     url, half = create(sqs), "x" * (LARGEST // 2 + 1)
     entries = [{"Id": each, "MessageBody": half} for each in "ab"]
     assert code_of(sqs.send_message_batch, QueueUrl=url, Entries=entries) == "BatchRequestTooLong"
@@ -162,14 +162,14 @@ def test_a_batch_of_messages_is_refused_that_is_too_large_together(sqs: Simulate
         ("VisibilityTimeout", 43_201),
     ],
 )
-def test_a_receive_is_refused_that_asks_for_what_is_out_of_range(
+def test_a_receive_with_a_parameter_out_of_range_is_refused(
     sqs: SimulatedSqs, name: str, value: int
 ) -> None:
     code = code_of(sqs.receive_message, QueueUrl=create(sqs), **{name: value})
     assert code == "InvalidParameterValue"
 
 
-def test_a_message_is_gone_when_its_retention_is_over_counted_from_its_send(
+def test_a_message_is_gone_when_its_retention_has_passed_since_it_was_sent(
     sqs: SimulatedSqs, clock: FakeClock
 ) -> None:
     url = create(sqs, MessageRetentionPeriod="100", VisibilityTimeout="30")
@@ -193,7 +193,7 @@ def test_a_message_is_gone_when_its_retention_is_over_counted_from_its_send(
 
 
 @pytest.mark.parametrize("suffix", ["", ".fifo"])
-def test_only_a_fifo_queues_dead_letters_count_their_retention_anew(
+def test_only_dead_letters_of_a_fifo_queue_restart_their_retention(
     sqs: SimulatedSqs, clock: FakeClock, suffix: str
 ) -> None:
     kind = {**FIFO, "ContentBasedDeduplication": "true"} if suffix else {}
@@ -209,7 +209,7 @@ def test_only_a_fifo_queues_dead_letters_count_their_retention_anew(
     assert found is bool(suffix)
 
 
-def test_a_queues_own_delay_and_wait_hold_where_a_call_says_nothing(
+def test_a_queues_own_delay_and_wait_apply_unless_a_call_sets_them(
     sqs: SimulatedSqs, clock: FakeClock
 ) -> None:
     url = create(sqs, DelaySeconds="5")
@@ -226,7 +226,7 @@ def test_a_queues_own_delay_and_wait_hold_where_a_call_says_nothing(
         assert client.receive_message(QueueUrl=polled)["Messages"]
 
 
-def test_only_the_attributes_of_a_message_that_are_asked_for_come_with_it(
+def test_only_the_requested_attributes_of_a_message_are_returned(
     sqs: SimulatedSqs,
 ) -> None:
     url = create(sqs, VisibilityTimeout="0")
@@ -275,7 +275,7 @@ def test_queues_are_listed_by_the_page(sqs: SimulatedSqs) -> None:
     assert sqs.list_queues() == {"QueueUrls": urls}
 
 
-def test_boto3_makes_the_exceptions_of_its_model_of_them() -> None:
+def test_boto3_turns_the_errors_into_the_exceptions_of_its_model() -> None:
     with SimulatedServer() as server:
         client = server.client()
         create(client)

@@ -154,7 +154,7 @@ def test_there_is_one_account_in_one_region(sqs: SimulatedSqs) -> None:
     assert received(sqs, url)
 
 
-def test_changes_hold_at_once(sqs: SimulatedSqs) -> None:
+def test_changes_apply_at_once(sqs: SimulatedSqs) -> None:
     url = create(sqs)
     sqs.send_message(QueueUrl=url, MessageBody="a")
     sqs.set_queue_attributes(QueueUrl=url, Attributes={"VisibilityTimeout": "0"})
@@ -166,7 +166,7 @@ def test_changes_hold_at_once(sqs: SimulatedSqs) -> None:
     assert code_of(sqs.send_message, QueueUrl=url, MessageBody="a") == "NonExistentQueue"
 
 
-def test_a_standard_queue_keeps_its_order_and_brings_duplicates_when_told_to(
+def test_a_standard_queue_keeps_its_order_and_delivers_duplicates_on_request(
     sqs: SimulatedSqs,
 ) -> None:
     url = create(sqs)

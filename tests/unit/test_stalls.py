@@ -21,7 +21,7 @@ from tests.support.stalls import Stall, stood_still
         pytest.param([Stall(16, 2), Stall(15, 3)], 4, id="overlapping"),
     ],
 )
-def test_time_in_which_several_stand_still_counts_once(
+def test_time_in_which_several_processes_are_stalled_counts_once(
     stalls: list[Stall], expected: float
 ) -> None:
     assert stood_still(stalls, 10, 20) == expected
@@ -36,7 +36,7 @@ def test_time_in_which_several_stand_still_counts_once(
         pytest.param([103, 108], 0.5, [1], id="later than the server was"),
     ],
 )
-def test_an_extension_is_late_when_its_lease_had_run_out_and_nothing_stood_still(
+def test_an_extension_is_late_if_its_lease_had_expired_and_nothing_was_stalled(
     extended_at: list[float], answered_after: float, late: list[float]
 ) -> None:
     receive = Call(

@@ -19,7 +19,7 @@ STARTS = {
 
 @pytest.mark.parametrize(("status", "starts"), STARTS.items())
 @pytest.mark.parametrize("on_lost", ["warn", "revoke", "terminate"])
-def test_a_task_starts_only_where_its_message_may_still_be_ours(
+def test_a_task_starts_only_if_its_message_may_still_be_ours(
     desk: RequestHarness,
     status: LeaseStatus,
     starts: dict[str, bool],

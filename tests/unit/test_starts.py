@@ -115,7 +115,7 @@ def test_a_request_knows_the_job_that_its_start_made(write_to: object) -> None:
     assert request.outlives_consumer() is (write_to is not None)
 
 
-def test_a_request_that_celery_derives_no_class_of_is_guarded_too() -> None:
+def test_a_request_whose_class_celery_does_not_derive_is_guarded_too() -> None:
     class OfItsOwnStrategy(CelerysRequest):
         def execute_using_pool(self, pool: Any, **kwargs: Any) -> Any:
             return pool.apply_async(print, correlation_id=self.id)
@@ -137,7 +137,7 @@ def test_a_revoked_task_is_refused_as_celery_refuses_it() -> None:
     assert worker.start(request)
 
 
-def test_a_pool_that_takes_no_task_any_more_ends_the_worker() -> None:
+def test_a_pool_that_accepts_no_more_tasks_ends_the_worker() -> None:
     def give(key: str) -> Any:
         if key != "good":
             raise RuntimeError("the pool is broken")
@@ -162,14 +162,14 @@ def test_one_message_that_always_fails_ends_no_worker() -> None:
 @pytest.mark.parametrize(
     "error", [ConnectionRefusedError("no backend"), ChannelError("no channel")]
 )
-def test_a_lost_connection_is_no_broken_worker(error: Exception) -> None:
+def test_a_lost_connection_does_not_make_a_worker_broken(error: Exception) -> None:
     worker = Worker(refusing(error))
     for key in range(9):
         worker.start(worker.request(str(key)))
     assert worker.ended == []
 
 
-def test_a_result_backend_that_is_down_is_no_broken_worker() -> None:
+def test_a_result_backend_that_is_down_does_not_make_a_worker_broken() -> None:
     worker = Worker(refusing(RuntimeError("the pool is broken")))
     for key in range(9):
         request = worker.request(str(key))

@@ -25,7 +25,7 @@ def overtaken(booking: BookHarness, *, hidden_for: int = 120) -> Call:
     return call
 
 
-def test_a_lease_counts_for_no_longer_than_an_older_extension_may_leave_of_it() -> None:
+def test_a_lease_counts_for_no_longer_than_an_older_extension_may_leave() -> None:
     booking = BookHarness()
     overtaken(booking)
     lease = booking.lease("new")
@@ -83,7 +83,7 @@ def test_a_receive_that_was_under_way_when_the_older_call_was_answered_counts_in
 
 
 @pytest.mark.parametrize("outcome", [Outcome.THROTTLED, Outcome.FAILED, Outcome.DENIED])
-def test_it_counts_in_full_where_that_answer_says_that_nothing_was_done(outcome: Outcome) -> None:
+def test_a_lease_counts_in_full_if_the_older_call_had_no_effect(outcome: Outcome) -> None:
     booking = BookHarness()
     booking.receive("m", handle="old")
     booking.now += 20
@@ -104,7 +104,7 @@ def test_an_older_extension_by_as_much_costs_nothing(hidden_for: int) -> None:
     assert lease.extend_at == booking.now + hidden_for - TERMS.threshold
 
 
-def test_a_lease_that_begins_anew_remembers_the_calls_of_the_last_one() -> None:
+def test_a_lease_that_begins_again_remembers_the_calls_of_the_last_one() -> None:
     booking = BookHarness()
     booking.receive("m", handle="old")
     booking.now += 20
@@ -129,7 +129,7 @@ def test_a_message_is_not_run_while_a_release_may_end_its_lease() -> None:
     assert booking.book.get("new") is None
 
 
-def test_a_release_that_is_never_answered_keeps_its_message_once() -> None:
+def test_a_release_that_is_never_answered_spares_its_message_once() -> None:
     booking = BookHarness()
     release_unanswered(booking)
     booking.now += 31
@@ -139,7 +139,7 @@ def test_a_release_that_is_never_answered_keeps_its_message_once() -> None:
     assert not booking.lease("newer").is_exclusive
 
 
-def test_a_message_that_comes_before_its_lease_was_over_shows_that_it_was_released() -> None:
+def test_a_message_received_before_its_lease_expired_must_have_been_released() -> None:
     booking = BookHarness()
     release_unanswered(booking)
     booking.now += 1
@@ -150,7 +150,7 @@ def test_a_message_that_comes_before_its_lease_was_over_shows_that_it_was_releas
 
 
 @pytest.mark.parametrize("answer", [Outcome.FAILED, Outcome.UNSURE])
-def test_a_release_that_sqs_answered_changes_nothing_any_more(answer: Outcome) -> None:
+def test_a_release_that_sqs_has_answered_changes_nothing(answer: Outcome) -> None:
     booking = BookHarness()
     booking.receive("m", handle="old")
     booking.book.release("old", 0, booking.now)

@@ -60,7 +60,7 @@ class Terms(QueueTerms):
         pytest.param({}, None, None, id="nothing in the place of what the queue chose"),
     ],
 )
-def test_each_receive_asks_for_the_timeout_that_its_leases_begin_with(
+def test_each_receive_requests_the_timeout_with_which_its_leases_begin(
     settings: dict[str, Any], own: int | None, asked: int | None
 ) -> None:
     terms = Terms(own, **settings)
@@ -68,7 +68,7 @@ def test_each_receive_asks_for_the_timeout_that_its_leases_begin_with(
     assert terms.asked("q", URL) == asked
 
 
-def test_a_lease_is_kept_by_what_its_receive_asked_for_though_the_queue_has_changed() -> None:
+def test_a_lease_keeps_the_timeout_of_its_receive_although_the_queue_has_changed() -> None:
     terms = Terms(60)
     terms.admit("q", URL)
     asked = terms.asked("q", URL)
@@ -97,7 +97,7 @@ def test_a_lease_is_kept_by_what_its_receive_asked_for_though_the_queue_has_chan
         pytest.param({"visibility_timeout": 60}, 5, (60, 20, 43_195), None, id="not the queue's"),
     ],
 )
-def test_settings_that_a_changed_timeout_does_not_fit_are_clamped_and_told_of_once(
+def test_settings_that_do_not_fit_a_changed_timeout_are_clamped_and_reported_once(
     settings: dict[str, Any],
     own: int,
     in_force: tuple[int, float, float],
@@ -131,7 +131,7 @@ def test_a_tasks_threshold_is_clamped_too(caplog: pytest.LogCaptureFixture) -> N
     assert "task 't' on queue 'q': threshold=30" in caplog.text
 
 
-def test_a_change_is_told_of_once_in_each_direction(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_change_is_reported_once_in_each_direction(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     terms = Terms(60, threshold=20)
     terms.admit("q", URL)
@@ -146,7 +146,7 @@ def test_a_worker_starts_on_no_queue_that_the_settings_do_not_fit() -> None:
         Terms(15, threshold=20).admit("q", URL)
 
 
-def test_a_queue_that_is_added_once_the_worker_receives_is_kept_by_terms_that_fit(
+def test_a_queue_that_is_added_to_a_running_worker_gets_terms_that_fit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     terms = Terms(15, threshold=20)
@@ -160,14 +160,14 @@ def test_a_queue_that_is_added_once_the_worker_receives_is_kept_by_terms_that_fi
     )
 
 
-def test_what_can_not_be_read_any_more_stays_as_it_was() -> None:
+def test_attributes_that_can_no_longer_be_read_stay_unchanged() -> None:
     terms = Terms(60)
     terms.admit("q", URL)
     assert not terms.change(None)
     assert terms.asked("q", URL) == 60
 
 
-def test_a_timeout_that_is_first_known_while_consuming_is_clamped_too(
+def test_a_timeout_that_becomes_known_while_consuming_is_clamped_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     terms = Terms(None, threshold=20)
@@ -177,7 +177,7 @@ def test_a_timeout_that_is_first_known_while_consuming_is_clamped_too(
     assert "threshold=20 must be below" in caplog.text
 
 
-def test_settings_are_not_held_against_a_timeout_that_was_not_read() -> None:
+def test_settings_are_not_checked_against_a_timeout_that_was_not_read() -> None:
     terms = Terms(None, threshold=52)
     # 30 s are assumed, and the threshold would not fit them.
     assert terms.admit("q", URL).threshold < 30
@@ -185,6 +185,6 @@ def test_settings_are_not_held_against_a_timeout_that_was_not_read() -> None:
     assert terms.in_force() == (60, 52, 43195)
 
 
-def test_a_timeout_that_is_set_is_checked_whatever_the_queue_says() -> None:
+def test_a_timeout_that_is_set_is_checked_regardless_of_the_queue() -> None:
     with pytest.raises(ConfigurationError, match="threshold=52"):
         Terms(None, threshold=52, visibility_timeout=40).admit("q", URL)

@@ -40,7 +40,7 @@ def imported(path: Path) -> Iterator[str]:
             yield str(node.module)
 
 
-def test_no_part_imports_one_that_imports_it() -> None:
+def test_the_parts_have_no_circular_imports() -> None:
     own = f"{transport.__name__}."
     graph = {
         path.stem: {name.removeprefix(own) for name in imported(path) if name.startswith(own)}
@@ -50,7 +50,7 @@ def test_no_part_imports_one_that_imports_it() -> None:
     assert "channel" in list(TopologicalSorter(graph).static_order())
 
 
-def test_no_part_knows_the_keeper_that_it_is_given() -> None:
+def test_no_part_depends_on_a_concrete_keeper() -> None:
     above = {"keeper", "link", "worker", "cli", "contrib"}
     for path in FOLDER.glob("*.py"):
         assert not {name.split(".")[1] for name in imported(path) if "." in name} & above, path.name
@@ -68,7 +68,7 @@ def connection() -> Connection:
     )
 
 
-def test_a_channel_has_leases_while_a_heartbeat_is_bound_and_is_kombus_own_else() -> None:
+def test_a_channel_has_leases_only_while_a_heartbeat_is_bound() -> None:
     clients = ClientPool()
     with connection() as made:
         assert type(made.channel()) is SQS.Channel
@@ -101,7 +101,7 @@ def test_a_channel_has_leases_while_a_heartbeat_is_bound_and_is_kombus_own_else(
         ({"MessageSystemAttributeNames": "All"}, {"MessageSystemAttributeNames": "All"}),
     ],
 )
-def test_a_receive_asks_for_what_the_user_wants_and_for_what_is_reported(
+def test_a_receive_requests_the_users_attributes_and_the_reported_ones(
     wanted: Any, asked: Any
 ) -> None:
     assert with_reported(wanted) == asked
@@ -122,12 +122,12 @@ def test_a_receive_asks_for_what_the_user_wants_and_for_what_is_reported(
         ),
     ],
 )
-def test_no_call_is_without_a_timeout(given: dict[str, Any], kept: dict[str, Any]) -> None:
+def test_every_call_has_a_timeout(given: dict[str, Any], kept: dict[str, Any]) -> None:
     before = repr(given)
     assert with_timeouts(given) == kept
     assert repr(given) == before
 
 
-def test_what_is_to_be_logged_once_is_new_once_for_each_subject() -> None:
+def test_a_line_to_log_once_is_new_once_for_each_subject() -> None:
     once = Once()
     assert [once.first_time(each) for each in ("a", "b", "a", "a")] == [True, True, False, False]
