@@ -283,7 +283,7 @@ def test_a_message_that_waited_until_it_was_the_first_does_not_stop_its_group(
     assert stops(booking) == {"m1": False}
 
 
-def test_a_message_that_is_let_expire_stops_its_group(booking: BookHarness) -> None:
+def test_a_message_that_is_released_too_late_stops_its_group(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.now += 31.0
     booking.plan()
@@ -292,7 +292,7 @@ def test_a_message_that_is_let_expire_stops_its_group(booking: BookHarness) -> N
     assert stops(booking)["m1"] is True
 
 
-def test_a_message_whose_release_is_given_up_stops_its_group(booking: BookHarness) -> None:
+def test_a_message_that_is_let_expire_stops_its_group(booking: BookHarness) -> None:
     receive(booking, "m1", "m2")
     booking.book.let_expire("m1-1", booking.now, "kept")
     settle_all(booking)

@@ -212,7 +212,7 @@ def test_nothing_is_called_while_nothing_waits() -> None:
     scene.groups.look()
 
 
-def test_a_message_that_was_released_before_its_turn_is_not_delivered() -> None:
+def test_a_message_without_a_lease_is_not_delivered() -> None:
     scene = Scene()
     deliver = scene.groups.hold_back
     assert deliver([payload("m1")], queue=QUEUE, deliver=lambda _: None) == []

@@ -23,7 +23,7 @@ class Request(LeasedRequest):
     """Records what it learns about its task."""
 
     def __init__(self, *, is_stopped: bool = False, accept_fails: bool = False) -> None:
-        self.told: list[str] = []
+        self.noted: list[str] = []
         self.is_stopped = is_stopped
         self.accept_fails = accept_fails
 
@@ -35,19 +35,19 @@ class Request(LeasedRequest):
             raise ConnectionError("no events")
 
     def on_success(self, result: Any) -> None:
-        self.told.append(f"result {result[0]}")
+        self.noted.append(f"result {result[0]}")
 
     def on_failure(self, exc_info: Any, *args: Any, **kwargs: Any) -> None:
-        self.told.append(f"failure {exc_info.exception.exc!r}")
+        self.noted.append(f"failure {exc_info.exception.exc!r}")
 
     def on_timeout(self, soft: bool, timeout: float) -> None:
-        self.told.append("timeout")
+        self.noted.append("timeout")
 
     def reject_if_unsettled(self, *, requeue: bool) -> None:
-        self.told.append(f"reject {requeue}")
+        self.noted.append(f"reject {requeue}")
 
     def end(self) -> None:
-        self.told.append("end")
+        self.noted.append("end")
 
 
 def run(
@@ -93,7 +93,7 @@ class TimeoutOfOwn(gevent.Timeout):  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "noted"),
     [
         (None, "result 0"),
         (ValueError("v"), "result 1"),
@@ -107,16 +107,16 @@ class TimeoutOfOwn(gevent.Timeout):  # type: ignore[misc]
         (TimeoutOfOwn(5), "failure WorkerLostError('5 seconds')"),
     ],
 )
-def test_a_request_learns_of_every_end_of_its_task(error: BaseException | None, told: str) -> None:
+def test_a_request_learns_of_every_end_of_its_task(error: BaseException | None, noted: str) -> None:
     request = Request()
     run(request, error)
-    assert request.told == [told, "end"]
+    assert request.noted == [noted, "end"]
 
 
 def test_an_error_without_a_repr_is_a_failure_like_any_other() -> None:
     request = Request()
     run(request, Unprintable())
-    assert request.told == ["failure WorkerLostError('Unprintable')", "end"]
+    assert request.noted == ["failure WorkerLostError('Unprintable')", "end"]
 
 
 @pytest.mark.parametrize("error", [WorkerShutdown(0), WorkerTerminate(1)])
@@ -126,13 +126,13 @@ def test_an_error_that_ends_the_worker_still_does_and_does_not_end_the_task(
     request = Request()
     with pytest.raises(type(error)):
         run(request, error)
-    assert request.told == ["end"]
+    assert request.noted == ["end"]
 
 
 def test_a_greenlet_that_celery_killed_is_left_to_its_pool() -> None:
     request = Request(is_stopped=True)
     run(request, GreenletExit(), through=killable)
-    assert request.told == ["result False", "end"]
+    assert request.noted == ["result False", "end"]
 
 
 @pytest.mark.parametrize(("limit", "is_for_pool"), [(5, True), (6, False)])
@@ -143,17 +143,17 @@ def test_the_pools_time_limit_is_distinguished_from_the_tasks_own_timeout(
     if is_for_pool:
         with pytest.raises(gevent.Timeout):
             run(request, gevent.Timeout(5), limit)
-        assert request.told == []
+        assert request.noted == []
     else:
         run(request, TimeoutOfOwn(5), limit)
-        assert request.told == ["failure WorkerLostError('5 seconds')", "end"]
+        assert request.noted == ["failure WorkerLostError('5 seconds')", "end"]
 
 
 def test_the_message_of_a_task_that_runs_out_of_time_is_settled() -> None:
     request = Request()
-    told: dict[str, Any] = {}
+    noted: dict[str, Any] = {}
     pool: Any = SimpleNamespace(
-        uses_semaphore=False, on_apply=lambda *args, **kwargs: told.update(kwargs)
+        uses_semaphore=False, on_apply=lambda *args, **kwargs: noted.update(kwargs)
     )
     guard_run(pool)
     pool.on_apply(
@@ -162,15 +162,15 @@ def test_the_message_of_a_task_that_runs_out_of_time_is_settled() -> None:
         callback=request.on_success,
         timeout_callback=request.on_timeout,
     )
-    told["timeout_callback"](False, 3.0)
-    assert request.told == ["timeout", "reject True", "end"]
+    noted["timeout_callback"](False, 3.0)
+    assert request.noted == ["timeout", "reject True", "end"]
 
 
 def test_a_task_that_could_not_begin_has_ended() -> None:
     request = Request(accept_fails=True)
     with pytest.raises(ConnectionError):
         run(request, None)
-    assert request.told == ["end"]
+    assert request.noted == ["end"]
 
 
 class WithdrawnAsItStarts(Request):
@@ -186,14 +186,14 @@ class WithdrawnAsItStarts(Request):
 def test_a_task_does_not_start_whose_message_is_released_meanwhile() -> None:
     request = WithdrawnAsItStarts()
     run(request, AssertionError("it has run"))
-    assert request.told == []
+    assert request.noted == []
 
 
 def test_a_message_is_not_withdrawn_once_its_task_starts() -> None:
     request = Request()
     run(request, None)
     assert not request.withdraw()
-    assert request.told == ["result 0", "end"]
+    assert request.noted == ["result 0", "end"]
 
 
 def pool_of(uses_semaphore: bool) -> Any:
@@ -224,7 +224,7 @@ def test_a_task_given_to_a_stopped_threads_pool_waits_for_the_end_of_its_worker(
     pool.start()
     pool.stop()
     assert pool.apply_async(print, accept_callback=request.on_accepted) is None
-    assert (request.told, followed) == ([], [])
+    assert (request.noted, followed) == ([], [])
 
 
 def test_the_result_of_a_thread_is_passed_on() -> None:

@@ -126,7 +126,7 @@ def test_a_new_keeper_gets_all_leases_before_it_is_to_end() -> None:
     assert kinds == ["hello", "pool", "resume", "stop"]
 
 
-def test_a_keeper_that_has_finished_exits_at_once_regardless_of_other_threads(
+def test_a_keeper_that_has_finished_exits_at_once_regardless_of_atexit_handlers(
     side: Side,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

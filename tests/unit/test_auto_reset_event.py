@@ -14,27 +14,27 @@ from tests.support.waiting import PATIENCE
 
 
 def test_a_set_event_makes_one_wait_return_at_once() -> None:
-    bell = AutoResetEvent()
-    bell.set()
-    bell.set()
-    assert bell.wait(PATIENCE)
-    assert not bell.wait(0)
-    assert not bell.wait(-1)
+    event = AutoResetEvent()
+    event.set()
+    event.set()
+    assert event.wait(PATIENCE)
+    assert not event.wait(0)
+    assert not event.wait(-1)
 
 
 def test_setting_the_event_wakes_the_waiting_thread_regardless_of_its_timeout() -> None:
-    bell = AutoResetEvent()
-    threading.Timer(0.01, bell.set).start()
-    assert bell.wait(float("inf"))
+    event = AutoResetEvent()
+    threading.Timer(0.01, event.set).start()
+    assert event.wait(float("inf"))
 
 
 @pytest.fixture
 def handled() -> Iterator[list[AutoResetEvent]]:
     """Events that a signal's handler sets, again and again."""
-    bells: list[AutoResetEvent] = []
-    before = signal.signal(signal.SIGALRM, lambda *_: [bell.set() for bell in bells])
+    events: list[AutoResetEvent] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: [event.set() for event in events])
     signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
-    yield bells
+    yield events
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, before)
 
@@ -42,9 +42,9 @@ def handled() -> Iterator[list[AutoResetEvent]]:
 def test_a_signals_handler_may_set_the_event_while_it_is_being_set(
     handled: list[AutoResetEvent],
 ) -> None:
-    bell = AutoResetEvent()
-    handled.append(bell)
+    event = AutoResetEvent()
+    handled.append(event)
     until = time.monotonic() + 0.2
     while time.monotonic() < until:
-        bell.set()
-    assert bell.wait(0)
+        event.set()
+    assert event.wait(0)

@@ -62,8 +62,8 @@ class _Heartbeat:
 
 
 def test_a_handler_that_hangs_delays_the_next_signals_and_nothing_else() -> None:
-    losses = LostLeaseHandler(Celery("proj", set_as_current=False))
-    losses.attach(_Heartbeat())  # type: ignore[arg-type]
+    handler = LostLeaseHandler(Celery("proj", set_as_current=False))
+    handler.attach(_Heartbeat())  # type: ignore[arg-type]
     go_on, done = threading.Event(), threading.Event()
     told: list[str] = []
 
@@ -76,13 +76,13 @@ def test_a_handler_that_hangs_delays_the_next_signals_and_nothing_else() -> None
     lease_lost.connect(hang)
     try:
         # The keeper's thread finishes both.
-        losses(event(EventKind.LEASE_EXPIRED, message="a"))
-        losses(event(EventKind.LEASE_LOST, Outcome.LOST, message="b"))
+        handler(event(EventKind.LEASE_EXPIRED, message="a"))
+        handler(event(EventKind.LEASE_LOST, Outcome.LOST, message="b"))
         assert told == []
         go_on.set()
         assert done.wait(PATIENCE)
     finally:
         go_on.set()
         lease_lost.disconnect(hang)
-        losses.close()
+        handler.close()
     assert told == ["a expired", "b lost"]

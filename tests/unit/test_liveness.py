@@ -22,14 +22,14 @@ only_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="on
 def looks_until_gone(*, busy: bool, ticks: int = 0) -> int:
     """Return after how many checks a keeper that ticked at the first check counts as hanging."""
     clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
-    pulse = LivenessMonitor(table, clock, lambda: busy)
-    pulse.begin()
+    monitor = LivenessMonitor(table, clock, lambda: busy)
+    monitor.begin()
     table.tick = clock()
     for look in range(1, 100):
         clock.advance(LOOK_SECONDS)
         if look <= ticks:
             table.tick = clock()
-        if pulse.is_gone():
+        if monitor.is_gone():
             return look
     return 0
 
@@ -54,12 +54,12 @@ def test_a_keeper_that_waits_for_a_cpu_has_five_seconds() -> None:
 def test_a_keeper_that_stalls_at_its_start_has_three_seconds(busy: list[bool], gone: int) -> None:
     clock, table = FakeClock(100.0), Table(bytearray(Table.size_for(16)))
     states = iter(busy)
-    pulse = LivenessMonitor(table, clock, lambda: next(states))
-    pulse.begin()
+    monitor = LivenessMonitor(table, clock, lambda: next(states))
+    monitor.begin()
     found = 0
     for look in range(1, len(busy) + 1):
         clock.advance(LOOK_SECONDS)
-        if pulse.is_gone():
+        if monitor.is_gone():
             found = look
             break
     assert found == gone

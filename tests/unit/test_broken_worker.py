@@ -24,32 +24,32 @@ ERROR = LookupError("no such pool")
 def test_failures_of_different_messages_in_a_row_mean_a_broken_worker(
     steps: list[str], ends: int
 ) -> None:
-    breakage, ended = BrokenWorkerDetector(), []
-    breakage.end = ended.append
+    detector, ended = BrokenWorkerDetector(), []
+    detector.end = ended.append
     for step in steps:
         if step:
-            breakage.failed("delivered", step, ERROR)
+            detector.failed("delivered", step, ERROR)
         else:
-            breakage.worked("delivered")
+            detector.worked("delivered")
     assert ended == [ERROR] * ends
-    assert breakage.is_found is bool(ends)
+    assert detector.is_found is bool(ends)
 
 
-def test_starts_and_other_failures_of_messages_are_counted_separately() -> None:
-    breakage = BrokenWorkerDetector()
+def test_starts_and_deliveries_are_counted_separately() -> None:
+    detector = BrokenWorkerDetector()
     for number in range(BROKEN_AFTER - 1):
-        breakage.failed("started", number, ERROR)
+        detector.failed("started", number, ERROR)
         # They were delivered each time without an error.
-        breakage.worked("delivered")
+        detector.worked("delivered")
     with pytest.raises(LookupError, match="no such pool"):
-        breakage.failed("started", "another", ERROR)
+        detector.failed("started", "another", ERROR)
 
 
 def test_the_error_names_the_reason(caplog: pytest.LogCaptureFixture) -> None:
-    breakage = BrokenWorkerDetector()
-    breakage.end = lambda error: None
+    detector = BrokenWorkerDetector()
+    detector.end = lambda error: None
     for number in range(BROKEN_AFTER):
-        breakage.failed("given to the pool", number, ERROR)
+        detector.failed("given to the pool", number, ERROR)
     (record,) = caplog.records
     assert record.levelname == "CRITICAL"
     assert "3 different messages in a row could not be given to the pool" in record.message
