@@ -46,11 +46,11 @@ def test_no_message_begins_too_early_in_thousands_of_worker_hours() -> None:
 @pytest.mark.parametrize(
     ("kind", "seed"),
     [
-        pytest.param("calm-fifo", 31, id="what came again while its delete failed had no place"),
-        pytest.param("calm-fifo-apart", 38, id="a confirmed release took along what came after it"),
         pytest.param(
-            "storm-fifo-apart", 5, id="what SQS had back was started, with no lease at all"
+            "calm-fifo", 31, id="a message received again while its delete failed had no place"
         ),
+        pytest.param("calm-fifo-apart", 38, id="a confirmed release released later messages"),
+        pytest.param("storm-fifo-apart", 5, id="a released message was started without a lease"),
     ],
 )
 def test_seeds_that_once_broke_the_order_now_pass(kind: str, seed: int) -> None:
@@ -96,7 +96,7 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
             "storm-fifo-apart",
             0,
             "9: ",
-            id="none waits where the keeper has a process of its own",
+            id="no message waits if the keeper has its own process",
         ),
         pytest.param(
             GroupOrder,
@@ -105,7 +105,7 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
             "calm-fifo-apart",
             0,
             "9: ",
-            id="the next goes when a delete is asked for",
+            id="the next starts when a delete is requested",
         ),
         pytest.param(
             GroupOrder, "stop_behind", _nothing, "calm-fifo", 3, "9: ", id="nothing stops a group"
@@ -117,7 +117,7 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
             "calm-fifo-apart",
             2,
             "9: ",
-            id="nothing does where the keeper has a process of its own",
+            id="nothing stops a group if the keeper has its own process",
         ),
         pytest.param(
             Register,
@@ -126,7 +126,7 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
             "calm-fifo",
             31,
             "9: ",
-            id="what comes again has no place",
+            id="a message received again has no place",
         ),
         pytest.param(
             GroupOrder,
@@ -135,7 +135,7 @@ def _end_as_if_held(order: GroupOrder, lease: Lease, *, is_deleted: bool) -> Non
             "calm-fifo",
             104,
             "runs twice",
-            id="a confirmed release stops what came after it",
+            id="a confirmed release stops later messages",
         ),
     ],
 )

@@ -262,7 +262,7 @@ def test_a_keeper_that_repeats_a_release_that_may_have_taken_effect_is_found(
 @pytest.mark.parametrize(
     "broken",
     [
-        pytest.param("receive_without_a_timeout", id="as the queue says"),
+        pytest.param("receive_without_a_timeout", id="the queue's timeout"),
         pytest.param("never_clamp", id="a threshold above the timeout"),
     ],
 )
@@ -294,7 +294,7 @@ def test_a_worker_that_does_not_follow_its_queue_is_found(
         ),
         pytest.param("resume", "calm-apart", 0, "2: .* runs again", id="nothing is resumed"),
         pytest.param(
-            "outlive", "storm-apart", 0, "10: .* not released", id="a dead worker's are kept"
+            "outlive", "storm-apart", 0, "10: .* not released", id="a dead worker's leases are kept"
         ),
         pytest.param(
             "starve", "calm-apart", 1, "2: .* runs again", id="the keeper waits for its worker"

@@ -14,11 +14,11 @@ ERROR = LookupError("no such pool")
     [
         pytest.param(["a", "b", "c"], 1, id="different messages in a row"),
         pytest.param(["a", "b", "c", "d", "e"], 1, id="it ends once"),
-        pytest.param(["a", "b"], 0, id="two may come together"),
-        pytest.param(["a"] * 20, 0, id="one that comes again and again"),
+        pytest.param(["a", "b"], 0, id="two may fail at once"),
+        pytest.param(["a"] * 20, 0, id="one message again and again"),
         pytest.param(["a", "b"] * 20, 0, id="two of them"),
-        pytest.param(["a", "b", "", "c", "d", "", "e", "f"], 0, id="others go well between"),
-        pytest.param(["a", "", "a", "b", "c"], 1, id="none goes well any more"),
+        pytest.param(["a", "b", "", "c", "d", "", "e", "f"], 0, id="others succeed in between"),
+        pytest.param(["a", "", "a", "b", "c"], 1, id="no message succeeds any more"),
     ],
 )
 def test_failures_of_different_messages_in_a_row_mean_a_broken_worker(

@@ -47,9 +47,9 @@ def test_a_message_without_an_eta_has_none() -> None:
 @pytest.mark.parametrize(
     ("hours", "lasts_hours", "receives"),
     [
-        pytest.param(13, 12, 1, id="one hour too far"),
-        pytest.param(24, 12, 1, id="twice as far"),
-        pytest.param(24.1, 12, 2, id="more than twice"),
+        pytest.param(13, 12, 1, id="one hour too late"),
+        pytest.param(24, 12, 1, id="twice as late"),
+        pytest.param(24.1, 12, 2, id="more than twice as late"),
         pytest.param(100, 12, 8, id="four days"),
         pytest.param(3, 1, 1, id="a short max_lease: SQS keeps it to the end"),
     ],
@@ -112,12 +112,12 @@ def test_invented_task_names_fill_neither_the_log_nor_the_memory(
 @pytest.mark.parametrize(
     ("wait", "hold", "is_parked"),
     [
-        pytest.param(60, 60, False, id="as far away as messages are held"),
-        pytest.param(60.5, 60, True, id="further"),
-        pytest.param(11 * HOUR, 43_200, False, id="all that may be is held"),
-        pytest.param(13 * HOUR, 43_200, True, id="more than may be"),
+        pytest.param(60, 60, False, id="as late as messages are held"),
+        pytest.param(60.5, 60, True, id="later"),
+        pytest.param(11 * HOUR, 43_200, False, id="up to 12 hours may be held"),
+        pytest.param(13 * HOUR, 43_200, True, id="more than 12 hours may not"),
         pytest.param(1.5, 0, True, id="nothing is held"),
-        pytest.param(0.9, 0, False, id="but what no release can wait for: it would spin"),
+        pytest.param(0.9, 0, False, id="except what is too short for a release: it would spin"),
         pytest.param(-5, 0, False, id="overdue"),
     ],
 )
@@ -130,8 +130,8 @@ def test_a_message_waits_at_sqs_if_its_task_is_due_later_than_messages_are_held(
 @pytest.mark.parametrize(
     ("receive_count", "most", "is_parked"),
     [
-        pytest.param(1, 1, False, id="it would be a dead letter, unrun"),
-        pytest.param(1, 2, False, id="its task could not fail, nor its worker die"),
+        pytest.param(1, 1, False, id="it would become a dead letter without a run"),
+        pytest.param(1, 2, False, id="no receive would be left for a failure or a dead worker"),
         pytest.param(1, 3, True, id="two receives to run it in"),
         pytest.param(2, 3, False, id="it was parked before"),
         pytest.param(3, 5, True, id="two left"),
@@ -176,11 +176,16 @@ def test_a_message_that_is_not_extended_is_parked_because_it_would_become_visibl
     ("settings", "task", "hold"),
     [
         pytest.param({}, None, 60, id="a minute"),
-        pytest.param({"hold_eta": 90}, "t", 90, id="what is set"),
+        pytest.param({"hold_eta": 90}, "t", 90, id="the setting"),
         pytest.param({"hold_eta": 0}, "t", 0, id="nothing is held"),
-        pytest.param({"hold_eta": 90, "queues": {"q": {"hold_eta": 80}}}, "t", 80, id="of a queue"),
-        pytest.param({"tasks": {"t": {"hold_eta": 70}}}, "t", 70, id="of a task"),
-        pytest.param({"tasks": {"t": {"hold_eta": 70}}}, "u", 60, id="of another task"),
+        pytest.param(
+            {"hold_eta": 90, "queues": {"q": {"hold_eta": 80}}},
+            "t",
+            80,
+            id="the setting of a queue",
+        ),
+        pytest.param({"tasks": {"t": {"hold_eta": 70}}}, "t", 70, id="the setting of a task"),
+        pytest.param({"tasks": {"t": {"hold_eta": 70}}}, "u", 60, id="the setting of another task"),
     ],
 )
 def test_the_most_specific_setting_decides_how_long_a_message_is_held(

@@ -177,8 +177,8 @@ def test_leases_given_before_the_start_are_kept_from_then_on(sqs: ScriptedSqs) -
     "fault",
     [
         pytest.param(lambda call: 1 / 0, id="it raises"),
-        pytest.param(lambda call: [], id="it says too little"),
-        pytest.param(lambda call: [Outcome.UNKNOWN] * 99, id="it says too much"),
+        pytest.param(lambda call: [], id="it returns too little"),
+        pytest.param(lambda call: [Outcome.UNKNOWN] * 99, id="it returns too much"),
     ],
 )
 def test_a_faulty_adapter_does_not_end_the_keeper(

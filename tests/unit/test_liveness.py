@@ -48,7 +48,7 @@ def test_a_keeper_that_waits_for_a_cpu_has_five_seconds() -> None:
     [
         pytest.param([True] * 5 + [False] * 30, 20, id="it stalls"),
         pytest.param([True, *[False] * 14] * 9, 0, id="its disk is slow"),
-        pytest.param([False] * 135, 0, id="the system does not say"),
+        pytest.param([False] * 135, 0, id="the system does not report it"),
     ],
 )
 def test_a_keeper_that_stalls_at_its_start_has_three_seconds(busy: list[bool], gone: int) -> None:

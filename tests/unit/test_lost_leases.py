@@ -36,7 +36,7 @@ def event(kind: EventKind, outcome: Outcome | None = None, message: str = "m") -
         (EventKind.LEASE_EXPIRED, None, "expired"),
         (EventKind.LEASE_LOST, Outcome.LOST, "lost"),
         (EventKind.LEASE_LOST, Outcome.MALFORMED, "lost"),
-        pytest.param(EventKind.LEASE_LOST, None, None, id="expired long ago: told already"),
+        pytest.param(EventKind.LEASE_LOST, None, None, id="expired long ago: already reported"),
         (EventKind.LEASE_CAPPED, None, "capped"),
         (EventKind.LEASE_CAPPED, Outcome.CAPPED, "capped"),
         (EventKind.LEASE_CAP_NEAR, None, None),

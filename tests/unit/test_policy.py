@@ -24,9 +24,9 @@ def lease(*, received_at: float = 0.0, expires_at: float, max_lease: float = 43_
 @pytest.mark.parametrize(
     ("arrived_at", "visibility_timeout", "expected"),
     [
-        pytest.param(0.1, 30, 30.0, id="a quick answer counts from the sending"),
+        pytest.param(0.1, 30, 30.0, id="a fast answer counts from when the poll was sent"),
         pytest.param(19.0, 30, 30.0, id="a long poll does, too"),
-        pytest.param(19.0, 0, 29.0, id="of an unknown timeout the threshold is granted"),
+        pytest.param(19.0, 0, 29.0, id="with an unknown timeout the threshold counts"),
     ],
 )
 def test_the_first_expiry_is_the_earliest_possible(
@@ -44,8 +44,8 @@ def test_the_first_expiry_is_the_earliest_possible(
 @pytest.mark.parametrize(
     ("wait", "visibility_timeout", "threshold", "expected"),
     [
-        pytest.param(10, 30, 10, 10, id="what is wanted"),
-        pytest.param(20, 30, 10, 20, id="what just leaves the threshold"),
+        pytest.param(10, 30, 10, 10, id="the requested wait"),
+        pytest.param(20, 30, 10, 20, id="the longest wait that leaves the threshold"),
         pytest.param(20, 30, 10.5, 19, id="whole seconds"),
         pytest.param(20, 6, 2, 4, id="less for a short timeout"),
         pytest.param(20, 1, 0.3, 0, id="none for the shortest"),
@@ -63,13 +63,13 @@ def test_a_receive_waits_only_so_long_that_the_threshold_remains_at_its_end(
     ("now", "expires_at", "max_lease", "expected"),
     [
         pytest.param(20.0, 30.0, 43_195, 30, id="the full timeout"),
-        pytest.param(43_170.0, 43_180.0, 43_195, 25, id="cut to what the 12 hours leave"),
+        pytest.param(43_170.0, 43_180.0, 43_195, 25, id="cut to the rest of the 12 hours"),
         pytest.param(43_170.5, 43_180.0, 43_195, 24, id="and rounded down, never past them"),
         pytest.param(43_190.0, 43_195.0, 43_195, 0, id="nothing to gain"),
-        pytest.param(43_200.0, 43_195.0, 43_195, 0, id="the 12 hours are over"),
+        pytest.param(43_200.0, 43_195.0, 43_195, 0, id="the 12 hours have passed"),
         pytest.param(90.0, 95.0, 100, 10, id="cut to max_lease"),
         pytest.param(10.0, 45.0, 43_195, 0, id="it never shortens"),
-        pytest.param(15.0, 45.0, 43_195, 0, id="nor asks for what is there already"),
+        pytest.param(15.0, 45.0, 43_195, 0, id="nor requests what it already has"),
     ],
 )
 def test_next_timeout(now: float, expires_at: float, max_lease: float, expected: int) -> None:
@@ -82,10 +82,10 @@ def test_next_timeout(now: float, expires_at: float, max_lease: float, expected:
         pytest.param(1, 10.0, False, 1.0, 0.05, id="the first retry comes soon"),
         pytest.param(2, 10.0, False, 1.0, 0.1, id="then it doubles"),
         pytest.param(1, 10.0, False, 0.0, 0.025, id="jitter takes up to half of it"),
-        pytest.param(1, 10.0, True, 1.0, 0.2, id="a throttle asks for less haste"),
+        pytest.param(1, 10.0, True, 1.0, 0.2, id="a throttle slows it down"),
         pytest.param(9, 10.0, False, 1.0, 1.25, id="at most an eighth of the margin"),
         pytest.param(9, 0.08, False, 1.0, 0.02, id="but never a hot loop"),
-        pytest.param(9, -1.0, False, 1.0, 5.0, id="after the expiry haste is useless"),
+        pytest.param(9, -1.0, False, 1.0, 5.0, id="after the expiry it does not hurry"),
         pytest.param(500, 1e6, False, 1.0, 5.0, id="five seconds at most"),
     ],
 )

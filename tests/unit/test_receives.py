@@ -36,7 +36,9 @@ def receives_of(
         pytest.param(FIFO, {}, 91, 1, id="the default"),
         pytest.param(FIFO, {"fifo": "parallel"}, 1, 10, id="nothing waits"),
         pytest.param(FIFO, {"fifo_batch": 10}, 91, 10, id="set"),
-        pytest.param(FIFO, {"fifo_batch": 10}, 3, 3, id="set, and most would find no room"),
+        pytest.param(
+            FIFO, {"fifo_batch": 10}, 3, 3, id="set, and most messages would find no room"
+        ),
         pytest.param(FIFO, {"queues": {FIFO: {"fifo_batch": 7}}}, 91, 7, id="set for the queue"),
     ],
 )
@@ -53,7 +55,7 @@ def test_a_receive_asks_for_no_more_than_may_wait(
     [
         pytest.param([(STANDARD, 10), (FIFO, 1)], 10, id="polls after which nothing waits"),
         pytest.param([("other.fifo", 4)], 7, id="one of its messages is delivered"),
-        pytest.param([("other.fifo", 10), (FIFO, 10)], 1, id="never none"),
+        pytest.param([("other.fifo", 10), (FIFO, 10)], 1, id="at least one"),
     ],
 )
 def test_a_receive_leaves_room_for_what_open_polls_may_bring(

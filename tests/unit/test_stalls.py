@@ -32,8 +32,8 @@ def test_time_in_which_several_processes_are_stalled_counts_once(
     [
         pytest.param([103, 106], 0.01, [], id="in time"),
         pytest.param([103, 108], 0.01, [1], id="late"),
-        pytest.param([103, 108], 2.0, [], id="late because the server was"),
-        pytest.param([103, 108], 0.5, [1], id="later than the server was"),
+        pytest.param([103, 108], 2.0, [], id="late because the server was late"),
+        pytest.param([103, 108], 0.5, [1], id="later than the server"),
     ],
 )
 def test_an_extension_is_late_if_its_lease_had_expired_and_nothing_was_stalled(

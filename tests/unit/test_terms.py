@@ -54,10 +54,12 @@ class Terms(QueueTerms):
 @pytest.mark.parametrize(
     ("settings", "own", "asked"),
     [
-        pytest.param({}, 45, 45, id="what is known of the queue"),
-        pytest.param({"visibility_timeout": 60}, 45, 60, id="what is set"),
-        pytest.param({"visibility_timeout": 60}, None, 60, id="what is set, not what is assumed"),
-        pytest.param({}, None, None, id="nothing in the place of what the queue chose"),
+        pytest.param({}, 45, 45, id="the queue's timeout"),
+        pytest.param({"visibility_timeout": 60}, 45, 60, id="the setting"),
+        pytest.param(
+            {"visibility_timeout": 60}, None, 60, id="the setting, not the assumed timeout"
+        ),
+        pytest.param({}, None, None, id="nothing instead of the queue's own timeout"),
     ],
 )
 def test_each_receive_requests_the_timeout_with_which_its_leases_begin(
@@ -81,7 +83,7 @@ def test_a_lease_keeps_the_timeout_of_its_receive_although_the_queue_has_changed
     ("settings", "own", "in_force", "said"),
     [
         pytest.param({}, 15, (15, 5, 43_195), None, id="defaults fit"),
-        pytest.param({"threshold": 10}, 15, (15, 10, 43_195), None, id="so does what is below"),
+        pytest.param({"threshold": 10}, 15, (15, 10, 43_195), None, id="smaller settings fit"),
         pytest.param({"threshold": 20}, 15, (15, 5, 43_195), "threshold=20", id="threshold"),
         pytest.param({"threshold": 15}, 15, (15, 5, 43_195), "threshold=15", id="equal to it"),
         pytest.param(
