@@ -169,7 +169,7 @@ def _check_extension(entry: Entry, held: Held, world: World, now: float) -> None
 def _check_release(entry: Entry, held: Held, world: World, now: float) -> None:
     assert held.wanted == "release"
     assert now < held.expires_at, "a release comes too late"
-    assert held.is_exclusive, "a release of what may be someone else's"
+    assert held.is_exclusive, "a release of a message that may be someone else's"
     assert not held.lost, "a release by a handle that SQS called lost"
     assert 0 <= entry.timeout <= TWELVE_HOURS
     assert entry.timeout < max(held.delay, 0) + 1

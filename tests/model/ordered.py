@@ -204,7 +204,7 @@ class Side(Linked):
         outcome = self._queue.do(entry)
         if entry.action is Action.RELEASE and outcome is Outcome.DONE:
             runs = entry.lease.message_id in self.running.values()
-            assert not runs, f"{self._queue.steps[entry.lease.message_id]} is released as it runs"
+            assert not runs, f"{self._queue.steps[entry.lease.message_id]} is released but runs"
         return outcome
 
     late: list[Call]

@@ -103,7 +103,7 @@ class Receiving(RuleBasedStateMachine):
                 if held.wanted == "release":
                     self.world.forget(key)
             return
-        assert poll < hidden or not hidden, "it may be anybody's"
+        assert poll < hidden or not hidden, "it may be someone else's"
         releases = asking.releases(key, handle, sent_at, self.now)
         unspared = [each for each in releases if each.answered_at == math.inf]
         unspared = [each for each in unspared if not each.is_spared]

@@ -30,10 +30,10 @@ class Reported:
             key = (event.queue_url, event.message_id)
             if event.kind is EventKind.MESSAGE_RECEIVED:
                 is_new = event.cause == "new"
-                assert not (is_new and key in self._held), "the end before was not reported"
+                assert not (is_new and key in self._held), "the earlier end was not reported"
                 self._held[key] = event.receipt_handle
             elif event.kind in ENDS:
-                assert self._held.pop(key, None) == event.receipt_handle, "an end of nothing"
+                assert self._held.pop(key, None) == event.receipt_handle, "an end without a lease"
 
     def drop(self, key: Key) -> None:
         """Note that the owner of a message lets it expire, which is not reported."""

@@ -59,7 +59,7 @@ class GroupsMachine(RuleBasedStateMachine):
     def _check(self, message_id: str) -> None:
         step = self.queue.steps[message_id]
         ahead = self.queue.ahead(message_id)
-        assert not ahead, f"{step} begins, and {ahead} are not deleted"
+        assert not ahead, f"{step} begins, but {ahead} are not deleted"
 
     # -- What happens -----------------------------------------------------------
 

@@ -181,12 +181,14 @@ class LateMachine(RuleBasedStateMachine):
         for entry in call.entries:
             handle, key = entry.receipt_handle, entry.lease.key
             if entry.action is Action.DELETE:
-                assert key in self.finished, "it deletes what was not done"
+                assert key in self.finished, "it deletes a message whose task has not ended"
             elif entry.action is Action.EXTEND:
                 assert handle not in self.released, "an extension follows a release"
             else:
                 assert handle not in self.releasing, "it repeats a release"
-                assert handle not in self.known_doubtful, "it releases what may be someone else's"
+                assert handle not in self.known_doubtful, (
+                    "it releases a message that may be someone else's"
+                )
                 self.releasing.add(handle)
                 self.released.add(handle)
 
@@ -272,7 +274,7 @@ class LateMachine(RuleBasedStateMachine):
         for number in range(PLACES):
             key = ("https://sqs/1/c", f"last-{number}")
             assert self._receive(key, PLENTY, 0.0) is ReceivedAs.NEW
-        assert not self.linked.table.is_short, "a place was not given back"
+        assert not self.linked.table.is_short, "a place was not freed"
 
 
 TestLate = LateMachine.TestCase

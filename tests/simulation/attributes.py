@@ -93,6 +93,6 @@ class Attributes:
             raise TimeoutError
         may_fail = may_fail and self.changes and not self._world.is_over
         if may_fail and self._random.random() < READ_FAILS:
-            self._world.disturb("queue", "does not tell its attributes")
+            self._world.disturb("queue", "does not report its attributes")
             raise TimeoutError
         return QueueAttributes(self._world.queues[0].options.visibility_timeout)

@@ -189,4 +189,4 @@ class Calls:
         """Check a call that waits for a thread. One queue must not take all threads."""
         if call.queue_url == self._world.queues[0].url:
             name = self._worker.name
-            self._world.fail(f"a call of {name} waits for a thread, though its queue answers")
+            self._world.fail(f"a call of {name} waits for a thread, although its queue answers")

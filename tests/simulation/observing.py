@@ -36,7 +36,7 @@ class EventRules:
     def _check_deleted(self, event: Event) -> None:
         # A standard queue answers a stale handle as if it had deleted the message.
         if event.outcome is not Outcome.DONE and not self._world.truth[event.message_id].is_deleted:
-            self._world.fail(f"1: {event.message_id} is called deleted, and is in its queue")
+            self._world.fail(f"1: {event.message_id} is reported as deleted, but is in its queue")
 
     def _check_capped(self, event: Event) -> None:
         for lease in self._board.leases():

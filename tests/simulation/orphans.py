@@ -53,6 +53,6 @@ def expect_releases(
         )
         if is_explained:
             return
-        world.fail(f"10: {message_id} is not released, though its worker {worker.name} is dead")
+        world.fail(f"10: {message_id} is not released, but its worker {worker.name} is dead")
 
     world.clock.at(since + RELEASED_AFTER, check)

@@ -160,7 +160,7 @@ def test_a_queue_that_hangs_without_a_pause_takes_the_threads_of_another(
     monkeypatch.setattr(agenda, "STUCK_SECONDS", 0.0)
     _, _, failure = simulate(4_000, 3, WITHIN)
     assert failure is not None
-    assert "waits for a thread, though its queue answers" in failure
+    assert "waits for a thread, although its queue answers" in failure
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ class World:
         truth = self.truth[message["MessageId"]]
         lease = worker.keeper.find(message["ReceiptHandle"])
         if lease is not None and lease.status is LeaseStatus.LOST:
-            self.fail(f"{truth.message_id} starts on {worker.name}, though its lease is lost")
+            self.fail(f"{truth.message_id} starts on {worker.name}, but its lease is lost")
         self.order.check_start(worker.name, truth)
         execution = Execution(truth.message_id, message["ReceiptHandle"], worker.name, self.clock())
         self.log(worker.name, "begins", truth.message_id)
@@ -232,7 +232,7 @@ class World:
                 self.fail(f"{truth.message_id} runs twice on {worker.name}")
             excuses = truth.excuses & CALM_EXCUSES if self.profile.is_calm else truth.excuses
             if not excuses:
-                self.fail(f"2: {truth.message_id} runs again on {worker.name}, with no cause")
+                self.fail(f"2: {truth.message_id} runs again on {worker.name}, without a cause")
             for excuse in excuses:
                 self.tally.causes[excuse] += 1
         truth.running.append(execution)
@@ -431,7 +431,7 @@ class World:
         truth = self.truth[message.message_id]
         truth.is_deleted = True
         if not truth.succeeded:
-            self.fail(f"1: {truth.message_id} is deleted, and its task did not end well")
+            self.fail(f"1: {truth.message_id} is deleted, but its task did not succeed")
 
     def _check_efficiency(self) -> None:
         """Check that a worker with fewer than ten messages makes one call per period."""
@@ -449,7 +449,7 @@ class World:
         for worker in self.workers:
             kept = max(len(worker.keeper), worker.keeper.ending, len(worker.keeping.board.leases()))
             if kept:
-                self.fail(f"8: {worker.name} keeps {kept} leases of nothing")
+                self.fail(f"8: {worker.name} keeps {kept} leases without messages")
         for truth in self.truth.values():
             if not truth.is_deleted and truth.message_id not in self.dead_letters.messages:
                 self.fail(f"1: {truth.message_id} is lost")
