@@ -22,7 +22,7 @@ Report = pytest.TestReport | pytest.CollectReport
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Leave to `make test-all` what shows no promise of the README."""
+    """Leave tests that show no promise of the README to `make test-all`."""
     if item.nodeid.removeprefix(FOLDER) not in promised():
         item.add_marker("thorough")
 
@@ -58,7 +58,7 @@ def start_worker(
 
 @pytest.fixture
 def stalls() -> Iterator[Sequence[Stall]]:
-    """When this process, and the proxy in it, stood still."""
+    """The times in which this process, and the proxy in it, stalled."""
     seen: list[Stall] = []
     watch = StallWatch(seen.append)
     watch.start()

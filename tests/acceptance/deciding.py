@@ -1,4 +1,4 @@
-"""Tasks that decide when their message comes back; a worker of `proj` loads them by `imports`."""
+"""Tasks that decide when their message becomes visible again; `proj` loads them by `imports`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def backoff(
 
 @app.task(autoretry_for=(Exception,))
 def release(key: str, delay: float | None = None, runs: int = 1) -> None:
-    """Release its message, as often as it is to."""
+    """Release its message in the first `runs` runs."""
     note("start", key)
     if current_lease.receive_count <= runs:
         raise ReleaseMessage(delay=delay, reason="by design")
@@ -36,7 +36,7 @@ def release(key: str, delay: float | None = None, runs: int = 1) -> None:
 
 @app.task(acks_on_failure_or_timeout=False, reject_on_worker_lost=True, time_limit=3)
 def fail_after(key: str, delay: float, way: str) -> None:
-    """Ask for a delay, then fail by what `way` says."""
+    """Set a delay, then fail as `way` says."""
     note("start", key)
     if current_lease.receive_count > 1:
         note("end", key)
@@ -59,7 +59,7 @@ def lose_connection(key: str) -> None:
 
 @app.task
 def release_anyway(key: str) -> None:
-    """Release its message in any worker, as often as it comes."""
+    """Release its message in any worker, in each run."""
     note("start", key)
     raise ReleaseMessage(delay=1)
 

@@ -19,13 +19,13 @@ FAILS_EVERY = 10
 SECONDS = 0.3
 #: How long a worker lives.
 LIFE_SECONDS = 10.0
-#: A worker that is killed in a poll takes messages with it for as long.
+#: For how long a worker that is killed in a poll keeps messages hidden.
 ATTRIBUTES = {"VisibilityTimeout": "6"}
 SETTINGS = {"sqs_heartbeat_threshold": 3}
 
 
 def run_disturbed(orders: Orders, *, timeout: float, batch: int = 1) -> None:
-    """Run all steps of all groups under disturbances, and check what became of them.
+    """Run all steps of all groups under disturbances, and check the results.
 
     Args:
         timeout: Seconds until all must have succeeded.

@@ -54,11 +54,11 @@ def _time_out() -> None:
 
 
 def _green_library() -> Any:
-    # The one that Celery has had replace this worker's threads.
+    # The library with which Celery replaced this worker's threads.
     return importlib.import_module("eventlet" if "eventlet.patcher" in sys.modules else "gevent")
 
 
-#: What a task may end by in any pool.
+#: How a task may end in any pool.
 ENDS: dict[str, Callable[[], object]] = {
     "exit": sys.exit,
     "interrupt": _raising(KeyboardInterrupt),
@@ -70,9 +70,9 @@ ENDS: dict[str, Callable[[], object]] = {
     "unprintable": _raising(Unprintable),
     "unprintable base": _raising(UnprintableBase),
 }
-#: What only greenlets may end by.
+#: How only greenlets may end.
 GREEN_ENDS: dict[str, Callable[[], object]] = {"killed": _kill_greenlet, "timeout": _time_out}
-#: What Celery means for itself, and a pool of threads passes on to no one.
+#: What Celery uses internally, and a pool of threads does not pass on.
 SWALLOWED: dict[str, Callable[[], object]] = {
     "shutdown": _raising(WorkerShutdown),
     "terminate": _raising(WorkerTerminate),

@@ -1,4 +1,4 @@
-"""Bodies of messages that no Celery app has sent, and what becomes of each."""
+"""Bodies of messages that no Celery app has sent, and what happens to each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.versions import REJECT_DELETES
 
 #: Celery rejects it, or acks it as undecodable: kombu deletes it where there are no dead letters.
 DELETED = "deleted"
-#: It can't be delivered: it comes back when its visibility timeout ends.
+#: It can't be delivered: it becomes visible again when its visibility timeout ends.
 LEFT = "left"
 RUNS = "runs"
 REJECTED = DELETED if REJECT_DELETES else LEFT
@@ -21,7 +21,7 @@ TASK = "tests.acceptance.proj.work"
 
 @dataclass(frozen=True)
 class Foreign:
-    """A message's body, and what becomes of it on a queue without dead letters."""
+    """A message's body, and what happens to it on a queue without dead letters."""
 
     body: str
     becomes: str

@@ -1,4 +1,4 @@
-"""A worker's step that has a pool of processes forget its jobs when a test asks for it."""
+"""A worker's step that makes a prefork pool forget its jobs when a test requests it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.insides import forget_jobs
 
 
 class ForgetsJobs(bootsteps.StartStopStep):
-    """Drops the results of all jobs when the file in PROJ_FORGET is there; the tasks run on."""
+    """Drops the results of all jobs when the file in PROJ_FORGET exists. The tasks continue."""
 
     requires = {"celery.worker.consumer.tasks:Tasks"}  # noqa: RUF012
 

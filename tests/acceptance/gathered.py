@@ -26,4 +26,4 @@ class Gathered(Gathers):
 
 @app.task(base=Gathered, name="tests.acceptance.proj.gathered")
 def gathered(key: str) -> None:
-    """Never runs by itself."""
+    """Never runs alone."""

@@ -59,7 +59,7 @@ def limited(key: str) -> None:
 
 
 @app.task(rate_limit="4/m")
-def seldom(key: str) -> None:
+def four_a_minute(key: str) -> None:
     note("start", key)
     note("end", key)
 

@@ -1,4 +1,4 @@
-"""Extensions that came too late, though no process stood still that was to make them."""
+"""Extensions that were late although no process that makes or carries them stalled."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def late_extensions(
 
 
 def server_stalls(calls: Iterable[Call]) -> list[Stall]:
-    """Return when the server stood still: it had extensions to answer, and did not."""
+    """Return when the server stalled: it had extensions to answer, and did not."""
     return [
         Stall(call.answered_at, call.answered_at - call.forwarded_at)
         for call in calls

@@ -1,8 +1,8 @@
-"""A worker's step that loses the broker connection when a test asks for it.
+"""A worker's step that loses the broker connection when a test requests it.
 
-kombu makes an empty answer of a poll that fails, so what is lost to a worker on SQS in
-practice is a connection whose credentials or queue URL can't be had for a moment: a
-botocore error on the event loop.
+kombu treats a poll that fails as an empty answer. In practice, a worker on SQS loses its
+connection when it can't get credentials or a queue URL for a moment: a botocore error on
+the event loop.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from celery import bootsteps
 
 
 class LosesConnection(bootsteps.StartStopStep):
-    """Raises a connection error on the event loop when the file in PROJ_BREAK is there."""
+    """Raises a connection error on the event loop when the file in PROJ_BREAK exists."""
 
     requires = {"celery.worker.consumer.tasks:Tasks"}  # noqa: RUF012
 

@@ -42,7 +42,7 @@ if "PROJ_BREAK" in os.environ:
 
 
 class FailedOnce(Exception):
-    """What a step raises that is to fail the first time."""
+    """The error of a step that must fail the first time."""
 
 
 @app.task(bind=True)
@@ -70,7 +70,7 @@ def step(self: Any, group: str, number: int, seconds: float, first: str = "") ->
 
 
 def _retry(task: Any, how: str, args: tuple[str, int, float]) -> None:
-    """Retry a task; where this returns, it goes on."""
+    """Retry a task. If this returns, the task continues."""
     if how == "retry":
         raise task.retry(countdown=1)
     if how == "changed":

@@ -1,4 +1,4 @@
-"""Orders that a test gives to a running worker of `proj`, which no broadcast reaches on SQS.
+"""Orders from a test to a running worker of `proj`. SQS has no broadcast.
 
 The worker loads this module by the setting `imports`; the test calls its functions.
 """
@@ -60,7 +60,7 @@ app.steps["consumer"].add(TakesOrders)
 
 
 def order(scene: Scene, what: str, *args: str) -> None:
-    """Have the worker of a scene do something, and return once it has begun."""
+    """Make the worker of a scene do something, and return once it has begun."""
     file = _file(str(scene.ledger))
     draft = file.with_suffix(".draft")
     draft.write_text(json.dumps([what, *args]))

@@ -1,4 +1,4 @@
-"""Tasks that play with processes, for tests of what dies and what stands still."""
+"""Tasks that manipulate processes, for tests of processes that die or stall."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def leave_daemon(key: str) -> None:
 
 @app.task(name=f"{PREFIX}outlive")
 def outlive(key: str) -> None:
-    """Run until it may end, whatever becomes of the main process: as where no system ends us."""
+    """Run until it may end, even without the main process, as on systems that do not end it."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, 0)
     note("start", key)
     wait_to_end(key)

@@ -12,9 +12,9 @@ KEEPER = "celery_sqs_heartbeat.keeper"
 
 
 def keepers_of(pid: int) -> list[int]:
-    """Return the keepers that a worker's main process has, those that are zombies included."""
+    """Return the keepers of a worker's main process, zombies included."""
     with contextlib.suppress(psutil.NoSuchProcess):
-        # A zombie has no command line; what has no name of ours is a process of the pool.
+        # A zombie has no command line. A process without our name belongs to the pool.
         return sorted(
             child.pid
             for child in psutil.Process(pid).children()
@@ -24,7 +24,7 @@ def keepers_of(pid: int) -> list[int]:
 
 
 def keepers_on(scene: Scene) -> list[int]:
-    """Return the keepers of all workers that a scene has had, those without a worker included."""
+    """Return the keepers of all workers of a scene, those without a worker included."""
     return sorted(
         process.pid
         for process in psutil.process_iter()
@@ -47,7 +47,7 @@ def is_zombie(pid: int) -> bool:
 
 
 def living(pids: list[int]) -> list[int]:
-    """Return those that are there; a zombie is."""
+    """Return those that exist, zombies included."""
     return [pid for pid in pids if psutil.pid_exists(pid)]
 
 

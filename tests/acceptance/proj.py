@@ -57,7 +57,7 @@ if "PROJ_QUIT" in os.environ:
     quit_amid(os.environ["PROJ_QUIT_AMID"], Path(os.environ["PROJ_QUIT"]))
 
 if "PROJ_STALL" in os.environ:
-    # For how long the event loop stands still as a task is received, in seconds.
+    # For how long the event loop stalls when a task is received, in seconds.
     signals.task_received.connect(
         lambda **_: time.sleep(float(os.environ["PROJ_STALL"])), weak=False
     )
@@ -89,7 +89,7 @@ def wait_to_end(key: str) -> None:
 
 @signals.worker_ready.connect
 def note_stalls(**_: Any) -> None:
-    """Write down when the main process, the keeper's, stood still."""
+    """Write down when the main process, the keeper's, stalled."""
     if "PROJ_LEDGER" in os.environ:
         StallWatch(lambda stall: note("stall", str(stall.seconds))).start()
 

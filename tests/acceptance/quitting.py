@@ -1,8 +1,8 @@
 """Tells a worker to quit in the middle of its work on a poll, when a test asks for it.
 
-curl looks about once a second whether to go on with a poll, by a function of ours. A signal that
-comes then finds curl at work, on which no other thread may work until its handler is through. One
-that comes later may find messages that curl has handed over and that no one else knows of yet.
+About once a second, curl calls a function of ours to learn whether to continue a poll. A signal at
+that moment interrupts curl, which no other thread may use until the signal's handler has returned.
+A later signal may come when curl has delivered messages of which nothing else knows yet.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from tests.acceptance.scene import Scene
 from tests.support.recording import Call
 from tests.support.releases import CHANGE, confirmed
 
-#: The longest delay of a release, in seconds: polls of the workers here wait for one.
+#: The longest delay of a release, in seconds: the workers' polls here wait that long.
 DEAD_POLL = 2
 
 
@@ -37,7 +37,7 @@ def asked_of_receives(scene: Scene) -> set[int | None]:
 
 
 def release_calls(scene: Scene) -> list[Call]:
-    """Return the calls that made messages visible at once, or when a dead poll has ended."""
+    """Return the calls that made messages visible at once, or after the end of a dead poll."""
     return [
         call
         for call in _of_queue(scene, CHANGE)
@@ -46,7 +46,7 @@ def release_calls(scene: Scene) -> list[Call]:
 
 
 def polls_in_vain(scene: Scene) -> list[int]:
-    """Return how many polls brought nothing between two receives of a message, for each two."""
+    """Return how many polls were empty between each two receives of a message."""
     receives_of: dict[str, list[float]] = {}
     empty: list[tuple[float, float]] = []
     for call in _of_queue(scene, "ReceiveMessage"):
@@ -65,7 +65,7 @@ def polls_in_vain(scene: Scene) -> list[int]:
 
 
 def make_visible(scene: Scene, handle: str) -> None:
-    """Do what the end of a visibility timeout does: anybody may receive the message."""
+    """Do what the end of a visibility timeout does: any consumer can receive the message."""
     scene.client.change_message_visibility(
         QueueUrl=scene.url, ReceiptHandle=handle, VisibilityTimeout=0
     )

@@ -1,7 +1,7 @@
-"""The acceptance tests' app, on a kombu that polls by a method that nobody has seen.
+"""The acceptance tests' app, on a kombu that polls by an unknown method.
 
-`RENAMED=gone` has it without `_get_async`, as after a renaming, and billiard without a name that
-we import; `RENAMED=unused` leaves the method where it is, but calls it no more.
+`RENAMED=gone` removes `_get_async`, as a renaming would, and a name of billiard that we import.
+`RENAMED=unused` keeps the method, but no longer calls it.
 """
 
 from __future__ import annotations

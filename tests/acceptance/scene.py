@@ -1,4 +1,4 @@
-"""A queue, the tasks sent to it, and what became of them."""
+"""A queue, the tasks sent to it, and what happened to them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import PATIENCE, wait_until
 from tests.support.workers import ProcessWorker
 
 VISIBILITY_TIMEOUT = 4
-#: For a queue whose messages come back only when they are released: longer than any patience.
+#: Longer than a test waits: a message becomes visible again only when it is released.
 LONG = {"VisibilityTimeout": "600"}
 #: For a worker whose leases are extended every two seconds and outlast most standstills...
 STEADY = {"VisibilityTimeout": "20"}

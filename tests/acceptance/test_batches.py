@@ -1,6 +1,6 @@
 """Tasks that run with many messages at once, by celery-batches.
 
-They have a strategy of their own: Celery's requests of these messages never report that they
+These tasks have their own strategy: Celery's requests of their messages never report that they
 run, and nothing reports that a batch is lost with its process.
 """
 
@@ -75,7 +75,7 @@ def test_a_warm_shutdown_lets_a_batch_run_to_its_end(new_scene: NewScene, pool: 
     start(scene, "-P", pool)
     first.kill("SIGTERM")
     first.wait_for_log("Warm shutdown")
-    # What was released would be received by the second worker.
+    # The second worker would receive messages that were released.
     wait_for_polls(scene, 10)
     scene.let_end("batch")
     assert first.wait_for_exit(PATIENCE) == 0
@@ -119,7 +119,7 @@ def test_a_cold_shutdown_waits_for_a_batch_which_celery_can_not_cancel(new_scene
 
 def test_a_batch_comes_back_soon_after_its_process_was_killed(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
-    # Only full batches run: others would mix what ran before with what did not.
+    # Only full batches run: others would mix messages that ran before with new ones.
     start(scene)
     send(scene, "batch_die")
     scene.wait_for_notes("end", FULL)
@@ -133,12 +133,12 @@ def test_a_batch_outlives_a_lost_connection(new_scene: NewScene, tmp_path: Path)
     worker = start(scene, PROJ_BREAK=str(broken))
     send(scene, "batch_hold", FULL + 3)
     scene.wait_for_notes("start", FULL)
-    # Held, not just answered: what is still on its way would be lost with the connection.
+    # Held, not just answered: an answer under way would be lost with the connection.
     scene.wait_until(lambda: leases(scene) == FULL + 3)
     broken.touch()
-    # Those that waited for a full batch are given back, and come again.
+    # Messages that waited for a full batch are released, and received again.
     scene.wait_until(lambda: len(receives(scene)) == FULL + 6)
-    # With those three and their successors four make a full batch, and ten another.
+    # With those three and the next ones, four make a full batch, and ten another.
     rest = [f"n{number:02}" for number in range(FULL + 4)]
     for key in rest:
         scene.send("batch_hold", key)
@@ -167,7 +167,7 @@ def test_a_message_whose_lease_is_lost_while_it_waits_is_not_in_the_batch(
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "30"})
-    # Extended every two seconds, so that they are lost long before they come again.
+    # Extended every two seconds, so they are lost long before they are received again.
     worker = start(scene, conf={"sqs_heartbeat_threshold": 28})
     scene.let_end("batch")
     send(scene, "batch_hold", 2)
@@ -175,7 +175,7 @@ def test_a_message_whose_lease_is_lost_while_it_waits_is_not_in_the_batch(
     scene.proxy.rule(CHANGES, STOLEN)
     scene.wait_for_notes("lease_lost", 2)
     scene.proxy.clear()
-    # They fill that batch, and another with the two when these come again.
+    # They fill that batch, and another with the two when these are received again.
     rest = [f"n{number:02}" for number in range(2 * (FULL - 2))]
     for key in rest:
         scene.send("batch_hold", key)

@@ -1,4 +1,4 @@
-"""A worker that can't run any task ends, as a stock one does; one bad message ends none."""
+"""A worker that can't run any task exits, as a stock one does. A bad message ends no worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NewScene = Callable[..., Scene]
 BROKEN = ("-P", "threads", "--autoscale=6,2")
 
 
-# A stock worker ends so, too, as a rule: it may hang in its own shutdown.
+# A stock worker usually exits like this, too, but it may hang in its own shutdown.
 def test_a_worker_whose_pool_can_not_grow_ends_with_an_error_and_gives_back_the_rest(
     new_scene: NewScene,
 ) -> None:
@@ -41,7 +41,7 @@ def test_a_result_backend_that_is_down_ends_no_worker(new_scene: NewScene, tmp_p
     worker = scene.worker("-c", "1", conf=conf)
     scene.send("hold", "long")
     scene.wait_for_notes("start", 1)
-    # Not before they are received: then they would not even wait.
+    # Only after they are received: before that, they would not even wait.
     expires = datetime.now(timezone.utc) + timedelta(seconds=20)
     for number in range(3):
         scene.send("hold", f"late {number}", expires=expires)
@@ -49,10 +49,10 @@ def test_a_result_backend_that_is_down_ends_no_worker(new_scene: NewScene, tmp_p
     results.rmdir()
     scene.wait_until(lambda: datetime.now(timezone.utc) > expires)
     scene.let_end("long")
-    # The backend is to know of each that it has expired.
+    # The backend must record for each that it has expired.
     scene.wait_until(lambda: worker.logs().count("can't be run") >= 3)
     results.mkdir()
-    # Come back before the timeout's end, but not before the backend does.
+    # Visible again before the timeout ends, but not before the backend works again.
     for handle in handles(scene)[1:]:
         make_visible(scene, handle)
     scene.let_end("good")

@@ -1,4 +1,4 @@
-"""One worker with the flag beside a stock worker, as the page for it shows, and back again."""
+"""One worker with the flag beside a stock worker, and back again, as the page shows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_a_canary_shares_a_queue_with_a_stock_worker_and_can_go_back(new_scene: 
     assert len({note.pid for note in scene.wait_for_notes("start", 2)}) == 2
     for worker in (stock, canary):
         assert "hold[" in worker.logs()
-    # Of the two messages only the canary's is extended.
+    # Of the two messages, only the canary's is extended.
     scene.wait_until(lambda: extensions(scene))
     scene.send("work", "c")
 

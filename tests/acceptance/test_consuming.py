@@ -1,4 +1,4 @@
-"""When a worker polls: as soon as there is room, for no more than that, whatever SQS answers."""
+"""A worker polls as soon as it has room, for no more than it has room, whatever SQS answers."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ def options(scene: Scene, **more: float) -> dict[str, object]:
 def test_a_freed_prefetch_slot_is_filled_without_waiting_for_the_polling_interval(
     new_scene: NewScene, multiplier: int
 ) -> None:
-    # What lapses on a slow machine and comes again would count twice.
+    # A message that lapses on a slow machine and is received again would count twice.
     scene = new_scene(attributes=LONG)
     for number in range(24):
         scene.send("work", f"{number:02}")
-    # A worker that waits for it once takes longer than the test's patience.
+    # A worker that waits for it once takes longer than the test waits.
     scene.worker(
         "-c",
         "1",
@@ -47,9 +47,9 @@ def test_a_freed_prefetch_slot_is_filled_without_waiting_for_the_polling_interva
 @pytest.mark.oldest
 def test_receives_that_fail_do_not_end_the_consuming(new_scene: NewScene) -> None:
     scene = new_scene()
-    # Before the worker starts: a poll that is open already would bring the messages.
+    # Before the worker starts: an open poll would receive the messages.
     for fault in (throttle(), fail(), fail(403, "AccessDenied"), reset()):
-        # Each rule passes on what comes after its first call.
+        # Each rule changes only its first call.
         scene.proxy.rule("ReceiveMessage", first(1, fault))
     for number in range(3):
         scene.send("work", str(number))

@@ -1,6 +1,6 @@
-"""Workers that are killed: their keeper, a process of its own, gives back what they held.
+"""Workers that are killed: their keeper, a separate process, releases their messages.
 
-The queues hide a message for half a minute: what comes back sooner was released.
+The queues hide a message for half a minute. A message that is visible sooner was released.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HALF_A_MINUTE = {"VisibilityTimeout": "30"}
 #: Extended about every second.
 EAGER = {"sqs_heartbeat_threshold": 29}
 KEYS = ["a", "b", "c", "d"]
-#: Prefork whose processes are not forked: a setting that Celery has since 5.7.
+#: Prefork whose processes are not forked. Celery has this setting since 5.7.
 SPAWNED = {"worker_pool_start_method": "spawn"}
 SPAWN = ["spawn"] if celery.VERSION >= (5, 7) else []
 #: How long a killed worker's messages may stay hidden, in seconds.
@@ -43,14 +43,14 @@ def scene(new_scene: NewScene) -> Scene:
 
 @pytest.fixture
 def full_worker(scene: Scene) -> Callable[..., ProcessWorker]:
-    """Start a worker and wait until it runs what it can of four messages and holds the rest.
+    """Start a worker; wait until it runs as many of four messages as it can and holds the rest.
 
-    It has room for no more, so that no poll is open that would take along what is released.
+    It has no room for more, so no open poll can receive the released messages.
     """
 
     def start(pool: str, task: str = "hold") -> ProcessWorker:
         running = 1 if pool == "solo" else 2
-        # All before it starts: one poll brings them.
+        # All before it starts: one poll receives them.
         scene.send(task, KEYS[0])
         for key in KEYS[1:]:
             scene.send("hold", key)
@@ -65,7 +65,7 @@ def full_worker(scene: Scene) -> Callable[..., ProcessWorker]:
             },
         )
         scene.wait_for_notes("start", running)
-        # Its keeper is there by then, on a busy machine, too.
+        # By then its keeper has started, even on a busy machine.
         wait_for_extensions(scene, 1, since=0.0, messages=len(KEYS))
         return worker
 
@@ -97,7 +97,7 @@ def test_the_processes_of_a_pool_end_with_a_main_process_that_is_killed(
 ) -> None:
     worker = full_worker(pool)
     processes, started = pool_of(worker.pid), scene.keys("start")
-    # Python watches over those that it spawns by a process of its own.
+    # Python watches the processes that it spawns with another process.
     assert len(processes) >= 2
     os.kill(worker.pid, signal.SIGKILL)
     killed_at = time.monotonic()
@@ -124,7 +124,7 @@ def test_what_a_renewed_pool_runs_is_back_as_soon_when_its_worker_is_killed(
         scene.send("hold", key)
     old = {note.pid for note in scene.wait_for_notes("start", 2)}
     if not limit:
-        # Each process goes after the task that it is in.
+        # Each process ends after its current task.
         order(scene, renewed_by)
     for key in ("x", "y"):
         scene.let_end(key)
@@ -146,13 +146,13 @@ def test_what_a_killed_worker_held_is_not_swallowed_by_the_poll_that_it_leaves_o
     scene: Scene,
 ) -> None:
     scene.send("hold", "a")
-    # It has room for more, and so a poll is open.
+    # It has room for more, so a poll is open.
     worker = scene.worker("-c", "1", "-P", "threads", conf=EAGER)
     wait_for_extensions(scene, 1, since=0.0)
     scene.wait_until(lambda: scene.calls("ReceiveMessage")[-1].answered_at is None)
     worker.kill()
     scene.wait_until(lambda: scene.counts() == (1, 0))
-    # The poll has ended, and brought no one anything.
+    # The poll has ended, and received nothing.
     (release,) = release_calls(scene)
     assert {entry["VisibilityTimeout"] for entry in release.entries} <= {1, DEAD_POLL}
     assert len(receives(scene)) == 1
@@ -160,7 +160,7 @@ def test_what_a_killed_worker_held_is_not_swallowed_by_the_poll_that_it_leaves_o
 
 @pytest.fixture
 def end_daemons(scene: Scene) -> Iterator[None]:
-    """End the daemons that tasks have left."""
+    """End the daemons that tasks left."""
     yield
     for note in scene.notes("daemon"):
         os.kill(note.pid, signal.SIGKILL)

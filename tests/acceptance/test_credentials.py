@@ -1,4 +1,4 @@
-"""Whatever a worker signs its calls with, its keeper does, too, and no one else learns of it."""
+"""A keeper signs its calls as its worker does, and no one else learns the secret."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OPTIONS = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 1}
 
 @dataclass(frozen=True)
 class Given:
-    """A worker's environment and settings, and which variables of its have the secret."""
+    """A worker's environment and settings, and which of its variables hold the secret."""
 
     env: dict[str, str] = field(default_factory=dict)
     conf: dict[str, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def by_profile(scene: Scene) -> Given:
     file = scene.folder / "credentials"
     file.write_text(f"[of-test]\naws_access_key_id={KEY}\naws_secret_access_key={SECRET}\n")
     profile = {"AWS_PROFILE": "of-test", "AWS_SHARED_CREDENTIALS_FILE": str(file)}
-    # A key in the environment would go before it.
+    # A key in the environment would override it.
     no_key = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
     return Given(env={**profile, **no_key, **without_key(scene)})
 

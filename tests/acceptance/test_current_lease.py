@@ -1,4 +1,4 @@
-"""What a task is told of its own lease, in the processes and threads that run it."""
+"""What a task learns about its own lease, in the processes and threads that run it."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.support.workers import ProcessWorker
 NewScene = Callable[..., Scene]
 #: Of a setting that Celery has since 5.7.
 SPAWN = {"worker_pool_start_method": "spawn"}
-#: Those whose tasks run in other processes: a table that they share tells them of their leases.
+#: Pools whose tasks run in other processes, which read their leases in shared memory.
 POOLS: dict[str, tuple[list[str], dict[str, Any]]] = {
     "prefork": (["-P", "prefork", "-c", "2"], {}),
     **({"spawn": (["-P", "prefork", "-c", "2"], SPAWN)} if celery.VERSION >= (5, 7) else {}),
 }
-#: Extended every two seconds or so, with all the time a slow machine may need for it.
+#: Extended about every two seconds, with enough time left for a slow machine.
 TIMEOUT, THRESHOLD = 30, 28
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The workers' folder for temporary files: those that a test kills leave one."""
+    """The workers' folder for temporary files. Workers that a test kills leave one."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     return tmp_path
 
@@ -69,7 +69,7 @@ def test_a_task_sees_its_lease_count_down_and_grow_with_every_extension_and_no_f
         return [float(note.key) for note in scene.notes("left of a")]
 
     scene.wait_until(lambda: sum(later > earlier for earlier, later in pairwise(left())) >= 2)
-    # A cleaner of temporary files finds none, not even while it runs.
+    # A cleaner of temporary files finds none, even while the task runs.
     assert not list(folder.glob("celery-sqs-heartbeat-*"))
     scene.let_end("a")
     scene.wait_for_notes("end", 1)
@@ -130,7 +130,7 @@ def test_a_task_whose_lease_is_lost_is_stopped_before_its_side_effect(
 
 
 def test_a_task_that_acks_early_or_opted_out_has_no_lease(new_scene: NewScene) -> None:
-    # What opted out is not extended, and would run again where the pool is slow.
+    # A task that opted out is not extended, and would run again if the pool is slow.
     scene = new_scene(attributes=LONG)
     start(scene, "prefork")
     for task in ("ask_after_an_early_ack", "ask_opted_out", "ask"):

@@ -1,6 +1,6 @@
-"""A task decides when its message comes back, and a policy does for all.
+"""A task decides when its message becomes visible again. A policy decides for all tasks.
 
-The queues hide a message for ten minutes: what comes back sooner was released.
+The queues hide a message for ten minutes. A message that is visible sooner was released.
 """
 
 from __future__ import annotations

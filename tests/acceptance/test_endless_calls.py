@@ -15,7 +15,7 @@ NewScene = Callable[..., Scene]
 def test_leases_in_a_call_whose_answer_drips_are_extended_by_another(
     new_scene: NewScene,
 ) -> None:
-    # Time enough for the second call, on a slow machine too.
+    # Enough time for the second call, even on a slow machine.
     scene = new_scene(attributes={"VisibilityTimeout": "30"})
     # An answer has some 150 bytes: it would take minutes.
     scene.proxy.rule(CHANGE, first(1, drip(1.0)))

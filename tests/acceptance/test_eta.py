@@ -1,4 +1,4 @@
-"""Messages that wait in the worker, for their time above all, are extended until they start."""
+"""Messages that wait in the worker, mostly for their ETA, are extended until they start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.acceptance.scene import Scene
 
 NewScene = Callable[..., Scene]
 SHORT = {"VisibilityTimeout": "20"}
-#: Extended every four seconds or so, with all the time a slow machine may need for it.
+#: Extended about every four seconds, with enough time left for a slow machine.
 EAGER = {"sqs_heartbeat_threshold": 16}
 LIMIT = 6
 #: Time for three extensions, in seconds.
@@ -55,7 +55,7 @@ def test_a_message_is_extended_whatever_it_waits_for(new_scene: NewScene) -> Non
     conf = {"imports": [MODULE, kinds.MODULE], "worker_prefetch_multiplier": 10, **EAGER}
     scene.worker("-c", "1", conf=conf)
     for key in ("limited now", "limited later"):
-        send(scene, "seldom", key)
+        send(scene, "four_a_minute", key)
     scene.wait_for_notes("end", 1)
     scene.send("hold", "runs")
     scene.wait_for_notes("start", 2)

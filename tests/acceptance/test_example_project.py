@@ -1,4 +1,4 @@
-"""The example project: orders placed on its sites, by HTTP, and done by its workers.
+"""The example project: its sites take orders by HTTP, and its workers carry them out.
 
 Server, sites and workers are started by the commands of its README.
 """
@@ -299,7 +299,7 @@ def test_a_job_that_always_fails_becomes_a_dead_letter_and_shows_nothing(
         job = site.order("csv_totals", None, NOT_CSV)
         for failures, delay in enumerate(DELAYS, start=1):
             release = wait_for_release(of_worker, receive_count=failures, delay=delay)
-            # The first is over so soon that moving the clock might end the lease that follows.
+            # The first delay ends so soon that moving the clock might end the lease that follows.
             if delay > 1:
                 advance(queue.server_url, release.left())
         wait_until(lambda: queue.count("studio-dead") == 1)

@@ -1,6 +1,6 @@
-"""A task that fails while its message is to stay in the queue: released at once.
+"""The message of a task that fails, and that must stay in the queue, is released at once.
 
-The queues hide a message for ten minutes: what comes back sooner was released.
+The queues hide a message for ten minutes. A message that is visible sooner was released.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def test_a_failing_task_is_received_again_within_a_second_and_ends_in_the_dead_l
     wait_for_dead_letters(scene, 2)
     scene.wait_until_empty()
     assert scene.keys("start") == [*"aaaa", *"bbbb", "good"]
-    # A poll lasts a second. A busy machine may hold up each of them, but hardly all.
+    # A poll lasts a second. A busy machine may delay any of them, but hardly all.
     fewest = min(polls_in_vain(scene))
     assert fewest <= (2 if POLLS_BLOCK else 0)
-    # A release may take other leases along, which it extends.
+    # The call of a release may also extend other leases.
     assert set(timeouts_asked(scene)) - {int(LONG["VisibilityTimeout"])} == {0}
 
 
@@ -52,7 +52,7 @@ def test_without_a_dead_letter_queue_a_poison_message_comes_back_ever_later(
 @pytest.mark.oldest
 def test_whatever_leaves_its_message_in_the_queue_releases_it_at_once(new_scene: NewScene) -> None:
     scene = new_scene(max_receive_count=2, attributes=LONG)
-    # More processes than tasks: Celery takes its time to notice a lost one, and to replace it.
+    # More processes than tasks: Celery is slow to notice a lost one and to replace it.
     scene.worker("-c", "4")
     scene.send("die", "its process is lost")
     scene.send("overrun", "hard time limit")
@@ -63,7 +63,7 @@ def test_whatever_leaves_its_message_in_the_queue_releases_it_at_once(new_scene:
     keys = ["hard time limit", "its process is lost", "requeued"]
     assert scene.keys("start") == sorted(2 * keys)
     assert scene.keys("end") == ["its process is lost"]
-    # A release may take other leases along, which it extends.
+    # The call of a release may also extend other leases.
     assert set(timeouts_asked(scene)) - {int(LONG["VisibilityTimeout"])} == {0}
 
 
@@ -78,7 +78,7 @@ def test_an_explicit_reject_is_left_to_kombu(new_scene: NewScene) -> None:
         scene.wait_until_empty()
         assert scene.keys("start") == ["a"]
     else:
-        # It is left hidden, and comes back when its visibility timeout ends.
+        # It stays hidden until its visibility timeout ends.
         wait_for_no_lease(scene)
         assert scene.counts() == (0, 1)
         make_visible(scene, handles(scene)[0])
@@ -141,8 +141,8 @@ def test_a_release_delay_can_be_set_by_receive_count(new_scene: NewScene) -> Non
 
 
 def test_another_worker_gets_what_fails_while_this_one_shuts_down(new_scene: NewScene) -> None:
-    # The first worker's last long poll is still pending at SQS, and nobody reads its
-    # answer any more: a message released under it would be hidden by a dead receive.
+    # The first worker's last long poll is still pending at SQS, and no one will read its
+    # answer. A message that is released meanwhile would be hidden by this dead receive.
     scene = new_scene(max_receive_count=3, attributes=LONG)
     options = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 5}
     scene.send("hold", "a", True)

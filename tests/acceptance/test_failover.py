@@ -1,4 +1,4 @@
-"""Several broker URLs that lead to one queue: leases outlive the change to the next."""
+"""Several broker URLs for one queue: leases survive the change to the next URL."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def first(sqs_server: SqsServer) -> Iterator[FaultProxy]:
 
 @pytest.fixture
 def dead() -> Iterator[str]:
-    """A broker URL that nothing listens on, nor can listen on meanwhile."""
+    """A broker URL at which nothing listens, or can listen during the test."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield f"sqs://testing:testing@127.0.0.1:{taken.getsockname()[1]}"
@@ -44,7 +44,7 @@ def dead() -> Iterator[str]:
 def test_leases_are_kept_by_the_next_broker_url_when_the_one_before_is_gone(
     new_scene: NewScene, first: FaultProxy, dead: str
 ) -> None:
-    # No lease can expire on the way to the next URL, however slow that is.
+    # No lease can expire before the next URL is used, however slow that is.
     scene = new_scene(attributes={"VisibilityTimeout": "120"})
     urls = ";".join([dead, first.broker_url, scene.proxy.broker_url])
     conf = {"imports": [MODULE], "broker_transport_options": OPTIONS, **EAGER}
@@ -52,17 +52,17 @@ def test_leases_are_kept_by_the_next_broker_url_when_the_one_before_is_gone(
     scene.send("hold", "a")
     scene.send("work", "b")
     scene.wait_for_notes("start", 1)
-    # Both are held: an answer that is still on its way would be lost with the first URL.
+    # Both are held: an answer under way would be lost with the first URL.
     scene.wait_until(lambda: leases(scene) == 2)
     first.wait_for(CHANGE)
     first.stop()
-    # The server still answers a poll whose client has gone: it would take what is given back.
+    # The server still answers a poll whose client has gone: it would receive what is released.
     scene.wait_until(
         lambda: all(call.answered_at is not None for call in first.calls("ReceiveMessage"))
     )
     order(scene, "lose_connection")
     worker.wait_for_log("lost on purpose")
-    # What waited was given back and is received again, what runs is kept.
+    # The waiting message was released and is received again. The running one is held.
     scene.wait_until(lambda: len(receives(scene)) == 1)
     scene.wait_until(lambda: extensions(scene))
     scene.wait_until(lambda: leases(scene) == 2)

@@ -1,4 +1,4 @@
-"""Tasks that are due later than a lease may last: SQS keeps them, not the worker."""
+"""Tasks that are due later than a lease may last wait at SQS, not in the worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_one_is_handed_back_until_it_is_due_and_then_runs_once(new_scene: NewSce
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
     assert scene.keys("start") == ["a"]
-    # Not extended while SQS kept it. Where it runs slowly, it is after that.
+    # Not extended while it waited at SQS. On a slow machine, it is extended after that.
     came_again = next(
         call.answered_at
         for call in scene.calls("ReceiveMessage")
@@ -38,7 +38,7 @@ def test_one_beyond_twelve_hours_is_handed_back_for_as_long_as_sqs_allows_and_wa
     worker = scene.worker("-c", "1")
     scene.send("work", "a", countdown=30 * HOUR)
     scene.send("work", "b", countdown=30 * HOUR)
-    # One that arrives late is extended before it is handed back.
+    # A late message is extended before it is released.
     scene.wait_until(lambda: sum(asked > 11.9 * HOUR for asked in timeouts_asked(scene)) == 2)
     assert max(timeouts_asked(scene)) <= 12 * HOUR
     worker.wait_for_log("takes 3 receives, and queue")

@@ -1,4 +1,4 @@
-"""A FIFO queue, as its how-to has it: workers with several processes keep each group's order."""
+"""A FIFO queue, as in its how-to: workers with several processes keep each group's order."""
 
 from __future__ import annotations
 

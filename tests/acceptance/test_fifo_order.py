@@ -19,7 +19,7 @@ from tests.support.waiting import wait_until
 
 GROUPS = ("a", "b", "c", "d", "e")
 EACH = 8
-#: Longer than any patience: a message comes back only when it is released.
+#: Longer than a test waits: a message becomes visible again only when it is released.
 LONG = {"VisibilityTimeout": "600"}
 
 
@@ -227,7 +227,7 @@ def test_a_group_with_a_backlog_holds_up_no_other(
     orders.wait_for_ends(EACH * 2 + 6)
     assert overlaps(orders.lines()) == []
     ends = [line.group for line in orders.lines() if line.what == "end"]
-    # One slot is the long group's for as long as it lasts. The other is for the others.
+    # The long group keeps one slot until its end. The other groups use the other slot.
     assert ends[: ends.index("d") + 1].count("long") <= EACH
     orders.wait_until_empty()
 

@@ -75,7 +75,7 @@ def test_a_long_row_does_not_grow_the_stack(new_orders: NewOrders) -> None:  # n
     whats = [line.what.partition("-") for line in orders.lines()]
     depths = [int(depth) for what, _, depth in whats if what == "depth"]
     assert len(depths) == count
-    # There are several ways to a delivery, but none has a frame of the message before.
+    # A delivery has several call paths, but none contains a frame of the previous message.
     assert max(depths) - min(depths) < count / 4
     orders.wait_until_empty()
 
@@ -87,7 +87,7 @@ def test_a_group_goes_on_when_what_no_one_can_run_is_a_dead_letter(
 ) -> None:
     """FifoSubscriberTests.MessagesWithFrameworkandWithout, MessagesWithoutHandlers.
 
-    There a group goes on behind a message that can't be decoded, and without it.
+    There a group continues without a message that can't be decoded.
     """
     orders = new_orders()
     dead = orders.with_dead_letters(1)
@@ -119,7 +119,7 @@ def test_a_group_goes_on_when_what_no_one_can_run_is_deleted(
     new_orders: NewOrders,  # noqa: F811
     kind: str,
 ) -> None:
-    """The same where there are no dead letters: kombu deletes what Celery rejects."""
+    """The same without a dead-letter queue: kombu deletes what Celery rejects."""
     orders = new_orders()
     orders.send("a", 0)
     send_bad(orders, kind)

@@ -1,4 +1,4 @@
-"""Messages that no Celery app has sent: the worker goes on, and keeps none of them."""
+"""Messages that no Celery app has sent: the worker continues, and holds none of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_worker_goes_on_after_a_foreign_message_and_holds_no_lease_on_it(
     for name, foreign in FOREIGN.items():
         send(scene, foreign.body)
         scene.send("work", f"after {name}")
-        # One by one: what a message breaks would show in the next.
+        # One by one: if a message breaks something, the next one shows it.
         scene.wait_until(lambda name=name: f"after {name}" in scene.keys("end"))
     runs = sum(foreign.becomes == RUNS for foreign in FOREIGN.values())
     scene.wait_until(lambda: scene.keys("end").count("foreign") == runs)
@@ -46,7 +46,7 @@ def test_a_task_that_can_not_be_started_costs_no_slot_and_not_the_worker(
     worker = scene.worker("-c", "1", conf=CONF)
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
-    # To be started when the first ends, and by a timer.
+    # One is started when the first ends, one by a timer.
     soon = (datetime.now(timezone.utc) + timedelta(seconds=1)).isoformat()
     send(scene, task(timelimit=[1]))
     send(scene, task(timelimit=[1], eta=soon))

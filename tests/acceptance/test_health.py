@@ -1,4 +1,4 @@
-"""Workers that stand still, and pools that fork again and again."""
+"""Workers that stall, and pools that fork again and again."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def signal_both(worker: ProcessWorker, number: signal.Signals) -> None:
 
 
 TIMEOUT = 15
-#: So that whoever stands still for some seconds on a busy machine loses nothing.
+#: A worker that stalls for some seconds on a busy machine loses nothing.
 EAGER = {"sqs_heartbeat_threshold": 13}
 KEYS = [f"t{number:02}" for number in range(10)]
 
 
 @pytest.fixture(scope="module")
 def sqs_server() -> Iterator[SimulatedServer]:
-    """The one server that treats a receipt handle as AWS does once it is somebody else's."""
+    """The only server that treats the handle of a message received elsewhere as AWS does."""
     with SimulatedServer() as server:
         yield server
 
@@ -50,13 +50,13 @@ def test_a_worker_that_stood_still_says_so_and_leaves_the_next_owner_alone(
     scene.worker("-c", "1", "-P", "threads", conf=EAGER)
     second = scene.wait_for_notes("start", 2)[1]
     assert second.pid != first.pid
-    # Until the first worker can't take the message for its own any more.
+    # Until the first worker can no longer assume that the message is its own.
     scene.wait_until(lambda: time.monotonic() > stopped_at + 2 * TIMEOUT)
     woken_at = time.monotonic()
     signal_both(frozen, signal.SIGCONT)
     frozen.wait_for_log("the process did not run for")
     frozen.wait_for_log("lease-lost")
-    # Its task is through first; its delete must not reach the message.
+    # Its task ends first. Its delete must not delete the message.
     scene.let_end("a 1")
     stale, theirs = handles(scene)
     scene.wait_until(lambda: stale in deleted(scene))
@@ -83,7 +83,7 @@ def test_a_message_whose_task_is_stopped_for_a_standstill_is_there_for_the_next_
     new_scene: NewScene,
 ) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": str(TIMEOUT)})
-    # With one task at a time, nothing is asked for while it stands still.
+    # With one task at a time, no poll is open while it is stopped.
     arguments = ("-c", "1", "--prefetch-multiplier", "1")
     conf = {"sqs_heartbeat_on_lost": "terminate", **EAGER}
     frozen = scene.worker(*arguments, conf=conf)

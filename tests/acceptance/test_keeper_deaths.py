@@ -1,4 +1,4 @@
-"""Keepers that die or hang: another goes on, and no message notices."""
+"""Keepers that die or hang: another one takes over, and no lease expires."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIVE_SECONDS = {"VisibilityTimeout": "5"}
 #: Extended every second, with three seconds to spare for another keeper.
 EAGER = {"sqs_heartbeat_threshold": 4}
 HELD = ["a", "b", "c"]
-#: A hang is seen after a second, and a look or two.
+#: A hang is noticed after a second and one or two checks.
 SECONDS_UNTIL_ANOTHER = {signal.SIGKILL: 1.0, signal.SIGSTOP: 2.0}
 
 

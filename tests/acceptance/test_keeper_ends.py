@@ -1,4 +1,4 @@
-"""A keeper outlives its worker for as long as it takes to settle what is left, and no longer."""
+"""A keeper outlives its worker only until it has deleted or released the remaining messages."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tests.support.stalls import stood_still
 from tests.support.waiting import PATIENCE, wait_until
 
 NewScene = Callable[..., Scene]
-#: As a container has: what it runs is the first process there, and takes all others along.
+#: As in a container: the command is its first process, and all others end with it.
 CONTAINER = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-#: Not where the system grants no one a namespace of processes.
+#: Skipped where the system allows no process namespaces.
 HAS_NAMESPACES = (
     subprocess.run([*CONTAINER, "true"], check=False, capture_output=True).returncode == 0
 )
 NAMESPACES = [[], *([CONTAINER] if HAS_NAMESPACES else [])]
-#: How long a process may be left of a worker that was killed, in seconds.
+#: How long a process of a killed worker may still live, in seconds.
 GONE_AFTER = 5.0
 
 
 @pytest.mark.parametrize(
     ("number", "pool"),
-    # Of a pool of processes each would be ended by SIGTERM, with its task.
+    # SIGTERM would end each process of a prefork pool, with its task.
     [(signal.SIGINT, "prefork"), (signal.SIGTERM, "threads")],
 )
 def test_a_signal_to_all_of_a_worker_deletes_what_ends_and_then_ends_the_keeper(
@@ -47,7 +47,7 @@ def test_a_signal_to_all_of_a_worker_deletes_what_ends_and_then_ends_the_keeper(
     scene.wait_for_notes("start", 1)
     scene.proxy.rule("DeleteMessageBatch", delay(0.5))
     (keeper,) = keepers_of(worker.pid)
-    # As Ctrl+C in a terminal, and as a supervisor that signals every process of a service.
+    # As Ctrl+C in a terminal does, or a supervisor that signals every process of a service.
     os.killpg(worker.pid, number)
     os.kill(keeper, number)
     worker.wait_for_log("Warm shutdown")

@@ -1,6 +1,6 @@
 """Every kind of message a worker meets leaves no lease behind, and none is lost.
 
-The queues hide a message for minutes: what comes back sooner was released.
+The queues hide a message for minutes. A message that is visible sooner was released.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ KINDS = {
     "early ack": Kind(task="early"),
     "early ack, then fails": Kind(task="early_and_fails", ends=0),
     "late ack": Kind(**WORK),
-    "fails, and is acked all the same": Kind(task="acked_though_it_fails", ends=0),
+    "fails, and is acked anyway": Kind(task="acked_though_it_fails", ends=0),
     "result stored": Kind(task="returns"),
     "result ignored": Kind(task="returns", options={"ignore_result": True}),
     "retried": Kind(task="retried_once", starts=2, receives=2),
@@ -120,7 +120,7 @@ def test_messages_of_a_queue_without_acks_are_never_leased(new_scene: NewScene) 
     scene.send("hold", "a")
     scene.send("work", "b")
     scene.wait_for_notes("start", 1)
-    # Deleted as they were received: nothing is left to be kept while they run or wait.
+    # Deleted when they were received: no message is left to hold while they run or wait.
     scene.wait_until(lambda: len(receives(scene)) == 2)
     scene.wait_until_empty()
     assert leases(scene) == 0

@@ -1,7 +1,7 @@
-"""What the long poll brings that is open when a worker is told to go: it is given back.
+"""A message that the open long poll receives after a worker's shutdown has begun is released.
 
-The queue's visibility timeout is long: what is visible again was released. The server gives a
-message to the poll that waits for one.
+The queue's visibility timeout is long: a message that is visible again was released. The server
+delivers a message to the poll that waits for one.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from tests.support.workers import ProcessWorker
 NewScene = Callable[..., Scene]
 #: A poll that began so many seconds ago leaves most of its 20 s to the test.
 YOUNG = 3
-#: Logged when nothing more is given to the pool.
+#: Logged when the pool no longer receives tasks.
 TAKEN_OVER = "receiving ends"
 
 
 def start(
     scene: Scene, pool: str, env: Mapping[str, str] | None = None, **conf: Any
 ) -> ProcessWorker:
-    """Start a worker with the longest polls that there are."""
+    """Start a worker with the longest possible polls."""
     options = {"region": "us-east-1", "is_secure": False, "wait_time_seconds": 20}
     return scene.worker(
         "-c", "2", "-P", pool, conf={"broker_transport_options": options, **conf}, env=env
@@ -92,7 +92,7 @@ def test_a_warm_shutdown_gives_it_back_while_tasks_still_run(new_scene: NewScene
 
 def test_a_soft_shutdown_gives_it_back_while_it_waits_for_tasks(new_scene: NewScene) -> None:
     scene = new_scene(attributes=LONG)
-    # Longer than the test's patience: it is not this wait that ends first.
+    # Longer than the test waits: this timeout does not end first.
     worker = start(scene, "threads", worker_soft_shutdown_timeout=2 * PATIENCE)
     scene.send("hold", "long")
     scene.wait_for_notes("start", 1)

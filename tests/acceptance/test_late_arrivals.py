@@ -1,4 +1,4 @@
-"""Messages that arrive with too little left of their visibility timeout."""
+"""Messages that arrive with too little of their visibility timeout left."""
 
 from __future__ import annotations
 

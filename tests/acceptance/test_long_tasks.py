@@ -35,7 +35,7 @@ def test_twelve_long_tasks_run_once_each_and_without_the_flag_more_often(
         assert scene.keys("start") == TASKS
         assert scene.keys("end") == TASKS
         assert scene.late_extensions() == []
-    # What came back waits behind what the stock worker holds.
+    # Messages that are visible again wait behind those that the stock worker holds.
     stock.wait_until(lambda: len(stock.keys("start")) > len({*stock.keys("start")}))
 
 

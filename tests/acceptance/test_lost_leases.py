@@ -1,4 +1,4 @@
-"""What becomes of a task whose lease is lost, expires or is capped."""
+"""What happens to a task whose lease is lost, expires or is capped."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def deleted_handles(scene: Scene) -> set[str]:
 def test_terminate_stops_the_task_and_leaves_its_message_to_its_next_owner(
     new_scene: NewScene,
 ) -> None:
-    # Refused well before it expires, on a slow machine too.
+    # Refused well before it expires, even on a slow machine.
     scene = new_scene(attributes={"VisibilityTimeout": "20"})
-    # With one task at a time, nothing is asked for while it runs.
+    # With one task at a time, no poll is open while it runs.
     rules = conf(on_lost="terminate", threshold=17)
     scene.worker("-c", "1", "--prefetch-multiplier", "1", conf=rules)
     scene.send("slow_once", "a", 200)
@@ -51,7 +51,7 @@ def test_terminate_stops_the_task_and_leaves_its_message_to_its_next_owner(
 
 def test_an_unstarted_task_is_dropped_and_a_running_one_goes_on(new_scene: NewScene) -> None:
     scene = new_scene(attributes={"VisibilityTimeout": "30"})
-    # Extended every two seconds, so that both are lost long before they come again.
+    # Extended every two seconds, so both are lost long before they are received again.
     rules = {"imports": [MODULE], **conf(threshold=28)}
     worker = scene.worker("-c", "1", "--prefetch-multiplier", "2", conf=rules)
     scene.send("hold", "runs")
@@ -73,7 +73,7 @@ def test_an_unstarted_task_is_dropped_and_a_running_one_goes_on(new_scene: NewSc
 
 
 def test_a_stuck_task_does_not_keep_its_message_for_ever(new_scene: NewScene) -> None:
-    # Expiring before its end, on a slow machine, it would be lost and not capped.
+    # If it expired before its end, on a slow machine, it would be lost and not capped.
     scene = new_scene(attributes={"VisibilityTimeout": "20"})
     of_task = {"PROJ_SLOW_ONCE": json.dumps({"max_lease": 25, "on_lost": "terminate"})}
     worker = scene.worker("-c", "1", conf=conf(threshold=17), env=of_task)

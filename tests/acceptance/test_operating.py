@@ -20,7 +20,7 @@ from tests.support.waiting import PATIENCE
 from tests.support.workers import ProcessWorker
 
 NewScene = Callable[..., Scene]
-#: Set, so that a worker need not read it: where the server stands still, it would not start.
+#: Set, because a worker that must read it does not start while the server stalls.
 MINUTE = {"sqs_heartbeat_visibility_timeout": 60}
 
 
@@ -58,7 +58,7 @@ def test_its_journal_tells_the_life_of_a_message(new_scene: NewScene, tmp_path: 
     assert [line["seq"] for line in lines] == list(range(lines[0]["seq"], lines[-1]["seq"] + 1))
     (message,) = receives(scene)
     kinds = [line["ev"] for line in lines if line.get("msg") == message]
-    # A slow machine starts the task later, and extends the lease again until it ends.
+    # A slow machine starts the task later, and extends the lease again before it ends.
     extended = ["lease-extended"] * extensions(scene).total()
     assert (kinds[0], kinds[-1]) == ("message-received", "message-deleted")
     assert sorted(kinds[1:-1]) == [*extended, "task-started"]
@@ -76,7 +76,7 @@ def test_its_journal_tells_the_life_of_a_message(new_scene: NewScene, tmp_path: 
 @pytest.mark.parametrize("pool", ["prefork", "solo"])
 def test_its_status_page_shows_what_it_holds(new_scene: NewScene, pool: str) -> None:
     scene = new_scene(attributes=LONG)
-    # Of a solo pool nothing else runs beside the task but the page.
+    # In a solo pool, only the page runs beside the task.
     worker = scene.worker("-c", "2", "-P", pool, conf={"sqs_heartbeat_status": "127.0.0.1:0"})
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)

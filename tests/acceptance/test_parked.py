@@ -13,10 +13,10 @@ from tests.acceptance.record import CHANGE, extensions, receives, timeouts_asked
 from tests.acceptance.scene import LONG, Scene
 
 NewScene = Callable[..., Scene]
-#: More than this, in seconds, is too far away.
+#: Tasks that are due later than this, in seconds, are parked.
 HOLD = {"imports": [MODULE], "sqs_heartbeat_hold_eta": 2}
 COUNTDOWN = 8
-#: How long a poll of the workers here waits, and what a machine under load may add.
+#: How long the workers' polls wait, and the delay that a machine under load may add.
 POLL, SLOWNESS = 1.0, 2.0
 
 
@@ -62,7 +62,7 @@ def test_those_of_a_killed_worker_start_on_another_in_time(new_scene: NewScene) 
     scene.wait_for_notes("end", len(keys))
     scene.wait_until_empty()
     assert scene.keys("start") == keys
-    # The poll of the killed worker takes none of them: it is over before they are due.
+    # The poll of the killed worker receives none of them: it ends before they are due.
     assert all(-0.1 < each < POLL + SLOWNESS for each in late(scene, sent_at))
 
 
@@ -100,5 +100,5 @@ def test_of_the_tasks_of_a_queue_each_is_held_as_long_as_is_set_for_it(
     # The other may be extended in the same call, for ten minutes.
     assert 890 < max(timeouts_asked(scene)) < 900
     assert scene.counts() == (0, 2)
-    # It is not extended, and would be back then.
+    # It is not extended, and would be visible again then.
     worker.wait_for_log("is due in 900 s and may be held for 600 s")

@@ -1,4 +1,4 @@
-"""Missing permissions: said once and clearly, and the worker goes on."""
+"""Missing permissions: the worker logs them once and clearly, and continues."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_without_permission_to_extend_the_worker_goes_on_without_leases(
 
 
 def test_after_one_refused_extension_every_lease_goes_on(new_scene: NewScene) -> None:
-    # A worker full of long tasks: no new message would try again.
+    # A worker full of long tasks: it receives no new message that would try again.
     scene = new_scene(attributes={"VisibilityTimeout": "30"})
     scene.proxy.rule(CHANGE, first(1, deny()))
     conf = {"sqs_heartbeat_threshold": 28, "worker_prefetch_multiplier": 1}

@@ -1,4 +1,4 @@
-"""Pools without processes: greenlets, which yield or do not, and the worker's own thread."""
+"""Pools without processes: greenlets that yield or do not, and the worker's own thread."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def test_a_task_that_never_yields_is_extended_while_it_runs(new_scene: NewScene,
     scene = new_scene(attributes={"VisibilityTimeout": "20"})
     # Extended every two seconds.
     scene.worker("-c", "10", "-P", pool, conf={"sqs_heartbeat_threshold": 18})
-    # One that yields shares its hub and is kept all the same, before it and beside it.
+    # A task that yields shares its hub. Its message is held before and during the other task.
     scene.send("hold", "yields")
     wait_for_extensions(scene, 2, since=0.0)
     scene.send("spin", "spins")
     scene.wait_until(lambda: "spins" in scene.keys("start"))
     began = next(note.at for note in scene.notes("start") if note.key == "spins")
-    # It spins on until two are made meanwhile.
+    # It spins until two extensions were made meanwhile.
     scene.proxy.wait_for(CHANGE, count=2, where=lambda call: call.started_at > began)
     assert "spins" not in scene.keys("end")
     scene.let_end("spins")
@@ -89,7 +89,7 @@ def test_a_task_that_waits_for_room_in_the_pool_at_a_warm_shutdown_is_released_a
 def test_what_fails_is_released_while_the_next_solo_task_of_its_batch_runs(
     new_scene: NewScene,
 ) -> None:
-    # The event loop, which is told of the failure, stands still meanwhile.
+    # The event loop, which handles the failure, is blocked meanwhile.
     scene = new_scene(attributes=LONG)
     scene.send("fail", "a")
     scene.send("hold", "b")

@@ -1,4 +1,4 @@
-"""A worker of several queues: of each the messages are kept by its own terms."""
+"""A worker with several queues: each queue's messages are held by the queue's own settings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_each_of_several_queues_is_kept_by_its_own_visibility_timeout(
 ) -> None:
     own = new_scene(attributes={"VisibilityTimeout": "80"})
     set_, made = new_scene(attributes=LONG), new_scene()
-    # The worker makes the third one anew.
+    # The worker creates the third one again.
     made.client.delete_queue(QueueUrl=made.url)
     conf = {
         "imports": [MODULE],
@@ -40,7 +40,7 @@ def test_each_of_several_queues_is_kept_by_its_own_visibility_timeout(
         scene.send("work", f"short {scene.name}")
     own.wait_for_notes("start", 6)
     for scene in (own, set_, made):
-        # On a slow machine the short one may be, too.
+        # On a slow machine, the short one may be extended, too.
         scene.wait_until(lambda scene=scene: extensions(scene))
     own.wait_until(lambda: leases(own) == 3)
     for scene in (own, set_, made):
@@ -64,7 +64,7 @@ def test_a_queue_added_at_run_time_is_kept_and_its_running_task_also_after_it_is
     scene.wait_for_notes("start", 1)
     assert leases(scene) == 1
     order(scene, "cancel_queue", added.name)
-    # What the last poll of a cancelled queue brings is given back.
+    # Messages that the last poll of a cancelled queue receives are released.
     added.send("work", "b")
     scene.send("work", "c")
     scene.wait_for_notes("end", 1)
@@ -113,7 +113,7 @@ def test_a_queue_added_to_a_running_worker_is_kept_though_the_settings_do_not_fi
 def test_tasks_run_once_though_the_queues_timeout_is_lowered_below_their_run_time(
     new_scene: NewScene,
 ) -> None:
-    """What a worker knows of the queue may be minutes old; so it says what it goes by."""
+    """A worker's copy of the attributes may be minutes old, so each call names the timeout."""
     scene = new_scene(attributes={"VisibilityTimeout": "120"})
     for _ in range(2):
         scene.worker("-c", "2", "-P", "threads")
@@ -138,7 +138,7 @@ def test_a_worker_goes_on_where_its_threshold_does_not_fit_the_queue_any_more(
         conf={"sqs_heartbeat_threshold": 100},
         env={"PROJ_REFRESH": "0", "PROJ_BREAK": str(break_connection)},
     )
-    # It polls by what it knew when it began.
+    # It polls with the attributes that it read at its start.
     scene.proxy.wait_for("ReceiveMessage")
     set_timeout(scene, 60)
     worker.wait_for_log("which the settings do not fit")
@@ -154,7 +154,7 @@ def test_a_worker_goes_on_where_its_threshold_does_not_fit_the_queue_any_more(
     assert scene.keys("start") == ["a", "b"]
     assert worker.logs().count("which the settings do not fit") == 1
     assert asked_of_receives(scene) == {120, 60}
-    # It would be hundreds, each as soon as the one before is confirmed.
+    # It would be hundreds, each sent as soon as the previous one is confirmed.
     assert extensions(scene).total() < 10
 
 

@@ -45,7 +45,7 @@ PROJ, SETTINGS, OPERATE = SNIPPETS = (
     *blocks(README, "python"),
     *blocks(PRODUCTION, "python"),
 )
-#: How often the demo is run where the machine stood still for longer in it, in seconds.
+#: How often the demo is run if the machine stalls for longer than this, in seconds.
 DEMO_TRIES, DEMO_STANDSTILL = 3, 1.0
 
 Start = Callable[..., ProcessWorker]
@@ -61,7 +61,7 @@ def start_proj(tmp_path: Path, start_worker: StartWorker, proxy: FaultProxy) -> 
         # The reader's folder and port.
         source = source.replace("/var/log/proj/sqs", str(tmp_path / "journal"))
         (tmp_path / "proj.py").write_text(source.replace("127.0.0.1:9808", "127.0.0.1:0"))
-        # The last long poll of another test's worker would still take what is sent to it.
+        # The last long poll of another test's worker would still receive what is sent.
         with suppress(ClientError):
             queue_url = client.get_queue_url(QueueName="celery")["QueueUrl"]
             client.delete_queue(QueueUrl=queue_url)
@@ -158,7 +158,7 @@ def test_the_commands_of_the_readme_look_at_its_worker(
     start_proj: Start, run_command: Callable[[str], str]
 ) -> None:
     worker = start_proj(PROJ, OPERATE)
-    # Of the keeper's process, which comes after the worker or before it.
+    # Of the keeper's process, which is ready after the worker or before it.
     worker.wait_for_log("status page at http://")
     (page,) = re.findall(r"status page at (http://\S+)/", worker.logs())
     doctor, status, iam = LOOK
@@ -208,13 +208,13 @@ def test_make_demo_shows_no_duplicate_and_no_loss_under_the_heartbeat(
     stalls: Sequence[Stall],
 ) -> None:
     assert "`make demo`" in (ROOT / README).read_text()
-    # Here all is installed that it needs, and no test installs anything where it runs itself.
+    # All that it needs is installed here. No test installs anything in its own environment.
     stamp = f"{sys.prefix}/demo.stamp"
     command = ["make", "demo", f"VENV={sys.prefix}", f"--old-file={stamp}"]
     for _ in range(DEMO_TRIES):
         began = time.monotonic()
         shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-        # Its leases last three seconds: a machine that stands still for one loses some.
+        # Its leases last three seconds: a machine that stalls for one second loses some.
         if stood_still(stalls, began, time.monotonic()) < DEMO_STANDSTILL:
             break
     assert shown.returncode == 0, shown.stdout + shown.stderr
@@ -222,7 +222,7 @@ def test_make_demo_shows_no_duplicate_and_no_loss_under_the_heartbeat(
     assert rows["tasks sent"] == ["8", "8"]
     assert int(rows["avoidable"][0]) > 0
     assert rows["avoidable"][1] == rows["tasks lost"][1] == "0"
-    # Which is the shorter one, the tests of failing tasks show: a pause here may turn it round.
+    # The tests of failing tasks show which is shorter. A pause here may reverse the order.
     assert all(float(mean) >= 0 for mean in rows["seconds from failure to next start"])
     page = ROOT / "build" / "demo-report.html"
     assert f"Wrote {page}" in shown.stdout

@@ -1,4 +1,4 @@
-"""A worker that loses its broker connection while tasks run: the leases outlive it."""
+"""A worker loses its broker connection while tasks run: the leases survive."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_task_that_runs_through_a_reconnect_runs_once(
     scene.wait_for_notes("end", 4)
     scene.wait_until_empty()
     assert scene.keys("start") == ["a", "b", "c", "d"]
-    # Only those that had not started were given back, and each once.
+    # Only messages that had not started were released, each once.
     assert released(scene) <= 2
 
 
@@ -57,8 +57,8 @@ def test_a_task_cancelled_for_a_lost_connection_is_received_again(
     )
     scene.send("slow_once", "a", 200)
     scene.wait_for_notes("start", 1)
-    # kombu 5.5's polls stop the event loop, which then knows only later that the task runs:
-    # and what it does not know of is not cancelled.
+    # kombu 5.5's polls block the event loop, which learns only later that the task runs.
+    # It does not cancel a task of which it does not know.
     polls = len(scene.calls("ReceiveMessage"))
     scene.wait_until(lambda: len(scene.calls("ReceiveMessage")) >= polls + 3)
     break_connection.touch()

@@ -1,6 +1,6 @@
-"""A worker or its pool is restarted: what runs is kept, what waits is run after it.
+"""A worker or its pool is restarted: running tasks are kept, waiting ones run afterwards.
 
-The queues hide a message for ten minutes: what comes back sooner was released.
+The queues hide a message for ten minutes. A message that is visible sooner was released.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is set reaches SQS; what is set wrongly is told before anything is consumed."""
+"""Settings reach SQS. Wrong settings are reported before the worker receives anything."""
 
 from __future__ import annotations
 
@@ -204,7 +204,7 @@ def test_a_task_that_opted_out_is_not_extended(new_scene: NewScene) -> None:
     for key in ("a", "b"):
         scene.let_end(key)
     scene.wait_until_empty()
-    # One that arrives late is extended before it is known to be run.
+    # A late message is extended before it is known that its task opted out.
     extended = {
         entry["ReceiptHandle"]
         for call in scene.calls(CHANGE)

@@ -1,6 +1,6 @@
-"""A worker that is told to go: what it runs is kept, what it does not run is given back.
+"""A worker that shuts down holds the messages that it runs and releases the others.
 
-The queue's visibility timeout is long: what another worker gets was released.
+The queue's visibility timeout is long: a message that another worker receives was released.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def test_a_warm_shutdown_does_not_run_a_batch_that_waits_for_a_greenlet(
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     scene.send("gathered", "b")
-    # Given to the pool by a timer; that waits for a free one from then on.
+    # A timer passes it to the pool. It then waits for a free greenlet.
     scene.wait_for_notes("flush", 1)
     worker.kill("SIGTERM")
     scene.wait_until(lambda: scene.counts() == (1, 1))
@@ -128,7 +128,7 @@ def test_a_cold_shutdown_gives_back_running_prefetched_and_eta_messages_in_batch
     for number in range(4):
         scene.send("work", f"later-{number}", countdown=200)
     scene.wait_until(lambda: len(receives(scene)) == 11)
-    # Four calls at once at most: what is released while they are held shares the next.
+    # At most four calls at once: messages released while these are held share the next call.
     scene.proxy.rule(CHANGE, delay(0.5))
     worker.kill("SIGQUIT")
     worker.process.wait(PATIENCE)
@@ -152,7 +152,7 @@ def test_a_soft_shutdown_lets_short_tasks_end_and_gives_back_the_rest(
     new_scene: NewScene, env: dict[str, str], signal: str
 ) -> None:
     scene = new_scene(attributes=LONG)
-    # The short one is to end in that time, on a slow machine too.
+    # The short one must end in that time, even on a slow machine.
     conf: dict[str, Any] = {"worker_soft_shutdown_timeout": 20}
     worker = scene.worker("-c", "2", conf=conf, env=env)
     scene.send("hold", "short")

@@ -1,4 +1,4 @@
-"""A worker whose event loop stands still: its keeper says so, and keeps its leases."""
+"""A worker whose event loop stalls: its keeper reports it, and keeps its leases."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_loop_that_stands_still_is_reported_and_its_message_is_kept(
     assert health(worker)["status"] == "ok"
     assert f"{STALLED} 0.0" in ask(worker, "/metrics")
     scene.send("hold_each", "a")
-    # Its own log is written by the process that stands still: only the page can show it now.
+    # The process that stalls writes the worker's log: only the page can show it now.
     scene.wait_until(lambda: health(worker)["status"] == "stalled")
     assert health(worker)["last_loop_age"] > STALL_SECONDS
     assert f"{STALLED} 1.0" in ask(worker, "/metrics")
@@ -74,6 +74,6 @@ def test_the_loop_of_a_worker_that_has_not_reached_its_broker_is_not_watched(
             wait=False,
         )
         worker.wait_for_log("Cannot connect to")
-        # It has started its heartbeat, and would be watched by now.
-        scene.wait_until(lambda: health(worker)["last_tick_age"] is not None)
+        # It has started its heartbeat. By now its loop would be watched.
+        scene.wait_until(lambda: health(worker)["last_round_age"] is not None)
         assert health(worker)["last_loop_age"] is None

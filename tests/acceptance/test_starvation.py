@@ -1,4 +1,4 @@
-"""Tasks that let no other thread of their process run: the keeper has a process of its own."""
+"""Tasks that let no other thread of their process run: the keeper has its own process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_a_call_that_holds_python_for_three_timeouts_costs_no_lease_in_any_pool(
         scene.send("hold_python", "a", TIMEOUTS * VISIBILITY_TIMEOUT)
         scene.send("work", "b")
     for pool in set(POOLS) - {"solo"}:
-        # What a poll brings during the call is read too late, as the poll is in that process.
+        # A poll's answer during the call is read too late, because that process polls.
         scenes[pool].wait_until(lambda scene=scenes[pool]: len(receives(scene)) == 2)
         scenes[pool].let_end("a")
     for pool, scene in scenes.items():

@@ -58,7 +58,7 @@ def rows(driver: Any) -> list[Any]:
 
 
 def labels(driver: Any) -> list[str]:
-    """What a screen reader is told of each bar."""
+    """What a screen reader reads for each bar."""
     found = script(
         driver, "[...document.querySelectorAll('.track')].map(e => e.getAttribute('aria-label'))"
     )
@@ -125,7 +125,7 @@ def test_message_groups_are_shown_where_there_are_any(page: Any, scene: Observed
     assert text(page, "#stopped") == "1"
     emulate(page, size=PHONE)
     assert script(page, "document.documentElement.scrollWidth") <= PHONE[0]
-    # Received again here, the group goes on.
+    # When it is received again here, the group continues.
     scene.receive_in_order(name, 9)
     wait_until(lambda: not page.find_element("id", "stops").is_displayed())
     assert complaints(page) == []
@@ -271,7 +271,7 @@ def test_the_keyboard_reaches_the_queues_and_folds_them(page: Any, scene: Observ
     page.switch_to.active_element.send_keys(Keys.ENTER)
     before = text(page, "#round")
     wait_until(lambda: text(page, "#round") != before)
-    # What was folded away, and the focus, stay through the polls.
+    # The folded queues and the focus do not change with a poll.
     assert script(page, "document.querySelectorAll('details[open]').length") == 1
     assert page.switch_to.active_element.tag_name == "summary"
 
@@ -283,7 +283,7 @@ def test_a_token_is_asked_for_and_kept_out_of_sight(driver: Any) -> None:
         wait_until(lambda: driver.find_element("id", "token-form").is_displayed())
         assert text(driver, "#health-text") == "The worker needs its token"
         assert driver.title == "⚠ Token needed · SQS leases"
-        # Nothing is said of what the page does not know yet.
+        # The page shows nothing that it does not know yet.
         assert not driver.find_element("id", "no-happenings").is_displayed()
         entry = driver.find_element("id", "token")
         entry.send_keys("wrong\n")

@@ -1,7 +1,7 @@
 """The tutorial, its commands run by a shell as its reader would run them, in its order.
 
-The server has a free port and long timeouts, and a task ends when the test lets it: so that
-a slow machine changes nothing.
+The server has a free port and long timeouts, and a task ends only when the test lets it, so a slow
+machine changes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tests.support.shell import Shell
 from tests.support.waiting import PATIENCE, wait_until
 
 TUTORIAL = "docs/tutorial.md"
-#: Longer than any patience: what comes back was released.
+#: Longer than a test waits: a message that is visible again was released.
 TIMEOUT = 600
 
 
@@ -38,7 +38,7 @@ def test_the_tutorial_is_true(shell: Shell) -> None:
     start = next(steps)
     worker = shell.start(start)
     log = shell.wait_for(" ready.")
-    # The same line as for a timeout of 10 s, but for its numbers.
+    # Except for its numbers, the same line as for a timeout of 10 s.
     numbers = re.compile(r"[\d.]+ s")
     assert numbers.sub("", told.strip()) in numbers.sub("", log)
     shell.run(next(steps))

@@ -1,4 +1,4 @@
-"""Polls that SQS never answers: the queue is polled on."""
+"""Polls that SQS never answers: the worker polls the queue again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_worker_polls_again_after_polls_that_are_never_answered_and_is_deaf_me
     assert "sqs_heartbeat_polls_unanswered_total" in ask(worker, "/metrics")
     scene.wait_for_notes("end", 1)
     scene.wait_until_empty()
-    # The ages of several polls: the last one was answered, or another soon will be.
+    # The ages of several polls: the last one was answered, or another soon is.
     scene.wait_until(lambda: health(worker)["polls"][0]["last_answered_age"] < 5)
     scene.wait_until(lambda: health(worker)["status"] == "ok")
     assert [poll["unanswered"] for poll in health(worker)["polls"]] == [2]

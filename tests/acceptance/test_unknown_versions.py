@@ -1,4 +1,4 @@
-"""A Celery or kombu that nobody has seen never has a worker run without leases unnoticed."""
+"""With an unknown Celery or kombu, a worker never runs without leases unnoticed."""
 
 from __future__ import annotations
 

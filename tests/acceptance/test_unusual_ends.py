@@ -1,6 +1,6 @@
-"""Tasks that end by what is no `Exception`, or by one that is hard to handle.
+"""Tasks that end by something other than an `Exception`, or by one that is hard to handle.
 
-The queues hide a message for ten minutes: what comes back sooner was given up.
+The queues hide a message for ten minutes. A message that is visible sooner was released.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.acceptance.scene import LONG, Scene
 
 NewScene = Callable[..., Scene]
 
-#: One message for each process: a slot that is lost stops the worker.
+#: One message for each process: a lost slot stops the worker.
 ONE_EACH = {"worker_prefetch_multiplier": 1}
 #: The green pools end tasks by the same code of Celery's as threads.
 ON_THE_OLDEST = [pytest.param(pool, marks=pytest.mark.oldest) for pool in ("threads", "prefork")]
@@ -74,7 +74,7 @@ def test_a_message_whose_job_a_pool_of_processes_forgot_comes_back_when_its_time
     scene.send("hold", "a")
     scene.wait_for_notes("start", 1)
     forget.touch()
-    # The first run still goes on: its end is nothing to its message any more.
+    # The first run still continues: its end no longer affects its message.
     scene.wait_for_notes("start", 2)
     scene.let_end("a")
     scene.wait_until_empty()
